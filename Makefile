@@ -1,0 +1,30 @@
+# `make demo` and `make test` need only Python 3.11 and make: each installs into .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-slow check install clean
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	touch $@
+
+install: $(VENV)/.installed
+
+demo: install
+	$(BIN)/electrify demo --output-dir demo
+
+test: install
+	$(BIN)/python -m pytest -n 2
+
+test-slow: install
+	$(BIN)/python -m pytest -m slow
+
+check: install
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/pyright
+
+clean:
+	rm -rf $(VENV) demo

@@ -1,0 +1,126 @@
+"""Dataclasses <-> YAML <-> command-line flags, with one source for each name, type and help text.
+
+The help text of a field is the docstring below it. Unknown keys raise with the nearest known name. Every field is a bare flag with the same
+name (`max_steps` -> `--max-steps`), because field names are unique across the sections of a recipe.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import types
+import typing
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+from ..errors import UserError, nearest
+
+C = TypeVar("C")
+
+
+@cache
+def field_docs(cls: type) -> dict[str, str]:
+    """The docstring written below each field of a dataclass, on one line."""
+    body = typing.cast(ast.ClassDef, ast.parse(inspect.getsource(cls).lstrip()).body[0]).body
+    docs: dict[str, str] = {}
+    for field, after in zip(body, body[1:], strict=False):
+        named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if named and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            docs[field.target.id] = " ".join(str(after.value.value).split())  # type: ignore[union-attr]
+    return docs
+
+
+@cache
+def field_types(cls: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+
+
+def convert(value: Any, kind: Any, name: str) -> Any:
+    """`value` (from YAML or from a flag's text) as the annotated type. Raises UserError naming the field."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    try:
+        if origin in (typing.Union, types.UnionType):
+            if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
+                return None
+            return convert(value, next(a for a in args if a is not type(None)), name)
+        if origin is Literal:
+            if value not in args:
+                raise UserError(f"{name} cannot be {value!r}{nearest(str(value), map(str, args))}")
+            return value
+        if origin is tuple:
+            items = value.split(",") if isinstance(value, str) else value
+            return tuple(convert(v.strip() if isinstance(v, str) else v, args[0], name) for v in items)
+        if origin is dict:
+            pairs = (p.split("=", 1) for p in value.split(",")) if isinstance(value, str) else value.items()
+            return {str(k).strip(): convert(v, args[1], name) for k, v in pairs}
+        if kind is bool:
+            return {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}[str(value).lower()]
+        if kind is int and isinstance(value, float) and not value.is_integer():
+            raise ValueError
+        if kind is int and isinstance(value, str):
+            return int(value) if value.lstrip("-").isdigit() else convert(float(value), int, name)
+        if kind in (int, float) and isinstance(value, bool):
+            raise ValueError
+        return kind(value)
+    except UserError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as e:
+        wanted = getattr(kind, "__name__", str(kind))
+        raise UserError(f"{name} must be of type {wanted}, not {value!r}") from e
+
+
+def from_mapping(cls: type[C], mapping: dict[str, Any], where: str) -> C:
+    """A dataclass from a mapping; unknown and missing keys raise and name `where` they stand."""
+    if not isinstance(mapping, dict):
+        raise UserError(f"{where} must be a mapping of fields, not {mapping!r}")
+    kinds = field_types(cls)
+    for key in mapping:
+        if key not in kinds:
+            raise UserError(f"{where} has no field {key!r}{nearest(str(key), kinds)}")
+    must = [f.name for f in dataclasses.fields(typing.cast(Any, cls)) if f.default is f.default_factory is dataclasses.MISSING]
+    missing = [name for name in must if name not in mapping]
+    if missing:
+        raise UserError(f"{where} lacks the field{'s' * (len(missing) > 1)} {', '.join(missing)}")
+    return cls(**{k: convert(v, kinds[k], f"{where}: {k}") for k, v in mapping.items()})
+
+
+class _Bool(argparse.Action):
+    """`--bf16`, `--bf16 true`, `--bf16 false` and `--no-bf16`."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        off = bool(option_string and option_string.startswith("--no-"))
+        setattr(namespace, self.dest, False if off else True if values is None else convert(values, bool, str(option_string)))
+
+
+def add_flags(parser: argparse.ArgumentParser, cls: type, *, skip: tuple[str, ...] = ()) -> None:
+    """One flag per field of `cls`. A flag that is not given leaves no attribute, so a recipe's own value stays."""
+    docs, kinds = field_docs(cls), field_types(cls)
+    group = parser.add_argument_group(cls.__name__)
+    for field in dataclasses.fields(cls):
+        if field.name in skip:
+            continue
+        kind, flag = kinds[field.name], "--" + field.name.replace("_", "-")
+        default = None if field.default is dataclasses.MISSING else field.default
+        shown = "" if default in (None, (), "") else f" [{default}]"
+        text = (docs.get(field.name, "") + shown).replace("%", "%%")
+        flags = list(dict.fromkeys((flag, "--" + field.name)))
+        if kind is bool:
+            group.add_argument(*flags, "--no-" + flag[2:], dest=field.name, action=_Bool, nargs="?", default=argparse.SUPPRESS, help=text)
+        else:
+            choices = [str(a) for a in typing.get_args(kind)] if typing.get_origin(kind) is Literal else None
+            meta = "{" + ",".join(choices) + "}" if choices else _metavar(kind)
+            group.add_argument(*flags, dest=field.name, default=argparse.SUPPRESS, metavar=meta, help=text)
+
+
+def _metavar(kind: Any) -> str:
+    inner = [a for a in typing.get_args(kind) if a not in (type(None), Ellipsis)]
+    return {int: "N", float: "X", str: "TEXT"}.get(inner[0] if inner else kind, "VALUE") + (",..." if typing.get_origin(kind) is tuple else "")
+
+
+def from_flags(cls: type[C], namespace: argparse.Namespace, **fixed: Any) -> C:
+    """A dataclass from parsed flags; every field not given takes the dataclass's default."""
+    given = {k: v for k, v in vars(namespace).items() if k in field_types(cls)}
+    return from_mapping(cls, given | fixed, "the command line")

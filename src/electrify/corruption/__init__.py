@@ -1,0 +1,1 @@
+"""Tokens -> Corrupted. Corruptors write, they never compute a loss."""

@@ -1,0 +1,1 @@
+"""Hugging Face folder -> scores on a task, by fine-tuning."""

@@ -1,0 +1,74 @@
+"""Draws: random numbers as a pure function of (seed, step, global row, position, purpose).
+
+A counter-based generator: each number is a hash of its coordinates, so nothing about randomness is ever saved, any world size and any split into
+micro-batches sees the same numbers, CPU and GPU agree to the bit, and no draw waits for another. The mixing is the finaliser of SplitMix64
+(Steele, Lea and Flood 2014), applied once per coordinate.
+
+Shape suffixes: R rows, T = rows * row_length flat tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Purpose = Literal["choose", "mix", "random_token", "sample", "sentence"]
+# A purpose's number is part of every random stream: append, never reorder.
+_PURPOSES: dict[Purpose, int] = {"choose": 1, "mix": 2, "random_token": 3, "sample": 4, "sentence": 5}
+
+
+def _signed(x: int) -> int:
+    return x - (1 << 64) if x >= 1 << 63 else x
+
+
+_GOLDEN, _A, _B = _signed(0x9E3779B97F4A7C15), _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
+
+
+def _shift(x: Tensor, n: int) -> Tensor:
+    return (x >> n) & ((1 << (64 - n)) - 1)  # int64 shifts keep the sign; a hash needs zeros
+
+
+def _mix(x: Tensor) -> Tensor:
+    x = (x ^ _shift(x, 30)) * _A
+    x = (x ^ _shift(x, 27)) * _B
+    return x ^ _shift(x, 31)
+
+
+def hashed(*coordinates: int | Tensor) -> Tensor:
+    """A 64-bit hash of integer coordinates (broadcast against each other), as int64."""
+    state = torch.zeros((), dtype=torch.long)
+    for c in coordinates:
+        c = torch.as_tensor(c, dtype=torch.long)
+        state = _mix((state.to(c.device) if c.ndim else state) * _GOLDEN + c.to(state.device if state.ndim else c.device) * _A + _GOLDEN)
+    return state
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The random numbers of one batch of rows."""
+
+    key_R: Tensor
+    row_length: int
+
+    def to(self, device: torch.device | str) -> Draws:
+        return Draws(self.key_R.to(device, non_blocking=True), self.row_length)
+
+    def rows(self, start: int, stop: int) -> Draws:
+        return Draws(self.key_R[start:stop], self.row_length)
+
+    def bits_T(self, purpose: Purpose) -> Tensor:
+        """53 random bits for every token, as non-negative int64 [T]."""
+        position_L = torch.arange(self.row_length, device=self.key_R.device)
+        return _shift(hashed(self.key_R[:, None], _PURPOSES[purpose], position_L).flatten(), 11)
+
+    def uniform_T(self, purpose: Purpose) -> Tensor:
+        """A float64 in [0, 1) for every token [T] (float32 would round some numbers up to 1)."""
+        return self.bits_T(purpose).double() * 2.0**-53
+
+
+def draws_for(*, seed: int, step: int, num_rows: int, row_length: int, first_row: int = 0) -> Draws:
+    """The draws of rows first_row .. first_row + num_rows - 1 of the global batch of `step`."""
+    return Draws(hashed(seed, step, torch.arange(first_row, first_row + num_rows)), row_length)

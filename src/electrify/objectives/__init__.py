@@ -1,0 +1,1 @@
+"""Corrupted -> Terms. Objectives grade, they never choose tokens."""

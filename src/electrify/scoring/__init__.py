@@ -1,0 +1,1 @@
+"""Hugging Face folder -> scores of a text, without training."""

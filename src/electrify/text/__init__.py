@@ -1,0 +1,1 @@
+"""Raw text -> token shards: documents, tokenizer, byte layout, and `prepare`, which joins them."""

@@ -1,0 +1,161 @@
+"""The byte layout of a prepared corpus: writer, reader, manifest with hashes.
+
+    DATA/manifest.json                       what is here, from what, with which options; sizes and sha256 of every file
+    DATA/tokens-<split>-00000.bin            token ids, little-endian uint16 (vocabulary up to 65 536) or uint32, documents end to end, no specials
+    DATA/documents-<split>-00000.npy         int64 [documents + 1], offsets of the documents in that shard: 0, ..., tokens of the shard
+    DATA/unigram.npy                         int64 [vocabulary], how often each id occurs in the train split
+    DATA/tokenizer/                          a Hugging Face tokenizer folder
+
+Splits are `train` and `valid`. A document never crosses a shard. The manifest is written last: without it the folder is unfinished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import UserError
+from ..tokens import SpecialIds
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+Split = Literal["train", "valid"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One pair of files. Names are relative to the folder of the manifest."""
+
+    tokens_file: str
+    documents_file: str
+    tokens: int
+    documents: int
+    tokens_sha256: str
+    documents_sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a prepared corpus holds."""
+
+    format: int
+    dtype: str
+    vocab_size: int
+    special_ids: SpecialIds
+    tokenizer_sha256: str
+    """Hash of tokenizer/tokenizer.json: the identity of the vocabulary, stored in checkpoints too."""
+    unigram_sha256: str
+    splits: dict[str, list[Shard]]
+    options: dict[str, Any]
+    """The options of `prepare` that decide the bytes."""
+    sources: list[dict[str, Any]]
+    """One row an input: name (no absolute path), bytes, sha256."""
+    counts: dict[str, float]
+    """documents, words, characters, bytes, tokens, unk_tokens, duplicates, dropped ...: what `prepare` printed."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the data: a hash of the contents of every shard and of the tokenizer."""
+        rows = {split: [(s.tokens_sha256, s.documents_sha256) for s in shards] for split, shards in self.splits.items()}
+        return hashlib.sha256(json.dumps([self.dtype, self.tokenizer_sha256, rows], sort_keys=True).encode()).hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def token_dtype(vocab_size: int) -> np.dtype[Any]:
+    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Written last and in one rename, so a folder with a manifest is complete."""
+    part = folder / (MANIFEST + ".part")
+    with part.open("w", encoding="utf-8") as f:
+        json.dump(asdict(manifest), f, indent=1, ensure_ascii=False, sort_keys=True)
+        f.write("\n")
+        f.flush()
+        os.fsync(f.fileno())
+    part.replace(folder / MANIFEST)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Raises UserError where the folder is no prepared corpus, or an unfinished or foreign one."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise UserError(f"{folder} is not a prepared corpus: it has no {MANIFEST}; make one with `electrify prepare CORPUS --output-dir {folder}`")
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        if raw["format"] != FORMAT:
+            raise UserError(f"{path} has format {raw['format']}, this version reads {FORMAT}; prepare the corpus again")
+        splits = {split: [Shard(**s) for s in shards] for split, shards in raw["splits"].items()}
+        ids = raw["special_ids"]
+        special = SpecialIds(**(ids | {"others": tuple(ids["others"])}))
+        return Manifest(**(raw | {"splits": splits, "special_ids": special}))
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as e:
+        raise UserError(f"{path} is damaged ({type(e).__name__}: {e}); prepare the corpus again") from e
+
+
+class Corpus:
+    """One split of a prepared corpus, memory-mapped. Opening checks that every file is there with its size; `verify` checks the hashes."""
+
+    def __init__(self, folder: Path, split: Split) -> None:
+        self.folder, self.split, self.manifest = folder, split, read_manifest(folder)
+        self.shards = self.manifest.splits.get(split, [])
+        itemsize = np.dtype(self.manifest.dtype).itemsize
+        for shard in self.shards:
+            for name, size in ((shard.tokens_file, shard.tokens * itemsize), (shard.documents_file, None)):
+                path = folder / name
+                if Path(name).name != name or not path.is_file():
+                    raise UserError(f"{folder}: the file {name} named by the manifest is missing; prepare the corpus again")
+                if size is not None and path.stat().st_size != size:
+                    raise UserError(f"{path} has {path.stat().st_size} bytes where the manifest says {size}: it is truncated; prepare the corpus again")
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(s.tokens for s in self.shards)
+
+    @property
+    def num_documents(self) -> int:
+        return sum(s.documents for s in self.shards)
+
+    @cached_property
+    def tokens(self) -> list[np.ndarray]:
+        """One read-only array of ids a shard."""
+        dtype = np.dtype(self.manifest.dtype)
+        paths = (self.folder / s.tokens_file for s in self.shards)
+        return [np.memmap(p, dtype=dtype, mode="r") if p.stat().st_size else np.empty(0, dtype) for p in paths]
+
+    @cached_property
+    def documents(self) -> list[np.ndarray]:
+        """One int64 array of documents + 1 offsets a shard."""
+        arrays = []
+        for s in self.shards:
+            path = self.folder / s.documents_file
+            try:
+                offsets = np.load(path, allow_pickle=False)
+            except (ValueError, EOFError) as e:
+                raise UserError(f"{path} is damaged ({e}); prepare the corpus again") from e
+            if len(offsets) != s.documents + 1 or offsets[-1] != s.tokens:
+                raise UserError(f"{path} does not agree with the manifest; prepare the corpus again")
+            arrays.append(offsets)
+        return arrays
+
+    def unigram(self) -> np.ndarray:
+        """int64 [vocabulary]: how often each id occurs in the train split."""
+        return np.load(self.folder / "unigram.npy", allow_pickle=False)
+
+    def verify(self) -> None:
+        """Reads every byte; raises UserError naming the first file whose hash differs from the manifest."""
+        for s in self.shards:
+            for name, want in ((s.tokens_file, s.tokens_sha256), (s.documents_file, s.documents_sha256)):
+                if sha256_of(self.folder / name) != want:
+                    raise UserError(f"{self.folder / name} does not have the hash in the manifest: it was changed; prepare the corpus again")

@@ -1,0 +1,77 @@
+"""Tokens: the batch that every layer reads. Rows of one fixed length, several whole sequences in each row, laid flat.
+
+Shape suffixes: T = rows * row_length flat tokens, R rows, L row length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """Ids of the tokens with a role. `others` are further specials of the tokenizer (never masked, never drawn at random)."""
+
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
+    others: tuple[int, ...] = ()
+
+    @property
+    def never_chosen(self) -> tuple[int, ...]:
+        """All specials but [UNK], which is a candidate (method: candidates are every token except special ones; [UNK] is one)."""
+        return tuple(sorted({self.pad, self.cls, self.sep, self.mask, *self.others} - {self.unk}))
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A batch of rows laid flat. Every field has T = rows * row_length entries, row after row.
+
+    ids_T: token ids (int64). seq_T: which sequence of its row a token belongs to, 1, 2, ... in order; 0 is padding (int64).
+    pos_T: position inside its sequence, from 0 (int64). segment_T: token type, 0 or 1 (int64).
+    """
+
+    ids_T: Tensor
+    seq_T: Tensor
+    pos_T: Tensor
+    segment_T: Tensor
+    row_length: int
+
+    @property
+    def num_rows(self) -> int:
+        return self.ids_T.numel() // self.row_length
+
+    @property
+    def real_T(self) -> Tensor:
+        """True where there is a token, False at padding."""
+        return self.seq_T > 0
+
+    def with_ids(self, ids_T: Tensor) -> Tokens:
+        return replace(self, ids_T=ids_T)
+
+    def to(self, device: torch.device | str) -> Tokens:
+        moved = (t.to(device, non_blocking=True) for t in (self.ids_T, self.seq_T, self.pos_T, self.segment_T))
+        return Tokens(*moved, row_length=self.row_length)
+
+    def rows(self, start: int, stop: int) -> Tokens:
+        """Rows start..stop-1 as a batch of their own (a view)."""
+        cut = slice(start * self.row_length, stop * self.row_length)
+        return Tokens(self.ids_T[cut], self.seq_T[cut], self.pos_T[cut], self.segment_T[cut], row_length=self.row_length)
+
+
+def from_sequences(sequences: list[list[int]], *, row_length: int, pad: int) -> Tokens:
+    """One unpacked sequence per row, padded: what scoring and tests feed. Raises ValueError where a sequence is longer than a row."""
+    ids_RL = torch.full((len(sequences), row_length), pad, dtype=torch.long)
+    seq_RL, pos_RL = torch.zeros_like(ids_RL), torch.zeros_like(ids_RL)
+    for row, ids in enumerate(sequences):
+        if len(ids) > row_length:
+            raise ValueError(f"sequence {row} has {len(ids)} tokens, a row holds {row_length}")
+        ids_RL[row, : len(ids)] = torch.tensor(ids)
+        seq_RL[row, : len(ids)] = 1
+        pos_RL[row, : len(ids)] = torch.arange(len(ids))
+    return Tokens(ids_RL.flatten(), seq_RL.flatten(), pos_RL.flatten(), torch.zeros_like(seq_RL).flatten(), row_length=row_length)
