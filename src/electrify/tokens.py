@@ -25,7 +25,7 @@ class SpecialIds:
     @property
     def never_chosen(self) -> tuple[int, ...]:
         """All specials but [UNK], which is a candidate (method: candidates are every token except special ones; [UNK] is one)."""
-        return tuple(sorted({self.pad, self.cls, self.sep, self.mask, *self.others} - {self.unk}))
+        return tuple(sorted({self.pad, self.cls, self.sep, self.mask} | (set(self.others) - {self.unk})))
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,26 @@ import argparse
 import ast
 import dataclasses
 import inspect
+import textwrap
 import types
 import typing
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 from ..errors import UserError, nearest
 
 C = TypeVar("C")
 
+_BOOL = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+
 
 @cache
 def field_docs(cls: type) -> dict[str, str]:
     """The docstring written below each field of a dataclass, on one line."""
-    body = typing.cast(ast.ClassDef, ast.parse(inspect.getsource(cls).lstrip()).body[0]).body
+    body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]).body
     docs: dict[str, str] = {}
-    for field, after in zip(body, body[1:], strict=False):
+    for field, after in pairwise(body):
         named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if named and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
             docs[field.target.id] = " ".join(str(after.value.value).split())  # type: ignore[union-attr]
@@ -45,31 +49,40 @@ def convert(value: Any, kind: Any, name: str) -> Any:
         if origin in (typing.Union, types.UnionType):
             if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
                 return None
-            return convert(value, next(a for a in args if a is not type(None)), name)
+            return convert(value, _without_none(kind), name)
         if origin is Literal:
-            if value not in args:
-                raise UserError(f"{name} cannot be {value!r}{nearest(str(value), map(str, args))}")
-            return value
+            by_text = {str(a): a for a in args}  # a flag's value is always text
+            if str(value) not in by_text:
+                raise UserError(f"{name} cannot be {value!r}{nearest(str(value), by_text)}")
+            return by_text[str(value)]
         if origin is tuple:
-            items = value.split(",") if isinstance(value, str) else value
+            items = [v for v in value.split(",") if v.strip()] if isinstance(value, str) else value
+            if not isinstance(items, (list, tuple)):
+                raise TypeError
             return tuple(convert(v.strip() if isinstance(v, str) else v, args[0], name) for v in items)
         if origin is dict:
             pairs = (p.split("=", 1) for p in value.split(",")) if isinstance(value, str) else value.items()
             return {str(k).strip(): convert(v, args[1], name) for k, v in pairs}
         if kind is bool:
-            return {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}[str(value).lower()]
+            return _BOOL[str(value).lower()]
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise TypeError
         if kind is int and isinstance(value, float) and not value.is_integer():
             raise ValueError
         if kind is int and isinstance(value, str):
             return int(value) if value.lstrip("-").isdigit() else convert(float(value), int, name)
-        if kind in (int, float) and isinstance(value, bool):
-            raise ValueError
         return kind(value)
     except UserError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as e:
-        wanted = getattr(kind, "__name__", str(kind))
-        raise UserError(f"{name} must be of type {wanted}, not {value!r}") from e
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
+        wanted = "true or false" if kind is bool else f"of type {getattr(kind, '__name__', kind)}"
+        raise UserError(f"{name} must be {wanted}, not {value!r}") from e
+
+
+def _without_none(kind: Any) -> Any:
+    """`X` of `X | None`, any other annotation as it is."""
+    union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    return next(a for a in typing.get_args(kind) if a is not type(None)) if union else kind
 
 
 def from_mapping(cls: type[C], mapping: dict[str, Any], where: str) -> C:
@@ -87,14 +100,6 @@ def from_mapping(cls: type[C], mapping: dict[str, Any], where: str) -> C:
     return cls(**{k: convert(v, kinds[k], f"{where}: {k}") for k, v in mapping.items()})
 
 
-class _Bool(argparse.Action):
-    """`--bf16`, `--bf16 true`, `--bf16 false` and `--no-bf16`."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        off = bool(option_string and option_string.startswith("--no-"))
-        setattr(namespace, self.dest, False if off else True if values is None else convert(values, bool, str(option_string)))
-
-
 def add_flags(parser: argparse.ArgumentParser, cls: type, *, skip: tuple[str, ...] = ()) -> None:
     """One flag per field of `cls`. A flag that is not given leaves no attribute, so a recipe's own value stays."""
     docs, kinds = field_docs(cls), field_types(cls)
@@ -102,22 +107,27 @@ def add_flags(parser: argparse.ArgumentParser, cls: type, *, skip: tuple[str, ..
     for field in dataclasses.fields(cls):
         if field.name in skip:
             continue
-        kind, flag = kinds[field.name], "--" + field.name.replace("_", "-")
+        kind, flag = _without_none(kinds[field.name]), "--" + field.name.replace("_", "-")
         default = None if field.default is dataclasses.MISSING else field.default
         shown = "" if default in (None, (), "") else f" [{default}]"
         text = (docs.get(field.name, "") + shown).replace("%", "%%")
         flags = list(dict.fromkeys((flag, "--" + field.name)))
+        given: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS}
         if kind is bool:
-            group.add_argument(*flags, "--no-" + flag[2:], dest=field.name, action=_Bool, nargs="?", default=argparse.SUPPRESS, help=text)
+            # Converted later, with all other fields, where an error is a UserError. The opposite is a flag of its own, so that it takes no value.
+            group.add_argument(*flags, nargs="?", const="true", metavar="true|false", help=text, **given)
+            group.add_argument("--no-" + flag[2:], action="store_const", const="false", help=f"the same as {flag} false", **given)
         else:
             choices = [str(a) for a in typing.get_args(kind)] if typing.get_origin(kind) is Literal else None
-            meta = "{" + ",".join(choices) + "}" if choices else _metavar(kind)
-            group.add_argument(*flags, dest=field.name, default=argparse.SUPPRESS, metavar=meta, help=text)
+            group.add_argument(*flags, metavar="{" + ",".join(choices) + "}" if choices else _metavar(kind), help=text, **given)
 
 
 def _metavar(kind: Any) -> str:
-    inner = [a for a in typing.get_args(kind) if a not in (type(None), Ellipsis)]
-    return {int: "N", float: "X", str: "TEXT"}.get(inner[0] if inner else kind, "VALUE") + (",..." if typing.get_origin(kind) is tuple else "")
+    if typing.get_origin(kind) is dict:
+        return "NAME=" + _metavar(typing.get_args(kind)[1]) + ",..."
+    if typing.get_origin(kind) is tuple:
+        return _metavar(typing.get_args(kind)[0]) + ",..."
+    return {int: "N", float: "X", str: "TEXT"}.get(kind, "VALUE")
 
 
 def from_flags(cls: type[C], namespace: argparse.Namespace, **fixed: Any) -> C:

@@ -1,0 +1,134 @@
+"""The command line: one function a verb, each importing its own room. No logic.
+
+Exit status: 0 done, 2 a mistake of the user (one sentence on stderr), 75 stopped and saved (run again to continue).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from .config.detect import DetectConfig
+from .config.export import ExportConfig
+from .config.finetune import FinetuneConfig
+from .config.prepare import PrepareConfig
+from .config.pretrain import SECTION_OF, SECTIONS, load_file, load_recipe, override, recipe_names
+from .config.schema import add_flags, from_flags
+from .errors import UserError
+
+SAVED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: stopped by a signal, saved, please start again
+DEFAULT_RECIPE = "electra-small"
+
+
+def prepare(args: argparse.Namespace) -> int:
+    from .text.prepare import prepare, report
+
+    config = from_flags(PrepareConfig, args)
+    print(report(prepare(config), folder=Path(config.output_dir)))
+    return 0
+
+
+def pretrain(args: argparse.Namespace) -> int:
+    from .pretrain import pretrain, prepared
+
+    config = load_file(Path(args.config)) if args.config else load_recipe(args.recipe or DEFAULT_RECIPE)
+    config = override(config, {k: v for k, v in vars(args).items() if k in SECTION_OF})
+    result = pretrain(prepared(args.data, Path(args.output_dir)), output_dir=Path(args.output_dir), config=config, resume=args.resume)
+    if not result.summary.finished:
+        print(f"stopped after step {result.summary.step} and saved; run the same command again to continue", file=sys.stderr)
+        return SAVED_EXIT
+    for part, folder in result.exported.items():
+        print(f"{part}: {folder}")
+    return 0
+
+
+def export(args: argparse.Namespace) -> int:
+    from .export.hf import export
+
+    config = from_flags(ExportConfig, args)
+    print(export(Path(args.run), output_dir=Path(config.output_dir), part=config.part, step=config.step))
+    return 0
+
+
+def finetune(args: argparse.Namespace) -> int:
+    from .downstream.finetune import finetune
+
+    finetune(from_flags(FinetuneConfig, args))
+    return 0
+
+
+def detect(args: argparse.Namespace) -> int:
+    from .scoring.detect import main
+
+    return main(from_flags(DetectConfig, args))
+
+
+def demo(args: argparse.Namespace) -> int:
+    from .demo import demo
+
+    demo(Path(args.output_dir), minutes=args.minutes)
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="electrify", description="Pre-train text encoders as discriminators: from raw text to a Hugging Face model.")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+
+    def verb(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        sub = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
+        sub.set_defaults(run_verb=run)
+        return sub
+
+    p = verb("prepare", prepare, "text files, folders, globs, data sets or `pydocs` -> token shards and a tokenizer")
+    p.add_argument("inputs", nargs="+", metavar="CORPUS", help="files, folders, globs, a data set by Hub name, or pydocs")
+    add_flags(p, PrepareConfig, skip=("inputs",))
+
+    p = verb("pretrain", pretrain, "a prepared corpus (or a text file) and a recipe -> a run with Hugging Face folders")
+    p.add_argument("data", metavar="DATA", help="folder made by `electrify prepare`, or a corpus, which is then prepared first")
+    p.add_argument("--output-dir", "--output_dir", dest="output_dir", required=True, metavar="RUN", help="the run's folder")
+    source = p.add_mutually_exclusive_group()
+    source.add_argument("--recipe", metavar="NAME", help=f"one of {', '.join(recipe_names())} [{DEFAULT_RECIPE}]")
+    source.add_argument("--config", metavar="FILE.yaml", help="a recipe of your own")
+    p.add_argument("--resume", choices=("auto", "never", "must"), default="auto", help="continue the newest complete checkpoint [auto]")
+    for cls in SECTIONS.values():
+        add_flags(p, cls)
+
+    p = verb("export", export, "a run -> a Hugging Face folder, compared with transformers before success is reported")
+    p.add_argument("run", metavar="RUN", help="folder made by `electrify pretrain`")
+    add_flags(p, ExportConfig)
+
+    p = verb("finetune", finetune, "fine-tune any encoder on a task, with several seeds")
+    p.add_argument("models", nargs="+", metavar="MODEL", help="folders or Hub ids")
+    add_flags(p, FinetuneConfig, skip=("models",))
+
+    p = verb("detect", detect, "each token of a text with its probability of having been replaced")
+    p.add_argument("model", metavar="MODEL", help="folder or Hub id of a discriminator")
+    p.add_argument("text", nargs="?", default=argparse.SUPPRESS, metavar="TEXT", help="the text; standard input where neither it nor --file is given")
+    add_flags(p, DetectConfig, skip=("model", "text"))
+
+    p = verb("demo", demo, "the whole path on the documentation of this Python installation, in ten minutes on two cores")
+    p.add_argument("--output-dir", "--output_dir", dest="output_dir", default="demo", metavar="DIR", help="where everything goes [demo]")
+    p.add_argument("--minutes", type=float, default=4.0, metavar="X", help="wall time of the pre-training [4]")
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    try:
+        status = args.run_verb(args)
+    except UserError as e:
+        print(f"electrify {args.verb}: {e}", file=sys.stderr)
+        status = 2
+    except KeyboardInterrupt:
+        print(f"electrify {args.verb}: stopped", file=sys.stderr)
+        status = 130
+    except BrokenPipeError:  # `| head`
+        sys.stderr.close()
+        status = 0
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

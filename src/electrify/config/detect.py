@@ -1,0 +1,38 @@
+"""The options of `electrify detect`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectConfig:
+    """Which tokens of a text look replaced."""
+
+    model: str
+    """A discriminator: folder or Hub id with a replaced-token head (`RUN/discriminator`)."""
+    text: str | None = None
+    """The text; without it and without --file, standard input is read."""
+    file: str | None = None
+    """Read the text from this file (UTF-8)."""
+    threshold: float = 0.5
+    """Mark what has at least this probability of being replaced."""
+    unit: Literal["token", "word"] = "token"
+    """Show word pieces, or whole words (a word's probability is that of its most suspicious piece)."""
+    json: bool = False
+    """Write JSON."""
+    max_seq_length: int | None = None
+    """Tokens of a window, special ones included; longer texts take several. None takes what the model can."""
+    batch_size: int = 16
+    """Windows of a forward pass."""
+
+    def __post_init__(self) -> None:
+        if self.text is not None and self.file is not None:
+            raise UserError("TEXT and --file exclude each other")
+        if not 0 <= self.threshold <= 1:
+            raise UserError(f"threshold is a probability, not {self.threshold}")
+        if self.batch_size < 1:
+            raise UserError(f"batch_size must be at least 1, not {self.batch_size}")

@@ -1,0 +1,22 @@
+"""The options of `electrify export`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Part = Literal["discriminator", "generator"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportConfig:
+    """Which network of a run, at which step, in which format, to where."""
+
+    output_dir: str
+    """the folder to write; new, empty, or an earlier export, which is then replaced"""
+    part: Part = "discriminator"
+    """discriminator = the encoder that is kept (of a bert run too); generator = the small masked language model trained beside it"""
+    format: Literal["hf"] = "hf"
+    """hf = a Hugging Face folder: config.json, model.safetensors (float32), tokenizer files, README.md"""
+    step: int | None = None
+    """the checkpoint to export; default: the newest complete one"""

@@ -1,0 +1,123 @@
+"""The options of `electrify finetune`: what is run (`FinetuneConfig`) and how one run goes (`FinetuneSettings`)."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ..errors import UserError
+from .schema import add_flags, from_flags
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSettings:
+    """How one fine-tuning run goes. A value of none takes the task's or the model size's own."""
+
+    learning_rate: float | None = None
+    """Peak learning rate of the head; none takes 3e-4 up to width 256, 1e-4 below width 1024, 5e-5 from there (the paper's)."""
+    layerwise_lr_decay: float | None = None
+    """Each layer below the head learns at this share of the one above; none takes .8, and .9 from width 1024; 1 switches it off."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay of matrices (the paper: 0)."""
+    per_device_train_batch_size: int = 32
+    """Examples of an update."""
+    num_train_epochs: float | None = None
+    """Passes over the training examples; none takes the task's (3, STS-B 10)."""
+    warmup_ratio: float = 0.1
+    """Share of the updates during which the learning rate rises; it falls linearly to 0 after."""
+    max_grad_norm: float = 1.0
+    """Gradients are clipped to this norm."""
+    max_seq_length: int = 128
+    """Longer examples are cut (the longer text of a pair first)."""
+    max_train_samples: int | None = None
+    """Train on this many examples, drawn by the seed: the same ones for every model."""
+    double_unordered: bool = False
+    """Show the training pairs of a symmetric task in both orders."""
+    dropout: float | None = None
+    """Dropout before the head; none takes the model's own. The encoder always keeps its own."""
+    bf16: Literal["auto", "true", "false"] = "auto"
+    """Compute in bfloat16 (weights stay float32); auto does so where the processor has instructions for it."""
+    eval_steps: int | None = None
+    """Evaluate every N updates; none does so after every epoch. The score reported is always that of the last update."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda, cuda:1."""
+
+    def __post_init__(self) -> None:
+        positive = ("learning_rate", "layerwise_lr_decay", "per_device_train_batch_size", "num_train_epochs", "max_grad_norm", "max_train_samples", "eval_steps")
+        for name in positive:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UserError(f"{name} must be above 0, not {value}")
+        if self.max_seq_length < 4:
+            raise UserError(f"max_seq_length must be at least 4, not {self.max_seq_length}")
+        for name in ("warmup_ratio", "dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise UserError(f"{name} must be at least 0 and below 1, not {value}")
+        if self.weight_decay < 0:
+            raise UserError(f"weight_decay must not be negative, not {self.weight_decay}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneConfig:
+    """What is fine-tuned on what, how often, and where the results go."""
+
+    models: tuple[str, ...]
+    """Folders or Hub ids that AutoModel loads; `random:MODEL` is the same shape with random weights."""
+    output_dir: str
+    """Where scores.jsonl, report.md, report.csv and report.json go. A rerun continues there."""
+    task: tuple[str, ...] = ()
+    """Tasks, separated by commas: cola, sst2, stsb."""
+    data_dir: str | None = None
+    """The folder that holds the tasks' own folders (CoLA, SST-2, STS-B) as GLUE ships them."""
+    train_file: str | None = None
+    """Your own training examples: .csv, .tsv (no quoting), .jsonl."""
+    validation_file: str | None = None
+    """Your own validation examples, in the same columns."""
+    text_column: str | None = None
+    """The column of the text; none looks for text, sentence, sentence1."""
+    pair_column: str | None = None
+    """The column of a second text; none looks for sentence2."""
+    label_column: str | None = None
+    """The column of the label; none looks for label."""
+    problem_type: Literal["auto", "classification", "regression"] = "auto"
+    """What your own labels are; auto: decimal numbers are regression, words and whole numbers are classes."""
+    seeds: int = 5
+    """Runs of each model on each task."""
+    seed: int = 0
+    """The first of the seeds; the others follow it."""
+    random_weights: bool = False
+    """Give every model random weights in place of its own."""
+    random_baseline: bool = False
+    """Run every model also with random weights."""
+    save_model: bool = False
+    """Keep the fine-tuned model of the first seed as a Hugging Face folder (ELECTRA, BERT, RoBERTa)."""
+    settings: FinetuneSettings = field(default_factory=FinetuneSettings)
+    """How each run goes."""
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise UserError("no model is given: name a folder or a Hub id")
+        own = [self.train_file, self.validation_file]
+        if self.task and any(own):
+            raise UserError("--task and --train-file exclude each other: GLUE's tasks or your own files")
+        if not self.task and not any(own):
+            raise UserError("nothing to fine-tune on: give --task and --data-dir, or --train-file and --validation-file")
+        if any(own) and not all(own):
+            raise UserError(f"--{'validation' if self.train_file else 'train'}-file is missing: both files are needed")
+        if self.task and not self.data_dir:
+            raise UserError("--data-dir is missing: the folder that holds the tasks' own folders")
+        if self.seeds < 1:
+            raise UserError(f"seeds must be at least 1, not {self.seeds}")
+
+
+def add_finetune_flags(parser: argparse.ArgumentParser) -> None:
+    """Every option but the models, which are positional."""
+    add_flags(parser, FinetuneConfig, skip=("models", "settings"))
+    add_flags(parser, FinetuneSettings)
+
+
+def finetune_from_flags(namespace: argparse.Namespace, *, models: list[str]) -> FinetuneConfig:
+    """The options that the flags of `add_finetune_flags` gave. Raises UserError."""
+    return replace(from_flags(FinetuneConfig, namespace, models=models), settings=from_flags(FinetuneSettings, namespace))

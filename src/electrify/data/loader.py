@@ -1,0 +1,196 @@
+"""Step -> batch: a pure function of (seed, step), so nothing about the data is ever saved and any rank takes its own rows.
+
+The rows of the corpus form an endless stream, one permutation an epoch after another; batch k is rows k * B to (k + 1) * B of it.
+
+Shape suffixes: N sequences of the corpus, S sequences of a batch, K runs of a batch (its sequences, and the pads at the end of each row),
+R rows, T = rows * row_length flat tokens.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from ..draws import hashed
+from ..errors import UserError
+from ..text.shards import Corpus
+from ..tokens import Tokens
+from .examples import sequences
+from .packing import pack
+
+A = TypeVar("A")
+
+_SPLIT = 0x73706C6974  # "split": the purpose of this hash, apart from the purposes in draws.py
+
+
+class Rows:
+    """A corpus as packed rows of one length. Opening it costs one pass over the document offsets, not over the tokens."""
+
+    def __init__(self, corpus: Corpus, *, max_seq_length: int, num_segments: int) -> None:
+        """Raises UserError where `max_seq_length` cannot hold a sequence."""
+        found = sequences(corpus.documents, max_seq_length=max_seq_length, num_segments=num_segments)
+        order_N, self.first_R = pack(found.slots_N, row_length=max_seq_length)
+        self.sequences = found.take(order_N)  # in the order of the rows
+        self.row_length, self.special_ids = max_seq_length, corpus.manifest.special_ids
+        self.shards = [np.asarray(shard) for shard in corpus.tokens]  # a slice of a memmap costs ten times a slice of an array
+        self.shard_start = np.cumsum([0] + [len(shard) for shard in self.shards])
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.first_R) - 1
+
+    @property
+    def num_sequences(self) -> int:
+        return len(self.sequences)
+
+    @property
+    def num_tokens(self) -> int:
+        """Slots with a token, [CLS] and [SEP] included."""
+        return int(self.sequences.slots_N.sum(dtype=np.int64))
+
+    @property
+    def fill_rate(self) -> float:
+        """Share of the slots that hold a token."""
+        return self.num_tokens / max(1, self.num_rows * self.row_length)
+
+    def tokens(self, rows: np.ndarray, key_R: torch.Tensor) -> Tokens:
+        """The given rows as a batch. key_R: 64 random bits a row, which decide where its sequences are split in two."""
+        count_R = self.first_R[rows + 1] - self.first_R[rows]
+        number_S = _ranges(count_R)
+        index_S = np.repeat(self.first_R[rows], count_R) + number_S
+        length_S, single_S = self.sequences.length_N[index_S].astype(np.int64), self.sequences.single_N[index_S]
+        a_S = self._first_segment(length_S, single_S, number_S, np.repeat(key_R.numpy(), count_R))
+        # The pads at the end of a row are one more run: all runs together are exactly T slots, so every field is one repeat.
+        end_R = np.cumsum(count_R)
+        slots_S = length_S + np.where(single_S, 2, 3)
+        used_R = np.diff(np.cumsum(slots_S)[end_R - 1], prepend=0)
+        slots_K = np.insert(slots_S, end_R, self.row_length - used_R)
+        seq_T = np.repeat(np.insert(number_S + 1, end_R, 0), slots_K)
+        pos_T = _ranges(slots_K) * (seq_T > 0)
+        sep_T = np.repeat(np.insert(a_S + 1, end_R, self.row_length), slots_K)  # position of the first [SEP]
+        last_T = np.repeat(np.insert(slots_S - 1, end_R, self.row_length), slots_K)
+        text_T = (pos_T > 0) & (pos_T != sep_T) & (pos_T != last_T)
+        ids_T = np.where(pos_T > 0, self.special_ids.sep, self.special_ids.cls)
+        ids_T[seq_T == 0] = self.special_ids.pad
+        ids_T[text_T] = self._text(self.sequences.start_N[index_S], length_S)
+        fields = (ids_T, seq_T, pos_T, (pos_T > sep_T).astype(np.int64))
+        return Tokens(*map(torch.from_numpy, fields), row_length=self.row_length)
+
+    def _first_segment(self, length_S: np.ndarray, single_S: np.ndarray, number_S: np.ndarray, key_S: np.ndarray) -> np.ndarray:
+        """Tokens of the first segment: all of a single sequence, else 1 to length - 1, each as likely.
+
+        Uniform and not near the middle, because the pairs of fine-tuning are lopsided (a question and a paragraph): every position must meet
+        both types.
+        """
+        if single_S.all():
+            return length_S
+        bits = hashed(torch.from_numpy(key_S), _SPLIT, torch.from_numpy(number_S)).numpy().view(np.uint64) >> np.uint64(11)
+        inner = 1 + (bits * 2.0**-53 * (length_S - 1)).astype(np.int64)
+        return np.where(single_S, length_S, inner)
+
+    def _text(self, start_S: np.ndarray, length_S: np.ndarray) -> np.ndarray:
+        shard_S = np.searchsorted(self.shard_start, start_S, side="right") - 1
+        start_S = start_S - self.shard_start[shard_S]
+        pieces = zip(shard_S.tolist(), start_S.tolist(), (start_S + length_S).tolist(), strict=True)
+        return np.concatenate([self.shards[shard][start:stop] for shard, start, stop in pieces])
+
+    def sequential(self, num_rows: int, *, limit: int | None = None) -> Iterator[Tokens]:
+        """Batches of `num_rows` rows, always the same, for validation: `limit` rows, or all. Rows missing in the last batch hold pads only."""
+        # Shuffled, because the packer leaves rows of one kind together and `limit` must be a fair sample.
+        order = _permutation(self.num_rows, 0, 0)[:limit]
+        for first in range(0, len(order), num_rows):
+            rows = order[first : first + num_rows]
+            yield _with_empty_rows(self.tokens(rows, hashed(_SPLIT, torch.from_numpy(rows))), num_rows=num_rows, pad=self.special_ids.pad)
+
+
+class Loader:
+    """The endless stream of training rows."""
+
+    def __init__(self, corpus: Corpus, *, max_seq_length: int, batch_rows: int, num_segments: int, seed: int) -> None:
+        """batch_rows: rows of one global batch, over all ranks and micro-batches. Raises UserError where the corpus is shorter than a batch."""
+        self.rows = Rows(corpus, max_seq_length=max_seq_length, num_segments=num_segments)
+        self.batch_rows, self.seed = batch_rows, seed
+        self._permutations: dict[int, np.ndarray] = {}
+        if self.num_rows < batch_rows:
+            raise UserError(
+                f"{corpus.folder}: the {corpus.split} split fills {self.num_rows} rows of {max_seq_length} tokens and one batch takes {batch_rows}; "
+                f"lower per_device_train_batch_size, gradient_accumulation_steps or max_seq_length, or prepare more text"
+            )
+
+    @property
+    def num_rows(self) -> int:
+        return self.rows.num_rows
+
+    @property
+    def num_sequences(self) -> int:
+        return self.rows.num_sequences
+
+    @property
+    def fill_rate(self) -> float:
+        return self.rows.fill_rate
+
+    @property
+    def tokens_per_epoch(self) -> int:
+        """Tokens of one pass over the corpus, [CLS] and [SEP] included, pads not."""
+        return self.rows.num_tokens
+
+    def epoch(self, step: int) -> float:
+        """How many times the corpus was seen before `step`."""
+        return step * self.batch_rows / self.num_rows
+
+    def batch(self, step: int, *, first_row: int = 0, num_rows: int | None = None) -> Tokens:
+        """Rows first_row to first_row + num_rows of the global batch of `step` (all rows by default)."""
+        stop = self.batch_rows if num_rows is None else first_row + num_rows
+        if not (step >= 0 and 0 <= first_row < stop <= self.batch_rows):
+            raise ValueError(f"step {step}, rows {first_row} to {stop}: there is no such part of a batch of {self.batch_rows} rows")
+        row = torch.arange(first_row, stop)
+        epoch, place = np.divmod(step * self.batch_rows + row.numpy(), self.num_rows)
+        rows = np.concatenate([self._permutation(e)[place[epoch == e]] for e in range(epoch[0], epoch[-1] + 1)])
+        return self.rows.tokens(rows, hashed(self.seed, step, row))
+
+    def _permutation(self, epoch: int) -> np.ndarray:
+        if epoch not in self._permutations:
+            keep = {e: p for e, p in self._permutations.items() if abs(e - epoch) == 1}
+            self._permutations = keep | {epoch: _permutation(self.num_rows, self.seed, epoch)}
+        return self._permutations[epoch]
+
+
+def prefetch(function: Callable[[int], A], steps: Iterable[int], *, depth: int = 2) -> Iterator[A]:
+    """function(step) for every step in order, computed by one thread up to `depth` steps ahead. Its exceptions are raised here."""
+    waiting: deque[Future[A]] = deque()
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as thread:
+        try:
+            for step in steps:
+                waiting.append(thread.submit(function, step))
+                if len(waiting) > depth:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _permutation(size: int, *key: int) -> np.ndarray:
+    # argsort of raw bits and not Generator.permutation, whose algorithm numpy may change.
+    bits = np.random.Philox(key=np.array(key, np.int64).view(np.uint64)).random_raw(size)
+    return np.argsort(bits, kind="stable")
+
+
+def _ranges(counts: np.ndarray) -> np.ndarray:
+    """0 to counts[0] - 1, 0 to counts[1] - 1, ... in one int64 array."""
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+
+
+def _with_empty_rows(tokens: Tokens, *, num_rows: int, pad: int) -> Tokens:
+    missing = (num_rows - tokens.num_rows) * tokens.row_length
+    if not missing:
+        return tokens
+    fields = ((tokens.ids_T, pad), (tokens.seq_T, 0), (tokens.pos_T, 0), (tokens.segment_T, 0))
+    return Tokens(*(torch.nn.functional.pad(field, (0, missing), value=empty) for field, empty in fields), row_length=tokens.row_length)

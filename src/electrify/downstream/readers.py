@@ -1,0 +1,228 @@
+"""Readers: files -> examples. GLUE's own TSV layout (no quoting), and one's own CSV, TSV and JSONL files.
+
+Every complaint names the file and the line (counted from 1).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError, nearest
+from .tasks import Example, Kind, Task, TaskData
+
+TEXT_COLUMNS = ("text", "sentence", "sentence1")
+PAIR_COLUMNS = ("sentence2",)
+LABEL_COLUMNS = ("label",)
+OWN_EPOCHS = 3.0
+OWN_METRICS: dict[Kind, tuple[str, ...]] = {"classification": ("accuracy", "macro_f1"), "regression": ("spearman", "pearson")}
+Row = tuple[int, dict[str, Any]]
+
+
+def read_text(path: str | Path, *, name: str | None = None) -> str:
+    """A UTF-8 file without its byte-order mark. Raises UserError where it is missing, binary or another encoding."""
+    shown = name or str(path)
+    try:
+        data = Path(path).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{shown}: no such file") from None
+    except OSError as e:
+        raise UserError(f"{shown}: cannot be read ({e.strerror})") from e
+    return decode(data, shown)
+
+
+def decode(data: bytes, shown: str) -> str:
+    """Bytes as text. Raises UserError for binary data and for other encodings than UTF-8, with the line."""
+    if b"\0" in data:
+        raise UserError(f"{shown}, line {data[: data.index(0)].count(10) + 1}: a zero byte; this is a binary file, not UTF-8 text")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise UserError(f"{shown}, line {data[: e.start].count(10) + 1}: not UTF-8 (byte 0x{data[e.start]:02x}); convert the file to UTF-8") from None
+
+
+def glue_files(task: Task, data_dir: str | Path) -> list[Path]:
+    """The training and validation files of a task below `data_dir`. Raises UserError where the folder is missing."""
+    folder = Path(data_dir) / task.folder
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; --data-dir must hold GLUE's folder {task.folder} for task {task.name!r}")
+    return [folder / task.train, *(folder / name for name in task.validation)]
+
+
+def read_glue(task: Task, data_dir: str | Path) -> TaskData:
+    """The examples of a GLUE task. Raises UserError naming file and line."""
+    train, *validation = (_glue_examples(path, task) for path in glue_files(task, data_dir))
+    joined = tuple(e for part in validation for e in part)
+    return TaskData(task.name, task.kind, task.labels, task.metrics, task.epochs, tuple(train), joined, symmetric=task.symmetric)
+
+
+def _glue_examples(path: Path, task: Task) -> list[Example]:
+    lines = _lines(read_text(path))
+    columns = (task.text, task.label) if task.pair is None else (task.text, task.pair, task.label)
+    if isinstance(task.label, str):
+        header, first = lines[0].split("\t") if lines else [], 2
+        for column in columns:
+            if column not in header:
+                raise UserError(f"{path}, line 1: no column {column!r} in the header; found: {', '.join(header) or 'nothing'}")
+        place = {column: header.index(str(column)) for column in columns}
+        width, lines = len(header), lines[1:]
+    else:
+        place, first, width = {c: int(c) for c in columns}, 1, 4  # CoLA: source, label, star, sentence
+    if not lines:
+        raise UserError(f"{path}: no examples")
+    classes = {label: i for i, label in enumerate(task.labels)}
+    examples = []
+    for number, line in enumerate(lines, first):
+        cells = line.split("\t")
+        if len(cells) != width:
+            raise UserError(f"{path}, line {number}: {len(cells)} columns, expected {width}")
+        label = _label(cells[place[task.label]], task.kind, classes, f"{path}, line {number}")
+        examples.append(Example(cells[place[task.text]], None if task.pair is None else cells[place[task.pair]], label))
+    return examples
+
+
+def _lines(text: str) -> list[str]:
+    """Split at line feeds only: str.splitlines would cut at characters that texts may hold."""
+    lines = text.split("\n")
+    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
+def _label(value: Any, kind: Kind, classes: dict[str, int], where: str) -> float:
+    if kind == "classification":
+        key = _class_name(value)
+        if key not in classes:
+            known = ", ".join(list(classes)[:10]) + (", ..." if len(classes) > 10 else "")
+            raise UserError(f"{where}: label {str(value)[:40]!r} is none of the classes {known}")
+        return classes[key]
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(value, bool) or not math.isfinite(number):
+        raise UserError(f"{where}: label {str(value)[:40]!r} is not a number")
+    return number
+
+
+def _class_name(value: Any) -> str:
+    return str(value).strip() if not isinstance(value, bool) else str(value).lower()
+
+
+def read_own(
+    train_file: str, validation_file: str, *, text_column: str | None, pair_column: str | None, label_column: str | None, problem_type: str
+) -> TaskData:
+    """A task of one's own files; the columns and the kind of label are detected where they are not given. Raises UserError naming file and line."""
+    rows = {path: list(_rows(path)) for path in (train_file, validation_file)}
+    for path, found in rows.items():
+        if not found:
+            raise UserError(f"{path}: no examples")
+    header = list(rows[train_file][0][1])
+    text = _column(train_file, header, text_column, TEXT_COLUMNS, "--text-column")
+    pair = pair_column or (next((c for c in PAIR_COLUMNS if c in header), None) if text != "text" else None)
+    label = _column(train_file, header, label_column, LABEL_COLUMNS, "--label-column")
+    cells = {path: [_cells(path, row, text, pair, label) for row in found] for path, found in rows.items()}
+    values = [value for _, _, value, _ in cells[train_file]]
+    kind: Kind = "regression" if problem_type == "regression" or (problem_type == "auto" and _are_decimals(values)) else "classification"
+    names = sorted({_class_name(v) for v in values}, key=_class_order) if kind == "classification" else []
+    classes = {name: i for i, name in enumerate(names)}
+    train, validation = (tuple(Example(a, b, _label(v, kind, classes, where)) for a, b, v, where in part) for part in cells.values())
+    return TaskData(Path(train_file).stem, kind, tuple(names), OWN_METRICS[kind], OWN_EPOCHS, train, validation)
+
+
+def _are_decimals(values: list[Any]) -> bool:
+    """Numbers all, and not whole ones all: as written, so that 3.0 is a decimal number and 3 is not."""
+    try:
+        numbers = [float(v) for v in values if not isinstance(v, bool)]
+    except (TypeError, ValueError):
+        return False
+    return len(numbers) == len(values) and not all(str(v).strip().lstrip("+-").isdecimal() for v in values)
+
+
+def _class_order(name: str) -> tuple[int, float, str]:
+    return (0, int(name), name) if name.lstrip("-").isdecimal() else (1, 0, name)
+
+
+def _column(path: str, header: list[str], given: str | None, known: tuple[str, ...], flag: str) -> str:
+    if given is not None:
+        if given not in header:
+            raise UserError(f"{path}: no column {given!r}{nearest(given, header)}")
+        return given
+    found = next((c for c in known if c in header), None)
+    if found is None:
+        raise UserError(f"{path}: none of its columns ({', '.join(header)}) is called {' or '.join(known)}; name it with {flag}")
+    return found
+
+
+def _cells(path: str, row: Row, text: str, pair: str | None, label: str) -> tuple[str, str | None, Any, str]:
+    number, cells = row
+    where = f"{path}, line {number}"
+    for column in (text, pair, label):
+        if column is not None and column not in cells:
+            raise UserError(f"{where}: no column {column!r}; found: {', '.join(cells) or 'nothing'}")
+    for column in (text, pair):
+        if column is not None and not isinstance(cells[column], str):
+            raise UserError(f"{where}: {column!r} must be a text, not {json.dumps(cells[column])[:40]}")
+    value = cells[label]
+    if not isinstance(value, str | int | float) or (isinstance(value, str) and not value.strip()):
+        raise UserError(f"{where}: {label!r} must be a text or a number, not {json.dumps(value)[:40]}")
+    return cells[text], None if pair is None else cells[pair], value, where
+
+
+def _rows(path: str) -> Iterator[Row]:
+    """(line number, column -> value) of each row of a file, by its ending."""
+    match Path(path).suffix.lower():
+        case ".csv":
+            return _csv_rows(path, csv.reader(io.StringIO(read_text(path), newline=""), strict=True))
+        case ".tsv":
+            return _tsv_rows(path, _lines(read_text(path)))
+        case ".jsonl" | ".ndjson":
+            return _json_rows(path, _lines(read_text(path)))
+        case ending:
+            raise UserError(f"{path}: ending {ending!r} is not known; examples are read from .csv, .tsv, .jsonl")
+
+
+def _csv_rows(path: str, reader: Any) -> Iterator[Row]:
+    header: list[str] | None = None
+    try:
+        for cells in reader:
+            if header is None:
+                header = _header(path, cells)
+            elif cells:  # an empty line is no row in CSV
+                yield _row(path, reader.line_num, header, cells)
+    except csv.Error as e:
+        raise UserError(f"{path}, line {reader.line_num}: broken CSV ({e})") from None
+
+
+def _tsv_rows(path: str, lines: list[str]) -> Iterator[Row]:
+    header = _header(path, lines[0].split("\t") if lines else [])
+    for number, line in enumerate(lines[1:], 2):
+        yield _row(path, number, header, line.split("\t"))
+
+
+def _header(path: str, cells: list[str]) -> list[str]:
+    if len(set(cells)) != len(cells):
+        raise UserError(f"{path}, line 1: a column name occurs twice: {', '.join(cells)}")
+    return cells
+
+
+def _row(path: str, number: int, header: list[str], cells: list[str]) -> Row:
+    if len(cells) != len(header):
+        raise UserError(f"{path}, line {number}: {len(cells)} columns, expected {len(header)}")
+    return number, dict(zip(header, cells, strict=True))
+
+
+def _json_rows(path: str, lines: list[str]) -> Iterator[Row]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as e:  # also numbers of thousands of digits, and thousands of brackets
+            raise UserError(f"{path}, line {number}: broken JSON ({getattr(e, 'msg', None) or type(e).__name__})") from None
+        if not isinstance(row, dict):
+            raise UserError(f"{path}, line {number}: not a JSON object")
+        yield number, row

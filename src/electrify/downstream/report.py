@@ -1,0 +1,137 @@
+"""Reports: the records of fine-tuning runs -> one row per (task, metric, model), as Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import os
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config.finetune import FinetuneSettings
+from .tasks import TASKS
+
+
+@dataclass(frozen=True)
+class Row:
+    """A metric of a model on a task over its seeds. Scores are fractions; std is that of a sample, None for one seed."""
+
+    task: str
+    metric: str
+    model: str
+    median: float
+    mean: float
+    std: float | None
+    best: float
+    worst: float
+    seeds: int
+    train_examples: int
+    validation_examples: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `electrify finetune` found: the rows, the record of every run behind them, and the settings that all share."""
+
+    rows: tuple[Row, ...]
+    records: tuple[dict[str, Any], ...]
+    settings: FinetuneSettings
+
+    def median(self, *, task: str, model: str, metric: str | None = None) -> float:
+        """The median of one row (the task's first metric where none is named). Raises KeyError where there is none."""
+        for row in self.rows:
+            if (row.task, row.model) == (task, model) and metric in (None, row.metric):
+                return row.median
+        raise KeyError((task, model, metric))
+
+    def cells(self) -> list[list[str]]:
+        """The table as text, header first, scores times 100."""
+        head = ["task", "metric", "model", "median", "mean", "std", "best", "worst", "seeds", "trained on"]
+        return [head] + [
+            [r.task, r.metric, r.model, *(_percent(x) for x in (r.median, r.mean, r.std, r.best, r.worst)), str(r.seeds), str(r.train_examples)] for r in self.rows
+        ]
+
+    def table(self) -> str:
+        """The table for a terminal or a log: aligned columns."""
+        cells = self.cells()
+        widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+        return "\n".join("  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in cells)
+
+    def markdown(self) -> str:
+        head, *body = ["| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in self.cells()]
+        rule = "|" + "|".join(["---"] * 3 + ["---:"] * 7) + "|"
+        lines = ["# Fine-tuning", "", head, rule, *body, "", "Scores times 100 on the validation examples after the last update; std is that of a sample of seeds.", ""]
+        for task in dict.fromkeys(r.task for r in self.rows):
+            published = TASKS[task].published if task in TASKS else {}
+            if published:
+                shown = ", ".join(f"{model} {value:.1f}" for model, value in published.items())
+                lines.append(f"Published for {task} ({TASKS[task].metrics[0]}, all training examples, official development set): {shown}.")
+        options = {k: v for k, v in dataclasses.asdict(self.settings).items() if v is not None and k != "device"}
+        return "\n".join([*lines, "", "Settings: " + ", ".join(f"{k} {v}" for k, v in sorted(options.items())) + ".", ""])
+
+    def csv(self) -> str:
+        names = [f.name for f in dataclasses.fields(Row)]
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerows([names, *([getattr(row, name) for name in names] for row in self.rows)])
+        return text.getvalue()
+
+    def json(self) -> str:
+        whole = {
+            "rows": [dataclasses.asdict(r) for r in self.rows],
+            "runs": self.records,
+            "settings": {k: v for k, v in dataclasses.asdict(self.settings).items() if k != "device"},
+        }
+        return json.dumps(whole, indent=1, sort_keys=True) + "\n"
+
+
+def _percent(x: float | None) -> str:
+    return "-" if x is None else f"{100 * x:.1f}"
+
+
+def report_of(
+    records: Iterable[dict[str, Any]], metrics: dict[str, tuple[str, ...]], *, settings: FinetuneSettings, shown: dict[str, str]
+) -> Report:
+    """The rows of the runs. metrics: names by task, in order. shown: model as in the records -> as the user called it."""
+    records = tuple(records)
+    rows = []
+    for task, names in metrics.items():
+        for metric in names:
+            for model in dict.fromkeys(r["model"] for r in records):
+                runs = [r for r in records if (r["model"], r["task"]) == (model, task)]
+                if runs:
+                    rows.append(_row(runs, task=task, metric=metric, model=_display(model, shown)))
+    return Report(tuple(rows), records, settings)
+
+
+def _display(label: str, shown: dict[str, str]) -> str:
+    name = shown.get(label, label)
+    return label if "/" in name and os.path.isabs(name.partition(":")[2] or name) else name  # files hold relative paths only
+
+
+def _row(runs: list[dict[str, Any]], *, task: str, metric: str, model: str) -> Row:
+    values = [float(r["scores"][metric]) for r in runs]
+    std = statistics.stdev(values) if len(values) > 1 else None
+    counts = runs[0]["train_examples"], runs[0]["validation_examples"]
+    return Row(task, metric, model, statistics.median(values), statistics.fmean(values), std, max(values), min(values), len(values), *counts)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The whole file or none of it."""
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(path)
+
+
+def write_report(report: Report, folder: Path) -> None:
+    """report.md, report.csv and report.json."""
+    for ending, text in (("md", report.markdown()), ("csv", report.csv()), ("json", report.json())):
+        write_atomically(folder / f"report.{ending}", text)

@@ -1,0 +1,165 @@
+"""The model card of an exported folder, from what the run wrote. What is not known is left out; nothing names the machine's folders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..config.pretrain import dump, override, parse
+from ..model.encoder import Shape
+from ..train.log import FILE, read
+
+MACHINE = {
+    "device_name": "device", "world_size": "processes", "cores": "CPU cores", "platform": "platform", "python": "Python", "cuda": "CUDA",
+    "torch": "torch", "transformers": "transformers", "tokenizers": "tokenizers", "electrify": "electrify", "commit": "commit",
+}  # fmt: skip
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
+
+
+def model_card(run: Path, *, part: str, shape: Shape, is_lm: bool, parameters: int, facts: Mapping[str, Any], step: int | None) -> str:
+    """README.md of one half.
+
+    part: `discriminator` or `generator`. is_lm: it has a language-model head. parameters: how many it has. facts: run.json. step: the exported one,
+    None for the last.
+    """
+    config = parse((run / "config.yaml").read_text(encoding="utf-8"), "config.yaml")
+    starts = {name: getattr(config.train, name) for name in ("init_discriminator", "init_generator")}
+    recipe = dump(override(config, {name: _relative(start) for name, start in starts.items() if start}))
+    objective, start = config.objective.objective, starts[f"init_{part}"]
+    records = [r for r in _records(run) if step is None or r["step"] <= step]
+    last = records[-1] if records else {}
+    valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
+    name = _plain(run.resolve().name)
+    sections = [
+        _metadata(is_lm=is_lm, objective=objective, start=start),
+        f"# {name}: {_title(part, objective)}",
+        _what(part, objective),
+        _use(is_lm=is_lm),
+        "## Training\n" + _rows(_training(shape, last, step=step, parameters=parameters)),
+        _validation(valid),
+        _corpus(facts),
+        "## Machine\n" + _rows({MACHINE[k]: v for k, v in facts.get("machine", {}).items() if k in MACHINE}),
+        f"## Recipe\n`electrify pretrain DATA --config config.yaml --output-dir RUN` with this `config.yaml`:\n\n```yaml\n{recipe.strip()}\n```",
+    ]
+    return "\n\n".join(s for s in sections if s) + "\n"
+
+
+def _records(run: Path) -> list[dict[str, Any]]:
+    path = run / FILE
+    return [r for r in read(path) if r.get("kind") in ("train", "valid")] if path.is_file() else []
+
+
+def _metadata(*, is_lm: bool, objective: str, start: str | None) -> str:
+    tags = ["electrify", "electra", {"rtd": "replaced-token-detection", "mlm": "masked-language-modelling"}[objective]]
+    fields = {"library_name": "transformers", "pipeline_tag": "fill-mask" if is_lm else "feature-extraction", "tags": tags}
+    if start and HUB_ID.fullmatch(start) and not Path(start).exists():
+        fields["base_model"] = start
+    return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
+
+
+def _title(part: str, objective: str) -> str:
+    if objective == "mlm":
+        return "masked language model"
+    return f"ELECTRA {part}"
+
+
+def _what(part: str, objective: str) -> str:
+    if objective == "mlm":
+        text = "A text encoder pre-trained to predict masked tokens (BERT without next-sentence prediction), in ELECTRA's architecture."
+    elif part == "discriminator":
+        text = "A text encoder pre-trained to say of every token whether it is original or was replaced by a small generator (ELECTRA)."
+    else:
+        text = "The masked language model that proposed the replacements for an ELECTRA discriminator. Fine-tune the discriminator, not this."
+    return f"{text} Trained from raw text with electrify."
+
+
+def _use(*, is_lm: bool) -> str:
+    if is_lm:
+        code = [
+            "from transformers import pipeline",
+            "",
+            'fill = pipeline("fill-mask", model="FOLDER")',
+            'print(fill(f"The capital of France is {fill.tokenizer.mask_token}."))',
+        ]
+    else:
+        code = [
+            "from transformers import AutoTokenizer, ElectraForPreTraining",
+            "",
+            'tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), ElectraForPreTraining.from_pretrained("FOLDER")',
+            'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")',
+            "print(model(**inputs).logits.sigmoid())  # of each token: probability that it was replaced",
+        ]
+    head = "\n".join(code)
+    auto = '`AutoModel.from_pretrained("FOLDER")` gives the encoder, `AutoModelForSequenceClassification` and its like a model to fine-tune.'
+    return f"## Use\n```python\n{head}\n```\n{auto}"
+
+
+def _training(shape: Shape, last: Mapping[str, Any], *, step: int | None, parameters: int) -> dict[str, Any]:
+    seconds = last.get("seconds")
+    joules = last.get("joules", last.get("energy_joules"))
+    return {
+        "parameters": f"{parameters:,}",
+        "layers, width, heads": f"{shape.num_hidden_layers}, {shape.hidden_size}, {shape.num_attention_heads}",
+        "vocabulary": f"{shape.vocab_size:,}",
+        "longest sequence": shape.max_position_embeddings,
+        "updates": _number(step if step is not None else last.get("step")),
+        "tokens seen": _number(last.get("tokens")),
+        "passes over the corpus": _number(last.get("epoch")),
+        "wall time": f"{seconds / 3600:.2f} h" if isinstance(seconds, int | float) else None,
+        "energy": f"{joules / 3.6e6:.3g} kWh" if isinstance(joules, int | float) and joules else None,
+    }
+
+
+def _validation(valid: Mapping[str, Any] | None) -> str:
+    """The last validation, under the names of metrics.jsonl."""
+    if valid is None:
+        return ""
+    figures = {f"`{k}`": _number(v) for k, v in valid.items() if k not in NOT_RESULTS and isinstance(v, int | float)}
+    return (
+        f"## Validation\nOn held-out documents of the same corpus after {valid['step']:,} updates; losses in nats.\n\n{_rows(figures)}"
+        if figures
+        else ""
+    )
+
+
+def _corpus(facts: Mapping[str, Any]) -> str:
+    corpus = facts.get("corpus", {})
+    counts = {k.replace("_", " "): _number(v) for k, v in corpus.get("counts", {}).items() if isinstance(v, int | float)}
+    hashes = {"prepared corpus, sha256": facts.get("data"), "tokenizer, sha256": facts.get("tokenizer_sha256")}
+    text = "## Corpus\n" + _rows(counts | hashes)
+    sources = [s for s in corpus.get("sources", []) if isinstance(s, Mapping) and s.get("name")]
+    if sources:
+        shown = [f"| {_plain(_relative(str(s['name'])))} | {_number(s.get('bytes')) or ''} | {s.get('sha256') or ''} |" for s in sources[:50]]
+        more = f"\n\nand {len(sources) - 50:,} more." if len(sources) > 50 else ""
+        text += "\n\n| source | bytes | sha256 |\n|---|---|---|\n" + "\n".join(shown) + more
+    return text
+
+
+def _relative(name: str) -> str:
+    """The last name of an absolute path: cards tell nothing of the machine's folders."""
+    return Path(name).name if Path(name).is_absolute() else name
+
+
+def _plain(text: str) -> str:
+    """Text of others as one line that Markdown and HTML leave alone."""
+    safe = "".join(c if c.isprintable() else " " for c in text)
+    for sign, shown in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("`", "'")):
+        safe = safe.replace(sign, shown)
+    return safe
+
+
+def _number(value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return f"{int(value):,}" if isinstance(value, int) or value.is_integer() else f"{value:.4g}"
+
+
+def _rows(fields: Mapping[str, Any]) -> str:
+    """A table of the known fields."""
+    known = {k: v for k, v in fields.items() if v is not None}
+    return "| | |\n|---|---|\n" + "\n".join(f"| {k} | {_plain(str(v))} |" for k, v in known.items()) if known else ""

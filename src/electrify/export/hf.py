@@ -1,0 +1,289 @@
+"""A half of a run -> Hugging Face folder, checked by loading it with transformers before it is put in place.
+
+    DIR/config.json  model.safetensors (float32)  tokenizer.json  tokenizer_config.json  vocab.txt (word pieces)  README.md  electrify.json
+
+Shape suffixes: B sequences, L length, T = B * L flat tokens, D hidden width.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from ..build import Built, Half, build
+from ..config.export import Part
+from ..config.pretrain import PretrainConfig, parse
+from ..errors import UserError
+from ..model.encoder import Shape
+from ..model.heads import LMHead
+from ..text.shards import sha256_of
+from ..tokens import SpecialIds, Tokens
+from ..train import checkpoint
+from . import card
+from .mapping import architecture_of, parameters_of, to_theirs
+from .quiet import quiet
+from .start import folder_shape, load_half
+
+__all__ = ["ExportError", "export", "export_run", "folder_shape", "load_half"]
+
+MARK = "electrify.json"  # what makes a folder an export of ours, so that it may be replaced
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt")
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}  # of hidden states and logits, relative to their largest value where that exceeds 1
+
+
+class ExportError(UserError):
+    """The written folder does not give the numbers of the run's own network. Nothing of it is left."""
+
+
+# ------------------------------------------------------------------ verbs
+
+
+def export_run(run: Path, *, built: Built) -> dict[str, Path]:
+    """Writes RUN/discriminator and, where there is one, RUN/generator from the networks in memory. Returns the folders by half.
+
+    Raises UserError where a folder of that name is not an export of ours, ExportError where transformers does not compute the same.
+    """
+    config, facts = read_run(run)
+    return {name: _write(run, half, name, run / name, config=config, facts=facts, step=None) for name, half in built.halves.items()}
+
+
+def export(run: Path, *, output_dir: Path, part: Part = "discriminator", step: int | None = None) -> Path:
+    """Writes one half of a checkpoint (by default the newest complete one) of the run folder `run` to `output_dir`, and returns that.
+
+    Raises UserError where the run has no checkpoint or no such part, where `output_dir` holds something else, and as `export_run`.
+    """
+    config, facts = read_run(run)
+    may_write(output_dir)
+    found = _checkpoint(run, step)
+    built = build(config, vocab_size=facts["vocab_size"], special=special_ids(facts), generator=_generator_shape(config, facts))
+    if part not in built.halves:
+        raise UserError(f"{run} has no {part}: its objective {config.objective.objective} trains {', '.join(built.halves)} only")
+    tensors, state = checkpoint.load(found)
+    _fill(built, tensors.get("model", {}), found)
+    return _write(run, built.halves[part], part, output_dir, config=config, facts=facts, step=state.get("step"))
+
+
+def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
+    """Recipe and facts of a run folder. Raises UserError where it is none."""
+    for name in ("config.yaml", "run.json"):
+        if not (run / name).is_file():
+            raise UserError(f"{run} is not a run folder: it has no {name}; give the --output-dir of electrify pretrain")
+    try:
+        facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
+        _ = special_ids(facts), int(facts["vocab_size"])
+    except (ValueError, KeyError, TypeError) as e:
+        raise UserError(
+            f"{run / 'run.json'} is damaged ({type(e).__name__}: {e}); continue the run once with --resume must, which writes it again"
+        ) from e
+    return parse((run / "config.yaml").read_text(encoding="utf-8"), str(run / "config.yaml")), facts
+
+
+def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
+    ids = facts["special_ids"]
+    return SpecialIds(**(ids | {"others": tuple(ids["others"])}))
+
+
+def _checkpoint(run: Path, step: int | None) -> Path:
+    there = sorted(int(p.name.removeprefix("checkpoint-")) for p in run.glob("checkpoint-*") if p.name.removeprefix("checkpoint-").isdecimal())
+    if step is not None:
+        if step not in there:
+            raise UserError(f"{run} has no checkpoint of step {step}; there are: {', '.join(map(str, there)) or 'none'}")
+        return run / f"checkpoint-{step}"
+    found = checkpoint.newest(run)
+    if found is None:
+        raise UserError(f"{run} has no complete checkpoint to export; continue the run until it has saved one")
+    return found.path
+
+
+def _generator_shape(config: PretrainConfig, facts: Mapping[str, Any]) -> Shape | None:
+    """The generator's shape where a folder decided it (written into run.json, for that folder may be gone)."""
+    written = facts.get("shapes", {}).get("generator")
+    if written:
+        return Shape(**written)
+    return folder_shape(config.train.init_generator) if config.train.init_generator else None
+
+
+def _fill(built: Built, saved: Mapping[str, Tensor], path: Path) -> None:
+    named = dict(built.objective.named_parameters())
+    mine, theirs = {n: tuple(p.shape) for n, p in named.items()}, {n: tuple(t.shape) for n, t in saved.items()}
+    if mine != theirs:
+        odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
+        raise UserError(f"{path} is not of the recipe in config.yaml: {odd[0]} is {theirs.get(odd[0])} there, {mine.get(odd[0])} by the recipe")
+    with torch.no_grad():
+        for name, p in named.items():
+            p.copy_(saved[name])
+
+
+# ------------------------------------------------------------------ one folder
+
+
+def may_write(folder: Path) -> None:
+    """Raises UserError where `folder` exists and is neither empty nor an earlier export of ours."""
+    if folder.is_dir() and (not any(folder.iterdir()) or (folder / MARK).is_file()):
+        return
+    if os.path.lexists(folder):
+        raise UserError(f"{folder} exists and is not an export of electrify (it has no {MARK}); choose another --output-dir or remove it")
+
+
+def _write(run: Path, half: Half, part: str, target: Path, *, config: PretrainConfig, facts: dict[str, Any], step: int | None) -> Path:
+    """Written beside the target, checked, and renamed into place."""
+    may_write(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new, old = (target.parent / f".{target.name}.{what}" for what in ("part", "old"))
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    try:
+        _copy_tokenizer(run / "tokenizer", new, positions=half.encoder.shape.max_position_embeddings)
+        write_model(new, half, pad=facts["special_ids"]["pad"], dropout=config.model.dropout, attention_dropout=config.model.attention_dropout)
+        check_folder(new, half, special_ids(facts))
+        parameters = sum(p.numel() for p in parameters_of(half).values())
+        is_lm = isinstance(half.head, LMHead)
+        text = card.model_card(run, part=part, shape=half.encoder.shape, is_lm=is_lm, parameters=parameters, facts=facts, step=step)
+        (new / "README.md").write_text(text, encoding="utf-8")
+        mark = {"format": 1, "part": part, "weights_sha256": sha256_of(new / "model.safetensors"), "data": facts.get("data")}
+        (new / MARK).write_text(json.dumps(mark, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        for path in (*new.iterdir(), new):
+            _sync(path)
+        shutil.rmtree(old, ignore_errors=True)
+        if target.exists():
+            target.rename(old)
+        new.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as e:
+        raise UserError(f"{target} could not be written ({e.strerror or e})") from e
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return target
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def hf_config(shape: Shape, *, architecture: str, pad: int, dropout: float, attention_dropout: float) -> Any:
+    """The ElectraConfig of an encoder."""
+    from transformers import ElectraConfig
+
+    config = ElectraConfig(
+        vocab_size=shape.vocab_size,
+        embedding_size=shape.embedding_size,
+        hidden_size=shape.hidden_size,
+        num_hidden_layers=shape.num_hidden_layers,
+        num_attention_heads=shape.num_attention_heads,
+        intermediate_size=shape.intermediate_size,
+        max_position_embeddings=shape.max_position_embeddings,
+        type_vocab_size=shape.type_vocab_size,
+        layer_norm_eps=shape.layer_norm_eps,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=attention_dropout,
+        pad_token_id=pad,
+    )
+    config.architectures = [architecture]
+    config.dtype = "float32"
+    return config
+
+
+def write_model(folder: Path, half: Half, *, pad: int, dropout: float, attention_dropout: float) -> None:
+    """config.json and model.safetensors of a half."""
+    table = architecture_of(half)
+    with quiet():
+        config = hf_config(half.encoder.shape, architecture=table.name, pad=pad, dropout=dropout, attention_dropout=attention_dropout)
+        config.save_pretrained(folder)
+    tensors = {name: t.float().cpu() for name, t in to_theirs(table.rows, parameters_of(half)).items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _copy_tokenizer(source: Path, folder: Path, *, positions: int) -> None:
+    """The run's tokenizer, told how long its model's sequences may be. Word pieces get a vocab.txt, which older tools read."""
+    if not (source / "tokenizer.json").is_file():
+        raise UserError(f"{source} has no tokenizer.json; the run folder is damaged: copy the folder `tokenizer` of its prepared corpus there")
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
+    path = folder / "tokenizer_config.json"
+    options = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    options["model_max_length"] = min(positions, options.get("model_max_length") or positions)
+    path.write_text(json.dumps(options, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+    model = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]
+    if model.get("type") == "WordPiece" and not (folder / "vocab.txt").is_file():
+        words = sorted(model["vocab"], key=model["vocab"].__getitem__)
+        (folder / "vocab.txt").write_text("".join(f"{w}\n" for w in words), encoding="utf-8")
+
+
+# ------------------------------------------------------------------ the check
+
+
+def check_folder(folder: Path, half: Half, special: SpecialIds) -> float:
+    """Loads the folder with transformers and compares hidden states and logits with the half's own, in eval mode.
+
+    Returns the largest relative difference. Raises ExportError where it exceeds TOLERANCE or anything does not load.
+    """
+    import transformers
+
+    local: dict[str, Any] = {"local_files_only": True}
+    with quiet():
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
+        encoder = transformers.AutoModel.from_pretrained(folder, **local)
+        model, info = getattr(transformers, architecture_of(half).name).from_pretrained(folder, output_loading_info=True, **local)
+    wrong = sorted([*info["missing_keys"], *info["unexpected_keys"], *(k[0] for k in info["mismatched_keys"])])
+    if wrong:
+        raise ExportError(f"transformers does not find its keys in the export: {', '.join(wrong[:5])}; nothing was written")
+    same_ids = (tokenizer.pad_token_id, tokenizer.mask_token_id) == (special.pad, special.mask)
+    if not same_ids or max(tokenizer.get_vocab().values()) >= half.encoder.shape.vocab_size:
+        raise ExportError("the run's tokenizer folder has other special tokens or more tokens than the run was trained with; nothing was written")
+    own = copy.deepcopy((half.encoder, half.head))
+    tokens = probe(half.encoder.shape, special)
+    # A sharp trained attention multiplies the rounding of float32; float64 tells rounding from a wrong number.
+    for dtype in (torch.float32, torch.float64):
+        for module in (*own, encoder, model):
+            module.to("cpu", dtype).eval()
+        worst = _largest_difference(_outputs(own, tokens), _hf_outputs(encoder, model, tokens), tokens)
+        if worst <= TOLERANCE[dtype]:
+            return worst
+    raise ExportError(f"the export computes other numbers than the run's own network (relative difference {worst:.1e}); nothing was written")
+
+
+@torch.no_grad()
+def _outputs(own: tuple[nn.Module, nn.Module], tokens: Tokens) -> tuple[Tensor, Tensor]:
+    """Hidden states [T, D] and logits of our modules."""
+    x_TD = own[0](tokens)
+    return x_TD, own[1](x_TD)
+
+
+@torch.no_grad()
+def _hf_outputs(encoder: nn.Module, model: nn.Module, tokens: Tokens) -> tuple[Tensor, Tensor]:
+    """The same of theirs."""
+    named = {"input_ids": tokens.ids_T, "attention_mask": tokens.real_T.long(), "token_type_ids": tokens.segment_T}
+    inputs = {name: t.view(-1, tokens.row_length) for name, t in named.items()}
+    return encoder(**inputs).last_hidden_state.flatten(0, 1), model(**inputs).logits.flatten(0, 1)
+
+
+def _largest_difference(ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...], tokens: Tokens) -> float:
+    """Over real tokens, relative to the largest value where that exceeds 1; nan where anything is."""
+    pairs = zip(ours, theirs, strict=True)
+    return torch.stack([(a - b)[tokens.real_T].abs().max() / a[tokens.real_T].abs().max().clamp(min=1) for a, b in pairs]).max().item()
+
+
+def probe(shape: Shape, special: SpecialIds) -> Tokens:
+    """Three sequences of different lengths, one a row, with both segments, padded: what the two sides are compared on."""
+    length = min(shape.max_position_embeddings, 33)
+    rng = torch.Generator().manual_seed(0)
+    ids_BL = torch.randint(shape.vocab_size, (3, length), generator=rng)
+    pos_BL = torch.arange(length).repeat(3, 1)
+    real_BL = pos_BL < torch.tensor([[length], [max(1, length // 2)], [max(1, length - 3)]])
+    segment_BL = ((pos_BL > length // 3) & real_BL).long() % shape.type_vocab_size
+    ids_BL = ids_BL.where(real_BL, torch.tensor(special.pad))
+    return Tokens(ids_BL.flatten(), real_BL.long().flatten(), pos_BL.flatten(), segment_BL.flatten(), row_length=length)

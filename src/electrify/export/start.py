@@ -1,0 +1,179 @@
+"""Starting from Hugging Face folders: their shape, and their weights in one of our halves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..build import Half
+from ..errors import UserError
+from ..model.encoder import Shape
+from ..model.heads import LMHead
+from .mapping import (
+    Architecture,
+    KeyMismatchError,
+    bert_for_masked_lm,
+    electra_for_masked_lm,
+    electra_for_pre_training,
+    parameters_of,
+    to_ours,
+    without_tied,
+)
+
+FIELDS = (
+    "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+    "max_position_embeddings", "type_vocab_size", "layer_norm_eps",
+)  # fmt: skip
+
+
+def folder_shape(start: str, *, vocab_size: int | None = None) -> Shape:
+    """The shape of the encoder in a Hugging Face folder or under a Hub id.
+
+    vocab_size: that of the corpus, checked where given. Raises UserError where `start` is no ELECTRA or BERT or computes what our encoder does not.
+    """
+    config = _config(start)
+    numbers = {name: getattr(config, name) for name in FIELDS if name != "embedding_size"}
+    shape = Shape(**numbers, embedding_size=getattr(config, "embedding_size", config.hidden_size))
+    if vocab_size is not None and shape.vocab_size != vocab_size:
+        raise UserError(_other_vocabulary(start, shape.vocab_size, vocab_size))
+    return shape
+
+
+def load_half(half: Half, start: str, *, what: str, given: Half | None = None) -> list[str]:
+    """Fills `half` with the weights of a Hugging Face folder or Hub id (safetensors only). Returns lines that tell what was missing or ignored.
+
+    A head that the folder lacks keeps its initial values. given: the half that another folder has filled already: what the two share stays as
+    that folder left it. Raises UserError where the folder does not fit; then nothing has been changed.
+    """
+    config = _config(start)
+    shape = half.encoder.shape
+    theirs = folder_shape(start)
+    if theirs.vocab_size != shape.vocab_size:
+        raise UserError(f"--init-{what} " + _other_vocabulary(start, theirs.vocab_size, shape.vocab_size))
+    odd = [f"{name} {getattr(theirs, name)} there, {getattr(shape, name)} here" for name in FIELDS if getattr(theirs, name) != getattr(shape, name)]
+    if odd:
+        raise UserError(f"--init-{what} {start} has another shape than the {what} of this run: {'; '.join(odd)}")
+    table = _table(half, config.model_type)
+    model, missing, extra = _read(start, table)
+    broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
+    if broken:
+        raise UserError(
+            f"--init-{what} {start} lacks {len(broken)} weights of the encoder ({broken[0]}, ...): it is damaged or of another architecture"
+        )
+    rows = [row for row in table.rows if not missing.intersection(row.theirs)]
+    wanted = {name for row in rows for name in row.theirs} | set(table.tied)
+    state = {name: t for name, t in model.state_dict().items() if name in wanted}
+    try:
+        new = to_ours(rows, without_tied(table, state))
+    except KeyMismatchError as e:
+        raise UserError(f"--init-{what} {start} cannot be read: {e}") from e
+    lines = _fill(half, new, start, what=what, given=given) + _account(table, rows, extra, start, what=what)
+    return lines or [f"{what}: {start}: every weight found and used"]
+
+
+def _fill(half: Half, new: dict[str, torch.Tensor], start: str, *, what: str, given: Half | None) -> list[str]:
+    """Checks every shape, then copies; parameters shared with `given` stay."""
+    own = parameters_of(half)
+    kept = {id(p) for p in parameters_of(given).values()} if given else set()
+    for name, t in new.items():
+        if own[name].shape != t.shape:
+            raise UserError(
+                f"--init-{what} {start}: {name} is {tuple(t.shape)} there, {tuple(own[name].shape)} here, where it is shared with the other network; "
+                f"choose --tie none, or folders of the same embedding_size and max_position_embeddings"
+            )
+    passed = [name for name in new if id(own[name]) in kept]
+    with torch.no_grad():
+        for name, t in new.items():
+            if name not in passed:
+                own[name].copy_(t)
+    if not passed:
+        return []
+    shared = "embeddings" if all(".embeddings." in name for name in passed) else "encoder"
+    return [f"{what}: {start}: its {len(passed)} {shared} weights are ignored: they are shared with the discriminator, whose folder decides them"]
+
+
+def _account(table: Architecture, rows: list[Any], extra: set[str], start: str, *, what: str) -> list[str]:
+    """What was missing and what was ignored, a line each."""
+    lines = []
+    absent = [name for row in table.head if row not in rows for name in row.theirs]
+    if len(absent) == sum(len(row.theirs) for row in table.head):
+        lines.append(f"{what}: {start} has no weights of the head; it keeps its initial values")
+    elif absent:
+        lines.append(f"{what}: {start} lacks {', '.join(sorted(absent))}; they keep their initial values")
+    ignored = sorted(extra)
+    if ignored:
+        lines.append(f"{what}: {start}: ignored {len(ignored)} weights without a place here ({', '.join(ignored[:4])}{', ...' * (len(ignored) > 4)})")
+    return lines
+
+
+def _table(half: Half, model_type: str) -> Architecture:
+    if model_type == "bert":
+        bert = bert_for_masked_lm(half.encoder.shape)
+        return bert if isinstance(half.head, LMHead) else replace(bert, head=())
+    return (electra_for_masked_lm if isinstance(half.head, LMHead) else electra_for_pre_training)(half.encoder.shape)
+
+
+def _other_vocabulary(start: str, theirs: int, ours: int) -> str:
+    return (
+        f"{start} has a vocabulary of {theirs}, the corpus one of {ours}; prepare the corpus with `--tokenizer {start}`, or start from another folder"
+    )
+
+
+def _where(start: str) -> tuple[str, dict[str, Any]]:
+    """Folder or Hub id, and the options that keep a folder off the network. Raises UserError for a folder that does not exist."""
+    path = Path(start).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise UserError(f"{start} is no Hugging Face folder: it has no config.json")
+        return str(path), {"local_files_only": True}
+    if path.exists() or start.startswith((".", "/", "~")) or start.count("/") > 1:
+        raise UserError(f"there is no folder {start}; give a Hugging Face folder or the name of a model on the Hub")
+    return start, {}
+
+
+def _config(start: str) -> Any:
+    """The folder's config, of an encoder that ours can be. Raises UserError otherwise."""
+    from transformers import AutoConfig
+
+    from .quiet import quiet
+
+    place, local = _where(start)
+    try:
+        with quiet():
+            config = AutoConfig.from_pretrained(place, **local)
+    except (OSError, ValueError, KeyError) as e:
+        raise UserError(f"{start} could not be read as a Hugging Face model ({_line(e)})") from e
+    if config.model_type not in ("electra", "bert"):
+        raise UserError(f"{start} is a model of type {config.model_type!r}; a run starts from electra (or bert) only")
+    act, positions = getattr(config, "hidden_act", "gelu"), getattr(config, "position_embedding_type", "absolute") or "absolute"
+    if act != "gelu" or positions != "absolute" or config.is_decoder:
+        raise UserError(f"{start} computes what our encoder does not: hidden_act {act}, positions {positions}, is_decoder {config.is_decoder}")
+    return config
+
+
+def _read(start: str, table: Architecture) -> tuple[Any, set[str], set[str]]:
+    """The model, and the keys it missed and did not know."""
+    import transformers
+    from safetensors import SafetensorError
+
+    from .quiet import quiet
+
+    place, local = _where(start)
+    try:
+        with quiet():
+            model, info = getattr(transformers, table.name).from_pretrained(
+                place, output_loading_info=True, use_safetensors=True, dtype=torch.float32, ignore_mismatched_sizes=True, **local
+            )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as e:
+        raise UserError(f"{start} has no readable model.safetensors ({_line(e)}); convert its weights to safetensors first") from e
+    wrong = sorted(str(k[0]) for k in info["mismatched_keys"])
+    if wrong:
+        raise UserError(f"{start} is damaged: {wrong[0]} does not have the shape that its config.json says")
+    return model, set(info["missing_keys"]), set(info["unexpected_keys"])
+
+
+def _line(e: Exception) -> str:
+    return " ".join(str(e).split())[:200]

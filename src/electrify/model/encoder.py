@@ -1,0 +1,98 @@
+"""The ELECTRA/BERT encoder: post-norm blocks over embeddings of words, positions and segments.
+
+Shape suffixes: T flat tokens, R rows, L row length, V vocabulary, E embedding width, D hidden width, F feed-forward width, H heads, W head width.
+Parts are handed in, so that sharing weights is passing the same object twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..tokens import Tokens
+from .attention import Backend, attend, sequence_bias
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """The numbers that decide an encoder's parameters, under Hugging Face's names."""
+
+    vocab_size: int
+    embedding_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int
+    type_vocab_size: int = 2
+    layer_norm_eps: float = 1e-12
+
+    @property
+    def head_width(self) -> int:
+        return self.hidden_size // self.num_attention_heads
+
+
+class Embeddings(nn.Module):
+    """LayerNorm(word + position + segment), then dropout: width E. `words` may be another model's table (tie: tokens)."""
+
+    def __init__(self, shape: Shape, *, dropout: float, words: nn.Embedding | None = None) -> None:
+        super().__init__()
+        self.words = words or nn.Embedding(shape.vocab_size, shape.embedding_size)
+        self.positions = nn.Embedding(shape.max_position_embeddings, shape.embedding_size)
+        self.segments = nn.Embedding(shape.type_vocab_size, shape.embedding_size)
+        self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
+        self.dropout = dropout
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        x_TE = self.words(tokens.ids_T) + self.positions(tokens.pos_T) + self.segments(tokens.segment_T)
+        return F.dropout(self.norm(x_TE), self.dropout, self.training)
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, each followed by residual and LayerNorm (post-norm, as in BERT)."""
+
+    def __init__(self, shape: Shape, *, dropout: float, attention_dropout: float, backend: Backend = "auto") -> None:
+        super().__init__()
+        width, eps = shape.hidden_size, shape.layer_norm_eps
+        self.heads, self.dropout, self.attention_dropout, self.backend = shape.num_attention_heads, dropout, attention_dropout, backend
+        self.qkv, self.out, self.norm1 = nn.Linear(width, 3 * width), nn.Linear(width, width), nn.LayerNorm(width, eps=eps)
+        self.up, self.down = nn.Linear(width, shape.intermediate_size), nn.Linear(shape.intermediate_size, width)
+        self.norm2 = nn.LayerNorm(width, eps=eps)
+
+    def forward(self, x_TD: Tensor, bias_R1LL: Tensor) -> Tensor:
+        rows, length = bias_R1LL.shape[0], bias_R1LL.shape[-1]
+        q_RHLW, k_RHLW, v_RHLW = self.qkv(x_TD).view(rows, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed_RHLW = attend(q_RHLW, k_RHLW, v_RHLW, bias_R1LL, dropout=self.attention_dropout if self.training else 0.0, backend=self.backend)
+        a_TD = self.out(mixed_RHLW.transpose(1, 2).reshape(x_TD.shape))
+        x_TD = self.norm1(x_TD + F.dropout(a_TD, self.dropout, self.training))
+        f_TD = self.down(F.gelu(self.up(x_TD)))
+        return self.norm2(x_TD + F.dropout(f_TD, self.dropout, self.training))
+
+
+class Encoder(nn.Module):
+    """Tokens -> hidden states [T, D]. `project` widens (or narrows) the embeddings where E differs from D."""
+
+    def __init__(self, shape: Shape, embeddings: Embeddings, *, dropout: float, attention_dropout: float, backend: Backend = "auto") -> None:
+        super().__init__()
+        self.shape, self.embeddings = shape, embeddings
+        self.project = nn.Linear(shape.embedding_size, shape.hidden_size) if shape.embedding_size != shape.hidden_size else None
+        one = {"dropout": dropout, "attention_dropout": attention_dropout}
+        self.blocks = nn.ModuleList(Block(shape, backend=backend, **one) for _ in range(shape.num_hidden_layers))
+
+    def embed(self, tokens: Tokens) -> Tensor:
+        x_TD = self.embeddings(tokens)
+        if self.project is not None:
+            x_TD = self.project(x_TD)
+        kind = x_TD.device.type
+        # The residual stream follows autocast from its start; in float32 every block would cast it, forward and backward.
+        return x_TD.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x_TD
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        x_TD = self.embed(tokens)
+        bias_R1LL = sequence_bias(tokens, x_TD.dtype)
+        for block in self.blocks:
+            x_TD = block(x_TD, bias_R1LL)
+        return x_TD

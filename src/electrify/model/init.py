@@ -1,0 +1,123 @@
+"""Initial values. `bert`: the published ones. `local`: attention heads that look at their neighbours from the first step.
+
+A test checks every line of the tables below. Shape suffixes: E embedding width, D hidden width, P position subspace, W head width, H heads.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from .encoder import Encoder, Shape
+
+TOKEN_SCALE = 0.1  # of `local`: what the position subspace and the words start with; at .02 Adam overwrites the positions within 20 steps
+OUTPUT_SCALE = 0.1  # of `local`: sub-layer outputs, so that post-norm keeps the position subspace readable through the depth
+NOISE = 0.3  # of `local`: share of ordinary random weights kept in queries and keys
+
+
+def init_bert(module: nn.Module, rng: torch.Generator, *, std: float = 0.02) -> None:
+    """The published initialisation (BERT and ELECTRA).
+
+    | parameter                         | value                                        |
+    |-----------------------------------|----------------------------------------------|
+    | Linear and Embedding weights      | truncated normal, std .02, cut at 2 std      |
+    | Linear biases, LM output bias     | 0                                            |
+    | LayerNorm weights / biases        | 1 / 0                                        |
+    """
+    seen: set[int] = set()
+    for part in module.modules():
+        for name, p in part.named_parameters(recurse=False):
+            if id(p) in seen:  # shared tables are drawn once
+                continue
+            seen.add(id(p))
+            with torch.no_grad():
+                if isinstance(part, nn.LayerNorm):
+                    p.fill_(1.0 if name == "weight" else 0.0)
+                elif name == "weight":
+                    nn.init.trunc_normal_(p, std=std, a=-2 * std, b=2 * std, generator=rng)
+                else:
+                    p.zero_()
+
+
+def position_subspace(num_positions: int, width: int) -> Tensor:
+    """[positions, P]: pairs (sin, cos) of P/2 frequencies pi/2 * 32^(-c / (P/2)), each of unit mean square: neighbours are a quarter turn apart at the
+    highest frequency, and the lowest one turns once in about 128 tokens."""
+    n = width // 2
+    angle = torch.arange(num_positions)[:, None] * (math.pi / 2) * 32.0 ** (-torch.arange(n) / n)
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1) * math.sqrt(2)
+
+
+def rotation(offset: int, width: int) -> Tensor:
+    """[P, P] that turns the subspace vector of position i into that of position i + offset."""
+    n = width // 2
+    turn = offset * (math.pi / 2) * 32.0 ** (-torch.arange(n) / n)
+    pair = torch.stack([torch.stack([turn.cos(), turn.sin()], -1), torch.stack([-turn.sin(), turn.cos()], -1)], -2)
+    return torch.block_diag(*pair)
+
+
+def head_offset(head: int) -> int:
+    """-1, 1, -2, 2, -3, 3, ...: where head 0, 1, 2, ... looks."""
+    return (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
+
+
+def subspace_width(*shapes: Shape) -> int:
+    """The position subspace is as wide as the narrowest head, so that the heads of generator and discriminator can both read it, and at most half of
+    embeddings and hidden states: the words keep the other half (even number)."""
+    return min(min(s.head_width, s.embedding_size // 2, s.hidden_size // 2) for s in shapes) // 2 * 2
+
+
+def init_local_embeddings(encoder: Encoder, width: int, *, scale_words: bool = True) -> None:
+    """Words and positions of `local`, over what `init_bert` left (its words are scaled up).
+
+    | parameter              | first P dimensions            | the others                  |
+    |------------------------|-------------------------------|-----------------------------|
+    | words                  | 0                             | truncated normal, std .1    |
+    | positions              | sinusoids of root mean square .1 | truncated normal, std .02 |
+    | segments               | 0                             | truncated normal, std .02   |
+
+    `scale_words` is False for a second encoder that shares its words with one already done.
+    """
+    e = encoder.embeddings
+    with torch.no_grad():
+        if scale_words:
+            e.words.weight.mul_(TOKEN_SCALE / 0.02)
+        e.words.weight[:, :width] = 0
+        e.segments.weight[:, :width] = 0
+        e.positions.weight[:, :width] = TOKEN_SCALE * position_subspace(len(e.positions.weight), width)
+
+
+def init_local_blocks(encoder: Encoder, width: int, rng: torch.Generator, *, amplitude: float) -> None:
+    """Attention heads that look at position i + o_j (o_j = -1, 1, -2, 2, ...), over what `init_bert` left.
+
+    | parameter                         | value                                                                       |
+    |-----------------------------------|-----------------------------------------------------------------------------|
+    | embedding projection              | identity on the subspace, normal 1/sqrt(fan-in) elsewhere, 0 between the two |
+    | key of head j                     | s * identity on the subspace + .3 * normal 1/sqrt(fan-in)                   |
+    | query of head j                   | s * rotation by o_j on the subspace + .3 * normal 1/sqrt(fan-in)            |
+    | value, up                         | normal 1/sqrt(fan-in)                                                       |
+    | attention output, down            | .1 * normal 1/sqrt(fan-in)                                                  |
+
+    with s = sqrt(amplitude * 4 * sqrt(W) / P): the logit of the preferred position starts at 4 * amplitude. Only initial values differ from `bert`.
+    """
+    shape = encoder.shape
+
+    def normal(linear: nn.Linear, scale: float = 1.0) -> None:
+        linear.weight.normal_(std=scale / math.sqrt(linear.in_features), generator=rng)
+
+    with torch.no_grad():
+        if encoder.project is not None:
+            normal(encoder.project)
+            encoder.project.weight[:width], encoder.project.weight[:, :width] = 0, 0
+            encoder.project.weight[:width, :width] = torch.eye(width)
+        s = math.sqrt(amplitude * 4 * math.sqrt(shape.head_width) / width)
+        for block in encoder.blocks:
+            normal(block.qkv)
+            normal(block.up)
+            normal(block.out, OUTPUT_SCALE)
+            normal(block.down, OUTPUT_SCALE)
+            q_HWD, k_HWD, _ = block.qkv.weight.view(3, shape.num_attention_heads, shape.head_width, shape.hidden_size)
+            for head in range(shape.num_attention_heads):
+                q_HWD[head].mul_(NOISE)[:width, :width] += s * rotation(head_offset(head), width)
+                k_HWD[head].mul_(NOISE)[:width, :width] += s * torch.eye(width)

@@ -1,0 +1,116 @@
+"""Progress: a bar with rate and ETA on a terminal, one plain line about every ten seconds elsewhere. Everything goes to stderr.
+
+Standard output belongs to results. A closed or full stderr must not stop a run, so writing to it never raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+PLAIN_LINE_EVERY_S = 10.0
+_live: list[Any] = []  # consoles of the bars now shown, so that `say` prints above them
+
+
+def _write(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+
+def say(text: str) -> None:
+    """One line to stderr that does not break a live bar."""
+    if _live:
+        _live[-1].print(text, markup=False, highlight=False, soft_wrap=True)
+    else:
+        _write(text)
+
+
+def duration(seconds: float) -> str:
+    """`7 s`, `3:05`, `2:03:05`."""
+    s = round(seconds)
+    if s < 60:
+        return f"{s} s"
+    return f"{s // 3600}:{s // 60 % 60:02d}:{s % 60:02d}" if s >= 3600 else f"{s // 60}:{s % 60:02d}"
+
+
+class Progress:
+    """How far a piece of work has come. A context manager.
+
+    total: how much there is in `unit` (e.g. "MB", "steps"), or None where nobody knows.
+    """
+
+    def __init__(self, total: float | None, *, title: str, unit: str) -> None:
+        self.total, self.title, self.unit = total, title, unit
+        self.done, self.note = 0.0, ""
+        self._bar: Any = None
+        self._task: Any = None
+        self._began = self._last_line = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        self._began = self._last_line = time.monotonic()
+        with contextlib.suppress(OSError, ValueError):
+            if sys.stderr.isatty() and not _live:
+                self._start_bar()
+        return self
+
+    def _start_bar(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        console = Console(stderr=True)
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[amount]}", markup=False),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+        )
+        self._bar = RichProgress(*columns, console=console, transient=True)
+        self._task = self._bar.add_task(self.title, total=self.total, note="", amount=self._amount())
+        self._bar.start()
+        _live.append(console)
+
+    def advance(self, n: float = 1, note: str = "") -> None:
+        """`n` more units are done. note: short text behind the bar, e.g. "loss 1.23"; an empty one keeps the last."""
+        self.done += n
+        self.note = note or self.note
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.done, note=self.note, amount=self._amount())
+            return
+        now = time.monotonic()
+        if now - self._last_line >= PLAIN_LINE_EVERY_S:
+            self._last_line = now
+            _write(self.line())
+
+    @property
+    def rate(self) -> float:
+        """Units a second since the start."""
+        return self.done / max(time.monotonic() - self._began, 1e-9)
+
+    def _amount(self) -> str:
+        of = f"/{_short(self.total)}" if self.total is not None else ""
+        return f"{_short(self.done)}{of} {self.unit}, {_short(self.rate)} {self.unit}/s"
+
+    def line(self) -> str:
+        """The state in one plain line: what, how much, rate, time left, note."""
+        left = ""
+        if self.total is not None and 0 < self.done < self.total:
+            left = f", {duration((self.total - self.done) / max(self.rate, 1e-9))} left"
+        return f"{self.title}: {self._amount()}{left}" + (f", {self.note}" if self.note else "")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            _live.pop()
+            self._bar.stop()
+            self._bar = None
+        elif time.monotonic() - self._began >= PLAIN_LINE_EVERY_S:
+            _write(self.line())
+
+
+def _short(x: float) -> str:
+    return f"{x:,.0f}" if x == int(x) or abs(x) >= 100 else f"{x:.3g}"

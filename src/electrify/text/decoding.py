@@ -1,0 +1,84 @@
+"""Bytes -> text: newlines, byte order marks, files that are no text, and the policy for what is not UTF-8."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..errors import UserError
+from .streams import read_chunks
+
+# Characters (bytes while a file is being cut). Bounds memory; no work of literature in the usual corpora comes near it.
+MAX_DOCUMENT = 1 << 23
+_MAGIC = {
+    b"\x1f\x8b": "gzip data; give it the ending .gz",
+    b"\xfd7zXZ\x00": "xz data; give it the ending .xz",
+    b"\x28\xb5\x2f\xfd": "zstandard data; give it the ending .zst",
+    b"BZh9": "bzip2 data; give it the ending .bz2",
+    b"\xff\xfe": "UTF-16 text; convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`",
+    b"\xfe\xff": "UTF-16 text; convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`",
+    b"%PDF-": "a PDF; extract its text first",
+    b"PK\x03\x04": "a zip archive; unpack it first",
+    b"PAR1": "a parquet file; give it the ending .parquet",
+}
+
+
+def text_chunks(path: Path, advance: Callable[[int], None] | None) -> Iterator[bytes]:
+    """The chunks of a text file: no byte order mark, \\n for every kind of newline. Raises UserError for a file that is no text."""
+    held, first = b"", True
+    for raw in read_chunks(path, advance=advance):
+        chunk = held + raw
+        if first:
+            if len(chunk) < 8:  # enough to recognise what it is
+                held = chunk
+                continue
+            _must_be_text(path, chunk)
+            chunk, first = chunk.removeprefix(b"\xef\xbb\xbf"), False
+        held = b""
+        if b"\r" in chunk:
+            if chunk.endswith(b"\r"):
+                chunk, held = chunk[:-1], b"\r"
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        yield chunk
+    if held:
+        if first:
+            _must_be_text(path, held)
+        yield held.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _must_be_text(path: Path, chunk: bytes) -> None:
+    for magic, what in _MAGIC.items():
+        if chunk.startswith(magic):
+            raise UserError(f"{path} is {what}")
+    head = chunk[: 1 << 16]
+    control = len(head) - len(head.translate(None, bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27})))
+    # A stray NUL happens in text; one byte in a hundred does not.
+    if control * 100 > len(head):
+        raise UserError(f"{path} is a binary file ({control} control characters in its first {len(head)} bytes); leave it out")
+
+
+def decode(raw: bytes, errors: str, counts: Counter[str], where: Callable[[], str]) -> str | None:
+    """Bytes as text by the encoding policy; None where the document is to be skipped. Raises UserError under `strict`."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as e:
+        if errors == "strict":
+            raise UserError(f"{where()} is not UTF-8 ({e.reason}); convert the file, or choose encoding_errors replace or skip") from e
+    counts["encoding_errors"] += 1
+    return raw.decode("utf-8", "replace") if errors == "replace" else None
+
+
+def first_bad_line(path: Path) -> str:
+    """`FILE, line N`: where the first byte that is not UTF-8 stands. Reads the file once more."""
+    number, rest = 0, b""
+    for chunk in read_chunks(path):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in (*lines, rest) if len(rest) > MAX_DOCUMENT else lines:
+            number += 1
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return f"{path}, line {number},"
+        rest = b"" if len(rest) > MAX_DOCUMENT else rest
+    return f"{path}, line {number + 1},"

@@ -1,0 +1,53 @@
+"""Which documents occurred before: a set of 128-bit hashes in sorted arrays, 16 bytes a document (48 for a moment while two of them merge)."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+_HASH = np.dtype("S16")  # numpy pads and compares whole 16-byte strings, so bytes of zero are no trap
+
+
+def digest(text: bytes) -> bytes:
+    """128-bit hash of a document."""
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+def fraction(hashed: bytes, *, stream: int) -> float:
+    """A number in [0, 1) from one half of a document's hash. Stream 0 decides the validation split, stream 1 the tokenizer's sample."""
+    return int.from_bytes(hashed[8 * stream : 8 * stream + 7], "big") / (1 << 56)
+
+
+class Seen:
+    """Hashes seen so far. Runs of sorted hashes whose lengths at least double, so each hash is merged about log2(n) times."""
+
+    def __init__(self) -> None:
+        self._runs: list[np.ndarray] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
+    def add(self, hashes: list[bytes]) -> list[bool]:
+        """True for each hash that was not seen before, in this list or an earlier one."""
+        if not hashes:
+            return []
+        batch = np.frombuffer(b"".join(hashes), dtype=_HASH)
+        unique, first = np.unique(batch, return_index=True)
+        fresh = np.ones(len(unique), bool)
+        for run in self._runs:
+            at = np.minimum(np.searchsorted(run, unique), len(run) - 1)
+            fresh &= run[at] != unique
+        new = np.zeros(len(batch), bool)
+        new[first[fresh]] = True
+        self._push(unique[fresh])
+        return new.tolist()
+
+    def _push(self, run: np.ndarray) -> None:
+        if not len(run):
+            return
+        self._runs.append(run)
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            merged = np.concatenate((self._runs.pop(), self._runs.pop()))
+            merged.sort()
+            self._runs.append(merged)

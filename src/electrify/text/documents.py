@@ -1,0 +1,87 @@
+"""Sources -> documents: text in memory-bounded pieces, whatever the file looks like.
+
+A document is what lies between blank lines, a line, a file, or a record. Newlines become \\n, a byte order mark and NUL characters go, white space at
+both ends goes, an empty document goes, and one longer than MAX_DOCUMENT is cut at white space into several.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from ..config.prepare import PrepareConfig
+from ..errors import UserError
+from . import records
+from .decoding import MAX_DOCUMENT, decode, first_bad_line, text_chunks
+from .sources import Source
+
+_BLANK_LINE, _LINE = re.compile(rb"\n[^\S\n]*\n"), re.compile(rb"\n")
+
+def documents(source: Source, options: PrepareConfig, *, counts: Counter[str], advance: Callable[[int], None] | None = None) -> Iterator[str]:
+    """The documents of one source in order. `counts` receives blank, encoding_errors, nul_characters and cut_documents.
+
+    advance: called with the bytes of the file consumed. Raises UserError naming file and line for input that cannot be right.
+    """
+    if source.format in ("txt", "md"):
+        texts = _of_text(source, options, counts, advance)
+    else:
+        texts = records.texts(source, options, counts, advance)
+    for text in texts:
+        yield from _cleaned(text, counts)
+
+
+def _cleaned(text: str, counts: Counter[str]) -> Iterator[str]:
+    if "\0" in text:
+        counts["nul_characters"] += text.count("\0")
+        text = text.replace("\0", "")
+    text = text.strip()
+    if len(text) <= MAX_DOCUMENT:
+        if text:
+            yield text
+        else:
+            counts["blank"] += 1
+        return
+    counts["cut_documents"] += 1
+    start = 0
+    while start < len(text):
+        stop = min(start + MAX_DOCUMENT, len(text))
+        if stop < len(text):
+            stop = max(text.rfind(" ", start + 1, stop), text.rfind("\n", start + 1, stop), start) or stop
+            stop = stop if stop > start else start + MAX_DOCUMENT
+        if piece := text[start:stop].strip():
+            yield piece
+        start = stop
+
+
+def _of_text(source: Source, options: PrepareConfig, counts: Counter[str], advance: Callable[[int], None] | None) -> Iterator[str]:
+    boundary = options.document_boundary
+    if boundary == "record":
+        raise UserError(f"{source.path} has no records: document_boundary must be blank-line, line or file for txt and md")
+    if boundary == "auto":
+        boundary = "file" if source.format == "md" else "blank-line"
+    separator = {"blank-line": _BLANK_LINE, "line": _LINE, "file": None}[boundary]
+    for raw in split(text_chunks(source.path, advance), separator, counts):
+        text = decode(raw, options.encoding_errors, counts, lambda: first_bad_line(source.path))
+        if text is not None:
+            yield text
+
+
+def split(chunks: Iterable[bytes], separator: re.Pattern[bytes] | None, counts: Counter[str]) -> Iterator[bytes]:
+    """Pieces between separators; one longer than MAX_DOCUMENT is cut at white space, or between characters where it has none."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = separator.split(rest + chunk) if separator else (rest + chunk,)
+        yield from whole
+        if len(rest) > MAX_DOCUMENT:
+            counts["cut_documents"] += 1
+        while len(rest) > MAX_DOCUMENT:
+            cut = max(rest.rfind(b" ", 1, MAX_DOCUMENT), rest.rfind(b"\n", 1, MAX_DOCUMENT))
+            if cut < 1:
+                cut = MAX_DOCUMENT
+                while cut > MAX_DOCUMENT - 4 and rest[cut] & 0xC0 == 0x80:  # inside a character of UTF-8
+                    cut -= 1
+            yield rest[:cut]
+            rest = rest[cut:]
+    if rest:
+        yield rest

@@ -1,0 +1,161 @@
+"""One task of `prepare`: some documents -> a part file with their token ids. Runs in a worker process, so it imports little.
+
+A part file is a line of JSON (key, hashes, counts) and then, for the splits train and valid, the lengths of the documents (uint32) and their tokens.
+The key is a hash of the task's documents and of every option that decides its bytes: a part is used again only where key and content agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import UserError
+
+SPLITS = ("train", "valid")
+# Longer documents are tokenised in pieces cut before a space, where no tokenizer here joins anything; bounds the memory of the library's own structures.
+PIECE = 1 << 17
+_BATCH = 1 << 18
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a worker needs before its first task."""
+
+    tokenizer_file: str
+    vocab_size: int
+    unk: int
+    forbidden: tuple[int, ...]
+    """ids that plain text must not become"""
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """Documents to encode: `texts[i]` belongs to the validation split where `valid[i]`."""
+
+    path: str
+    key: str
+    texts: list[str]
+    valid: list[bool]
+
+
+def start(settings: Start) -> Callable[[Task], dict[str, Any]]:
+    """The function that encodes a task, writes its part file and returns the header of that file."""
+    encode = Encoder(Path(settings.tokenizer_file))
+
+    def handle(task: Task) -> dict[str, Any]:
+        lengths, ids = encode(task.texts)
+        if ids.size and (top := int(ids.max())) >= settings.vocab_size:
+            raise UserError(f"the tokenizer gives id {top}, beyond its vocabulary of {settings.vocab_size}")
+        bad = np.intersect1d(ids, settings.forbidden)
+        if bad.size:
+            raise UserError(f"the tokenizer puts its special token {int(bad[0])} into plain text; `prepare` needs one that does not")
+        counts = {
+            "documents": len(task.texts),
+            "words": sum(len(text.split()) for text in task.texts),
+            "characters": sum(map(len, task.texts)),
+            "bytes": sum(len(text.encode()) for text in task.texts),
+            "tokens": int(ids.size),
+            "unk_tokens": int((ids == settings.unk).sum()),
+        }
+        return _write(task, lengths, ids.astype(settings.dtype), counts)
+
+    return handle
+
+
+class Encoder:
+    """Texts -> token ids without special tokens, by a tokenizer.json."""
+
+    def __init__(self, path: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self._tokenizer = Tokenizer.from_file(str(path))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        # "[MASK]" in a manual is six characters of text, not the token.
+        self._tokenizer.encode_special_tokens = True
+
+    def __call__(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """int64 [documents] lengths, and int64 [their sum] ids."""
+        owners: list[int] = []
+        pieces: list[str] = []
+        ids: list[np.ndarray] = []
+        lengths = np.zeros(len(texts), np.int64)
+        size = 0
+        for owner, text in enumerate(texts):
+            for piece in cut(text):
+                owners.append(owner)
+                pieces.append(piece)
+                size += len(piece)
+                if size >= _BATCH:
+                    ids.extend(self._batch(pieces, owners, lengths))
+                    owners, pieces, size = [], [], 0
+        ids.extend(self._batch(pieces, owners, lengths))
+        return lengths, np.concatenate(ids) if ids else np.zeros(0, np.int64)
+
+    def _batch(self, pieces: list[str], owners: list[int], lengths: np.ndarray) -> Iterator[np.ndarray]:
+        for owner, encoding in zip(owners, self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False), strict=True):
+            ids = encoding.ids
+            lengths[owner] += len(ids)
+            yield np.array(ids, np.int64)
+
+
+def cut(text: str) -> Iterator[str]:
+    """A text in pieces of at most PIECE characters, cut before white space that follows none; inside a word only where there is no such place."""
+    start = 0
+    while len(text) - start > PIECE:
+        stop = start + PIECE
+        while stop > start and not (text[stop].isspace() and not text[stop - 1].isspace()):
+            stop -= 1
+        stop = stop if stop > start else start + PIECE
+        yield text[start:stop]
+        start = stop
+    yield text[start:] if start else text
+
+
+def _write(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, int]) -> dict[str, Any]:
+    owner_is_valid = np.array(task.valid, bool)
+    token_is_valid = np.repeat(owner_is_valid, lengths)
+    payload, sizes = [], {}
+    for split, documents, tokens in zip(SPLITS, (~owner_is_valid, owner_is_valid), (~token_is_valid, token_is_valid), strict=True):
+        sizes[split] = [int(documents.sum()), int(tokens.sum())]
+        payload += [lengths[documents].astype("<u4").tobytes(), ids[tokens].tobytes()]
+    data = b"".join(payload)
+    header = {"key": task.key, "sha256": hashlib.sha256(data).hexdigest(), "splits": sizes, "counts": counts}
+    path = Path(task.path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    try:
+        with temporary.open("wb") as f:
+            f.write(json.dumps(header).encode() + b"\n")
+            f.write(data)
+        os.replace(temporary, path)
+    except OSError as e:
+        raise UserError(f"{path.parent} cannot be written: {e.strerror or e}; make room and run the same command again") from e
+    return header
+
+
+def read_part(path: Path, *, key: str, dtype: str) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]] | None:
+    """(header, {split: (lengths, ids)}) of a part file, or None where it is absent, of another task, or not what was written."""
+    try:
+        head, _, data = path.read_bytes().partition(b"\n")
+        header = json.loads(head)
+        if header["key"] != key or header["sha256"] != hashlib.sha256(data).hexdigest():
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    arrays, at = {}, 0
+    for split in SPLITS:
+        documents, tokens = header["splits"][split]
+        lengths = np.frombuffer(data, "<u4", documents, at)
+        at += lengths.nbytes
+        arrays[split] = lengths, np.frombuffer(data, dtype, tokens, at)
+        at += arrays[split][1].nbytes
+    return header, arrays

@@ -1,0 +1,119 @@
+"""Part files -> shards, unigram counts and the manifest, in that order: the manifest is what makes a folder a prepared corpus."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ..progress import Progress
+from ..tokens import SpecialIds
+from .encode import SPLITS, read_part
+from .shards import FORMAT, Manifest, Shard, sha256_of, write_manifest
+from .tokenizer import tokenizer_sha256
+from .workspace import Workspace
+
+COUNTED = ("documents", "words", "characters", "bytes", "tokens", "unk_tokens", "duplicates", "blank", "encoding_errors", "nul_characters", "cut_documents")
+
+
+def join(
+    space: Workspace, parts: Sequence[Any], *, counts: Counter[str], vocab_size: int, special: SpecialIds, shard_bytes: int, dtype: str
+) -> Manifest:
+    """Writes shards, unigram.npy and the manifest into space.folder and returns the manifest."""
+    unigram = np.zeros(vocab_size, np.int64)
+    writers = {split: ShardWriter(space.folder, split, dtype=np.dtype(dtype), shard_bytes=shard_bytes) for split in SPLITS}
+    with Progress(len(parts), title="joining", unit="parts") as bar:
+        for part in parts:
+            found = read_part(part.path, key=part.key, dtype=dtype)
+            if found is None:
+                raise RuntimeError(f"{part.path} changed while the corpus was being prepared")
+            for split, (lengths, ids) in found[1].items():
+                writers[split].add(lengths, ids)
+            unigram += np.bincount(found[1]["train"][1], minlength=vocab_size)
+            bar.advance()
+    splits = {split: writer.close() for split, writer in writers.items()}
+    _atomic_npy(space.folder / "unigram.npy", unigram)
+    space.publish_tokenizer()
+    manifest = Manifest(
+        format=FORMAT,
+        dtype=np.dtype(dtype).name,
+        vocab_size=vocab_size,
+        special_ids=special,
+        tokenizer_sha256=tokenizer_sha256(space.folder / "tokenizer"),
+        unigram_sha256=sha256_of(space.folder / "unigram.npy"),
+        splits=splits,
+        options=space.options,
+        sources=space.identities,
+        counts={name: counts[name] for name in COUNTED},
+    )
+    write_manifest(space.folder, manifest)
+    return manifest
+
+
+class ShardWriter:
+    """Documents of one split -> pairs of files of at most `shard_bytes` of tokens; a document never crosses them."""
+
+    def __init__(self, folder: Path, split: str, *, dtype: np.dtype[Any], shard_bytes: int) -> None:
+        self._folder, self._split, self._dtype = folder, split, dtype
+        self._limit = shard_bytes // dtype.itemsize
+        self._shards: list[Shard] = []
+        self._file: IO[bytes] | None = None
+        self._hash, self._tokens, self._ends = hashlib.sha256(), 0, [np.zeros(1, np.int64)]
+
+    def add(self, lengths_D: np.ndarray, ids_T: np.ndarray) -> None:
+        """D documents laid end to end."""
+        ends_D = np.cumsum(lengths_D, dtype=np.int64)
+        first = start = 0
+        while first < len(lengths_D):
+            # Documents that still fit; a document larger than a whole shard gets one of its own.
+            fit = int(np.searchsorted(ends_D, start + self._limit - self._tokens, side="right"))
+            if fit <= first and self._tokens:
+                self._finish()
+                continue
+            last = max(fit, first + 1)
+            self._write(ends_D[first:last] - start, ids_T[start : ends_D[last - 1]])
+            first, start = last, int(ends_D[last - 1])
+
+    def _write(self, ends_D: np.ndarray, ids_T: np.ndarray) -> None:
+        if self._file is None:
+            self._file = self._path("tokens", ".bin").with_suffix(".bin.part").open("wb")
+        data = np.ascontiguousarray(ids_T, self._dtype).tobytes()
+        self._file.write(data)
+        self._hash.update(data)
+        self._ends.append(ends_D + self._tokens)
+        self._tokens += len(ids_T)
+
+    def _path(self, kind: str, suffix: str) -> Path:
+        return self._folder / f"{kind}-{self._split}-{len(self._shards):05d}{suffix}"
+
+    def _finish(self) -> None:
+        if self._file is None:
+            return
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        tokens, index = self._path("tokens", ".bin"), self._path("documents", ".npy")
+        tokens.with_suffix(".bin.part").replace(tokens)
+        offsets = np.concatenate(self._ends)
+        _atomic_npy(index, offsets)
+        shard = Shard(tokens.name, index.name, self._tokens, len(offsets) - 1, self._hash.hexdigest(), sha256_of(index))
+        self._shards.append(shard)
+        self._file, self._hash, self._tokens, self._ends = None, hashlib.sha256(), 0, [np.zeros(1, np.int64)]
+
+    def close(self) -> list[Shard]:
+        self._finish()
+        return self._shards
+
+
+def _atomic_npy(path: Path, array: np.ndarray) -> None:
+    part = path.with_suffix(".npy.part")
+    with part.open("wb") as f:
+        np.save(f, array, allow_pickle=False)
+        f.flush()
+        os.fsync(f.fileno())
+    part.replace(path)

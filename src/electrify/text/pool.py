@@ -1,0 +1,120 @@
+"""Worker processes for `prepare`: fresh interpreters that talk over pipes, one thread of the parent for each.
+
+Why not multiprocessing: a fork after the tokenizers library has started threads can hang, spawn imports the user's `__main__` again, and neither
+notices that the parent was killed. Here a worker reads its pipe, so it ends when the parent does, however that happened; Ctrl-C reaches the parent only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import queue
+import struct
+import subprocess
+import sys
+import traceback
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import IO, Any
+
+from ..errors import UserError
+
+_LENGTH = struct.Struct("<Q")
+
+
+class Workers:
+    """`count` processes, each of which imports `module` and calls its `start(argument)`; what that returns is called with every task."""
+
+    def __init__(self, count: int, *, module: str, argument: Any) -> None:
+        self.count, self._module, self._argument = count, module, argument
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="electrify-worker")
+
+    def __enter__(self) -> Workers:
+        code = f"import sys; sys.path[:] = {sys.path!r}; from electrify.text.pool import serve; serve({self._module!r})"
+        environment = os.environ | {"TOKENIZERS_PARALLELISM": "false"}
+        for _ in range(self.count):
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+            )
+            self._processes.append(process)
+            _send(process.stdin, self._argument)
+            self._idle.put(process)
+        return self
+
+    def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
+        """The results in the order of the tasks. Tasks are drawn as workers become free, so few of them are in memory."""
+        waiting: deque[Future[Any]] = deque()
+        for task in tasks:
+            waiting.append(self._threads.submit(self._do, task))
+            while waiting and (len(waiting) > 2 * self.count or waiting[0].done()):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _do(self, task: Any) -> Any:
+        process = self._idle.get()
+        try:
+            _send(process.stdin, task)
+            kind, value = _receive(process.stdout)
+        except (OSError, EOFError) as e:
+            raise RuntimeError(f"a worker process ended by itself (status {process.wait()}); was it killed for lack of memory? try fewer workers") from e
+        self._idle.put(process)
+        if kind == "user":
+            raise UserError(value)
+        if kind == "bug":
+            raise RuntimeError(f"in a worker process:\n{value}")
+        return value
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for process in self._processes:
+            if kind is not None:
+                process.kill()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for process in self._processes:
+            for pipe in (process.stdin, process.stdout):
+                try:
+                    if pipe is not None:
+                        pipe.close()
+                except BrokenPipeError:
+                    pass
+            process.wait()
+
+
+def _send(pipe: IO[bytes] | None, value: Any) -> None:
+    assert pipe is not None
+    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    pipe.write(_LENGTH.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _receive(pipe: IO[bytes] | None) -> Any:
+    assert pipe is not None
+    header = pipe.read(_LENGTH.size)
+    if len(header) < _LENGTH.size:
+        raise EOFError
+    return pickle.loads(pipe.read(_LENGTH.unpack(header)[0]))
+
+
+def serve(module: str) -> None:
+    """What a worker process runs: answers tasks until its standard input ends."""
+    tasks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing that a library prints may get between the answers
+    try:
+        handle = importlib.import_module(module).start(_receive(tasks))
+        while True:
+            task = _receive(tasks)
+            try:
+                answer = ("value", handle(task))
+            except UserError as e:
+                answer = ("user", str(e))
+            except BaseException:  # noqa: BLE001 - a panic in tokenizers' Rust code is a BaseException; the parent reports it
+                answer = ("bug", traceback.format_exc())
+            _send(answers, answer)
+    except (EOFError, BrokenPipeError):
+        os._exit(0)  # the parent is gone or done; flushing into its pipe would only fail

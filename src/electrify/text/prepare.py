@@ -1,0 +1,195 @@
+"""`electrify prepare`: documents x tokenizer -> shards. Parallel, in bounded memory, and the same bytes whenever and wherever it is stopped and continued.
+
+The main process reads, hashes, drops duplicates and hands out tasks of a few MB of text, in the order of the input; worker processes tokenise them into
+part files. A part is known by a hash of its documents and of the options, so a later run reads the input again (cheap), finds the parts that are there
+(the expensive work) and only makes the others. The last step joins the parts into shards and writes the manifest.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config.prepare import PrepareConfig
+from ..errors import UserError
+from ..progress import Progress, say
+from . import documents, sample, workspace
+from .dedup import Seen, digest, fraction
+from .encode import Start, Task, read_part
+from .join import join
+from .pool import Workers
+from .shards import Manifest, token_dtype
+from .sources import Source
+from .tokenizer import load_tokenizer, special_ids, tokenizer_sha256, vocabulary_size
+from .workspace import Workspace
+
+TASK_CHARACTERS, TASK_DOCUMENTS = 1 << 22, 1 << 15
+LOG = "prepare.log.json"
+
+
+def prepare(options: PrepareConfig) -> Manifest:
+    """Writes the prepared corpus to options.output_dir and returns its manifest; a finished folder of the same command is verified and left as it is.
+
+    Raises UserError for input, options or an output folder that cannot work; KeyboardInterrupt passes, and the same command continues later.
+    """
+    options.check()
+    began = time.perf_counter()
+    sources = workspace.choose_sources(options)
+    done = workspace.finished(options, sources)
+    if done is not None:
+        say(f"{options.output_dir} is already prepared by the same command: verified, nothing to do")
+        return done
+    try:
+        with Workspace(options, sources) as space:
+            return _prepare(options, space, began)
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise UserError(f"{options.output_dir}: {e.strerror}; make room and run the same command again, it continues") from e
+        raise
+
+
+def _prepare(options: PrepareConfig, space: Workspace, began: float) -> Manifest:
+    sample.tokenizer_for(options, space)
+    trained = time.perf_counter()
+    tokenizer = load_tokenizer(space.tokenizer)
+    special, vocab_size = special_ids(tokenizer), vocabulary_size(tokenizer)
+    plan = Plan(options, space, vocab_size=vocab_size, special=special)
+    counts, parts = plan.encode()
+    encoded = time.perf_counter()
+    manifest = join(
+        space,
+        parts,
+        counts=counts,
+        vocab_size=vocab_size,
+        special=special,
+        shard_bytes=options.shard_mb << 20,
+        dtype=plan.dtype,
+    )
+    seconds = {"tokenizer": trained - began, "encode": encoded - trained, "join": time.perf_counter() - encoded, "total": time.perf_counter() - began}
+    log = {"seconds": seconds, "parts": len(parts), "parts_reused": plan.reused, "workers": plan.workers}
+    (space.folder / LOG).write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
+    return manifest
+
+
+@dataclass(frozen=True)
+class Part:
+    """A finished part file, to be read again with this key."""
+
+    path: Path
+    key: str
+
+
+class Plan:
+    """The encoding pass: which documents make which task, and what came of it."""
+
+    def __init__(self, options: PrepareConfig, space: Workspace, *, vocab_size: int, special: Any) -> None:
+        self.options, self.space = options, space
+        self.workers = options.workers or os.cpu_count() or 1
+        self.dtype = str(token_dtype(vocab_size).str)
+        self.reused = 0
+        self.counts: Counter[str] = Counter()
+        self._start = Start(
+            tokenizer_file=str(space.tokenizer / "tokenizer.json"),
+            vocab_size=vocab_size,
+            unk=special.unk,
+            forbidden=special.never_chosen,
+            dtype=self.dtype,
+        )
+        # What decides the bytes of a part besides its documents.
+        self._salt = json.dumps([tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction]).encode()
+        self._parts: list[Part] = []
+
+    def encode(self) -> tuple[Counter[str], list[Part]]:
+        """Every document encoded into the returned parts, and what was counted. Raises UserError where there is no document."""
+        total = sum(s.size for s in self.space.sources) / 1e6
+        with (
+            Progress(total or None, title="tokenising", unit="MB") as bar,
+            Workers(self.workers, module="electrify.text.encode", argument=self._start) as pool,
+        ):
+            for header in pool.map(self._tasks(bar)):
+                self.counts.update(header["counts"])
+        if not self.counts["documents"]:
+            raise UserError(f"the corpus is empty: no text in {workspace.shown(self.space.sources)}")
+        return self.counts, self._parts
+
+    def _tasks(self, bar: Progress) -> Iterator[Task]:
+        """The tasks whose part is not there yet."""
+        for block in self._blocks(bar):
+            texts, valid = [text for _, text in block], [fraction(h, stream=0) < self.options.valid_fraction for h, _ in block]
+            key = hashlib.sha256(self._salt + b"".join(h for h, _ in block)).hexdigest()
+            part = Part(self.space.part(len(self._parts)), key)
+            self._parts.append(part)
+            found = read_part(part.path, key=key, dtype=self.dtype)
+            if found is not None:
+                self.reused += 1
+                self.counts.update(found[0]["counts"])
+                continue
+            yield Task(path=str(part.path), key=key, texts=texts, valid=valid)
+
+    def _blocks(self, bar: Progress) -> Iterator[list[tuple[bytes, str]]]:
+        """(hash, text) of the documents that are kept, a task at a time."""
+        seen, left = Seen(), self.options.max_documents
+        for block in _gathered(self._hashed(lambda n: bar.advance(n / 1e6))):
+            if self.options.deduplicate:
+                new = seen.add([h for h, _ in block])
+                self.counts["duplicates"] += len(block) - sum(new)
+                block = [pair for pair, keep in zip(block, new, strict=True) if keep]
+            if left is not None:
+                block, left = block[:left], left - len(block[:left])
+            if block:
+                yield block
+            if left == 0:
+                return
+
+    def _hashed(self, advance: Callable[[int], None]) -> Iterator[tuple[bytes, str]]:
+        for source in self.space.sources:
+            for text in documents.documents(source, self.options, counts=self.counts, advance=advance):
+                yield digest(text.encode()), text
+
+
+def _gathered(pairs: Iterator[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, str]]]:
+    block: list[tuple[bytes, str]] = []
+    size = 0
+    for pair in pairs:
+        block.append(pair)
+        size += len(pair[1])
+        if size >= TASK_CHARACTERS or len(block) >= TASK_DOCUMENTS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def report(manifest: Manifest, *, folder: Path | None = None) -> str:
+    """What `prepare` found, as a table in plain text. `folder` (that of the manifest) adds the seconds and the rate of the run that made it."""
+    c = manifest.counts
+    rows = [
+        ("documents", f"{c['documents']:,.0f}"),
+        ("  of them validation", f"{sum(s.documents for s in manifest.splits['valid']):,}"),
+        ("words", f"{c['words']:,.0f}"),
+        ("tokens", f"{c['tokens']:,.0f}"),
+        ("tokens per word", f"{c['tokens'] / max(c['words'], 1):.3f}"),
+        ("[UNK] rate", f"{c['unk_tokens'] / max(c['tokens'], 1):.4%}"),
+        ("duplicates dropped", f"{c['duplicates']:,.0f}"),
+        ("vocabulary", f"{manifest.vocab_size:,}"),
+        ("text", f"{c['bytes'] / 1e6:,.1f} MB"),
+    ]
+    for name, shown in (("encoding_errors", "not UTF-8 (documents)"), ("nul_characters", "NUL characters removed"), ("cut_documents", "documents cut")):
+        if c.get(name):
+            rows.append((shown, f"{c[name]:,.0f}"))
+    if folder is not None and (folder / LOG).is_file():
+        seconds = json.loads((folder / LOG).read_text(encoding="utf-8"))["seconds"]
+        rows += [
+            ("seconds", f"{seconds['total']:.1f} (tokenizer {seconds['tokenizer']:.1f}, encoding {seconds['encode']:.1f}, joining {seconds['join']:.1f})"),
+            ("MB/s", f"{c['bytes'] / 1e6 / max(seconds['total'], 1e-9):.2f} in all, {c['bytes'] / 1e6 / max(seconds['encode'], 1e-9):.2f} encoding"),
+        ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

@@ -1,0 +1,96 @@
+"""The embedded corpus `pydocs`: docstrings and documentation topics of the Python installation and of its installed packages.
+
+Source files are parsed, never imported: importing packages runs code, and some of them cannot be imported at all.
+The order is that of sorted paths, so it is the same on every run; the text is that of what is installed, so it differs between installations.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+STANDARD_LIBRARY = "python"
+# Shorter docstrings ("Return self.", "See base class.") say nothing; tests and vendored copies repeat.
+MIN_CHARACTERS = 80
+_LEFT_OUT = {"test", "tests", "testing", "_vendor", "__pycache__", "site-packages", "dist-packages", "idle_test", "lib2to3", "electrify"}
+_MAX_SOURCE = 1 << 22
+
+
+def documents() -> Iterator[tuple[str, str]]:
+    """(package, text): first the topics of `help()`, then every docstring. The package of the standard library is called "python"."""
+    for text in _topics():
+        yield STANDARD_LIBRARY, text
+    for package, path in source_files():
+        for text in docstrings(path):
+            yield package, text
+
+
+def identity() -> str:
+    """A hash of the names and sizes of all source files: changes when packages are installed or removed."""
+    hashed = hashlib.sha256()
+    for package, path in source_files():
+        hashed.update(f"{package}\0{path.name}\0{path.stat().st_size}\n".encode("utf-8", "surrogateescape"))
+    return hashed.hexdigest()
+
+
+def source_files() -> list[tuple[str, Path]]:
+    """(package, file) for every Python source file of the standard library and of the installed packages, sorted."""
+    found: dict[Path, str] = {}
+    library = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
+    installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")} - library
+    for root in sorted(library):
+        for path in _python_files(root):
+            found.setdefault(path, STANDARD_LIBRARY)
+    for root in sorted(installed):
+        for path in _python_files(root):
+            found.setdefault(path, path.relative_to(root).parts[0].removesuffix(".py"))
+    return sorted((package, path) for path, package in found.items())
+
+
+def _python_files(root: Path) -> Iterator[Path]:
+    for path in root.rglob("*.py"):
+        if not _LEFT_OUT.intersection(path.relative_to(root).parts) and path.is_file():
+            yield path
+
+
+def docstrings(path: Path) -> list[str]:
+    """The docstrings of a source file in the order they stand, cleaned of indentation. A file that is no Python 3 has none."""
+    try:
+        if path.stat().st_size > _MAX_SOURCE:
+            return []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in other people's strings
+            tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
+        return []
+    found: list[tuple[int, str]] = []
+    _collect(tree, found)
+    return [inspect.cleandoc(text) for _, text in found if len(text) >= MIN_CHARACTERS]
+
+
+def _collect(node: ast.AST, found: list[tuple[int, str]]) -> None:
+    """Definitions sit in bodies only, so expressions, which are most of a tree, are not walked."""
+    body = getattr(node, "body", None)
+    if not isinstance(body, list):
+        return
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
+        first = body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            found.append((first.lineno, first.value.value))
+    for name in ("body", "orelse", "finalbody", "handlers"):
+        for child in getattr(node, name, ()) or ():
+            _collect(child, found)
+
+
+def _topics() -> Iterator[str]:
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:  # some distributions leave it out
+        return
+    for name in sorted(topics):
+        yield topics[name].strip()

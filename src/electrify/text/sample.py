@@ -1,0 +1,84 @@
+"""The tokenizer of a run: trained on a sample of the corpus, or taken over. The sample is chosen by hash, so neither order nor workers matter."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+
+from ..config.prepare import PrepareConfig
+from ..errors import UserError
+from ..progress import Progress, say
+from . import documents, workspace
+from .dedup import digest, fraction
+from .tokenizer import save_existing, save_trained
+from .vocabulary import train
+from .workspace import Workspace
+
+
+def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
+    """Puts the tokenizer into space.tokenizer, unless an earlier run of the same command did. Raises UserError where there is nothing to train on."""
+    if space.tokenizer_is_done():
+        return
+    if not options.trains_tokenizer:
+        save_existing(options.tokenizer, space.tokenizer)
+    else:
+        texts = _texts(options, space)
+        say(f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {sum(map(len, texts)) / 1e6:,.1f} M characters of {len(texts)} documents")
+        tokenizer = train(
+            texts,
+            kind=options.tokenizer,
+            vocab_size=options.vocab_size,
+            lowercase=options.lowercase,
+            strip_accents=options.accents_stripped,
+            min_frequency=options.min_frequency,
+        )
+        save_trained(tokenizer, space.tokenizer, kind=options.tokenizer, lowercase=options.lowercase, strip_accents=options.accents_stripped)
+    space.mark_tokenizer()
+
+
+def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
+    """At most tokenizer_sample_mb of text outside the validation split: all documents whose number stays below a threshold, in the order of the corpus."""
+    limit, kept, size = options.tokenizer_sample_mb * 1_000_000, Sample(), 0
+    counts: Counter[str] = Counter()
+    left = options.max_documents
+    total = sum(s.size for s in space.sources) / 1e6
+    with Progress(total or None, title="reading for the vocabulary", unit="MB") as bar:
+        for source in space.sources:
+            for text in documents.documents(source, options, counts=counts, advance=lambda n: bar.advance(n / 1e6)):
+                hashed = digest(text.encode())
+                if fraction(hashed, stream=0) >= options.valid_fraction:
+                    kept.add(fraction(hashed, stream=1), text, limit=limit)
+                size += 1
+                if left is not None and size >= left:
+                    return kept.texts()
+    texts = kept.texts()
+    if not texts:
+        why = "all of its documents fell into the validation split; lower valid_fraction" if size else f"no text in {workspace.shown(space.sources)}"
+        raise UserError(f"the corpus is empty: {why}")
+    return texts
+
+
+class Sample:
+    """The documents with the smallest numbers whose sizes sum up to at most a limit, each text once. Which they are does not depend on the order."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, str]] = []
+        self._present: set[float] = set()
+        self._size, self._next, self._below = 0, 0, 1.0
+
+    def add(self, number: float, text: str, *, limit: int) -> None:
+        if number >= self._below or number in self._present:
+            return
+        heapq.heappush(self._heap, (-number, self._next, text))
+        self._present.add(number)
+        self._next += 1
+        self._size += len(text)
+        while self._size > limit and len(self._heap) > 1:
+            top, _, dropped = heapq.heappop(self._heap)
+            self._below = -top
+            self._present.discard(-top)
+            self._size -= len(dropped)
+
+    def texts(self) -> list[str]:
+        """In order of their numbers, so that the order of the corpus does not matter either."""
+        return [text for _, _, text in sorted(self._heap, reverse=True)]

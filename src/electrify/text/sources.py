@@ -1,0 +1,134 @@
+"""What the user names -> sources, in an order that does not depend on the file system. A source is a file, the corpus `pydocs`, or a data set."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import UserError
+from .streams import COMPRESSIONS, compression_of
+
+Format = Literal["txt", "md", "jsonl", "csv", "tsv", "parquet", "pydocs", "hub"]
+FORMATS: dict[str, Format] = {
+    ".txt": "txt",
+    ".text": "txt",
+    ".md": "md",
+    ".markdown": "md",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+PYDOCS, HUB = "pydocs", "hub:"
+# Files that describe a corpus and are not part of it; taken only where they are named themselves.
+_ABOUT = re.compile(r"(readme|licen[cs]e|copying|notice|changelog|contributing|code_of_conduct)(\..*)?", re.IGNORECASE)
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One input. `name` goes into the manifest: relative, never an absolute path."""
+
+    name: str
+    format: Format
+    path: Path = Path()
+    hub: str = ""
+    """data set name, or a local folder, with `:CONFIG` behind it where one was given"""
+    in_folder: bool = False
+    """found in a folder or by a glob, not named itself"""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file; 0 where nobody knows."""
+        return self.path.stat().st_size if self.path.name else 0
+
+    def identity(self) -> dict[str, Any]:
+        """name, bytes and sha256: whether this is the same input as before. A data set is known by its name only."""
+        if self.format == "hub":
+            return {"name": self.name, "bytes": 0, "sha256": ""}
+        if self.format == "pydocs":
+            from .pydocs import identity
+
+            return {"name": self.name, "bytes": 0, "sha256": identity()}
+        with self.path.open("rb") as f:
+            return {"name": self.name, "bytes": self.size, "sha256": hashlib.file_digest(f, "sha256").hexdigest()}
+
+
+def format_of(path: Path) -> Format | None:
+    """The format by the name, without a suffix of compression; None where it is not one of ours."""
+    stem = path.with_suffix("") if compression_of(path) else path
+    kind = FORMATS.get(stem.suffix.lower())
+    return None if kind == "parquet" and stem is not path else kind
+
+
+def resolve(inputs: tuple[str, ...]) -> tuple[list[Source], list[str]]:
+    """Sources in order, each file once, and the names of files of other kinds that lay in folders and were left out.
+
+    Raises UserError for an input that does not exist or holds no text.
+    """
+    sources: list[Source] = []
+    left_out: list[str] = []
+    for item in inputs:
+        sources.extend(_resolve_one(item, left_out))
+    seen: set[str] = set()
+    once = []
+    for source in sources:
+        key = str(source.path.resolve()) if source.path.name else source.name
+        if key not in seen:
+            seen.add(key)
+            once.append(source)
+    return once, left_out
+
+
+def _resolve_one(item: str, left_out: list[str]) -> list[Source]:
+    if item == PYDOCS:
+        return [Source(PYDOCS, "pydocs")]
+    if item.startswith(HUB):
+        return [_hub(item[len(HUB) :])]
+    path = Path(item).expanduser()
+    if path.is_dir():
+        return _folder(path, item, left_out)
+    if path.exists():
+        kind = format_of(path)
+        if kind is None:
+            raise UserError(f"{path} is not of a known kind; known endings: {', '.join(FORMATS)}, each but .parquet also with {', '.join(COMPRESSIONS)}")
+        return [Source(path.name, kind, path)]
+    if glob.has_magic(item):
+        found = sorted(p for p in map(Path, glob.glob(str(path), recursive=True)) if p.is_file())
+        sources = [Source(p.name, kind, p, in_folder=True) for p in found if (kind := format_of(p))]
+        left_out.extend(p.name for p in found if not format_of(p))
+        if not sources:
+            raise UserError(f"no text file matches {item!r}")
+        return sources
+    if format_of(path) is None and _HUB_NAME.fullmatch(item):
+        return [_hub(item)]
+    raise UserError(f"no such file or folder: {item}")
+
+
+def _hub(name: str) -> Source:
+    if not name:
+        raise UserError("`hub:` needs the name of a data set, as in hub:wikitext:wikitext-2-raw-v1")
+    shown = Path(name).name if Path(name.split(":")[0]).is_absolute() else name
+    return Source(HUB + shown, "hub", hub=name)
+
+
+def _folder(folder: Path, item: str, left_out: list[str]) -> list[Source]:
+    sources = []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        inside = path.relative_to(folder)
+        if any(part.startswith(".") for part in inside.parts):
+            continue
+        kind = format_of(path)
+        if kind is None or _ABOUT.fullmatch(path.name):
+            left_out.append(inside.as_posix())
+        else:
+            sources.append(Source(f"{folder.resolve().name}/{inside.as_posix()}", kind, path, in_folder=True))
+    if not sources:
+        raise UserError(f"the folder {item} holds no text file; known endings: {', '.join(FORMATS)}")
+    return sources

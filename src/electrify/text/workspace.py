@@ -1,0 +1,201 @@
+"""The output folder of `prepare` while it is being made: whose it is, what is done, what may be used again.
+
+    DATA/unfinished/state.json    the options and the inputs (with hashes) of the run that owns the folder
+    DATA/unfinished/tokenizer/    the tokenizer; `tokenizer.json.done` beside it holds its hash
+    DATA/unfinished/parts/        finished tasks
+    DATA/unfinished/lock          held while a process works here; the system lets go of it when the process dies
+
+The folder `unfinished` is removed after the manifest was written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+
+from ..config.prepare import PrepareConfig
+from ..errors import UserError
+from ..progress import say
+from . import records
+from .shards import MANIFEST, Corpus, Manifest, read_manifest, sha256_of
+from .sources import Source, resolve
+from .streams import compression_of
+
+UNFINISHED = "unfinished"
+# How much text a compressed file holds at most in practice, per byte; and bytes of text a token has at least on the average.
+_UNPACKED = {"": 1.0, ".gz": 3.5, ".bz2": 4.5, ".xz": 4.5, ".zst": 4.0}
+_BYTES_PER_TOKEN = 3.0
+_SPARE_BYTES = 64 << 20
+
+
+def choose_sources(options: PrepareConfig) -> list[Source]:
+    """The inputs that hold text. What is left out of a folder is said. Raises UserError where nothing is left."""
+    sources, left_out = resolve(options.inputs)
+    chosen = []
+    for source in sources:
+        # A table that lies beside the texts of a folder is usually about them.
+        if source.in_folder and source.format in ("csv", "tsv") and not records.has_column(source, options):
+            left_out.append(source.name)
+        else:
+            chosen.append(source)
+    if left_out:
+        say(f"left out {len(left_out)} file{'s' * (len(left_out) > 1)} that hold no text to train on: {', '.join(left_out[:5])}{' ...' * (len(left_out) > 5)}")
+    if not chosen:
+        raise UserError(f"no file of {', '.join(options.inputs)} has a column {options.text_column!r}")
+    return chosen
+
+
+def shown(sources: list[Source]) -> str:
+    """A few names for a message."""
+    names = [s.name for s in sources]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
+    """The options that decide the bytes of the result, without absolute paths."""
+    rest = {k: v for k, v in asdict(options).items() if k not in ("inputs", "output_dir", "workers")}
+    rest["strip_accents"] = options.accents_stripped
+    if Path(options.tokenizer).is_dir():
+        rest["tokenizer"] = Path(options.tokenizer).resolve().name
+    return rest
+
+
+def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
+    """The manifest of a folder that the same command finished, verified; None where it is not finished. Raises UserError where it holds something else."""
+    folder = Path(options.output_dir)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; name a folder for the prepared corpus")
+    if not (folder / MANIFEST).is_file():
+        foreign = [p.name for p in folder.iterdir() if p.name != UNFINISHED] if folder.is_dir() else []
+        if foreign and not (folder / UNFINISHED).is_dir():
+            raise UserError(f"{folder} holds other files ({', '.join(sorted(foreign)[:3])} ...); choose a new or empty folder")
+        return None
+    manifest = read_manifest(folder)
+    _must_be_same(folder, manifest.options, manifest.sources, options, [s.identity() for s in sources])
+    for split in ("train", "valid"):
+        Corpus(folder, split).verify()
+    for name, want in (("unigram.npy", manifest.unigram_sha256), ("tokenizer/tokenizer.json", manifest.tokenizer_sha256)):
+        if not (folder / name).is_file() or sha256_of(folder / name) != want:
+            raise UserError(f"{folder / name} does not have the hash in the manifest: it was changed; prepare the corpus again in a new folder")
+    shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
+    return manifest
+
+
+def _must_be_same(folder: Path, had: dict[str, Any], sources: list[dict[str, Any]], options: PrepareConfig, identities: list[dict[str, Any]]) -> None:
+    now = bytes_deciding(options)
+    for name in sorted(now.keys() | had.keys()):
+        if had.get(name) != now.get(name):
+            raise UserError(f"{folder} holds another run: its {name} is {had.get(name)!r}, now {now.get(name)!r}; choose another folder or remove it")
+    if sources != identities:
+        names = [row["name"] for row in identities], [row["name"] for row in sources]
+        what = "other inputs" if names[0] != names[1] else f"other contents of {next(a['name'] for a, b in zip(identities, sources, strict=True) if a != b)}"
+        raise UserError(f"{folder} holds another run: it was made from {what}; choose another folder or remove it")
+
+
+class Workspace:
+    """The folder of one run, locked. Raises UserError where another run owns it, another process works in it, or the disk is too small."""
+
+    def __init__(self, options: PrepareConfig, sources: list[Source]) -> None:
+        self.folder = Path(options.output_dir)
+        self.sources, self._config = sources, options
+        self.options = bytes_deciding(options)
+        self.identities: list[dict[str, Any]] = []
+        self._inside = self.folder / UNFINISHED
+        self.tokenizer = self._inside / "tokenizer"
+        self._lock: IO[str] | None = None
+
+    def __enter__(self) -> Workspace:
+        _must_fit(self._config, self.sources, self.folder)
+        try:
+            self._inside.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(self._inside / "lock")
+        except OSError as e:
+            raise UserError(f"{self.folder} cannot be written: {e.strerror or e}") from e
+        self.identities = [s.identity() for s in self.sources]
+        state = {"options": self.options, "sources": self.identities}
+        path = self._inside / "state.json"
+        if path.is_file():
+            try:
+                had = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as e:
+                raise UserError(f"{path} is damaged ({e}); remove {self.folder} and start again") from e
+            _must_be_same(self.folder, had["options"], had["sources"], self._config, self.identities)
+            say(f"continuing in {self.folder}")
+        else:
+            _write_atomically(path, json.dumps(state, indent=1, sort_keys=True))
+        return self
+
+    def part(self, number: int) -> Path:
+        """Where the part file of a task lies; a thousand a folder."""
+        return self._inside / "parts" / f"{number // 1000:05d}" / f"{number:08d}.part"
+
+    def tokenizer_is_done(self) -> bool:
+        """Whether an earlier run finished the tokenizer and it is still what it was."""
+        mark, file = self._inside / "tokenizer.done", self.tokenizer / "tokenizer.json"
+        return mark.is_file() and file.is_file() and mark.read_text(encoding="utf-8") == sha256_of(file)
+
+    def mark_tokenizer(self) -> None:
+        _write_atomically(self._inside / "tokenizer.done", sha256_of(self.tokenizer / "tokenizer.json"))
+
+    def publish_tokenizer(self) -> None:
+        """Copies the tokenizer to where it stays."""
+        target = self.folder / "tokenizer"
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(self.tokenizer, target)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            shutil.rmtree(self._inside)
+        if self._lock is not None:
+            self._lock.close()
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8") as f:
+        f.write(text)
+        f.flush()
+        os.fsync(f.fileno())
+    part.replace(path)
+
+
+def _locked(path: Path) -> IO[str]:
+    file = path.open("w")
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows; two runs in one folder are then the user's care
+        return file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+        file.close()
+        raise UserError(f"another process is preparing {path.parent.parent}; wait for it or choose another folder") from e
+    return file
+
+
+def _must_fit(options: PrepareConfig, sources: list[Source], folder: Path) -> None:
+    need, room = bytes_needed(options, sources), shutil.disk_usage(_existing(folder)).free
+    done = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else 0
+    if need > room + done:
+        raise UserError(f"{folder} needs about {need >> 20} MB and its disk has {room >> 20} MB left; make room or choose another disk")
+
+
+def bytes_needed(options: PrepareConfig, sources: list[Source]) -> int:
+    """An estimate, on the safe side, of what the run writes: parts and shards. Data sets of the Hub are not counted, nobody knows their size."""
+    text = sum(s.size * _UNPACKED[compression_of(s.path)] * (3.0 if s.format == "parquet" else 1.0) for s in sources)
+    itemsize = np.dtype("<u2").itemsize if options.trains_tokenizer and options.vocab_size <= 1 << 16 else 4
+    return int(text / _BYTES_PER_TOKEN * itemsize * 2) + _SPARE_BYTES
+
+
+def _existing(folder: Path) -> Path:
+    folder = folder.resolve()
+    while not folder.exists():
+        folder = folder.parent
+    return folder

@@ -1,0 +1,24 @@
+"""One setting of the C allocator that a CPU step needs."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h of glibc
+
+
+def keep_memory() -> bool:
+    """Tells glibc to keep freed memory instead of handing it back to the kernel. True where it could be told.
+
+    By default every block above 32 MiB at most is mapped anew and zeroed page by page, so a step spends up to a third of its time in page faults
+    (logits and attention weights are such blocks). Measured in docs/results.md.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):  # musl has neither
+        return False
+    settings = {_M_MMAP_THRESHOLD: 1 << 30, _M_TRIM_THRESHOLD: (1 << 31) - 1, _M_TOP_PAD: 64 << 20}
+    return all(mallopt(ctypes.c_int(k), ctypes.c_int(v)) == 1 for k, v in settings.items())

@@ -1,0 +1,263 @@
+"""Checkpoints of a run that survive kills, full disks and flipped bytes. Generic: tensors, JSON and folders; nothing about models.
+
+    RUN/checkpoint-<step>/<group>.safetensors ...   state.json   manifest.json (sizes and hashes of the others; written last)
+
+A checkpoint is written into `.tmp-<step>-<uuid>`, synced, renamed once; only then are older ones removed. Whoever reads believes nothing without a
+manifest whose every hash is right, because no tensor format notices a flipped byte by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ..errors import UserError
+from ..progress import say
+from ..text.shards import sha256_of
+
+MANIFEST, STATE, LOCK = "manifest.json", "state.json", ".lock"
+FORMAT = 1
+_NUMBERED = re.compile(r"checkpoint-(0|[1-9][0-9]*)")
+_TEMPORARY = re.compile(r"\.tmp-[0-9]+-[0-9a-f]{32}")
+_locked_here: set[Path] = set()  # POSIX locks do not keep two threads of one process apart
+
+
+@dataclass(frozen=True)
+class Found:
+    """A complete checkpoint whose every hash is right."""
+
+    path: Path
+    step: int
+
+
+def _fault(point: str, step: int) -> None:
+    """For tests only: ELECTRIFY_FAULT_AT=<point> or <point>@<step> kills this process there, as a power cut would."""
+    if os.environ.get("ELECTRIFY_FAULT_AT") in (point, f"{point}@{step}"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+# --- writing
+
+
+def save(run: Path, step: int, *, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any], keep: int | None) -> Path:
+    """Writes RUN/checkpoint-<step> and removes older complete ones beyond the `keep` newest (None keeps all). Returns its folder.
+
+    tensors: one file per group, e.g. {"model": {...}, "optimizer": {...}}; no two tensors of a group may share memory. state: JSON with string keys.
+    A step that is already there complete is not written again. Raises UserError where the disk fails; then nothing has changed.
+    """
+    assert keep is None or keep >= 1
+    final = run / f"checkpoint-{step}"
+    if os.path.lexists(final) and not _why_bad(final):
+        _rotate(run, step, keep)
+        return final
+    _fault("before_tmp", step)
+    temporary, aside = (run / f".tmp-{step}-{uuid.uuid4().hex}" for _ in range(2))
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        _remove_temporaries(run)
+        temporary.mkdir()
+        _write_all(temporary, step, tensors, state)
+        _fault("before_rename", step)
+        if os.path.lexists(final):  # a damaged one, see above
+            final.rename(aside)
+        temporary.rename(final)
+        _sync(run)
+        _remove(aside)
+    except (OSError, SafetensorError) as e:
+        reason = e.strerror or e if isinstance(e, OSError) else e
+        raise UserError(
+            f"checkpoint {step} could not be written to {run} ({reason}); the earlier checkpoints are unharmed: free some space and resume"
+        ) from e
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _fault("after_rename", step)
+    _rotate(run, step, keep)
+    return final
+
+
+def _write_all(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]) -> None:
+    files: dict[str, dict[str, Any]] = {}
+
+    def seal(name: str) -> None:
+        _sync(folder / name)
+        files[name] = {"bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
+
+    for group, named in tensors.items():
+        name = f"{group}.safetensors"
+        assert Path(name).name == name, group
+        save_file({k: t.detach().contiguous() for k, t in named.items()}, folder / name)
+        _fault("mid_weights", step)
+        seal(name)
+    (folder / STATE).write_text(json.dumps(state, sort_keys=True, indent=1) + "\n", encoding="utf-8")
+    seal(STATE)
+    _fault("before_manifest", step)
+    manifest = {"format": FORMAT, "step": step, "files": files}
+    (folder / MANIFEST).write_text(json.dumps(manifest, sort_keys=True, indent=1) + "\n", encoding="utf-8")
+    _sync(folder / MANIFEST)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _rotate(run: Path, step: int, keep: int | None) -> None:
+    """Steps above `step` are left alone: they are damaged ones that resuming passed over, and the run will write them again."""
+    if keep is None:
+        return
+    older = [found for found in _numbered(run) if found.step < step and not _why_bad(found.path, hashes=False)]
+    for found in older[keep - 1 :]:
+        gone = run / f".tmp-{found.step}-{uuid.uuid4().hex}"
+        with suppress(OSError):  # a checkpoint too many is no reason to stop
+            found.path.rename(gone)  # at once out of sight, so that a kill leaves no half checkpoint
+            _fault("during_rotation", step)
+            _remove(gone)
+
+
+def _remove_temporaries(run: Path) -> None:
+    for path in run.iterdir():
+        if _TEMPORARY.fullmatch(path.name):
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+# --- reading
+
+
+def _numbered(run: Path) -> list[Found]:
+    """Every folder named checkpoint-<number>, whatever is in it, highest step first (times of files lie after a backup)."""
+    if not run.is_dir():
+        return []
+    named = ((_NUMBERED.fullmatch(path.name), path) for path in run.iterdir())
+    return sorted((Found(path, int(m[1])) for m, path in named if m), key=lambda found: -found.step)
+
+
+def _why_bad(path: Path, *, hashes: bool = True) -> str | None:
+    """What is wrong with a checkpoint folder, None if nothing. Without `hashes` only files and sizes are looked at."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            return f"{MANIFEST} has format {manifest['format']!r}, this version reads {FORMAT}"
+        match = _NUMBERED.fullmatch(path.name)
+        if match and int(match[1]) != manifest["step"]:
+            return f"{MANIFEST} is of step {manifest['step']!r}"
+        files: dict[str, dict[str, Any]] = manifest["files"]
+        if STATE not in files:
+            return f"{MANIFEST} does not list {STATE}"
+        for name, want in files.items():
+            if Path(name).name != name:
+                return f"{MANIFEST} names {name!r}, which is no file of this folder"
+            size = (path / name).stat().st_size
+            if size != want["bytes"]:
+                return f"{name} has {size} bytes where {MANIFEST} says {want['bytes']}"
+            if hashes and sha256_of(path / name) != want["sha256"]:
+                return f"{name} does not have the hash in {MANIFEST}"
+    except FileNotFoundError as e:
+        return f"{Path(e.filename).name} is missing" if path.is_dir() else "it is no folder"
+    except OSError as e:
+        return f"{Path(e.filename or path).name} cannot be read ({e.strerror})"
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        return f"{MANIFEST} is damaged ({type(e).__name__})"
+    return None
+
+
+def newest(run: Path) -> Found | None:
+    """The checkpoint with the highest step that is complete and whose every hash is right; worse ones are named with the reason and passed over."""
+    for found in _numbered(run):
+        reason = _why_bad(found.path)
+        if reason is None:
+            return found
+        say(f"warning: passing over {found.path.name}: {reason}")
+    return None
+
+
+def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    """The tensors (on the CPU, by group) and the state of a checkpoint folder, verified first. Raises UserError where it is damaged."""
+    reason = _why_bad(path)
+    if reason is not None:
+        raise UserError(f"{path} is not a complete checkpoint: {reason}; resume from an earlier one")
+    names = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
+    groups = {Path(name).stem: name for name in names if name.endswith(".safetensors")}
+    tensors = {group: load_file(path / name) for group, name in groups.items()}
+    return tensors, json.loads((path / STATE).read_text(encoding="utf-8"))
+
+
+# --- the folder
+
+
+def require_space(folder: Path, bytes_needed: int) -> None:
+    """Raises UserError where the disk of `folder` (which need not exist yet) has less room: asked before step 0, not after the night."""
+    there = folder.absolute()
+    while not there.exists():
+        there = there.parent
+    free = shutil.disk_usage(there).free
+    if free < bytes_needed:
+        raise UserError(
+            f"{folder} has {free / 1e9:.2f} GB free, the checkpoints of this run need {bytes_needed / 1e9:.2f} GB; "
+            "free some space, choose another --output-dir or a smaller --save-total-limit"
+        )
+
+
+@contextmanager
+def lock(run: Path) -> Iterator[None]:
+    """Keeps a second process out of the run folder. The kernel frees it when this process ends, however it ends.
+
+    Raises UserError naming the process that holds it.
+    """
+    import fcntl
+
+    path = (run / LOCK).resolve()
+    if path in _locked_here:
+        raise UserError(f"{run} is in use by this very process; choose another --output-dir")
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+", encoding="utf-8")
+    except OSError as e:
+        raise UserError(f"{run} cannot be written ({e.strerror}); choose another --output-dir") from e
+    with file as f:
+        try:
+            # lockf, not flock: a forked worker that outlives a killed run would keep a flock.
+            fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as e:
+            f.seek(0)
+            raise UserError(f"{run} is in use by process {f.read().strip() or '?'}; wait for it, stop it, or choose another --output-dir") from e
+        except OSError as e:  # some network file systems have no locks
+            say(f"warning: {run} cannot be locked ({e.strerror}); see to it yourself that only one run writes there")
+        _locked_here.add(path)
+        try:
+            _write_pid(f, f"{os.getpid()}\n")
+            yield
+        finally:
+            _locked_here.discard(path)
+            _write_pid(f, "")
+
+
+def _write_pid(f: TextIO, text: str) -> None:
+    with suppress(OSError):  # a full disk: the lock holds all the same
+        f.seek(0)
+        f.truncate()
+        f.write(text)
+        f.flush()

@@ -1,0 +1,133 @@
+"""Several processes as one run: started by torchrun (or anything that sets the same variables), gloo on CPU, nccl on CUDA.
+
+Every function does nothing at world size 1. All ranks must call them in the same order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as td
+from torch import Tensor
+
+from ..errors import UserError
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among the others. device: where it computes."""
+
+    rank: int
+    size: int
+    local_rank: int
+    device: torch.device
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+
+def start(device: torch.device) -> World:
+    """Joins the process group that RANK, WORLD_SIZE and LOCAL_RANK describe; without them (or alone) there is none.
+
+    A CUDA device without a number becomes that of LOCAL_RANK. Raises UserError where the variables contradict each other or the group cannot form.
+    """
+    rank, size, local_rank = _from_environment()
+    if device.type == "cuda":
+        device = torch.device("cuda", local_rank if device.index is None or size > 1 else device.index)
+        if device.index >= torch.cuda.device_count():
+            raise UserError(
+                f"process {local_rank} of this machine has no GPU of its own: there are {torch.cuda.device_count()}; start fewer processes"
+            )
+        torch.cuda.set_device(device)
+    if size > 1 and not td.is_initialized():
+        try:
+            cuda = device.type == "cuda"
+            td.init_process_group("nccl" if cuda else "gloo", rank=rank, world_size=size, device_id=device if cuda else None)
+        except (ValueError, RuntimeError) as e:
+            raise UserError(f"the {size} processes could not find each other ({e}); start them with torchrun") from e
+    return World(rank=rank, size=size, local_rank=local_rank, device=device)
+
+
+def _from_environment() -> tuple[int, int, int]:
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    given = [os.environ.get(name) for name in names]
+    if not any(given[:2]):
+        return 0, 1, 0
+    try:
+        rank, size, local_rank = (int(value or "") for value in given)
+    except ValueError as e:
+        raise UserError(
+            f"{', '.join(f'{n}={v}' for n, v in zip(names, given, strict=True))}: set all three to numbers, as torchrun does, or none"
+        ) from e
+    if not 0 <= rank < size or local_rank < 0:
+        raise UserError(f"RANK={rank}, WORLD_SIZE={size}, LOCAL_RANK={local_rank} contradict each other; start the processes with torchrun")
+    return rank, size, local_rank
+
+
+def stop() -> None:
+    """Leaves the process group."""
+    if td.is_initialized():
+        td.destroy_process_group()
+
+
+def _size() -> int:
+    return td.get_world_size() if td.is_initialized() else 1
+
+
+def _device() -> torch.device:
+    return torch.device("cuda", torch.cuda.current_device()) if td.get_backend() == "nccl" else torch.device("cpu")
+
+
+def sum_across(tensors: list[Tensor]) -> None:
+    """Replaces each tensor by its sum over the ranks, all in one all-reduce of float64 (counts beyond 2^24 stay exact)."""
+    if _size() == 1 or not tensors:
+        return
+    flat = torch.cat([t.detach().reshape(-1).to(_device(), torch.float64) for t in tensors])
+    td.all_reduce(flat)
+    with torch.no_grad():
+        for t, total in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            t.copy_(total.view_as(t))
+
+
+def any_across(flag: bool) -> bool:
+    """Whether `flag` is true on any rank; the same answer everywhere."""
+    if _size() == 1:
+        return flag
+    answer = torch.tensor([int(flag)], device=_device())
+    td.all_reduce(answer, op=td.ReduceOp.MAX)
+    return bool(answer.item())
+
+
+def finite_across(values: list[Tensor]) -> bool:
+    """Whether every number (loss, gradient norm) is finite on every rank; the same answer everywhere. Asked before the update.
+
+    The one wait for the device in a step is the reading of the answer.
+    """
+    finite = torch.stack([torch.isfinite(v).all() for v in values]).all()
+    if _size() > 1:
+        finite = finite.to(_device(), torch.int32)
+        td.all_reduce(finite, op=td.ReduceOp.MIN)
+    return bool(finite.item())
+
+
+def same_across(text: str, *, what: str) -> None:
+    """Raises UserError on every rank where `text` is not the same on all; `what` names it in the message."""
+    if _size() == 1:
+        return
+    mine = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
+    all_ranks = torch.zeros(_size(), dtype=torch.long, device=_device())
+    all_ranks[td.get_rank()] = mine
+    td.all_reduce(all_ranks)
+    others = [rank for rank, digest in enumerate(all_ranks.tolist()) if digest != all_ranks[0].item()]
+    if others:
+        raise UserError(f"{what} on rank {', '.join(map(str, others))} is not that of rank 0; every process must be given the same")
+
+
+def barrier() -> None:
+    """Waits until every rank is here."""
+    if _size() > 1:
+        td.barrier()

@@ -1,0 +1,29 @@
+"""Validation: the same rows, the same masks, whatever the run."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ..data.loader import Rows
+from ..draws import draws_for
+from .dist import World
+from .state import Window
+
+SEED = 0x76616C6964  # "valid": masks of validation do not depend on the run's seed, so that runs compare on the same task
+
+
+@torch.no_grad()
+def evaluate(objective: nn.Module, rows: Rows, *, limit: int, batch_rows: int, world: World, bf16: bool) -> dict[str, float]:
+    """Means and detection figures of the objective over the first `limit` rows of the split. Ranks share every batch; missing rows are pads."""
+    was_training = objective.training
+    objective.eval()
+    window = Window(world.device)
+    share = -(-batch_rows // world.size)
+    mine = (world.rank * share, (world.rank + 1) * share)
+    for k, tokens in enumerate(rows.sequential(share * world.size, limit=limit)):
+        draws = draws_for(seed=SEED, step=0, num_rows=tokens.num_rows, row_length=rows.row_length, first_row=k * tokens.num_rows)
+        with torch.autocast(world.device.type, torch.bfloat16, enabled=bf16):
+            window.add(objective(tokens.rows(*mine).to(world.device), draws.rows(*mine).to(world.device)))
+    objective.train(was_training)
+    return window.means()

@@ -1,0 +1,203 @@
+"""The record of a run: metrics.jsonl, one JSON object a line, and trackers that show the same numbers.
+
+Every record is {"kind": "train" | "valid" | "event", "step": ..., ...}. The log of a run that broke and was resumed equals that of an unbroken one,
+except for TIMING_FIELDS and events: see `comparable`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..errors import UserError, nearest
+from ..progress import say
+
+KINDS = ("train", "valid", "event")
+FILE = "metrics.jsonl"
+TRACKERS = ("none", "tensorboard")
+# What the machine's speed decides, and so differs between two runs of the same numbers.
+TIMING_FIELDS = frozenset({"time", "seconds", "tokens_per_s", "mfu", "peak_memory_bytes", "joules"})
+
+
+class MetricsLog:
+    """Appends records to RUN/metrics.jsonl and to the trackers of `report_to`. Only rank 0 writes; elsewhere every method does nothing.
+
+    resume_step: the step of the checkpoint the run goes on from; later records are dropped first, for they come again. None begins a new log.
+    Raises UserError where `report_to` names an unknown or missing tracker or the file cannot be written.
+    """
+
+    def __init__(self, run: Path, *, resume_step: int | None, report_to: tuple[str, ...], rank: int) -> None:
+        for name in report_to:
+            if name not in TRACKERS:
+                raise UserError(f"report_to has no tracker {name!r}{nearest(name, TRACKERS)}")
+        self._file: BinaryIO | None = None
+        self._board: _Board | None = None
+        self._failing = False
+        if rank != 0:
+            return
+        path = run / FILE
+        try:
+            run.mkdir(parents=True, exist_ok=True)
+            rewind(path, resume_step)
+            self._file = path.open("ab")
+        except OSError as e:
+            raise UserError(f"{path} cannot be written ({e.strerror})") from e
+        if "tensorboard" in report_to:
+            self._board = _tensorboard(run / "tensorboard", resume_step)
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """One record with "kind" and "step". Numbers that are not finite become the strings "nan", "inf", "-inf"; 0-dim tensors become numbers."""
+        if self._file is None:
+            return
+        assert record["kind"] in KINDS, record
+        try:
+            self._file.write((json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n").encode())
+            self._file.flush()
+            self._failing = False
+        except OSError as e:
+            # A full disk must not end the training: the buffer keeps what it could not write and tries again with the next record.
+            if not self._failing:
+                say(f"warning: {FILE} cannot be written ({e.strerror}); the run goes on")
+            self._failing = True
+        if record["kind"] != "event":
+            self._show(record)
+
+    def _show(self, record: Mapping[str, Any]) -> None:
+        if self._board is None:
+            return
+        try:
+            self._board.add(record["step"], _numbers({k: v for k, v in record.items() if k not in ("kind", "step")}, f"{record['kind']}/"))
+        except Exception as e:  # noqa: BLE001 - a tracker may fail in any way, and none is worth the run
+            say(f"warning: TensorBoard failed ({type(e).__name__}: {e}) and is switched off; {FILE} goes on")
+            self._board = None
+
+    def sync(self) -> None:
+        """Forces the records to the disk. Called before a checkpoint, so that the log is never behind it."""
+        if self._file is not None:
+            try:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            except OSError:
+                self._failing = True  # `write` has warned or will
+
+    def close(self) -> None:
+        try:
+            if self._file is not None:
+                self._file.close()
+        except OSError as e:
+            say(f"warning: the end of {FILE} could not be written ({e.strerror})")
+        self._file = None
+        if self._board is not None:
+            try:
+                self._board.close()
+            except Exception as e:  # noqa: BLE001 - as above
+                say(f"warning: TensorBoard failed while closing ({type(e).__name__}: {e})")
+            self._board = None
+
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class _Board:
+    """TensorBoard's file format, written record by record. Not torch's SummaryWriter: that puts the host's name into the file name and writes from a
+    thread, whose failures would appear somewhere else."""
+
+    def __init__(self, folder: Path, resume_step: int | None) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
+        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event, self._summary = Event, Summary
+        folder.mkdir(parents=True, exist_ok=True)
+        # Numbered, not dated: TensorBoard reads in the order of names, and clocks jump.
+        number = 1 + max((int(p.suffix[1:]) for p in folder.glob("events.out.tfevents.*") if p.suffix[1:].isdecimal()), default=0)
+        self._writer = RecordWriter((folder / f"events.out.tfevents.{number:06d}").open("xb"))
+        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        # What earlier files hold from this step on is to be forgotten.
+        first = 0 if resume_step is None else resume_step + 1
+        self._write(Event(wall_time=time.time(), step=first, session_log=SessionLog(status=SessionLog.START)))
+
+    def _write(self, event: Any) -> None:
+        self._writer.write(event.SerializeToString())
+        self._writer.flush()
+
+    def add(self, step: int, numbers: Iterable[tuple[str, float]]) -> None:
+        values = [self._summary.Value(tag=tag, simple_value=number) for tag, number in numbers]
+        self._write(self._event(wall_time=time.time(), step=step, summary=self._summary(value=values)))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _tensorboard(folder: Path, resume_step: int | None) -> _Board:
+    try:
+        return _Board(folder, resume_step)
+    except ImportError as e:
+        raise UserError("report_to tensorboard needs the package tensorboard; install it or say --report-to none") from e
+    except OSError as e:
+        raise UserError(f"{folder} cannot be written ({e.strerror})") from e
+
+
+def rewind(path: Path, resume_step: int | None) -> None:
+    """Drops, in one rename, every record after `resume_step` (all for None) and every torn or damaged line."""
+    if not path.exists():
+        return
+    kept = [] if resume_step is None else [line for line, record in _lines(path) if record and record["step"] <= resume_step]
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as f:
+        f.writelines(line + b"\n" for line in kept)
+        f.flush()
+        os.fsync(f.fileno())
+    part.replace(path)
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    """Each line and its record, None where the line is torn or damaged."""
+    with path.open("rb") as f:
+        for line in f:
+            line = line.rstrip(b"\n")
+            try:
+                record = json.loads(line)
+                yield line, record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
+            except ValueError:
+                yield line, None
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The whole records of a metrics.jsonl, in order."""
+    return [record for _, record in _lines(path) if record is not None]
+
+
+def comparable(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The records that two runs of the same numbers must share: without events and TIMING_FIELDS."""
+    return [{k: v for k, v in r.items() if k not in TIMING_FIELDS} for r in records if r["kind"] != "event"]
+
+
+def _plain(value: Any) -> Any:
+    """`value` as strict JSON."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return _plain(value.item())  # a number of torch or numpy
+
+
+def _numbers(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """What a tracker can draw: the numbers, nested names joined by a slash."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{prefix}{name}/")
+        elif not isinstance(value, (str, bool, list, tuple)) and value is not None:
+            yield prefix + name, float(value)

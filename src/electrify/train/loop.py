@@ -1,0 +1,261 @@
+"""The loop. It knows one call, `objective(tokens, draws) -> terms`, and never which objective it is.
+
+What decides the numbers is (recipe, data, step): order, masks, samples and dropout are functions of them, so a checkpoint holds parameters, optimiser,
+the step, and the sums of the unfinished log line, nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ..config.pretrain import TrainConfig
+from ..data.loader import Loader, Rows, prefetch
+from ..draws import Draws, draws_for, hashed
+from ..errors import UserError
+from ..objectives.terms import Term, weighted
+from ..progress import Progress, say
+from ..tokens import Tokens
+from . import checkpoint, schedule
+from .device import EnergyMeter, peak_memory_bytes
+from .dist import World, any_across, barrier, sum_across
+from .evaluate import evaluate
+from .log import MetricsLog
+from .monitor import Monitor
+from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
+from .signals import Stop
+from .state import Window
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run ended."""
+
+    step: int
+    finished: bool
+    """False where a signal or max_minutes stopped it; the newest checkpoint then continues it."""
+    validation: dict[str, float]
+    tokens: int
+    seconds: float
+    """Wall time of the run, over all its legs."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """This rank's share of one update, cut into micro-batches."""
+
+    parts: list[tuple[Tokens, Draws]]
+
+
+class Run:
+    """One pre-training run: parameters, optimiser, and the step they are at."""
+
+    def __init__(
+        self,
+        objective: nn.Module,
+        config: TrainConfig,
+        *,
+        weights: dict[str, float],
+        kept: set[str],
+        loader: Loader,
+        valid: Rows | None,
+        folder: Path,
+        world: World,
+        micro_rows: int,
+        fingerprint: dict[str, Any],
+        unigram_entropy: float,
+    ) -> None:
+        """kept: names of the parameters of the encoder that is kept; the others take generator_learning_rate."""
+        self.objective = objective.to(world.device).train()
+        self.config, self.weights, self.loader, self.valid, self.folder, self.world = config, weights, loader, valid, folder, world
+        self.micro_rows, self.fingerprint = micro_rows, fingerprint
+        self.named = dict(self.objective.named_parameters())
+        other = config.generator_learning_rate or config.learning_rate
+        rates = {n: config.learning_rate if n in kept else other for n in self.named}
+        groups = parameter_groups(self.named, rates=rates, weight_decay=config.weight_decay)
+        self.optimizer = make_optimizer(config.optim, groups, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_epsilon)
+        self.step, self.tokens, self.seconds, self.joules = 0, 0, 0.0, 0.0
+        self.window, self.validation, self.energy = Window(world.device), {}, EnergyMeter(world.device)
+        warmup_tokens = config.warmup_steps * loader.batch_rows * loader.rows.row_length
+        self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens)
+        self.began, self.logged_at = time.monotonic(), (0, 0.0)
+        module: nn.Module = torch.compile(self.objective) if config.torch_compile else self.objective  # type: ignore[assignment]
+        self.module = DistributedDataParallel(module) if world.size > 1 else module
+
+    # ------------------------------------------------------------------ one update
+
+    def batch(self, step: int) -> Batch:
+        share = self.loader.batch_rows // self.world.size
+        first = self.world.rank * share
+        length = self.loader.rows.row_length
+        parts = []
+        for start in range(first, first + share, self.micro_rows):
+            draws = draws_for(seed=self.config.seed, step=step, num_rows=self.micro_rows, row_length=length, first_row=start)
+            parts.append((self.loader.batch(step, first_row=start, num_rows=self.micro_rows), draws))
+        return Batch(parts)
+
+    def counts(self, parts: list[tuple[Tokens, Draws]]) -> dict[str, Tensor]:
+        """Tokens in each loss of this update over all micro-batches and ranks: known from the tokens alone, before any forward pass."""
+        objective: Any = self.objective
+        each = [objective.counts(tokens) for tokens, _ in parts]
+        total = {name: torch.stack([c[name] for c in each]).sum().double() for name in each[0]}
+        sum_across(list(total.values()))
+        return {name: t.float() for name, t in total.items()}
+
+    def update(self, batch: Batch) -> None:
+        """Forward, backward, clip, optimiser. The loss is sum / global count, so any split of the batch gives the same gradient."""
+        parts = [(tokens.to(self.world.device), draws.to(self.world.device)) for tokens, draws in batch.parts]
+        counts = self.counts(parts)
+        torch.manual_seed(int(hashed(self.config.seed, self.step, self.world.rank)) & (1 << 62) - 1)  # dropout
+        self.set_learning_rate()
+        for k, (tokens, draws) in enumerate(parts):
+            last = k == len(parts) - 1
+            waits = nullcontext() if last or self.world.size == 1 else self.module.no_sync()  # type: ignore[operator]
+            with waits:
+                with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.config.bf16):
+                    terms = self.module(tokens, draws)
+                # DDP averages over ranks; the sum is wanted.
+                (weighted(terms, self.weights, counts) * self.world.size).backward()
+            self.window.add(terms | {"tokens": Term(tokens.real_T.sum(), torch.zeros((), device=self.world.device))})
+        norm = nn.utils.clip_grad_norm_(self.named.values(), self.config.max_grad_norm or float("inf"))
+        if self.world.device.type == "cpu" and not bool(norm.isfinite()):
+            raise self.not_finite()
+        one = torch.ones((), device=self.world.device)
+        share = self.world.size  # every rank has the same norm; each adds its share of one update
+        self.window.add({"grad_norm": Term(norm / share, one / share)})
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+
+    def set_learning_rate(self) -> None:
+        c = self.config
+        f = schedule.factor(c.lr_scheduler_type, self.step, warmup_steps=c.warmup_steps, max_steps=c.max_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["peak_lr"] * f
+
+    def not_finite(self) -> UserError:
+        return UserError(
+            f"the gradient of update {self.step + 1} is not finite; the newest checkpoint in {self.folder} was saved before it: "
+            f"lower learning_rate or raise warmup_steps, then start anew, or go on with --bf16 false"
+        )
+
+    # ------------------------------------------------------------------ between updates
+
+    def log_line(self, log: MetricsLog) -> str:
+        sums = self.window.across()
+        self.tokens += int(sums.pop("tokens").sum)
+        means = self.window.means()
+        means.pop("tokens", None)
+        self.window = Window(self.world.device)
+        if not all(v == v and abs(v) != float("inf") for v in means.values()):
+            raise self.not_finite()
+        elapsed = self.elapsed()
+        tokens, seconds = self.logged_at
+        rate = (self.tokens - tokens) / max(elapsed - seconds, 1e-9)
+        self.logged_at = (self.tokens, elapsed)
+        rates = {f"learning_rate{'' if k == 0 else f'_{k}'}": lr for k, lr in enumerate(sorted({g["lr"] for g in self.optimizer.param_groups}, reverse=True))}
+        timing = {"seconds": elapsed, "tokens_per_s": rate, "peak_memory_bytes": peak_memory_bytes(self.world.device), "joules": self.energy_used()}
+        self.record(log, "train", means | rates | timing)
+        losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights)
+        return f"{losses}, {rate / 1e3:.1f} k tokens/s"
+
+    def validate(self, log: MetricsLog) -> None:
+        if self.valid is None or not self.valid.num_rows:
+            return
+        limit = min(self.config.eval_rows, self.valid.num_rows)
+        rows = min(self.micro_rows, limit)
+        self.validation = evaluate(self.objective, self.valid, limit=limit, batch_rows=rows, world=self.world, bf16=self.config.bf16)
+        self.record(log, "valid", self.validation | {"seconds": self.elapsed()})
+        if self.world.rank == 0:
+            say(f"step {self.step}: valid " + ", ".join(f"{k} {v:.3f}" for k, v in shown(self.validation).items()))
+
+    def record(self, log: MetricsLog, kind: Literal["train", "valid"], figures: dict[str, Any]) -> None:
+        """One line of the log, and the monitors' warnings about it."""
+        record = {"kind": kind, "step": self.step, "epoch": self.loader.epoch(self.step), "tokens": self.tokens} | figures
+        log.write(record)
+        for warning in self.monitor.watch(record):
+            log.write({"kind": "event", "step": self.step, "warning": warning})
+            if self.world.rank == 0:
+                say(f"warning: {warning}")
+
+    def elapsed(self) -> float:
+        return self.seconds + time.monotonic() - self.began
+
+    def energy_used(self) -> float | None:
+        joules = self.energy.joules()
+        return None if joules is None else self.joules + joules
+
+    # ------------------------------------------------------------------ save and continue
+
+    def save(self) -> None:
+        state = {
+            "step": self.step,
+            "tokens": self.tokens,
+            "seconds": self.elapsed(),
+            "joules": self.energy_used() or 0.0,
+            "window": self.window.save(),
+            "validation": self.validation,
+            "monitor": self.monitor.state(),
+            "fingerprint": self.fingerprint,
+        }
+        if self.world.rank == 0:
+            named = {n: p.detach() for n, p in self.named.items()}
+            tensors = {"model": named, "optimizer": optimizer_tensors(self.optimizer, self.named)}
+            checkpoint.save(self.folder, self.step, tensors=tensors, state=state, keep=self.config.save_total_limit)
+        barrier()
+
+    def resume(self, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:
+        """Continues from what a checkpoint holds. Raises UserError where it belongs to another model, naming what differs."""
+        model = tensors["model"]
+        mine, theirs = {n: tuple(p.shape) for n, p in self.named.items()}, {n: tuple(t.shape) for n, t in model.items()}
+        if mine != theirs:
+            odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
+            raise UserError(f"the checkpoint in {self.folder} holds another model: {odd[0]} is {theirs.get(odd[0])} there and {mine.get(odd[0])} here ({len(odd)} differ)")
+        with torch.no_grad():
+            for n, p in self.named.items():
+                p.copy_(model[n])
+        load_optimizer_tensors(self.optimizer, self.named, tensors["optimizer"])
+        self.step, self.tokens, self.seconds, self.joules = state["step"], state["tokens"], state["seconds"], state["joules"]
+        self.window.load(state["window"], rank=self.world.rank)
+        self.validation, self.logged_at = state["validation"], (self.tokens, self.seconds)
+        self.monitor.restore(state["monitor"])
+
+    # ------------------------------------------------------------------ the whole run
+
+    def train(self, log: MetricsLog) -> Summary:
+        """Runs to max_steps, a signal, or max_minutes; always ends on a checkpoint."""
+        c = self.config
+        self.began = time.monotonic()
+        stopped = False
+        steps = range(self.step, c.max_steps)
+        with Stop() as stop, Progress(c.max_steps, title="pretrain", unit="steps") as bar:
+            bar.advance(self.step) if self.step else None
+            for batch in prefetch(self.batch, steps):
+                self.update(batch)
+                note = self.log_line(log) if self.step % c.logging_steps == 0 else ""
+                bar.advance(1, note)
+                done = self.step == c.max_steps
+                if done or (c.eval_steps and self.step % c.eval_steps == 0):
+                    self.validate(log)
+                late = c.max_minutes is not None and self.elapsed() >= 60 * c.max_minutes
+                # With several GPUs a question to all ranks makes the device wait: ask every tenth update only.
+                ask = self.world.size == 1 or self.world.device.type == "cpu" or self.step % 10 == 0
+                stopped = not done and ask and any_across(stop.requested or late)
+                if done or stopped or self.step % c.save_steps == 0:
+                    self.save()
+                if stopped:
+                    break
+        return Summary(self.step, not stopped, self.validation, self.tokens, self.elapsed())
+
+
+def shown(validation: dict[str, float]) -> dict[str, float]:
+    """The figures of a validation that fit on a line."""
+    short = {k.removeprefix("rtd_detection_"): v for k, v in validation.items()}
+    return {k: v for k, v in short.items() if k in ("mlm", "generator", "rtd", "auc", "recall", "precision", "replaced") or k.endswith("_accuracy")}

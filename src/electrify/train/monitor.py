@@ -1,0 +1,93 @@
+"""Watching a run for the ways in which it quietly learns nothing. Fed with the numbers of validation, it answers with warnings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+# On the unigram plateau the measured loss of [MASK] positions lies up to .05 nats below the entropy of the unigram; the first context that is
+# learnt takes it .2 below (docs/results.md).
+UNIGRAM_MARGIN_NATS = 0.1
+# A model that says "original" everywhere has recall 0; a few positives by chance are not yet learning.
+MIN_RECALL = 0.01
+# Plain initialisation leaves the plateau after about 5 million tokens at the smallest sizes, local heads after half a million.
+GRACE_TOKENS = 5_000_000
+# Repeating a corpus gains next to nothing from about 40 times on (Muennighoff et al. 2023, "Scaling data-constrained language models").
+MAX_EPOCHS = 40
+
+
+class Monitor:
+    """Each warning is said once, and again only after the trouble was gone in between.
+
+    unigram_entropy: of the tokens that can be chosen, in nats. warmup_tokens: while the learning rate still rises nothing is expected, so the
+    silence at the start lasts that long, and at least GRACE_TOKENS.
+    """
+
+    def __init__(self, *, unigram_entropy: float, warmup_tokens: int = 0) -> None:
+        self.unigram_entropy = unigram_entropy
+        self.grace_tokens = max(GRACE_TOKENS, warmup_tokens)
+        self._in_trouble: set[str] = set()
+
+    def watch(self, record: Mapping[str, Any]) -> list[str]:
+        """The warnings that this record of the log newly gives cause for.
+
+        Read are "epoch" (how often the corpus was seen), and of validation "tokens" (trained on so far), "*_loss_masked" (nats on [MASK] positions),
+        "*_detection_recall" and "*_detection_replaced" (share of the replaced tokens found, share replaced). What is missing is not judged.
+        """
+        said = []
+        if "epoch" in record:
+            said.append(self._say("epochs", record["epoch"] > MAX_EPOCHS, _epochs_text(record["epoch"])))
+        if record["kind"] == "valid" and record["tokens"] >= self.grace_tokens:
+            for name, value in record.items():
+                if name.endswith("_loss_masked"):
+                    bad = not value < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
+                    said.append(self._say(name, bad, _unigram_text(name.removesuffix("_loss_masked"), value, self.unigram_entropy, record["tokens"])))
+                elif name.endswith("_detection_recall") and record.get(name.replace("_recall", "_replaced"), 1.0) > 0:
+                    said.append(self._say(name, value < MIN_RECALL, _majority_text(value, record["tokens"])))
+        return [text for text in said if text]
+
+    def _say(self, trouble: str, bad: bool, text: str) -> str:
+        if not bad:
+            self._in_trouble.discard(trouble)
+            return ""
+        new = trouble not in self._in_trouble
+        self._in_trouble.add(trouble)
+        return text if new else ""
+
+    def state(self) -> list[str]:
+        """What has been said, for the checkpoint: a resumed run does not say it again."""
+        return sorted(self._in_trouble)
+
+    def restore(self, state: list[str]) -> None:
+        self._in_trouble = set(state)
+
+
+def _epochs_text(epochs: float) -> str:
+    return f"the corpus has been seen {epochs:.1f} times; beyond {MAX_EPOCHS} more steps gain next to nothing: use more text or a smaller --max-steps"
+
+
+def _unigram_text(name: str, loss: float, entropy: float, tokens: int) -> str:
+    return (
+        f"{name}: no better than word frequencies after {tokens / 1e6:.1f} M tokens (loss {loss:.2f} on [MASK], unigram {entropy:.2f}): "
+        "it does not use the context; try --init local, a longer warm-up or another --learning-rate"
+    )
+
+
+def _majority_text(recall: float, tokens: int) -> str:
+    return (
+        f"the discriminator calls every token original after {tokens / 1e6:.1f} M tokens (it finds {recall:.1%} of the replaced ones): "
+        "look at the generator first, then try another --learning-rate"
+    )
+
+
+def not_finite(step: int, numbers: Mapping[str, float]) -> str | None:
+    """The sentence with which a run stops before the update of `step`, or None where every number is finite.
+
+    numbers: what to look at by name, e.g. {"loss": ..., "gradient norm": ...}. Whether to stop is agreed by all ranks: dist.finite_across.
+    """
+    bad = [f"{name} is {value}" for name, value in numbers.items() if not math.isfinite(value)]
+    if not bad:
+        return None
+    advice = "resume with a smaller --learning-rate or --bf16 false"
+    return f"step {step}: {', '.join(bad)}; stopped before the update, so the last checkpoint is sound: {advice}"

@@ -1,0 +1,86 @@
+"""Parameter groups as a table, the published Adam, and clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class ElectraAdam(torch.optim.Optimizer):
+    """Adam without bias correction and with decoupled weight decay (BERT's and ELECTRA's public code; 2003.10555 appendix A).
+
+        m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p -= lr * (m / (sqrt(v) + eps) + decay * p)
+
+    Without the correction the first updates are large (about 3 lr each, for b2 = .999): warm-up is part of the method.
+    """
+
+    def __init__(self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            if not params:
+                continue
+            grads = [p.grad for p in params]
+            for p in params:
+                if not self.state[p]:
+                    self.state[p] |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+            m, v = [self.state[p]["exp_avg"] for p in params], [self.state[p]["exp_avg_sq"] for p in params]
+            b1, b2 = group["betas"]
+            torch._foreach_lerp_(m, grads, 1 - b1)
+            torch._foreach_mul_(v, b2)
+            torch._foreach_addcmul_(v, grads, grads, 1 - b2)
+            denominator = torch._foreach_sqrt(v)
+            torch._foreach_add_(denominator, group["eps"])
+            if group["weight_decay"]:
+                torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
+            torch._foreach_addcdiv_(params, m, denominator, -group["lr"])
+
+
+def parameter_groups(named: dict[str, nn.Parameter], *, rates: dict[str, float], weight_decay: float) -> list[dict[str, Any]]:
+    """Every parameter in exactly one group.
+
+    | group        | parameters                    | weight decay |
+    |--------------|-------------------------------|--------------|
+    | <rate>       | matrices and tables           | weight_decay |
+    | <rate>, flat | biases and LayerNorm          | 0            |
+
+    once for every distinct peak learning rate in `rates` (parameter name -> rate).
+    """
+    groups: list[dict[str, Any]] = []
+    for rate in sorted(set(rates.values())):
+        for flat in (False, True):
+            names = [n for n, p in named.items() if rates[n] == rate and (p.ndim < 2) == flat]
+            if names:
+                decay = 0.0 if flat else weight_decay
+                groups.append({"params": [named[n] for n in names], "names": names, "peak_lr": rate, "lr": rate, "weight_decay": decay})
+    assert sorted(n for g in groups for n in g["names"]) == sorted(named), "a parameter is in no group, or in two"
+    return groups
+
+
+def make_optimizer(kind: str, groups: list[dict[str, Any]], *, betas: tuple[float, float], eps: float) -> torch.optim.Optimizer:
+    if kind == "electra_adam":
+        return ElectraAdam(groups, lr=0.0, betas=betas, eps=eps)
+    assert kind == "adamw"
+    return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=True)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter]) -> dict[str, Tensor]:
+    """The optimiser's state as plain tensors named `<parameter>.<slot>`."""
+    return {f"{name}.{slot}": t for name, p in named.items() for slot, t in optimizer.state.get(p, {}).items()}
+
+
+def load_optimizer_tensors(optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter], tensors: dict[str, Tensor]) -> None:
+    for key, t in tensors.items():
+        name, slot = key.rsplit(".", 1)
+        p = named[name]
+        optimizer.state[p][slot] = t.to(p.device) if t.ndim or slot != "step" else t.clone()
+    if optimizer.__class__ is torch.optim.AdamW:  # fused AdamW keeps its step counter beside the parameter
+        for p in named.values():
+            if "step" in optimizer.state[p]:
+                optimizer.state[p]["step"] = optimizer.state[p]["step"].to(p.device)

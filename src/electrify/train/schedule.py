@@ -1,0 +1,35 @@
+"""Learning-rate schedules: pure functions of the number of completed updates."""
+
+from __future__ import annotations
+
+import math
+
+DECAY_SHARE = 0.2  # of `wsd`: the last fifth of the run decays to zero
+
+
+def factor(kind: str, step: int, *, warmup_steps: int, max_steps: int) -> float:
+    """What the peak learning rate is multiplied by in the update after `step` completed ones.
+
+    | kind     | factor                                                                                   |
+    |----------|------------------------------------------------------------------------------------------|
+    | electra  | min(1, step / warmup) * (1 - step / total): the decay already runs during warm-up (published code) |
+    | linear   | warm-up, then from 1 to 0                                                                |
+    | cosine   | warm-up, then half a cosine from 1 to 0                                                  |
+    | wsd      | warm-up, 1, then linearly to 0 over the last fifth                                       |
+    | constant | warm-up, then 1                                                                          |
+    """
+    warm = min(1.0, step / warmup_steps) if warmup_steps else 1.0
+    after = max(0.0, (step - warmup_steps) / max(1, max_steps - warmup_steps))
+    match kind:
+        case "electra":
+            return warm * max(0.0, 1 - step / max_steps)
+        case "linear":
+            return warm * max(0.0, 1 - after)
+        case "cosine":
+            return warm * 0.5 * (1 + math.cos(math.pi * min(1.0, after)))
+        case "wsd":
+            return warm * min(1.0, max(0.0, 1 - step / max_steps) / DECAY_SHARE)
+        case "constant":
+            return warm
+        case _:
+            raise AssertionError(kind)

@@ -1,0 +1,117 @@
+"""Small batches and recipes for tests of model, corruption, objectives and training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+from electrify.build import Built, build
+from electrify.config.pretrain import PretrainConfig, load_recipe, override
+from electrify.draws import Draws, draws_for, hashed
+from electrify.tokens import SpecialIds, Tokens
+
+SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4, others=(5, 1))  # tokenizers list [UNK] among their specials, too
+VOCAB = 48
+
+TINY: dict[str, Any] = {
+    "num_hidden_layers": 2,
+    "hidden_size": 32,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "embedding_size": 32,
+    "max_position_embeddings": 64,
+    "generator_size": 0.5,
+    "max_seq_length": 32,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "bf16": False,
+}
+
+
+def pack(rows: list[list[list[int]]], *, row_length: int) -> Tokens:
+    """Rows of sequences of ids -> Tokens. What stands behind a sequence's first [SEP] is segment 1. Pads carry [PAD]."""
+    pad, flat = (SPECIAL.pad, 0, 0, 0), []
+    for sequences in rows:
+        row = []
+        for s, ids in enumerate(sequences, start=1):
+            first_sep = ids.index(SPECIAL.sep) if SPECIAL.sep in ids else len(ids)
+            row += [(token, s, i, int(i > first_sep)) for i, token in enumerate(ids)]
+        assert len(row) <= row_length
+        flat += row + [pad] * (row_length - len(row))
+    return Tokens(*torch.tensor(flat).T.contiguous(), row_length=row_length)
+
+
+def sequences_of(tokens: Tokens) -> Iterator[tuple[int, int, slice]]:
+    """(row, sequence number, flat slice) of every sequence, read in plain Python."""
+    seq = tokens.seq_T.tolist()
+    start = 0
+    while start < len(seq):
+        stop = start
+        row = start // tokens.row_length
+        while stop < len(seq) and seq[stop] == seq[start] and stop // tokens.row_length == row:
+            stop += 1
+        if seq[start]:
+            yield row, seq[start], slice(start, stop)
+        start = stop
+
+
+@st.composite
+def packed_batches(draw: st.DrawFn, *, row_length: int = 32, max_rows: int = 4) -> Tokens:
+    """Rows of whole sequences of any length from 1, with any ids: specials inside, [UNK], sequences without any candidate, empty rows, full rows."""
+    rows = []
+    for _ in range(draw(st.integers(1, max_rows))):
+        row, room = [], row_length
+        for length in draw(st.lists(st.integers(1, row_length), max_size=6)):
+            if length > room:
+                break
+            kind = draw(st.sampled_from(["text", "text", "specials", "unknown"]))
+            pool = {"text": range(VOCAB), "specials": [0, 2, 3, 4, 5], "unknown": [SPECIAL.unk]}[kind]
+            row.append(draw(st.lists(st.sampled_from(pool), min_size=length, max_size=length)))
+            room -= length
+        rows.append(row)
+    return pack(rows, row_length=row_length)
+
+
+def text_batch(*, seed: int, rows: int, row_length: int, vocab: int = VOCAB) -> Tokens:
+    """Full rows of [CLS] a [SEP] b [SEP], no [UNK], lengths and tokens hashed: skewed unigram frequencies; half of the tokens follow from the one before."""
+    ordinary = vocab - 6
+    out = []
+    for r in range(rows):
+        row, room = [], row_length
+        while room >= 8:
+            length = min(room, 8 + int(hashed(seed, r, room, 0)) % 12)
+            length = length if room - length >= 8 else room
+            u = (hashed(seed, r, room, torch.arange(1, length + 1)) >> 11 & (1 << 53) - 1).double() * 2.0**-53
+            ids, last = [], 0
+            for x in u.tolist():
+                last = (last * 7 + 3) % ordinary if x < 0.5 else int(ordinary * (2 * x - 1) ** 3)
+                ids.append(6 + last)
+            ids[0], ids[length // 2], ids[-1] = SPECIAL.cls, SPECIAL.sep, SPECIAL.sep
+            row.append(ids)
+            room -= length
+        out.append(row)
+    return pack(out, row_length=row_length)
+
+
+def ragged_batch(*, seed: int = 0, row_length: int = 32) -> Tokens:
+    """Four rows: full, with pads, one short sequence, and empty (as validation fills its last batch)."""
+    full = text_batch(seed=seed, rows=2, row_length=row_length)
+    ids = full.ids_T.tolist()
+    first = [[ids[cut] for row, _, cut in sequences_of(full) if row == r] for r in (0, 1)]
+    return pack([first[0], first[1][:-1], [[SPECIAL.cls, 9, SPECIAL.unk, 11, SPECIAL.sep]], []], row_length=row_length)
+
+
+def draws_of(tokens: Tokens, *, seed: int = 0, step: int = 0, first_row: int = 0) -> Draws:
+    return draws_for(seed=seed, step=step, num_rows=tokens.num_rows, row_length=tokens.row_length, first_row=first_row)
+
+
+def tiny(recipe: str, **fields: Any) -> PretrainConfig:
+    """A shipped recipe, two layers of width 32."""
+    return override(load_recipe(recipe), TINY | fields)
+
+
+def built(recipe: str, **fields: Any) -> Built:
+    return build(tiny(recipe, **fields), vocab_size=VOCAB, special=SPECIAL)

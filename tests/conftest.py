@@ -1,0 +1,39 @@
+"""What every test file shares: one profile for hypothesis, and fixtures of the smallest special ids, recipes and batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from electrify.config.pretrain import PretrainConfig
+    from electrify.tokens import SpecialIds, Tokens
+
+# The same examples on every machine: a red run can be repeated, and a slow machine is no failure.
+settings.register_profile("electrify", deadline=None, derandomize=True)
+settings.load_profile("electrify")
+
+
+@pytest.fixture
+def special() -> SpecialIds:
+    from batches import SPECIAL
+
+    return SPECIAL
+
+
+@pytest.fixture(params=["electra-tiny", "bert-tiny"])
+def tiny_config(request: pytest.FixtureRequest) -> PretrainConfig:
+    """Both tiny recipes, shrunk to two layers of width 32."""
+    from batches import tiny
+
+    return tiny(request.param)
+
+
+@pytest.fixture
+def ragged() -> Tokens:
+    """Four packed rows: full, with pads, one short sequence, empty."""
+    from batches import ragged_batch
+
+    return ragged_batch()

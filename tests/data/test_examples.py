@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from electrify.data import examples
+from electrify.data.examples import SHORTEST, sequences
+from electrify.errors import UserError
+
+lengths_of_shards = st.lists(st.lists(st.integers(0, 90), max_size=8), max_size=3)
+
+
+def offsets(lengths: list[list[int]]) -> list[np.ndarray]:
+    return [np.cumsum([0, *shard]).astype(np.int64) for shard in lengths]
+
+
+@settings(max_examples=200, deadline=None)
+@given(lengths_of_shards, st.integers(5, 40), st.sampled_from([1, 2]))
+def test_every_token_is_in_exactly_one_sequence_and_no_sequence_crosses_a_document(lengths, row_length, num_segments):
+    found = sequences(offsets(lengths), max_seq_length=row_length, num_segments=num_segments)
+    covered = [t for start, length in zip(found.start_N, found.length_N, strict=True) for t in range(start, start + length)]
+    assert covered == list(range(sum(map(sum, lengths))))
+
+    document_of_token = np.repeat(np.arange(sum(map(len, lengths))), [n for shard in lengths for n in shard])
+    for start, length, slots in zip(found.start_N, found.length_N, found.slots_N, strict=True):
+        assert length >= 1
+        assert slots <= row_length
+        assert document_of_token[start] == document_of_token[start + length - 1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(lengths_of_shards, st.integers(5, 40), st.sampled_from([1, 2]))
+def test_a_short_sequence_is_a_short_document(lengths, row_length, num_segments):
+    found = sequences(offsets(lengths), max_seq_length=row_length, num_segments=num_segments)
+    whole = {length for shard in lengths for length in shard}
+    shortest = min(SHORTEST, (row_length - 1 - num_segments) // 2)
+    assert all(length >= shortest or length in whole for length in found.length_N)
+    if num_segments == 1:
+        assert found.single_N.all()
+    else:
+        assert found.single_N[found.length_N == 1].all(), "one token cannot be split in two"
+
+
+def test_cut_by_hand():
+    """Room for 30 tokens of text in 32 slots. 30 -> 30; 61 -> 30 + 30 + 1, whose rest takes 7; 38 -> 30 + 8 as it stands; 3 -> 3."""
+    found = sequences(offsets([[30, 0, 61], [38, 3]]), max_seq_length=32, num_segments=1)
+    assert found.length_N.tolist() == [30, 30, 23, 8, 30, 8, 3]
+    assert found.start_N.tolist() == [0, 30, 60, 83, 91, 121, 129]
+    assert found.slots_N.tolist() == [32, 32, 25, 10, 32, 10, 5]
+
+
+def test_one_in_ten_is_single_and_fills_the_row_too():
+    found = sequences(offsets([[1000] * 2000]), max_seq_length=32, num_segments=2)
+    share, spread = found.single_N.mean(), np.sqrt(0.09 / len(found))
+    assert abs(share - 0.1) < 4 * spread
+    full = found.slots_N == 32
+    assert set(found.length_N[full & found.single_N]) == {30}
+    assert set(found.length_N[full & ~found.single_N]) == {29}
+
+
+def test_single_depends_on_the_document_and_the_piece_and_not_on_the_shards(monkeypatch):
+    lengths = [70, 3, 0, 500, 12, 80] * 30
+    whole = sequences(offsets([lengths]), max_seq_length=16, num_segments=2)
+    split = sequences(offsets([lengths[:50], [], lengths[50:]]), max_seq_length=16, num_segments=2)
+    monkeypatch.setattr(examples, "_DOCUMENTS_AT_ONCE", 7)
+    in_parts = sequences(offsets([lengths]), max_seq_length=16, num_segments=2)
+    for name in ("start_N", "length_N", "single_N"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(split, name))
+        np.testing.assert_array_equal(getattr(whole, name), getattr(in_parts, name))
+    pieces_of_one = sequences(offsets([[5000]]), max_seq_length=16, num_segments=2).single_N
+    assert 0 < pieces_of_one.sum() < len(pieces_of_one), "the piece must matter"
+    documents = sequences(offsets([[10] * 400]), max_seq_length=16, num_segments=2).single_N
+    assert 0 < documents.sum() < len(documents), "the document must matter"
+
+
+@pytest.mark.parametrize(("num_segments", "least"), [(1, 3), (2, 5)])
+def test_the_shortest_row(num_segments, least):
+    found = sequences(offsets([[7, 1, 0]]), max_seq_length=least, num_segments=num_segments)
+    assert found.length_N.sum() == 8
+    assert found.slots_N.max() == least
+    with pytest.raises(UserError, match=f"set it to {least} or more"):
+        sequences(offsets([[7]]), max_seq_length=least - 1, num_segments=num_segments)
+
+
+def test_three_segments_are_refused():
+    with pytest.raises(UserError, match="num_segments must be 1 or 2, not 3"):
+        sequences(offsets([[7]]), max_seq_length=16, num_segments=3)
+
+
+def test_nothing_from_nothing():
+    assert len(sequences([], max_seq_length=16, num_segments=2)) == 0
+    assert len(sequences(offsets([[], [0, 0]]), max_seq_length=16, num_segments=2)) == 0

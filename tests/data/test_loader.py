@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from corpora import SPECIAL, lognormal_lengths, write_corpus
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from electrify.data.loader import Loader, Rows, prefetch
+from electrify.errors import UserError
+from electrify.text.shards import MANIFEST, Corpus
+from electrify.tokens import Tokens
+
+REAL = Path(__file__).parents[3] / "runs" / "data8k"
+
+
+def same(one: Tokens, other: Tokens) -> bool:
+    return all(torch.equal(getattr(one, f), getattr(other, f)) for f in ("ids_T", "seq_T", "pos_T", "segment_T"))
+
+
+def texts(tokens: Tokens) -> list[tuple[list[int], int]]:
+    """An independent reader: (text, tokens of the first segment) of every sequence; asserts the layout on the way."""
+    found = []
+    length = tokens.row_length
+    fields = [f.reshape(-1, length).tolist() for f in (tokens.ids_T, tokens.seq_T, tokens.pos_T, tokens.segment_T)]
+    for ids, seq, pos, segment in zip(*fields, strict=True):
+        used = sum(s > 0 for s in seq)
+        assert ids[used:] == [SPECIAL.pad] * (length - used)
+        assert seq[used:] == pos[used:] == segment[used:] == [0] * (length - used)
+        start = 0
+        for number in range(1, max(seq) + 1):
+            size = seq.count(number)
+            cut = slice(start, start + size)
+            assert seq[cut] == [number] * size
+            assert pos[cut] == list(range(size))
+            one = ids[cut]
+            assert one[0] == SPECIAL.cls
+            assert one[-1] == SPECIAL.sep
+            seps = [i for i, token in enumerate(one) if token == SPECIAL.sep]
+            assert len(seps) in (1, 2)
+            assert segment[cut] == [0] * (seps[0] + 1) + [1] * (size - seps[0] - 1)
+            text = [t for t in one if t > SPECIAL.mask]
+            assert len(text) == size - 1 - len(seps)
+            found.append((text, seps[0] - 1))
+            start += size
+        assert start == used
+    return found
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Corpus:
+    return write_corpus(
+        tmp_path_factory.mktemp("corpus"), [lognormal_lengths(300), [], [0, 1, 0], lognormal_lengths(200, seed=1)], vocab_size=400_000
+    )
+
+
+def loader(corpus: Corpus, *, batch_rows: int = 16, num_segments: int = 2, seed: int = 1, max_seq_length: int = 128) -> Loader:
+    return Loader(corpus, max_seq_length=max_seq_length, batch_rows=batch_rows, num_segments=num_segments, seed=seed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 60), max_size=6), min_size=1, max_size=3),
+    st.integers(5, 24),
+    st.sampled_from([1, 2]),
+    st.sampled_from([3000, 70_000]),
+    st.integers(1, 5),
+)
+def test_no_token_is_lost_and_documents_keep_their_order(tmp_path_factory, lengths, row_length, num_segments, vocab_size, num_rows):
+    corpus = write_corpus(tmp_path_factory.mktemp("c"), lengths, vocab_size=vocab_size)
+    assert corpus.tokens[0].dtype == (np.uint32 if vocab_size == 70_000 else np.uint16)
+    rows = Rows(corpus, max_seq_length=row_length, num_segments=num_segments)
+    pieces = [text for tokens in rows.sequential(num_rows) for text, _ in texts(tokens)]
+    # Ids count upwards through the corpus, so sorted pieces stand in the order of the corpus.
+    assert [t for piece in sorted(pieces) for t in piece] == np.concatenate(corpus.tokens).tolist()
+    assert len(pieces) == rows.num_sequences
+
+
+def test_layout_by_hand(tmp_path):
+    """Three documents of 3, 4 and 1 tokens, ids 5 to 12, one segment, rows of 9: 6 + 3 slots and 5 slots."""
+    rows = Rows(write_corpus(tmp_path, [[3, 4, 1]]), max_seq_length=9, num_segments=1)
+    assert rows.num_rows == 2
+    assert rows.num_tokens == 14
+    assert rows.fill_rate == 14 / 18
+    (tokens,) = rows.sequential(2)
+    first = tokens.ids_T.reshape(2, 9)[:, 1].tolist().index(8)  # the row of the longest document
+    assert tokens.ids_T.reshape(2, 9)[first].tolist() == [2, 8, 9, 10, 11, 3, 2, 12, 3]
+    assert tokens.seq_T.reshape(2, 9)[first].tolist() == [1, 1, 1, 1, 1, 1, 2, 2, 2]
+    assert tokens.pos_T.reshape(2, 9)[first].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2]
+    assert tokens.ids_T.reshape(2, 9)[1 - first].tolist() == [2, 5, 6, 7, 3, 0, 0, 0, 0]
+    assert tokens.seq_T.reshape(2, 9)[1 - first].tolist() == [1, 1, 1, 1, 1, 0, 0, 0, 0]
+    assert tokens.pos_T.reshape(2, 9)[1 - first].tolist() == [0, 1, 2, 3, 4, 0, 0, 0, 0]
+    assert not tokens.segment_T.any()
+
+
+def test_two_segments_by_hand(tmp_path):
+    """One document of 2 tokens can be split in one way only."""
+    rows = Rows(write_corpus(tmp_path, [[2]]), max_seq_length=7, num_segments=2)
+    assert not rows.sequences.single_N.any()
+    (tokens,) = rows.sequential(1)
+    assert tokens.ids_T.tolist() == [2, 5, 3, 6, 3, 0, 0]
+    assert tokens.segment_T.tolist() == [0, 0, 0, 1, 1, 0, 0]
+    assert tokens.pos_T.tolist() == [0, 1, 2, 3, 4, 0, 0]
+    assert tokens.seq_T.tolist() == [1, 1, 1, 1, 1, 0, 0]
+
+
+def test_golden_batch(tmp_path):
+    """A run is resumed with the same data only while this stays."""
+    tokens = loader(write_corpus(tmp_path, [[9, 30, 4], [2, 17]]), batch_rows=3, max_seq_length=16, seed=7).batch(5)
+    assert tokens.ids_T.reshape(3, 16).tolist() == GOLDEN_IDS
+
+
+def test_text_is_that_of_the_corpus_in_both_splits(corpus):
+    """The tokens of a batch, looked up where the row table says."""
+    data = loader(corpus)
+    everything = np.concatenate(corpus.tokens).tolist()
+    known = Counter(tuple(everything[a : a + n]) for a, n in zip(data.rows.sequences.start_N, data.rows.sequences.length_N, strict=True))
+    for step in range(10):
+        assert all(tuple(text) in known for text, _ in texts(data.batch(step)))
+
+
+@pytest.mark.parametrize("num_segments", [1, 2])
+def test_each_epoch_shows_every_row_once_in_a_new_order(corpus, num_segments):
+    data = loader(corpus, num_segments=num_segments)
+    steps = -(-3 * data.num_rows // data.batch_rows)
+    stream = torch.cat([data.batch(step).ids_T.reshape(-1, 128) for step in range(steps)])
+    # A row is known by the text it holds: where its sequences are split changes from visit to visit.
+    rows = [tuple(t for t in row if t > SPECIAL.mask) for row in stream.tolist()]
+    epochs = [rows[e * data.num_rows : (e + 1) * data.num_rows] for e in range(3)]
+    assert len(set(epochs[0])) == data.num_rows
+    assert set(epochs[0]) == set(epochs[1]) == set(epochs[2])
+    for one, other in ((0, 1), (1, 2), (0, 2)):
+        assert np.mean([a == b for a, b in zip(epochs[one], epochs[other], strict=True)]) < 0.05
+
+
+def test_a_batch_is_a_function_of_seed_and_step_alone(corpus):
+    one, other = loader(corpus), loader(corpus)
+    last = 3 * one.num_rows // 16 + 1
+    forward = {step: one.batch(step) for step in range(last)}
+    for step in reversed(range(last)):
+        assert same(other.batch(step), forward[step])
+    other_seed = loader(corpus, seed=2)
+    assert not any(same(other_seed.batch(step), forward[step]) for step in range(last))
+
+
+@pytest.mark.parametrize("size", [1, 3, 16])
+def test_slices_are_parts_of_the_global_batch(corpus, size):
+    data = loader(corpus)
+    straddling = data.num_rows // 16
+    assert data.num_rows % 16, "this test wants a batch that belongs to two epochs"
+    for step in (0, straddling, straddling + 1):
+        whole = data.batch(step)
+        for first in range(0, 16, size):
+            count = min(size, 16 - first)
+            assert same(data.batch(step, first_row=first, num_rows=count), whole.rows(first, first + count))
+
+
+def test_there_is_no_row_outside_the_batch(corpus):
+    data = loader(corpus)
+    for wrong in ({"step": -1}, {"step": 0, "first_row": 16}, {"step": 0, "first_row": 10, "num_rows": 7}, {"step": 0, "num_rows": 0}):
+        with pytest.raises(ValueError, match="there is no such part of a batch of 16 rows"):
+            data.batch(**wrong)
+
+
+def test_batches_are_int64_and_flat(corpus):
+    tokens = loader(corpus).batch(3)
+    for field in (tokens.ids_T, tokens.seq_T, tokens.pos_T, tokens.segment_T):
+        assert field.dtype == torch.long
+        assert field.shape == (16 * 128,)
+        assert field.is_contiguous()
+    assert tokens.num_rows == 16
+
+
+def test_counts(corpus):
+    data = loader(corpus)
+    batches = list(data.rows.sequential(7))
+    assert sum(int(t.real_T.sum()) for t in batches) == data.tokens_per_epoch
+    assert sum(len(texts(t)) for t in batches) == data.num_sequences
+    assert data.fill_rate == data.tokens_per_epoch / (data.num_rows * 128)
+    assert data.epoch(0) == 0
+    assert data.epoch(data.num_rows) == 16
+
+
+@pytest.mark.parametrize(("max_seq_length", "num_segments"), [(128, 1), (128, 2), (256, 2), (512, 2)])
+def test_98_percent_of_the_slots_hold_a_token(tmp_path, max_seq_length, num_segments):
+    corpus = write_corpus(tmp_path, [lognormal_lengths(4000, median=150, spread=1.1)])
+    assert Rows(corpus, max_seq_length=max_seq_length, num_segments=num_segments).fill_rate >= 0.98
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("max_seq_length", "num_segments"), [(128, 1), (128, 2), (256, 2), (512, 2)])
+def test_98_percent_of_the_slots_hold_a_token_of_the_real_corpus(max_seq_length, num_segments):
+    if not (REAL / MANIFEST).is_file():
+        pytest.skip("no ../runs/data8k; make it with `electrify prepare ../shared/data/corpus --output-dir ../runs/data8k --vocab-size 8192`")
+    assert Rows(Corpus(REAL, "train"), max_seq_length=max_seq_length, num_segments=num_segments).fill_rate >= 0.98
+
+
+def test_one_sequence_in_ten_is_single(corpus):
+    counts = Counter(len(text) == a for tokens in loader(corpus).rows.sequential(64) for text, a in texts(tokens))
+    total = sum(counts.values())
+    assert abs(counts[True] / total - 0.1) < 4 * np.sqrt(0.09 / total)
+
+
+def test_where_a_pair_is_split_is_uniform_and_changes_with_every_visit(tmp_path):
+    data = loader(write_corpus(tmp_path, [[13] * 40]), max_seq_length=16, batch_rows=40)
+    firsts = [a for step in range(100) for text, a in texts(data.batch(step)) if a < len(text)]
+    counts = np.bincount(firsts, minlength=14)
+    assert counts[[0, 13]].tolist() == [0, 0]
+    expected = len(firsts) / 12
+    chi_square = ((counts[1:13] - expected) ** 2 / expected).sum()
+    assert chi_square < 11 + 4 * np.sqrt(22)
+    per_text: dict[tuple[int, ...], set[int]] = {}
+    for step in range(20):
+        for text, a in texts(data.batch(step)):
+            per_text.setdefault(tuple(text), set()).add(a)
+    assert all(len(seen) > 3 or seen == {13} for seen in per_text.values())
+
+
+def test_sequential_is_fixed_and_pads_the_last_batch(corpus):
+    rows = Rows(corpus, max_seq_length=128, num_segments=2)
+    assert rows.num_rows % 50
+    batches = list(rows.sequential(50))
+    assert [t.num_rows for t in batches] == [50] * -(-rows.num_rows // 50)
+    assert all(same(a, b) for a, b in zip(batches, rows.sequential(50), strict=True))
+    missing = 50 - rows.num_rows % 50
+    empty = batches[-1].rows(50 - missing, 50)
+    assert (empty.ids_T == SPECIAL.pad).all()
+    assert not empty.seq_T.any()
+    assert not empty.pos_T.any()
+    assert not empty.segment_T.any()
+    assert batches[-1].rows(49 - missing, 50 - missing).seq_T.any()
+    # The size of the batches changes nothing about the rows.
+    assert same(next(rows.sequential(20)), batches[0].rows(0, 20))
+
+
+def test_limit_is_a_fair_sample(tmp_path):
+    """The packer leaves rows of one kind together: the first tenth of them would be full rows only."""
+    rows = Rows(write_corpus(tmp_path, [lognormal_lengths(3000, median=60, spread=0.8)]), max_seq_length=128, num_segments=1)
+    (sample,) = rows.sequential(rows.num_rows // 5, limit=rows.num_rows // 5)
+    per_row = sample.seq_T.reshape(-1, 128).amax(1).double()
+    assert abs(per_row.mean() - rows.num_sequences / rows.num_rows) < 4 * per_row.std() / np.sqrt(len(per_row))
+    assert len(list(rows.sequential(10, limit=25))) == 3
+    assert sum(int(t.seq_T.reshape(-1, 128).any(1).sum()) for t in rows.sequential(10, limit=25)) == 25
+
+
+def test_a_split_shorter_than_a_batch_can_be_validated_on(tmp_path):
+    rows = Rows(write_corpus(tmp_path, [[5, 6]], split="valid"), max_seq_length=32, num_segments=2)
+    (tokens,) = rows.sequential(8)
+    assert tokens.num_rows == 8
+    assert len(texts(tokens)) == 2
+
+
+@pytest.mark.parametrize("lengths", [[], [[]], [[0, 0]]])
+def test_a_corpus_without_tokens(tmp_path, lengths):
+    corpus = write_corpus(tmp_path, lengths)
+    assert list(Rows(corpus, max_seq_length=32, num_segments=2).sequential(8)) == []
+    with pytest.raises(UserError, match="fills 0 rows"):
+        loader(corpus)
+
+
+def test_a_corpus_shorter_than_a_batch(tmp_path):
+    corpus = write_corpus(tmp_path, [[100, 50, 20]])
+    with pytest.raises(UserError, match=r"the train split fills 2 rows of 128 tokens and one batch takes 16; lower per_device_train_batch_size"):
+        loader(corpus)
+    assert loader(corpus, batch_rows=2).batch(10).num_rows == 2
+
+
+def test_prefetch_keeps_the_order_and_runs_ahead():
+    ahead, released = threading.Event(), threading.Event()
+
+    def function(step: int) -> int:
+        if step == 2:
+            ahead.set()
+        if step == 3:
+            assert released.wait(10)
+        return step * step
+
+    results = prefetch(function, range(5), depth=2)
+    assert next(results) == 0
+    assert ahead.wait(10), "step 2 is computed before step 1 is asked for"
+    released.set()
+    assert list(results) == [1, 4, 9, 16]
+
+
+def test_prefetch_is_lazy_about_its_steps():
+    asked = []
+
+    def steps():
+        for step in range(1000):
+            asked.append(step)
+            yield step
+
+    results = prefetch(lambda step: step, steps(), depth=3)
+    assert next(results) == 0
+    assert asked == [0, 1, 2, 3]
+    results.close()
+
+
+def test_prefetch_raises_what_the_function_raises_at_its_step():
+    def function(step: int) -> int:
+        if step == 2:
+            raise UserError("step 2 is broken")
+        return step
+
+    results = prefetch(function, range(10))
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(UserError, match="step 2 is broken"):
+        next(results)
+    assert not prefetch_threads()
+
+
+def test_prefetch_leaves_no_thread_behind():
+    results = prefetch(lambda step: step, iter(range(10**9)))
+    assert next(results) == 0
+    assert prefetch_threads()
+    results.close()
+    assert not prefetch_threads()
+
+
+def prefetch_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
+
+
+GOLDEN_IDS = [
+    [2, 5, 6, 7, 8, 3, 9, 10, 11, 12, 13, 3, 0, 0, 0, 0],
+    [2, 50, 51, 52, 53, 54, 55, 56, 3, 57, 58, 59, 60, 3, 0, 0],
+    [2, 27, 28, 29, 3, 30, 31, 32, 33, 34, 35, 36, 37, 3, 0, 0],
+]

@@ -1,0 +1,115 @@
+"""Small run folders, written without training: a recipe, a tokenizer, a record, and networks with random weights far from their initial values."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from electrify.build import Built, build
+from electrify.config.pretrain import (
+    CorruptionConfig,
+    DataConfig,
+    ModelConfig,
+    ObjectiveConfig,
+    PretrainConfig,
+    TrainConfig,
+    dump,
+    override,
+)
+from electrify.tokens import SpecialIds
+from electrify.train import checkpoint
+
+_WORDS = "the a chef ate cooked meal cat dog sat on mat . ##s ##ed ran very fast and"
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS.split()]
+SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+
+_MODEL = ModelConfig(
+    num_hidden_layers=2,
+    hidden_size=16,
+    num_attention_heads=2,
+    intermediate_size=24,
+    embedding_size=8,
+    max_position_embeddings=20,
+    generator_size=0.5,
+    dropout=0.1,
+    attention_dropout=0.2,
+    init="bert",
+)
+_TRAIN = TrainConfig(max_steps=10, train_batch_size=4, learning_rate=1e-3, warmup_steps=1)
+_MIX = (0.85, 0.15, 0.0)
+RTD = PretrainConfig(
+    model=_MODEL,
+    corruption=CorruptionConfig(corruptor="generator", mask_rate=0.15, mask_mix=_MIX),
+    objective=ObjectiveConfig(objective="rtd", term_weights={"generator": 1.0, "rtd": 50.0}),
+    data=DataConfig(max_seq_length=16),
+    train=_TRAIN,
+)
+MLM = PretrainConfig(
+    model=_MODEL,
+    corruption=CorruptionConfig(corruptor="mask", mask_rate=0.15, mask_mix=(0.8, 0.1, 0.1)),
+    objective=ObjectiveConfig(objective="mlm", term_weights={"mlm": 1.0}),
+    data=DataConfig(max_seq_length=16),
+    train=_TRAIN,
+)
+
+
+def write_tokenizer(folder: Path, words: list[str] | None = None) -> Path:
+    """A Hugging Face folder of a word-piece tokenizer."""
+    from tokenizers import BertWordPieceTokenizer
+
+    folder.mkdir(parents=True)
+    words = words or WORDS
+    (folder / "vocab.txt").write_text("".join(f"{w}\n" for w in words), encoding="utf-8")
+    BertWordPieceTokenizer(str(folder / "vocab.txt")).save(str(folder / "tokenizer.json"))
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    options = special | {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 512}
+    (folder / "tokenizer_config.json").write_text(json.dumps(options), encoding="utf-8")
+    return folder
+
+
+def shake(module: torch.nn.Module, seed: int = 1) -> None:
+    """Random values everywhere, biases and LayerNorms too, so that no parameter can be left out unseen."""
+    rng = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in module.named_parameters():
+            p.copy_(torch.randn(p.shape, generator=rng) * 0.2 + (1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0))
+
+
+def random_built(config: PretrainConfig, *, vocab_size: int = len(WORDS), seed: int = 1) -> Built:
+    built = build(config, vocab_size=vocab_size, special=SPECIAL)
+    shake(built.objective, seed)
+    return built
+
+
+def write_run(folder: Path, config: PretrainConfig, *, steps: tuple[int, ...] = ()) -> Built:
+    """A run folder; the networks after the last of `steps` (or with no checkpoint)."""
+    write_tokenizer(folder / "tokenizer")
+    (folder / "config.yaml").write_text(dump(config), encoding="utf-8")
+    facts = {
+        "machine": {"device": "cpu", "device_name": "Abacus 3", "torch": torch.__version__, "commit": None},
+        "data": "d" * 64,
+        "tokenizer_sha256": "e" * 64,
+        "vocab_size": len(WORDS),
+        "special_ids": asdict(SPECIAL),
+        "corpus": {
+            "counts": {"documents": 12, "tokens": 3456.0},
+            "sources": [{"name": "part|1<b>.txt", "bytes": 99, "sha256": "f" * 64}, {"name": "/home/somebody/secret.txt", "bytes": 1}],
+        },
+    }
+    (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
+    records = [{"kind": "train", "step": s, "tokens": 1000 * s, "seconds": 36.0, "rtd": 0.5} for s in range(5, 11, 5)]
+    records += [{"kind": "valid", "step": 10, "tokens": 10_000, "rtd": 0.4321, "seconds": 40.0}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    built = random_built(config)
+    for step in steps:
+        built = random_built(config, seed=step)
+        model = {n: p.detach().clone() for n, p in built.objective.named_parameters()}
+        checkpoint.save(folder, step, tensors={"model": model, "optimizer": {}}, state={"step": step}, keep=None)
+    return built
+
+
+def with_model(config: PretrainConfig, **fields: object) -> PretrainConfig:
+    return override(config, dict(fields))

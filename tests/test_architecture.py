@@ -1,0 +1,154 @@
+"""Which way imports point, and how long files are. See docs/design.md."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parent.parent / "src" / "electrify"
+FILES = sorted(p for p in SRC.rglob("*.py"))
+MAX_LINES = 300
+
+# What stands in one line does not import each other; everything else imports from lines above its own only.
+ORDER = [
+    {"errors", "progress"},
+    {"config"},
+    {"tokens", "draws"},
+    {"text"},
+    {"data"},
+    {"model"},
+    {"corruption"},
+    {"objectives"},
+    {"build"},
+    {"train"},
+    {"export"},
+    {"pretrain", "downstream", "scoring"},
+    {"demo"},
+    {"cli"},
+    {"__main__"},
+]
+RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
+HEAVY = {"torch", "transformers", "datasets", "sklearn", "scipy", "matplotlib", "pyarrow", "rich", "tokenizers", "pandas", "tensorboard"}
+
+
+def parts(path: Path) -> tuple[str, ...]:
+    """src/electrify/data/loader.py -> (data, loader); the package itself -> ()."""
+    names = path.relative_to(SRC).with_suffix("").parts
+    return names[:-1] if names[-1] == "__init__" else names
+
+
+def imports(path: Path, source: str) -> set[tuple[str, ...]]:
+    """Modules of electrify that a file imports, anywhere in it: (data, loader), ..."""
+    package = parts(path) if path.name == "__init__.py" else parts(path)[:-1]
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {tuple(a.name.split(".")[1:]) for a in node.names if a.name.split(".")[0] == "electrify"}
+        elif isinstance(node, ast.ImportFrom):
+            module = tuple(node.module.split(".")) if node.module else ()
+            if node.level:
+                base = package[: len(package) - node.level + 1] + module
+            elif module[0] == "electrify":
+                base = module[1:]
+            else:
+                continue
+            # `from . import x` and `from .data import loader` may name modules; a name that is no module belongs to `base`.
+            for name in (a.name for a in node.names):
+                target = SRC.joinpath(*base, name)
+                found.add((*base, name) if target.is_dir() or target.with_suffix(".py").is_file() else base)
+    return found - {()}
+
+
+def faults(path: Path, source: str) -> list[str]:
+    me = parts(path)
+    if not me:  # electrify/__init__.py offers the verbs lazily; test_light_imports watches it
+        return []
+    if me[0] not in RANK:
+        return [f"{me[0]} has no place in ORDER"]
+    bad = []
+    for module in sorted(imports(path, source)):
+        room = module[0]
+        if room not in RANK:
+            bad.append(f"{room} has no place in ORDER")
+        elif room != me[0] and RANK[room] >= RANK[me[0]]:
+            bad.append(f"{'.'.join(me)} imports {'.'.join(module)}, which stands later or beside it")
+        elif me[0] == "objectives" and room == "objectives" and module[1:] not in ((), ("terms",)):
+            bad.append(f"{'.'.join(me)} imports {'.'.join(module)}: objectives share terms.py and nothing else")
+        elif me[0] in ("model", "corruption", "objectives") and room == "config":
+            bad.append(f"{'.'.join(me)} imports {'.'.join(module)}: it takes numbers and modules, never the configuration")
+    return bad
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SRC)))
+def test_imports_point_one_way(path: Path):
+    assert faults(path, path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "why"),
+    [
+        ("data/loader.py", "from ..model.encoder import Encoder", "later or beside"),
+        ("data/loader.py", "def f():\n    from ..train import loop", "later or beside"),
+        ("data/loader.py", "import electrify.cli", "later or beside"),
+        ("tokens.py", "from . import draws", "later or beside"),
+        ("tokens.py", "from .data.loader import Loader", "later or beside"),
+        ("scoring/detect.py", "from ..downstream import finetune", "later or beside"),
+        ("objectives/electra.py", "from .mlm import MLM", "terms.py and nothing else"),
+        ("objectives/electra.py", "from . import mlm", "terms.py and nothing else"),
+        ("model/encoder.py", "from ..config.pretrain import ModelConfig", "never the configuration"),
+        ("corruption/masking.py", "from electrify.config import pretrain", "never the configuration"),
+        ("compare/plan.py", "", "no place in ORDER"),
+        ("data/loader.py", "from ..serve import http", "no place in ORDER"),
+    ],
+)
+def test_the_test_sees_a_wrong_import(file: str, source: str, why: str):
+    (fault,) = faults(SRC / file, source)
+    assert why in fault
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("data/loader.py", "import torch\nfrom ..tokens import Tokens\nfrom .packing import pack\nfrom .. import __version__"),
+        ("objectives/electra.py", "from .terms import Term\nfrom ..corruption.generator import Generator"),
+        ("train/loop.py", "from . import checkpoint\nfrom ..config.pretrain import TrainConfig\nfrom electrify.data import loader"),
+    ],
+)
+def test_the_test_lets_right_imports_pass(file: str, source: str):
+    assert faults(SRC / file, source) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SRC)))
+def test_files_are_short(path: Path):
+    lines = path.read_text(encoding="utf-8").count("\n")
+    assert lines <= MAX_LINES, f"{path.name} has {lines} lines: it is two rooms"
+
+
+def test_no_drawer_for_everything():
+    assert not [p for p in FILES if p.stem in ("utils", "util", "helpers", "misc", "common")]
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_module_imports():
+    names = [".".join(("electrify", *parts(p))) for p in FILES if p.name != "__main__.py"]
+    run("import importlib\n" + "\n".join(f"importlib.import_module({name!r})" for name in names))
+
+
+LIGHT = ["electrify", "electrify.cli", *(f"electrify.config.{p.stem}" for p in sorted((SRC / "config").glob("*.py")) if p.stem != "__init__")]
+
+
+def test_light_imports():
+    """`--help` answers at once: nothing heavy before a verb runs."""
+    code = "import importlib, sys\n" + "\n".join(f"importlib.import_module({m!r})" for m in LIGHT)
+    loaded = set(run(code + "\nprint(*{name.split('.')[0] for name in sys.modules})").split())
+    assert {"electrify", "argparse"} <= loaded
+    assert not loaded & HEAVY

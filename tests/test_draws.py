@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from electrify.draws import _PURPOSES, Draws, draws_for, hashed
+
+PURPOSES = list(_PURPOSES)
+MASK = (1 << 64) - 1
+
+
+def reference(*coordinates: int) -> int:
+    """The hash in plain integers: SplitMix64's finaliser once a coordinate."""
+    state = 0
+    for c in coordinates:
+        x = (state * 0x9E3779B97F4A7C15 + c * 0xBF58476D1CE4E5B9 + 0x9E3779B97F4A7C15) & MASK
+        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+        state = x ^ (x >> 31)
+    return state
+
+
+def uniform(purpose="choose", *, seed=1, step=0, num_rows=64, row_length=512, first_row=0) -> torch.Tensor:
+    return draws_for(seed=seed, step=step, num_rows=num_rows, row_length=row_length, first_row=first_row).uniform_T(purpose)
+
+
+def chi_square_bound(cells: int) -> float:
+    """Mean plus five standard deviations of chi-square with cells - 1 degrees of freedom. Seeds are fixed, so a test never flickers."""
+    return (cells - 1) + 5 * (2 * (cells - 1)) ** 0.5
+
+
+def assert_independent(x: torch.Tensor, y: torch.Tensor) -> None:
+    """No linear correlation, and all 16 x 16 cells of the joint distribution equally full."""
+    n = x.numel()
+    assert abs(torch.corrcoef(torch.stack([x, y]))[0, 1]) < 5 / n**0.5
+    cells = torch.bincount((x * 16).long() * 16 + (y * 16).long(), minlength=256).double()
+    assert ((cells - n / 256) ** 2 / (n / 256)).sum() < chi_square_bound(256)
+
+
+def test_purposes_keep_their_numbers():
+    """Each number is part of every random stream: new purposes are appended."""
+    assert list(_PURPOSES.items())[:5] == [("choose", 1), ("mix", 2), ("random_token", 3), ("sample", 4), ("sentence", 5)]
+    assert len(set(_PURPOSES.values())) == len(_PURPOSES)
+
+
+@pytest.mark.parametrize("coordinates", [(0,), (1, 2, 3), (-1,), (7, 0, 0, 2**62), (-(2**63), 2**63 - 1)])
+def test_hash_equals_its_definition_in_plain_integers(coordinates):
+    assert int(hashed(*coordinates)) & MASK == reference(*coordinates)
+
+
+@pytest.mark.parametrize(
+    ("seed", "step", "row", "purpose", "position", "bits"),
+    [
+        (0, 0, 0, "choose", 0, 6_159_561_494_995_056),
+        (1, 1_000, 2, "mix", 127, 7_285_082_083_944_980),
+        (42, 766_000, 255, "random_token", 17, 155_046_964_957_786),
+        (2**62, 5, 1, "sample", 15, 2_525_369_570_623_479),
+        (3, 0, 7, "sentence", 1, 811_719_848_422_075),
+    ],
+)
+def test_golden_values(seed, step, row, purpose, position, bits):
+    """Saved runs continue with the same draws only while these stay."""
+    draws = draws_for(seed=seed, step=step, num_rows=1, row_length=position + 1, first_row=row)
+    assert int(draws.bits_T(purpose)[position]) == bits
+
+
+def test_a_draw_is_the_hash_of_its_coordinates():
+    seed, step, first_row, row_length = 3, 17, 5, 24
+    draws = draws_for(seed=seed, step=step, num_rows=4, row_length=row_length, first_row=first_row)
+    for purpose, number in _PURPOSES.items():
+        bits = draws.bits_T(purpose).reshape(4, row_length)
+        for row, position in ((0, 0), (2, 23), (3, 7)):
+            assert int(bits[row, position]) == reference(reference(seed, step, first_row + row), number, position) >> 11
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_uniform(purpose):
+    u = uniform(purpose)
+    assert u.dtype == torch.float64
+    assert u.shape == (64 * 512,)
+    assert u.min() >= 0
+    assert u.max() < 1
+    n = u.numel()
+    cells = torch.histc(u, 256, 0, 1)
+    assert ((cells - n / 256) ** 2 / (n / 256)).sum() < chi_square_bound(256)
+    rank = torch.arange(1, n + 1, dtype=torch.float64) / n
+    assert (u.sort().values - rank).abs().max() < 1.95 / n**0.5, "Kolmogorov-Smirnov at 0.1 %"
+
+
+def test_all_53_bits_are_fair():
+    bits = draws_for(seed=5, step=2, num_rows=64, row_length=512).bits_T("sample")
+    assert bits.min() >= 0
+    assert int(bits.max()) < 2**53
+    ones = torch.stack([(bits >> b) & 1 for b in range(53)]).double().mean(1)
+    assert (ones - 0.5).abs().max() < 5 * 0.5 / bits.numel() ** 0.5
+
+
+def test_no_number_occurs_twice():
+    bits = torch.cat([draws_for(seed=1, step=s, num_rows=64, row_length=512).bits_T(p) for s in range(4) for p in PURPOSES])
+    assert bits.unique().numel() == bits.numel()
+
+
+@pytest.mark.parametrize("purpose", PURPOSES[1:])
+def test_purposes_are_independent(purpose):
+    assert_independent(uniform("choose"), uniform(purpose))
+
+
+@pytest.mark.parametrize("other", [{"seed": 2}, {"step": 1}, {"first_row": 1}, {"first_row": 64}, {"step": 1, "seed": 2}, {"seed": -1}])
+def test_seeds_steps_and_rows_are_independent(other):
+    assert_independent(uniform(), uniform(**other))
+
+
+@pytest.mark.parametrize("lag", [1, 2, 3, 64])
+def test_positions_are_independent(lag):
+    u = uniform().reshape(64, 512)
+    assert_independent(u[:, lag:].flatten(), u[:, :-lag].flatten())
+
+
+def test_swapped_coordinates_differ():
+    assert int(hashed(1, 2)) != int(hashed(2, 1))
+    assert not torch.equal(uniform(seed=1, step=2), uniform(seed=2, step=1))
+
+
+def test_any_split_into_ranks_and_micro_batches_sees_the_same_numbers():
+    whole = draws_for(seed=9, step=4, num_rows=12, row_length=16)
+    for size in (1, 3, 4, 6):
+        for first in range(0, 12, size):
+            part = draws_for(seed=9, step=4, num_rows=size, row_length=16, first_row=first)
+            for purpose in PURPOSES:
+                expected = whole.uniform_T(purpose)[first * 16 : (first + size) * 16]
+                assert torch.equal(part.uniform_T(purpose), expected)
+                assert torch.equal(whole.rows(first, first + size).uniform_T(purpose), expected)
+
+
+def test_the_length_of_a_row_does_not_change_its_numbers():
+    short, long = uniform(row_length=64).reshape(64, 64), uniform(row_length=512).reshape(64, 512)
+    assert torch.equal(short, long[:, :64])
+
+
+def test_hashed_broadcasts():
+    row, column = torch.arange(3)[:, None], torch.arange(4)
+    table = hashed(7, row, column)
+    assert table.shape == (3, 4)
+    assert table.dtype == torch.long
+    assert all(int(table[i, j]) & MASK == reference(7, i, j) for i in range(3) for j in range(4))
+    assert hashed(7, 8).shape == ()
+    assert torch.equal(hashed(column, 5), torch.stack([hashed(c, 5) for c in range(4)]))
+    assert torch.equal(hashed(column.to(torch.int32)), hashed(column))
+
+
+@pytest.mark.gpu
+def test_cpu_and_gpu_agree_to_the_bit():
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    draws = draws_for(seed=1, step=2, num_rows=8, row_length=128)
+    for purpose in PURPOSES:
+        assert torch.equal(draws.to("cuda").uniform_T(purpose).cpu(), draws.uniform_T(purpose))
+    assert isinstance(draws.to("cuda"), Draws)

@@ -1,0 +1,34 @@
+"""Checkpoints whose content is known from their step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from electrify.train import checkpoint
+
+FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
+
+
+def content(step: int) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
+    weights = torch.arange(12.0).reshape(3, 4) + step
+    tensors = {"model": {"w": weights, "b": torch.tensor([step])}, "optimizer": {"w.exp_avg": weights.t() / 3, "step": torch.tensor(float(step))}}
+    return tensors, {"step": step, "loss": step / 7}
+
+
+def save(run: Path, step: int, keep: int | None = None) -> Path:
+    tensors, state = content(step)
+    return checkpoint.save(run, step, tensors=tensors, state=state, keep=keep)
+
+
+def holds(path: Path, step: int) -> bool:
+    tensors, state = checkpoint.load(path)
+    want, want_state = content(step)
+    same = all(torch.equal(tensors[g][n], t) and tensors[g][n].dtype == t.dtype for g, named in want.items() for n, t in named.items())
+    return same and state == want_state and {g: set(n) for g, n in tensors.items()} == {g: set(n) for g, n in want.items()}
+
+
+def folders(run: Path) -> set[str]:
+    return {p.name for p in run.iterdir() if p.is_dir()}

@@ -1,0 +1,165 @@
+"""Two real processes with gloo, and one without anything."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from electrify.errors import UserError
+from electrify.train import dist
+
+CPU = torch.device("cpu")
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+
+# Every answer of every function on each rank; then steps until all agree to stop, though only rank 1 was asked to.
+WORKER = """
+    import json, math, os, signal, sys
+    from pathlib import Path
+    import torch
+    from electrify.errors import UserError
+    from electrify.train import dist
+    from electrify.train.signals import SAVED_EXIT, Stop
+
+    def error(call):
+        try:
+            return call() or ""
+        except UserError as e:
+            return str(e)
+
+    world = dist.start(torch.device("cpu"))
+    r, out = world.rank, {"world": [world.rank, world.size, world.local_rank, str(world.device), world.is_main]}
+    a, b, c = torch.tensor([r + 1.0, 0.5]), torch.tensor(2**24 + 1 + r), torch.tensor([[0.1]], dtype=torch.float64)
+    p = torch.full((2,), 1.0 + r, dtype=torch.bfloat16, requires_grad=True)
+    views = [a, b, c, p]
+    dist.sum_across(views)
+    out["sum"] = [t.tolist() for t in views]
+    dist.sum_across([])
+    out["any"] = [dist.any_across(flag) for flag in (False, r == 0, r == 1, True)]
+    bad = torch.tensor(math.nan if r == 1 else 1.0)
+    out["finite"] = [dist.finite_across([torch.tensor(1.0), x]) for x in (torch.tensor([1.0, 2.0]), bad, torch.tensor(math.inf))]
+    out["same"] = [error(lambda: dist.same_across("x", what="corpus")), error(lambda: dist.same_across(f"x{r}", what="corpus"))]
+    with Stop() as stop:
+        for step in range(1, 100):
+            if r == 1 and step == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+            if dist.any_across(stop.requested):
+                break
+    out["stopped"] = [step, stop.requested]
+    dist.barrier()
+    Path(sys.argv[1], f"{r}.json").write_text(json.dumps(out))
+    dist.stop()
+    sys.exit(0 if torch.distributed.is_initialized() is False else 1)
+"""
+
+# A worker that waits for a signal, "saves", and says so.
+WAITER = """
+    import os, sys, time
+    from pathlib import Path
+    import torch
+    from electrify.train import dist
+    from electrify.train.signals import SAVED_EXIT, Stop
+    world = dist.start(torch.device("cpu"))
+    with Stop() as stop:
+        Path(sys.argv[1], f"ready-{world.rank}").touch()
+        while not dist.any_across(stop.requested):
+            time.sleep(0.02)
+        time.sleep(0.5)
+        Path(sys.argv[1], f"saved-{world.rank}").touch()
+        dist.barrier()
+    dist.stop()
+    sys.exit(SAVED_EXIT)
+"""
+
+
+def torchrun(tmp_path: Path, script: str) -> subprocess.Popen[str]:
+    (tmp_path / "worker.py").write_text(textwrap.dedent(script))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(tmp_path / "worker.py"), str(tmp_path)]
+    environment = {k: v for k, v in os.environ.items() if k not in VARIABLES} | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("two")
+    with torchrun(folder, WORKER) as process:
+        err = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, err
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.timeout(90)
+def test_two_processes_give_the_same_answers(answers: list[dict[str, Any]]) -> None:
+    assert [a.pop("world") for a in answers] == [[0, 2, 0, "cpu", True], [1, 2, 1, "cpu", False]]
+    assert [a.pop("stopped") for a in answers] == [[3, False], [3, True]]  # asked on one rank, both at the same step
+    assert answers[0] == answers[1]
+    total = answers[0]
+    # 1 + 2, twice one half; 2^24 + 1 twice and one more, beyond what float32 counts; bfloat16 parameters.
+    assert total["sum"] == [[3.0, 1.0], 2**25 + 3, [[0.2]], [3.0, 3.0]]
+    assert total["any"] == [False, True, True, True]
+    assert total["finite"] == [True, False, False]
+    assert total["same"] == ["", "corpus on rank 1 is not that of rank 0; every process must be given the same"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_torchrun_lets_every_rank_save(tmp_path: Path, number: signal.Signals) -> None:
+    with torchrun(tmp_path, WAITER) as process:
+        while not all((tmp_path / f"ready-{rank}").exists() for rank in range(2)):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert all((tmp_path / f"saved-{rank}").exists() for rank in range(2))
+
+
+def test_alone_everything_is_a_no_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert dist.start(CPU) == dist.World(rank=0, size=1, local_rank=0, device=CPU)
+    assert not torch.distributed.is_initialized()
+    x = torch.tensor([1.0, 2.0])
+    dist.sum_across([x])
+    assert x.tolist() == [1.0, 2.0]
+    assert [dist.any_across(False), dist.any_across(True)] == [False, True]
+    assert [dist.finite_across([torch.tensor(v)]) for v in (1.0, math.nan, math.inf)] == [True, False, False]
+    dist.same_across("x", what="corpus")
+    dist.barrier()
+    dist.stop()
+
+
+def test_a_world_of_one_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in zip(VARIABLES, "010", strict=True):
+        monkeypatch.setenv(name, value)
+    assert dist.start(CPU).size == 1
+    assert not torch.distributed.is_initialized()
+
+
+@pytest.mark.parametrize("values", [("0", None, "0"), ("x", "2", "0"), ("2", "2", "0"), ("0", "2", None), ("0", "2", "-1")])
+def test_variables_that_contradict_each_other_are_one_sentence(monkeypatch: pytest.MonkeyPatch, values: tuple[str | None, ...]) -> None:
+    for name, value in zip(VARIABLES, values, strict=True):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match="torchrun"):
+        dist.start(CPU)
+
+
+def test_no_meeting_point_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in zip(VARIABLES, "020", strict=True):
+        monkeypatch.setenv(name, value)
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UserError, match="could not find each other"):
+        dist.start(CPU)

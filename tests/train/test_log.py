@@ -1,0 +1,170 @@
+"""The record of a run: what is written, what a resumed run makes of it, and what a failing disk or tracker does."""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from electrify.errors import UserError
+from electrify.train.log import FILE, MetricsLog, comparable, read
+
+
+def open_log(run: Path, resume_step: int | None = None, report_to: tuple[str, ...] = (), rank: int = 0) -> MetricsLog:
+    return MetricsLog(run, resume_step=resume_step, report_to=report_to, rank=rank)
+
+
+def strict(line: str) -> dict[str, Any]:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(line, parse_constant=refuse)
+
+
+def test_one_json_object_a_line_at_once_on_the_disk(tmp_path: Path) -> None:
+    with open_log(tmp_path / "run") as log:
+        log.write({"kind": "train", "step": 1, "loss": 1.5, "word": "naïve"})
+        log.write({"kind": "event", "step": 1, "warning": "two\nlines"})
+        text = (tmp_path / "run" / FILE).read_text(encoding="utf-8")  # while it is still open
+    assert text == '{"kind": "train", "step": 1, "loss": 1.5, "word": "naïve"}\n{"kind": "event", "step": 1, "warning": "two\\nlines"}\n'
+
+
+def test_numbers_that_json_has_no_word_for(tmp_path: Path) -> None:
+    fields = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": torch.tensor(2.5), "e": np.float32(math.nan), "f": {"g": [math.inf, 1, None, True]}}
+    with open_log(tmp_path) as log:
+        log.write({"kind": "train", "step": 1, **fields})
+    got = strict((tmp_path / FILE).read_text())
+    assert got == {"kind": "train", "step": 1, "a": "nan", "b": "inf", "c": "-inf", "d": 2.5, "e": "nan", "f": {"g": ["inf", 1, None, True]}}
+    assert math.isnan(float(got["a"]))
+
+
+def test_a_new_run_begins_a_new_log(tmp_path: Path) -> None:
+    for loss in (1.0, 2.0):
+        with open_log(tmp_path) as log:
+            log.write({"kind": "train", "step": 1, "loss": loss})
+    assert [r["loss"] for r in read(tmp_path / FILE)] == [2.0]
+
+
+def test_resuming_drops_what_comes_again(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        for step in (10, 20, 30, 40):
+            log.write({"kind": "train", "step": step})
+            log.write({"kind": "valid", "step": step})
+    with open_log(tmp_path, resume_step=20) as log:
+        log.write({"kind": "train", "step": 30, "again": True})
+    assert [(r["kind"], r["step"]) for r in read(tmp_path / FILE)] == [("train", 10), ("valid", 10), ("train", 20), ("valid", 20), ("train", 30)]
+    assert [p.name for p in tmp_path.iterdir()] == [FILE]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(every=st.integers(1, 4), saved=st.integers(0, 12), data=st.data())
+def test_a_broken_and_resumed_log_equals_an_unbroken_one(tmp_path: Path, every: int, saved: int, data: st.DataObject) -> None:
+    """Killed at any byte after what was there when step `saved` was saved."""
+    path = tmp_path / FILE
+
+    def leg(start: int, speed: float, resume_step: int | None) -> None:
+        with open_log(tmp_path, resume_step=resume_step) as log:
+            for step in range(start, 13):
+                if step % every == 0:
+                    log.write({"kind": "train", "step": step, "loss": 1 / step, "seconds": step * speed, "tokens_per_s": speed})
+
+    leg(1, 1.0, None)
+    unbroken, lines = read(path), path.read_bytes().splitlines(keepends=True)
+    on_disk = sum(len(line) for line in lines if strict(line.decode())["step"] <= saved)
+    path.write_bytes(path.read_bytes()[: data.draw(st.integers(on_disk, sum(map(len, lines))))])
+    leg(saved + 1, 2.0, saved)
+    assert comparable(read(path)) == comparable(unbroken)
+    assert all(strict(line) for line in path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("torn", [b'{"kind": "train", "st', b"\x00\x00\x00\x00", b"\xff\xfe\n", b"[1]\n", b'{"kind": "train", "step": "x"}\n', b"\n"])
+def test_damaged_lines_are_dropped(tmp_path: Path, torn: bytes) -> None:
+    with open_log(tmp_path) as log:
+        log.write({"kind": "train", "step": 1})
+    with (tmp_path / FILE).open("ab") as f:
+        f.write(torn)
+    with open_log(tmp_path, resume_step=5) as log:
+        log.write({"kind": "train", "step": 6})
+    assert [strict(line)["step"] for line in (tmp_path / FILE).read_text().splitlines()] == [1, 6]
+
+
+def test_only_rank_0_writes(tmp_path: Path) -> None:
+    with open_log(tmp_path / "run", rank=1, report_to=("tensorboard",)) as log:
+        log.write({"kind": "train", "step": 1})
+        log.sync()
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_tracker_is_named_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no tracker 'tensorbord'; did you mean 'tensorboard'"):
+        open_log(tmp_path, report_to=("tensorbord",))
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot be written"):
+        open_log(tmp_path / "file" / "run")
+
+
+def test_a_full_disk_warns_once_and_nothing_is_lost_when_there_is_space_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with open_log(tmp_path) as log:
+        log.write({"kind": "train", "step": 1, "text": "x" * 100})
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
+        try:
+            for step in (2, 3, 4):
+                log.write({"kind": "train", "step": step, "text": "x" * 100})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        log.write({"kind": "train", "step": 5})
+    assert [r["step"] for r in read(tmp_path / FILE)] == [1, 2, 3, 4, 5]
+    assert capsys.readouterr().err.count("the run goes on") == 1
+
+
+# --- TensorBoard
+
+
+def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
+    """As TensorBoard itself reads them."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run / "tensorboard"))
+    events.Reload()
+    shown = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    return {tag: points for tag, points in shown.items() if points}  # a forgotten tag keeps its name
+
+
+def test_tensorboard_shows_the_same_numbers_and_forgets_what_comes_again(tmp_path: Path) -> None:
+    with open_log(tmp_path, report_to=("tensorboard",)) as log:
+        for step in (1, 2, 3):
+            log.write({"kind": "train", "step": step, "loss": torch.tensor(step / 2), "text": "no number", "none": None, "by": {"bin": step}})
+        log.write({"kind": "valid", "step": 2, "auc": 0.75})
+        log.write({"kind": "event", "step": 2, "number": 1})
+    assert scalars(tmp_path) == {"train/loss": [(1, 0.5), (2, 1.0), (3, 1.5)], "train/by/bin": [(1, 1), (2, 2), (3, 3)], "valid/auc": [(2, 0.75)]}
+    with open_log(tmp_path, resume_step=1, report_to=("tensorboard",)) as log:
+        log.write({"kind": "train", "step": 2, "loss": 7.0})
+    assert scalars(tmp_path) == {"train/loss": [(1, 0.5), (2, 7.0)], "train/by/bin": [(1, 1)]}
+    with open_log(tmp_path, report_to=("tensorboard",)) as log:  # a new run
+        log.write({"kind": "train", "step": 1, "loss": 9.0})
+    assert scalars(tmp_path) == {"train/loss": [(1, 9.0)]}
+    assert [p.name for p in sorted((tmp_path / "tensorboard").iterdir())] == [f"events.out.tfevents.{k:06d}" for k in (1, 2, 3)]
+
+
+def test_a_failing_tracker_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_log(tmp_path, report_to=("tensorboard",)) as log:
+        log.write({"kind": "train", "step": 1, "loss": 1.0})
+        assert log._board is not None
+        log._board.close()  # as if its disk had gone
+        log.write({"kind": "train", "step": 2, "loss": 2.0})
+        log.write({"kind": "train", "step": 3, "loss": 3.0})
+    assert [r["step"] for r in read(tmp_path / FILE)] == [1, 2, 3]
+    assert capsys.readouterr().err.count("TensorBoard failed") == 1

@@ -1,0 +1,86 @@
+"""Warnings: said when there is cause, once, and again only after recovery."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor, not_finite
+
+LATE = 10 * GRACE_TOKENS
+
+
+def valid(tokens: int = LATE, **figures: float) -> dict[str, Any]:
+    return {"kind": "valid", "step": 1, "tokens": tokens} | figures
+
+
+def test_a_healthy_run_is_silent() -> None:
+    monitor = Monitor(unigram_entropy=6.44)
+    good = {"generator_loss_masked": 4.39, "rtd_detection_recall": 0.11, "rtd_detection_replaced": 0.12, "rtd_detection_auc": 0.8}
+    assert monitor.watch(valid(**good)) == []
+    assert monitor.watch({"kind": "train", "step": 1, "tokens": LATE, "epoch": 39.9, "generator_loss_masked": 6.5}) == []
+    assert monitor.state() == []
+
+
+@pytest.mark.parametrize("name", ["generator", "mlm"])
+def test_a_model_no_better_than_word_frequencies(name: str) -> None:
+    monitor = Monitor(unigram_entropy=6.44)
+    for loss in (6.39, 6.41, 7.0):  # the plateau as it was measured at small scale
+        (text,) = Monitor(unigram_entropy=6.44).watch(valid(**{f"{name}_loss_masked": loss}))
+        assert text.startswith(f"{name}: no better than word frequencies after 50.0 M tokens (loss {loss:.2f} on [MASK], unigram 6.44)")
+    assert monitor.watch(valid(**{f"{name}_loss_masked": 6.24})) == []  # just off the plateau
+
+
+def test_a_discriminator_that_says_original_everywhere() -> None:
+    (text,) = Monitor(unigram_entropy=6.0).watch(valid(rtd_detection_recall=0.004))
+    assert "calls every token original" in text
+    assert "0.4%" in text
+    assert Monitor(unigram_entropy=6.0).watch(valid(rtd_detection_recall=0.01)) == []
+    # Where nothing is replaced there is nothing to find.
+    assert Monitor(unigram_entropy=6.0).watch(valid(rtd_detection_recall=0.0, rtd_detection_replaced=0.0)) == []
+
+
+def test_nothing_is_expected_at_the_start() -> None:
+    bad = {"generator_loss_masked": 9.0, "rtd_detection_recall": 0.0}
+    assert Monitor(unigram_entropy=6.0).watch(valid(GRACE_TOKENS - 1, **bad)) == []
+    assert len(Monitor(unigram_entropy=6.0).watch(valid(GRACE_TOKENS, **bad))) == 2
+    assert Monitor(unigram_entropy=6.0, warmup_tokens=2 * LATE).watch(valid(LATE, **bad)) == []
+
+
+def test_a_corpus_seen_too_often() -> None:
+    monitor = Monitor(unigram_entropy=6.0)
+    said = [monitor.watch({"kind": "train", "step": k, "tokens": 1, "epoch": epoch}) for k, epoch in enumerate((39.0, float(MAX_EPOCHS), 40.5, 41.0))]
+    assert [len(texts) for texts in said] == [0, 0, 1, 0]
+    assert "seen 40.5 times" in said[2][0]
+
+
+def test_each_warning_once_and_again_after_recovery() -> None:
+    monitor = Monitor(unigram_entropy=6.0)
+    losses = (6.0, 6.1, 5.0, 5.0, 6.0, 6.0)
+    assert [len(monitor.watch(valid(generator_loss_masked=loss))) for loss in losses] == [1, 0, 0, 0, 1, 0]
+    assert len(monitor.watch(valid(rtd_detection_recall=0.0))) == 1  # another trouble is another warning
+
+
+def test_a_resumed_run_does_not_say_it_again() -> None:
+    first = Monitor(unigram_entropy=6.0)
+    assert first.watch(valid(generator_loss_masked=6.0))
+    second = Monitor(unigram_entropy=6.0)
+    second.restore(first.state())
+    assert second.watch(valid(generator_loss_masked=6.0)) == []
+    assert second.watch(valid(rtd_detection_recall=0.0))
+
+
+def test_a_loss_that_is_no_number_counts_as_no_recovery() -> None:
+    monitor = Monitor(unigram_entropy=6.0)
+    assert monitor.watch(valid(generator_loss_masked=6.0))
+    assert monitor.watch(valid(generator_loss_masked=math.nan)) == []
+    assert monitor.watch(valid(generator_loss_masked=6.0)) == []
+
+
+def test_not_finite_names_what_and_when() -> None:
+    assert not_finite(3, {"loss": 1.0, "gradient norm": 2.0}) is None
+    text = not_finite(3, {"loss": 1.0, "gradient norm": math.inf, "generator": math.nan})
+    assert text is not None
+    assert text.startswith("step 3: gradient norm is inf, generator is nan; stopped before the update")

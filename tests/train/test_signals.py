@@ -1,0 +1,88 @@
+"""Signals against real processes: one asks, two end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from electrify.train.signals import SAVED_EXIT, SIGNALS, Stop
+
+SCRIPT = """
+    import sys, time
+    from electrify.train.signals import SAVED_EXIT, Stop
+    with Stop() as stop:
+        print("ready", flush=True)
+        while not stop.requested:
+            time.sleep(0.01)
+        print("asked by", stop.name, flush=True)
+        if sys.argv[1] == "slow":  # a save that takes long
+            time.sleep(60)
+    sys.exit(SAVED_EXIT)
+"""
+
+
+@contextmanager
+def running(speed: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), speed]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_one_signal_asks_and_the_process_ends_in_its_own_time(number: signal.Signals) -> None:
+    with running("fast") as process:
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (SAVED_EXIT, f"asked by {number.name}\n", "")
+
+
+@pytest.mark.parametrize(("first", "second"), [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT), (signal.SIGUSR1, signal.SIGTERM)])
+def test_a_second_signal_ends_at_once(first: signal.Signals, second: signal.Signals) -> None:
+    with running("slow") as process:
+        process.send_signal(first)
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"asked by {first.name}\n"
+        process.send_signal(second)
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (-second, "")
+
+
+def test_the_handlers_of_before_come_back_even_after_an_error() -> None:
+    before = [signal.getsignal(s) for s in SIGNALS]
+
+    def work() -> None:
+        with Stop() as stop:
+            assert [signal.getsignal(s) for s in SIGNALS] != before
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert stop.requested
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        work()
+    assert [signal.getsignal(s) for s in SIGNALS] == before
+
+
+def test_outside_the_main_thread_it_is_inert() -> None:
+    before, seen = [signal.getsignal(s) for s in SIGNALS], []
+
+    def work() -> None:
+        with Stop() as stop:
+            seen.append((stop.requested, [signal.getsignal(s) for s in SIGNALS]))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(False, before)]
