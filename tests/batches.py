@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
 from electrify.build import Built, build
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
@@ -20,7 +21,7 @@ TINY: dict[str, Any] = {
     "num_hidden_layers": 2,
     "hidden_size": 32,
     "num_attention_heads": 4,
-    "intermediate_size": 48,
+    "intermediate_size": 40,
     "embedding_size": 32,
     "max_position_embeddings": 64,
     "generator_size": 0.5,
@@ -76,7 +77,7 @@ def packed_batches(draw: st.DrawFn, *, row_length: int = 32, max_rows: int = 4) 
 
 
 def text_batch(*, seed: int, rows: int, row_length: int, vocab: int = VOCAB) -> Tokens:
-    """Full rows of [CLS] a [SEP] b [SEP], no [UNK], lengths and tokens hashed: skewed unigram frequencies; half of the tokens follow from the one before."""
+    """Full rows of [CLS] a [SEP] b [SEP], no [UNK], lengths and tokens hashed: skewed, and half of the tokens follow from the one before."""
     ordinary = vocab - 6
     out = []
     for r in range(rows):
@@ -115,3 +116,8 @@ def tiny(recipe: str, **fields: Any) -> PretrainConfig:
 
 def built(recipe: str, **fields: Any) -> Built:
     return build(tiny(recipe, **fields), vocab_size=VOCAB, special=SPECIAL)
+
+
+def value(scalar: Tensor) -> float:
+    """float() of a tensor that may carry a graph (torch warns about the plain one)."""
+    return float(scalar.detach())

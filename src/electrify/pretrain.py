@@ -17,7 +17,7 @@ from .config.pretrain import PretrainConfig, check, dump, override, parse
 from .data.loader import Loader, Rows
 from .errors import UserError
 from .export.hf import export_run
-from .export.start import folder_shape, load_half
+from .export.start import check_vocabulary, folder_shape, load_half
 from .progress import say
 from .text.shards import Corpus, Manifest
 from .train import checkpoint, dist
@@ -51,23 +51,18 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
     check(config)
     keep_memory()
     corpus, valid = Corpus(data, "train"), Corpus(data, "valid")
-    manifest = corpus.manifest
     world = dist.start(pick_device(config.train.device))
     try:
-        config, micro_rows = split_batch(from_folders(config), world.size)
-        found = find_checkpoint(output_dir, resume)
-        loaded = checkpoint.load(found.path) if found else None
-        if loaded:
-            same_run(output_dir, config, manifest, loaded[1]["fingerprint"])
-        built = starting_point(config, manifest, fresh=found is None)
+        config, micro_rows = split_batch(from_folders(config, corpus.manifest.vocab_size), world.size)
         rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
         loader = Loader(corpus, batch_rows=config.train.train_batch_size, seed=config.train.seed, **rows)
-        parameters = sum(p.numel() for p in built.objective.parameters())
-        output_dir.mkdir(parents=True, exist_ok=True)
-        copies = (config.train.save_total_limit or 10) + 1
-        checkpoint.require_space(output_dir, 12 * parameters * copies)  # float32 parameters and two moments, in each kept checkpoint and the next
         with checkpoint.lock(output_dir) if world.rank == 0 else nullcontext():
-            dist.same_across(manifest.fingerprint, what="prepared corpus")
+            found = find_checkpoint(output_dir, resume)
+            loaded = checkpoint.load(found.path) if found else None
+            if loaded:
+                same_run(output_dir, config, corpus.manifest, loaded[1]["fingerprint"])
+            dist.same_across(f"{corpus.manifest.fingerprint} {found}", what="prepared corpus and newest checkpoint")
+            built = starting_point(config, corpus.manifest, fresh=found is None, tokenizer=data / "tokenizer")
             run = Run(
                 built.objective,
                 config.train,
@@ -78,26 +73,33 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
                 folder=output_dir,
                 world=world,
                 micro_rows=micro_rows,
-                fingerprint=fingerprint(manifest, world),
+                fingerprint=fingerprint(corpus.manifest, world),
                 unigram_entropy=unigram_entropy(corpus),
             )
-            if loaded:
-                run.resume(*loaded)
-                warn_about(run.fingerprint, loaded[1]["fingerprint"])
-            elif world.rank == 0:
-                write_header(output_dir, config, manifest, parameters, tokenizer=data / "tokenizer")
-            if world.rank == 0:
-                announce(run, parameters, loader)
-            log = MetricsLog(output_dir, resume_step=run.step if found else None, report_to=config.train.report_to, rank=world.rank)
-            try:
+            begin(run, built, config, corpus.manifest, loaded, tokenizer=data / "tokenizer")
+            with MetricsLog(output_dir, resume_step=run.step if found else None, report_to=config.train.report_to, rank=world.rank) as log:
                 summary = run.train(log)
-            finally:
-                log.close()
             exported = export_run(output_dir, built=built) if summary.finished and world.rank == 0 else {}
             dist.barrier()
         return Result(output_dir, summary, exported)
     finally:
         dist.stop()
+
+
+def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, loaded: tuple[Any, Any] | None, *, tokenizer: Path) -> None:
+    """Parameters from the checkpoint or the header of a new run, and the line that says what will be trained."""
+    parameters = sum(p.numel() for p in run.named.values())
+    copies = (config.train.save_total_limit or 10) + 1
+    checkpoint.require_space(run.folder, 12 * parameters * copies)  # float32 parameters and two moments, in each kept checkpoint and the next
+    if loaded:
+        run.resume(*loaded)
+        odd = [f"{k} {v} then, {run.fingerprint[k]} now" for k, v in loaded[1]["fingerprint"].items() if v != run.fingerprint[k]]
+        if odd and run.world.rank == 0:
+            say(f"warning: continuing under other conditions ({'; '.join(odd)}): the data is the same, the last bits may differ")
+    elif run.world.rank == 0:
+        write_header(run, config, manifest, parameters, tokenizer=tokenizer, built=built)
+    if run.world.rank == 0:
+        announce(run, parameters, run.loader)
 
 
 def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig, int]:
@@ -117,27 +119,29 @@ def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig
     return config, micro
 
 
-def from_folders(config: PretrainConfig) -> PretrainConfig:
+def from_folders(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
     """The recipe with the kept encoder's shape taken from the folder that it starts from."""
     start = config.train.init_discriminator
     if not start:
         return config
-    shape = folder_shape(start)
+    shape = folder_shape(start, vocab_size=vocab_size)
     own = {k: getattr(shape, k) for k in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")}
     return override(config, own | {"max_position_embeddings": shape.max_position_embeddings})
 
 
-def starting_point(config: PretrainConfig, manifest: Manifest, *, fresh: bool) -> Built:
+def starting_point(config: PretrainConfig, manifest: Manifest, *, fresh: bool, tokenizer: Path) -> Built:
     """The objective with its initial values: the seed's, then those of the folders it starts from."""
     t = config.train
-    shape = folder_shape(t.init_generator) if t.init_generator else None
+    shape = folder_shape(t.init_generator, vocab_size=manifest.vocab_size) if t.init_generator else None
     built = build(config, vocab_size=manifest.vocab_size, special=manifest.special_ids, generator=shape)
     if fresh:
         for half, start in (("discriminator", t.init_discriminator), ("generator", t.init_generator)):
             if start and half not in built.halves:
                 raise UserError(f"--init-{half} {start}: the objective {config.objective.objective} has no {half}")
             if start:
-                for line in load_half(built.halves[half], start, what=half):
+                check_vocabulary(start, tokenizer=tokenizer)
+                first = built.halves["discriminator"] if half == "generator" and t.init_discriminator else None
+                for line in load_half(built.halves[half], start, what=half, given=first):
                     say(line)
     return built
 
@@ -198,28 +202,23 @@ def fingerprint(manifest: Manifest, world: dist.World | None) -> dict[str, Any]:
     return data | machine
 
 
-def warn_about(mine: dict[str, Any], saved: dict[str, Any]) -> None:
-    odd = [f"{k} {v} then, {mine[k]} now" for k, v in saved.items() if v != mine[k]]
-    if odd:
-        say(f"warning: continuing under other conditions ({'; '.join(odd)}): the data is the same, the last bits may differ")
-
-
-def write_header(folder: Path, config: PretrainConfig, manifest: Manifest, parameters: int, *, tokenizer: Path) -> None:
+def write_header(run: Run, config: PretrainConfig, manifest: Manifest, parameters: int, *, tokenizer: Path, built: Built) -> None:
     """config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the tokenizer: what ran, enough to export without DATA."""
-    shutil.copytree(tokenizer, folder / "tokenizer", dirs_exist_ok=True)
+    shutil.copytree(tokenizer, run.folder / "tokenizer", dirs_exist_ok=True)
     facts = {
-        "machine": describe(),
+        "machine": describe(run.world.device),
         "parameters": parameters,
         "data": manifest.fingerprint,
         "tokenizer_sha256": manifest.tokenizer_sha256,
+        "shapes": {name: asdict(half.encoder.shape) for name, half in built.halves.items()},
         "vocab_size": manifest.vocab_size,
         "special_ids": asdict(manifest.special_ids),
         "corpus": {"counts": manifest.counts, "sources": manifest.sources},
     }
     for name, text in (("config.yaml", dump(config)), ("run.json", json.dumps(facts, indent=1, sort_keys=True, default=str) + "\n")):
-        part = folder / f".{name}.part"
+        part = run.folder / f".{name}.part"
         part.write_text(text, encoding="utf-8")
-        os.replace(part, folder / name)
+        os.replace(part, run.folder / name)
 
 
 def announce(run: Run, parameters: int, loader: Loader) -> None:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import torch
-from batches import SPECIAL, VOCAB, draws_of, packed_batches, ragged_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from batches import SPECIAL, VOCAB, draws_of, packed_batches, ragged_batch
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
 from electrify.corruption.sampling import sample

@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import pytest
 import torch
-from batches import SPECIAL, VOCAB, draws_of, pack, packed_batches, ragged_batch, sequences_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2, chisquare
 
+from batches import SPECIAL, VOCAB, draws_of, pack, packed_batches, ragged_batch, sequences_of
 from electrify.corruption.masking import Candidates, Corrupted, MaskMix, choose, substitute, wanted
 from electrify.tokens import SpecialIds, Tokens
 
@@ -105,7 +105,7 @@ def test_uniform_over_candidates() -> None:
         assert inside[[0, 4, 7, 11]].tolist() == [0, 0, 0, 0]
         counts = inside[[1, 2, 3, 5, 6, 8, 9, 10]].numpy()
         assert counts.sum() == 3 * 5_000
-        # Drawn without replacement, 3 of 8: a count's variance is (1 - 3/8) of the binomial one, so the plain statistic is smaller by (1 - 3/8) * 8/7.
+        # Drawn without replacement, 3 of 8: a count's variance is (1 - 3/8) of the binomial one, so the statistic is smaller by (1 - 3/8) * 8/7.
         statistic = chisquare(counts).statistic / ((1 - 3 / 8) * 8 / 7)
         assert chi2.sf(statistic, 7) > 1e-3
 

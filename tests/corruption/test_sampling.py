@@ -40,7 +40,14 @@ def chi_square(logits_V: Tensor, *, n: int, temperature: float = 1.0) -> float:
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize(
     "logits",
-    [[0.0, 0.0, 0.0], [1.0, -1.0, 3.0, 0.0, 2.5], [-INF, 0.0, -INF, -INF, 1.0, -INF], [80.0, 79.0, -80.0, 80.0], [1e4, 1e4 - 1, 0.0], [-1e30, -1e30, -INF]],
+    [
+        [0.0, 0.0, 0.0],
+        [1.0, -1.0, 3.0, 0.0, 2.5],
+        [-INF, 0.0, -INF, -INF, 1.0, -INF],
+        [80.0, 79.0, -80.0, 80.0],
+        [1e4, 1e4 - 1, 0.0],
+        [-1e30, -1e30, -INF],
+    ],
     ids=str,
 )
 def test_follows_the_softmax(logits: list[float], temperature: float) -> None:
@@ -48,8 +55,8 @@ def test_follows_the_softmax(logits: list[float], temperature: float) -> None:
 
 
 def test_follows_the_softmax_over_30k() -> None:
-    """A peaked and a flat half: the cumulative sum of 30 000 float32 numbers must still resolve the flat one. Evenly spaced uniform numbers instead of
-    random ones must hit every block of the vocabulary as often as its probability says, to within one draw at either end."""
+    """A peaked and a flat half: the cumulative sum of 30 000 float32 numbers must still resolve the flat one. Evenly spaced uniform numbers
+    must hit every block of the vocabulary as often as its probability says, to within one draw at either end."""
     rng = torch.Generator().manual_seed(0)
     logits = torch.cat([3 * torch.randn(15_000, generator=rng), torch.full((15_522,), 3.0)])
     n, blocks = 2_000, 40

@@ -39,12 +39,20 @@ class FinetuneSettings:
     bf16: Literal["auto", "true", "false"] = "auto"
     """Compute in bfloat16 (weights stay float32); auto does so where the processor has instructions for it."""
     eval_steps: int | None = None
-    """Evaluate every N updates; none does so after every epoch. The score reported is always that of the last update."""
+    """Evaluate every N updates; none does so after every epoch (every second one of 10). The score reported is always that of the last update."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:1."""
 
     def __post_init__(self) -> None:
-        positive = ("learning_rate", "layerwise_lr_decay", "per_device_train_batch_size", "num_train_epochs", "max_grad_norm", "max_train_samples", "eval_steps")
+        positive = (
+            "learning_rate",
+            "layerwise_lr_decay",
+            "per_device_train_batch_size",
+            "num_train_epochs",
+            "max_grad_norm",
+            "max_train_samples",
+            "eval_steps",
+        )
         for name in positive:
             value = getattr(self, name)
             if value is not None and not value > 0:

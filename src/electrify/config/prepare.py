@@ -15,8 +15,9 @@ class PrepareConfig:
     """What to read, how to cut it into documents and tokens, where to put the result."""
 
     inputs: tuple[str, ...]
-    """files, folders (searched to the bottom, in sorted order) and globs of txt, md, jsonl, csv, tsv and parquet (each but parquet also .gz .bz2 .xz .zst);
-    `pydocs` for the documentation of the installed Python packages; `hub:NAME[:CONFIG]` for a data set of the Hugging Face Hub or of a local folder"""
+    """files, folders (searched to the bottom, in sorted order) and globs of txt, md, jsonl, csv, tsv and parquet, each but parquet also with
+    .gz .bz2 .xz .zst; `pydocs` for the documentation of the installed Python packages; `hub:NAME[:CONFIG]` for a data set of the Hugging Face Hub
+    or of a local folder"""
     output_dir: str
     """the folder of the prepared corpus; new or empty, or that of the same command interrupted"""
     tokenizer: str = "wordpiece"
@@ -29,10 +30,11 @@ class PrepareConfig:
     """a trained tokenizer removes accents; the default is what lowercase is"""
     min_frequency: int = 2
     """a trained vocabulary takes pieces that occur at least this often"""
-    tokenizer_sample_mb: int = 200
+    tokenizer_sample_mb: int = 100
     """a tokenizer is trained on at most this much text in MB, documents chosen by hash; bounds memory too"""
     document_boundary: Literal["auto", "blank-line", "line", "file", "record"] = "auto"
-    """where a document of a txt or md file ends; auto: blank-line for txt, file for md. A row of jsonl, csv, parquet and data sets is always a document"""
+    """where a document of a txt or md file ends; auto: blank-line for txt, file for md. A row of jsonl, csv, tsv, parquet and data sets is always a
+    document"""
     text_column: str = "text"
     """the key or column that holds the text"""
     dataset_split: str = "train"
@@ -66,7 +68,14 @@ class PrepareConfig:
             raise UserError("output_dir is empty: name the folder of the prepared corpus")
         if not 0 <= self.valid_fraction < 1:
             raise UserError(f"valid_fraction must be at least 0 and below 1, not {self.valid_fraction}")
-        for name, least in (("vocab_size", 32), ("min_frequency", 0), ("tokenizer_sample_mb", 1), ("shard_mb", 1), ("max_documents", 1), ("workers", 1)):
+        for name, least in (
+            ("vocab_size", 32),
+            ("min_frequency", 0),
+            ("tokenizer_sample_mb", 1),
+            ("shard_mb", 1),
+            ("max_documents", 1),
+            ("workers", 1),
+        ):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"{name} must be at least {least}, not {value}")

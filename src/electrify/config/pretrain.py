@@ -241,7 +241,9 @@ def check_model(m: ModelConfig, *, corruptor: str) -> None:
 
 def check_task(c: CorruptionConfig, o: ObjectiveConfig) -> None:
     need(0 < c.mask_rate < 1, f"mask_rate must lie between 0 and 1, not {c.mask_rate}")
-    need(len(c.mask_mix) == 3 and min(c.mask_mix) >= 0 and abs(sum(c.mask_mix) - 1) < 1e-6, f"mask_mix {c.mask_mix} must be three shares that sum to 1")
+    need(
+        len(c.mask_mix) == 3 and min(c.mask_mix) >= 0 and abs(sum(c.mask_mix) - 1) < 1e-6, f"mask_mix {c.mask_mix} must be three shares that sum to 1"
+    )
     need(c.temperature > 0, f"temperature must be positive, not {c.temperature}")
     need(o.objective != "rtd" or c.corruptor == "generator", "objective rtd needs corruptor generator; corruptor mask goes with objective mlm")
     need(o.objective != "mlm" or c.corruptor == "mask", "objective mlm needs corruptor mask")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from .saving import can_save, save
 from .tasks import Example, TaskData, task_named
 
 _DROPOUT_SEED = 1 << 32  # added to a run's seed, so that dropout does not depend on how many numbers the loading took
+_EVALUATIONS = 5  # at most, where the user does not say: ten rounds over a validation set larger than the training set would be half of the time
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,10 @@ def finetune_one(
         data, held_out = (loop.encode(examples, loaded.tokenizer, **common) for examples in (training, task.validation))
         center, scale = _scale(task, data.labels_N)
         data = dataclasses.replace(data, labels_N=(data.labels_N - center) / scale)
-        curve = _Curve(classifier, task, held_out, settings=settings, bf16=bf16, progress=progress, title=f"{task.name} seed {seed}")
+        curve = _Curve(classifier, task, held_out, bf16=bf16, progress=progress, title=f"{task.name} seed {seed}")
         epochs = settings.num_train_epochs or task.epochs
         curve.total = loop.updates_of(len(training), batch_size=settings.per_device_train_batch_size, epochs=epochs)
-        curve.per_epoch = -(-len(training) // settings.per_device_train_batch_size)
+        curve.every = settings.eval_steps or -(-len(training) // settings.per_device_train_batch_size) * -(-math.ceil(epochs) // _EVALUATIONS)
         torch.manual_seed(seed + _DROPOUT_SEED)
         loop.train(
             classifier, data, regression=task.kind == "regression", rates=loop.rates_for(classifier, settings), settings=settings, epochs=epochs,
@@ -116,17 +118,15 @@ def _scale(task: TaskData, labels_N: Tensor) -> tuple[float, float]:
 class _Curve:
     """Evaluates where it is due and keeps the points."""
 
-    def __init__(
-        self, model: Classifier, task: TaskData, held_out: loop.Encoded, *, settings: FinetuneSettings, bf16: bool, progress: Progress | None, title: str
-    ) -> None:
+    def __init__(self, model: Classifier, task: TaskData, held_out: loop.Encoded, *, bf16: bool, progress: Progress | None, title: str) -> None:
         self.model, self.task, self.held_out, self.bf16, self.progress, self.title = model, task, held_out, bf16, progress, title
-        self.every, self.points, self.total, self.per_epoch = settings.eval_steps, list[Point](), 0, 1
+        self.every, self.points, self.total = 1, list[Point](), 0
         self._losses: list[Tensor] = []
 
     def after(self, step: int, epoch: float, loss: Tensor) -> None:
         self._losses.append(loss)
         note = ""
-        if step % (self.every or self.per_epoch) == 0 or step == self.total:
+        if step % self.every == 0 or step == self.total:
             mean = float(torch.stack(self._losses).mean())
             self._losses.clear()
             self.points.append(Point(step, round(epoch, 4), mean, self._score()))
@@ -169,7 +169,9 @@ def finetune(options: FinetuneConfig) -> Report:
             write_atomically(out / "scores.jsonl", "".join(json.dumps(r, sort_keys=True) + "\n" for r in done.values()))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
             say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
-    report = report_of([done[run.key] for run in plan], {t.name: t.metrics for t in tasks}, settings=options.settings, shown={r.label: r.model for r in plan})
+    report = report_of(
+        [done[run.key] for run in plan], {t.name: t.metrics for t in tasks}, settings=options.settings, shown={r.label: r.model for r in plan}
+    )
     write_report(report, out)
     return report
 

@@ -22,7 +22,8 @@ from ..train.schedule import factor
 from .encoder import Classifier, learning_rates
 from .tasks import Example
 
-POOL = 8  # batches that are sorted by length together: more save little padding and make the company of an example less random
+POOL = 16  # batches sorted by length together: 88 to 91 % of the slots of SST-2, CoLA and STS-B are filled then (unsorted 34 to 48 %)
+POOLS = 4  # at least, where the examples are few: one pool of all would put the same examples together in every epoch
 SUBSET, ORDER, BATCHES = 1, 2, 3  # purposes of random numbers: append, never reorder
 EVAL_BATCH = 128
 
@@ -50,7 +51,13 @@ def encode(examples: Sequence[Example], tokenizer: Any, *, segments: bool, max_s
     """Tokenise once. Texts beyond max_seq_length are cut, the longer of a pair first."""
     pairs = [e.pair or "" for e in examples] if examples[0].pair is not None else None
     found = tokenizer(
-        [e.text for e in examples], pairs, truncation=True, max_length=max_seq_length, padding=False, return_attention_mask=False, return_token_type_ids=segments
+        [e.text for e in examples],
+        pairs,
+        truncation=True,
+        max_length=max_seq_length,
+        padding=False,
+        return_attention_mask=False,
+        return_token_type_ids=segments,
     )
     lengths_N = torch.tensor([len(ids) for ids in found["input_ids"]])
     ids_NL = _padded(found["input_ids"], lengths_N, tokenizer.pad_token_id, torch.int32)
@@ -78,7 +85,7 @@ def epoch_batches(lengths_N: Tensor, *, batch_size: int, seed: int, epoch: int) 
     order = shuffled(len(lengths_N), seed, ORDER, epoch)
     whole = len(order) - len(order) % batch_size
     batches = [order[whole:]] if whole < len(order) else []
-    for pool in order[:whole].split(POOL * batch_size):
+    for pool in order[:whole].split(max(1, min(POOL, whole // batch_size // POOLS)) * batch_size):
         batches += pool[torch.argsort(lengths_N[pool], stable=True)].split(batch_size)
     return [batches[int(i)] for i in shuffled(len(batches), seed, BATCHES, epoch)]
 
@@ -116,9 +123,9 @@ def train(
         torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if (step + 1) % per_epoch == 0 or step + 1 == total:
-            if not math.isfinite(loss.item()):
-                raise UserError(f"the loss is {loss.item()} after {step + 1} updates (seed {seed}): lower --learning-rate")
+        looked_at = (step + 1) % per_epoch == 0 or step + 1 == total  # reading the loss waits for the device
+        if looked_at and not math.isfinite(loss.item()):
+            raise UserError(f"the loss is {loss.item()} after {step + 1} updates (seed {seed}): lower --learning-rate")
         after(step + 1, (step + 1) / per_epoch, loss.detach())
 
 

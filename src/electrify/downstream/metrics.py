@@ -22,7 +22,9 @@ def _need(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as e:
-        raise UserError(f"fine-tuning is scored with scikit-learn and scipy, and {module.split('.')[0]} is not installed: pip install 'electrify[eval]'") from e
+        raise UserError(
+            f"fine-tuning is scored with scikit-learn and scipy, and {module.split('.')[0]} is not installed: pip install 'electrify[eval]'"
+        ) from e
 
 
 def accuracy(labels: Numbers, predictions: Numbers) -> float:

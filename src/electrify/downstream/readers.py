@@ -116,20 +116,20 @@ def read_own(
     train_file: str, validation_file: str, *, text_column: str | None, pair_column: str | None, label_column: str | None, problem_type: str
 ) -> TaskData:
     """A task of one's own files; the columns and the kind of label are detected where they are not given. Raises UserError naming file and line."""
-    rows = {path: list(_rows(path)) for path in (train_file, validation_file)}
-    for path, found in rows.items():
+    files = [(path, list(_rows(path))) for path in (train_file, validation_file)]
+    for path, found in files:
         if not found:
             raise UserError(f"{path}: no examples")
-    header = list(rows[train_file][0][1])
+    header = list(files[0][1][0][1])
     text = _column(train_file, header, text_column, TEXT_COLUMNS, "--text-column")
     pair = pair_column or (next((c for c in PAIR_COLUMNS if c in header), None) if text != "text" else None)
     label = _column(train_file, header, label_column, LABEL_COLUMNS, "--label-column")
-    cells = {path: [_cells(path, row, text, pair, label) for row in found] for path, found in rows.items()}
-    values = [value for _, _, value, _ in cells[train_file]]
+    cells = [[_cells(path, row, text, pair, label) for row in found] for path, found in files]
+    values = [value for _, _, value, _ in cells[0]]
     kind: Kind = "regression" if problem_type == "regression" or (problem_type == "auto" and _are_decimals(values)) else "classification"
     names = sorted({_class_name(v) for v in values}, key=_class_order) if kind == "classification" else []
     classes = {name: i for i, name in enumerate(names)}
-    train, validation = (tuple(Example(a, b, _label(v, kind, classes, where)) for a, b, v, where in part) for part in cells.values())
+    train, validation = (tuple(Example(a, b, _label(v, kind, classes, where)) for a, b, v, where in part) for part in cells)
     return TaskData(Path(train_file).stem, kind, tuple(names), OWN_METRICS[kind], OWN_EPOCHS, train, validation)
 
 

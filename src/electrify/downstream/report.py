@@ -53,19 +53,31 @@ class Report:
         """The table as text, header first, scores times 100."""
         head = ["task", "metric", "model", "median", "mean", "std", "best", "worst", "seeds", "trained on"]
         return [head] + [
-            [r.task, r.metric, r.model, *(_percent(x) for x in (r.median, r.mean, r.std, r.best, r.worst)), str(r.seeds), str(r.train_examples)] for r in self.rows
+            [r.task, r.metric, r.model, *(_percent(x) for x in (r.median, r.mean, r.std, r.best, r.worst)), str(r.seeds), str(r.train_examples)]
+            for r in self.rows
         ]
 
     def table(self) -> str:
         """The table for a terminal or a log: aligned columns."""
         cells = self.cells()
         widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-        return "\n".join("  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in cells)
+        return "\n".join(
+            "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in cells
+        )
 
     def markdown(self) -> str:
         head, *body = ["| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in self.cells()]
         rule = "|" + "|".join(["---"] * 3 + ["---:"] * 7) + "|"
-        lines = ["# Fine-tuning", "", head, rule, *body, "", "Scores times 100 on the validation examples after the last update; std is that of a sample of seeds.", ""]
+        lines = [
+            "# Fine-tuning",
+            "",
+            head,
+            rule,
+            *body,
+            "",
+            "Scores times 100 on the validation examples after the last update; std is that of a sample of seeds.",
+            "",
+        ]
         for task in dict.fromkeys(r.task for r in self.rows):
             published = TASKS[task].published if task in TASKS else {}
             if published:
@@ -94,9 +106,7 @@ def _percent(x: float | None) -> str:
     return "-" if x is None else f"{100 * x:.1f}"
 
 
-def report_of(
-    records: Iterable[dict[str, Any]], metrics: dict[str, tuple[str, ...]], *, settings: FinetuneSettings, shown: dict[str, str]
-) -> Report:
+def report_of(records: Iterable[dict[str, Any]], metrics: dict[str, tuple[str, ...]], *, settings: FinetuneSettings, shown: dict[str, str]) -> Report:
     """The rows of the runs. metrics: names by task, in order. shown: model as in the records -> as the user called it."""
     records = tuple(records)
     rows = []

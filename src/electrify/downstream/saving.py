@@ -45,7 +45,9 @@ def save(classifier: Classifier, tokenizer: Any, task: TaskData, folder: Path, *
     with quiet():
         model: Any = AutoModelForSequenceClassification.from_config(config)
     model.base_model.load_state_dict(encoder.state_dict(), strict=False)
-    dense, out = (model.base_model.pooler.dense, model.classifier) if config.model_type == "bert" else (model.classifier.dense, model.classifier.out_proj)
+    dense, out = (
+        (model.base_model.pooler.dense, model.classifier) if config.model_type == "bert" else (model.classifier.dense, model.classifier.out_proj)
+    )
     weight, bias = classifier.head.weight.detach().cpu() * scale, classifier.head.bias.detach().cpu() * scale + center
     with torch.no_grad():
         _fit(dense, out, weight, bias, twice=config.model_type == "electra")

@@ -61,7 +61,9 @@ class TaskData:
             if not getattr(self, split):
                 raise UserError(f"task {self.name!r} has no {split} examples")
         if self.kind == "classification" and len(self.labels) < 2:
-            raise UserError(f"task {self.name!r} has only the class {self.labels[0]!r}: nothing to learn" if self.labels else f"task {self.name!r} has no classes")
+            raise UserError(
+                f"task {self.name!r} has only the class {self.labels[0]!r}: nothing to learn" if self.labels else f"task {self.name!r} has no classes"
+            )
 
     @property
     def num_outputs(self) -> int:

@@ -40,10 +40,10 @@ def model_card(run: Path, *, part: str, shape: Shape, is_lm: bool, parameters: i
         f"# {name}: {_title(part, objective)}",
         _what(part, objective),
         _use(is_lm=is_lm),
-        "## Training\n" + _rows(_training(shape, last, step=step, parameters=parameters)),
+        _section("Training", _rows(_training(shape, last, step=step, parameters=parameters))),
         _validation(valid),
         _corpus(facts),
-        "## Machine\n" + _rows({MACHINE[k]: v for k, v in facts.get("machine", {}).items() if k in MACHINE}),
+        _section("Machine", _rows({MACHINE[k]: v for k, v in facts.get("machine", {}).items() if k in MACHINE})),
         f"## Recipe\n`electrify pretrain DATA --config config.yaml --output-dir RUN` with this `config.yaml`:\n\n```yaml\n{recipe.strip()}\n```",
     ]
     return "\n\n".join(s for s in sections if s) + "\n"
@@ -110,7 +110,7 @@ def _training(shape: Shape, last: Mapping[str, Any], *, step: int | None, parame
         "updates": _number(step if step is not None else last.get("step")),
         "tokens seen": _number(last.get("tokens")),
         "passes over the corpus": _number(last.get("epoch")),
-        "wall time": f"{seconds / 3600:.2f} h" if isinstance(seconds, int | float) else None,
+        "wall time": (f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.2f} h") if isinstance(seconds, int | float) else None,
         "energy": f"{joules / 3.6e6:.3g} kWh" if isinstance(joules, int | float) and joules else None,
     }
 
@@ -131,13 +131,17 @@ def _corpus(facts: Mapping[str, Any]) -> str:
     corpus = facts.get("corpus", {})
     counts = {k.replace("_", " "): _number(v) for k, v in corpus.get("counts", {}).items() if isinstance(v, int | float)}
     hashes = {"prepared corpus, sha256": facts.get("data"), "tokenizer, sha256": facts.get("tokenizer_sha256")}
-    text = "## Corpus\n" + _rows(counts | hashes)
+    parts = [_rows(counts | hashes)]
     sources = [s for s in corpus.get("sources", []) if isinstance(s, Mapping) and s.get("name")]
     if sources:
         shown = [f"| {_plain(_relative(str(s['name'])))} | {_number(s.get('bytes')) or ''} | {s.get('sha256') or ''} |" for s in sources[:50]]
         more = f"\n\nand {len(sources) - 50:,} more." if len(sources) > 50 else ""
-        text += "\n\n| source | bytes | sha256 |\n|---|---|---|\n" + "\n".join(shown) + more
-    return text
+        parts.append("| source | bytes | sha256 |\n|---|---|---|\n" + "\n".join(shown) + more)
+    return _section("Corpus", "\n\n".join(p for p in parts if p))
+
+
+def _section(title: str, body: str) -> str:
+    return f"## {title}\n{body}" if body else ""
 
 
 def _relative(name: str) -> str:

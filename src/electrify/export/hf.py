@@ -82,7 +82,7 @@ def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
         _ = special_ids(facts), int(facts["vocab_size"])
     except (ValueError, KeyError, TypeError) as e:
         raise UserError(
-            f"{run / 'run.json'} is damaged ({type(e).__name__}: {e}); continue the run once with --resume must, which writes it again"
+            f"{run / 'run.json'} is damaged ({type(e).__name__}: {e}); without it the vocabulary is unknown: restore it from a copy"
         ) from e
     return parse((run / "config.yaml").read_text(encoding="utf-8"), str(run / "config.yaml")), facts
 

@@ -113,7 +113,7 @@ def architecture_of(half: Half) -> Architecture:
 def parameters_of(half: Half) -> dict[str, Tensor]:
     """The half's parameters under the names of the tables. The word table, which an LM head reads again, is there once."""
     words = half.encoder.embeddings.words.weight
-    named = {f"encoder.{name}": p for name, p in half.encoder.named_parameters()}
+    named: dict[str, Tensor] = {f"encoder.{name}": p for name, p in half.encoder.named_parameters()}
     for name, p in half.head.named_parameters():
         if p is not words:
             named[f"head.{name}"] = p
@@ -154,7 +154,7 @@ def to_ours(rows: Iterable[Row], theirs: Mapping[str, Tensor]) -> dict[str, Tens
 
 
 def without_tied(architecture: Architecture, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their parameters without the repeated ones. Raises KeyMismatchError where a repeated one has values of its own, which no half of ours can hold."""
+    """Their parameters without the repeated ones. Raises KeyMismatchError where one has values of its own, which ours cannot hold."""
     for name, source in architecture.tied.items():
         if name in theirs and source in theirs and not torch.equal(theirs[name], theirs[source]):
             raise KeyMismatchError(f"their parameters: {name} should repeat {source} and does not")

@@ -22,6 +22,7 @@ from .mapping import (
     to_ours,
     without_tied,
 )
+from .quiet import quiet
 
 FIELDS = (
     "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
@@ -40,6 +41,28 @@ def folder_shape(start: str, *, vocab_size: int | None = None) -> Shape:
     if vocab_size is not None and shape.vocab_size != vocab_size:
         raise UserError(_other_vocabulary(start, shape.vocab_size, vocab_size))
     return shape
+
+
+def check_vocabulary(start: str, *, tokenizer: Path) -> None:
+    """Raises UserError where the tokenizer of `start` gives words other ids than that of the corpus (the folder `tokenizer`). None there passes."""
+    from transformers import AutoTokenizer
+
+    place, local = _where(start)
+    if local and not any((Path(place) / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
+        return  # transformers would make an empty one up
+    try:
+        with quiet():
+            theirs = AutoTokenizer.from_pretrained(place, **local).get_vocab()
+    except (OSError, ValueError, KeyError):
+        return
+    with quiet():
+        ours = AutoTokenizer.from_pretrained(tokenizer, local_files_only=True).get_vocab()
+    odd = sorted(word for word in theirs.keys() | ours.keys() if theirs.get(word) != ours.get(word))
+    if odd:
+        raise UserError(
+            f"{start} knows other words than the corpus ({len(odd)} differ, {odd[0]!r} is {theirs.get(odd[0])} there, {ours.get(odd[0])} here); "
+            f"prepare the corpus with `--tokenizer {start}`, or start from another folder"
+        )
 
 
 def load_half(half: Half, start: str, *, what: str, given: Half | None = None) -> list[str]:
@@ -138,8 +161,6 @@ def _config(start: str) -> Any:
     """The folder's config, of an encoder that ours can be. Raises UserError otherwise."""
     from transformers import AutoConfig
 
-    from .quiet import quiet
-
     place, local = _where(start)
     try:
         with quiet():
@@ -158,8 +179,6 @@ def _read(start: str, table: Architecture) -> tuple[Any, set[str], set[str]]:
     """The model, and the keys it missed and did not know."""
     import transformers
     from safetensors import SafetensorError
-
-    from .quiet import quiet
 
     place, local = _where(start)
     try:

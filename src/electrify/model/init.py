@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .encoder import Encoder, Shape
+from .encoder import Block, Encoder, Shape
 
 TOKEN_SCALE = 0.1  # of `local`: what the position subspace and the words start with; at .02 Adam overwrites the positions within 20 steps
 OUTPUT_SCALE = 0.1  # of `local`: sub-layer outputs, so that post-norm keeps the position subspace readable through the depth
@@ -113,6 +113,7 @@ def init_local_blocks(encoder: Encoder, width: int, rng: torch.Generator, *, amp
             encoder.project.weight[:width, :width] = torch.eye(width)
         s = math.sqrt(amplitude * 4 * math.sqrt(shape.head_width) / width)
         for block in encoder.blocks:
+            assert isinstance(block, Block)
             normal(block.qkv)
             normal(block.up)
             normal(block.out, OUTPUT_SCALE)

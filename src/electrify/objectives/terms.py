@@ -5,7 +5,8 @@ Shape suffixes: T flat tokens, N tokens graded, M chosen positions, V vocabulary
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,8 @@ BINS = 8000  # of the histogram of logits; equal bins of probability would put a
 REACH = 20.0  # logits beyond it fall into the outermost bins; a bin is .005 wide
 
 
-class Term(NamedTuple):
+@dataclass(frozen=True)
+class Term:
     """An unweighted loss or a rate, as sum and count (scalars on the batch's device).
 
     A histogram is a Term too: sum [2, B] counts tokens by label and logit, count 1.
@@ -115,7 +117,8 @@ def detection_summary(counts_2B: Tensor) -> dict[str, float]:
 def summarise(terms: Terms) -> dict[str, float]:
     """Terms summed over batches and ranks -> one number a name: means, and for histograms the detection figures."""
     out: dict[str, float] = {}
-    for name, (total, count) in terms.items():
+    for name, one in terms.items():
+        total, count = one.sum, one.count
         if total.ndim == 2:
             out |= {f"{name}_{k}": v for k, v in detection_summary(total).items()}
         elif float(count) > 0:

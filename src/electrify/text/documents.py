@@ -18,16 +18,14 @@ from .sources import Source
 
 _BLANK_LINE, _LINE = re.compile(rb"\n[^\S\n]*\n"), re.compile(rb"\n")
 
+
 def documents(source: Source, options: PrepareConfig, *, counts: Counter[str], advance: Callable[[int], None] | None = None) -> Iterator[str]:
     """The documents of one source in order. `counts` receives blank, encoding_errors, nul_characters and cut_documents.
 
     advance: called with the bytes of the file consumed. Raises UserError naming file and line for input that cannot be right.
     """
-    if source.format in ("txt", "md"):
-        texts = _of_text(source, options, counts, advance)
-    else:
-        texts = records.texts(source, options, counts, advance)
-    for text in texts:
+    read = _of_text if source.format in ("txt", "md") else records.texts
+    for text in read(source, options, counts, advance):
         yield from _cleaned(text, counts)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,14 @@ import numpy as np
 from ..errors import UserError
 
 SPLITS = ("train", "valid")
-# Longer documents are tokenised in pieces cut before a space, where no tokenizer here joins anything; bounds the memory of the library's own structures.
+# Longer documents are tokenised in pieces cut before a space, where no tokenizer here joins anything; bounds the memory of the library's structures.
 PIECE = 1 << 17
 _BATCH = 1 << 18
+_ID = np.dtype("<u4")
+# About 60 MB of chunks and ids; when full, the memory starts afresh.
+_MAX_KNOWN = 1 << 18
+# Python splits at these, BERT's normaliser deletes them and joins what is around them.
+_UNUSUAL_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 
 
 @dataclass(frozen=True)
@@ -71,9 +77,13 @@ def start(settings: Start) -> Callable[[Task], dict[str, Any]]:
 
 
 class Encoder:
-    """Texts -> token ids without special tokens, by a tokenizer.json."""
+    """Texts -> token ids without special tokens, by a tokenizer.json.
 
-    def __init__(self, path: Path) -> None:
+    A tokenizer of BERT's kind never looks across white space, so a text's ids are those of its chunks between white space, end to end. Few different
+    chunks make most of any corpus; remembering their ids gives the same result several times faster than the library's own loop.
+    """
+
+    def __init__(self, path: Path, *, remember: bool = True) -> None:
         from tokenizers import Tokenizer
 
         self._tokenizer = Tokenizer.from_file(str(path))
@@ -81,12 +91,13 @@ class Encoder:
         self._tokenizer.no_padding()
         # "[MASK]" in a manual is six characters of text, not the token.
         self._tokenizer.encode_special_tokens = True
+        self._known: dict[str, bytes] | None = {} if remember and ignores_white_space(self._tokenizer) else None
 
     def __call__(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """int64 [documents] lengths, and int64 [their sum] ids."""
+        """int64 [documents] lengths, and uint32 [their sum] ids."""
         owners: list[int] = []
         pieces: list[str] = []
-        ids: list[np.ndarray] = []
+        ids: list[bytes] = []
         lengths = np.zeros(len(texts), np.int64)
         size = 0
         for owner, text in enumerate(texts):
@@ -95,16 +106,36 @@ class Encoder:
                 pieces.append(piece)
                 size += len(piece)
                 if size >= _BATCH:
-                    ids.extend(self._batch(pieces, owners, lengths))
+                    ids += self._batch(pieces, owners, lengths)
                     owners, pieces, size = [], [], 0
-        ids.extend(self._batch(pieces, owners, lengths))
-        return lengths, np.concatenate(ids) if ids else np.zeros(0, np.int64)
+        ids += self._batch(pieces, owners, lengths)
+        return lengths, np.frombuffer(b"".join(ids), _ID)
 
-    def _batch(self, pieces: list[str], owners: list[int], lengths: np.ndarray) -> Iterator[np.ndarray]:
-        for owner, encoding in zip(owners, self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False), strict=True):
-            ids = encoding.ids
-            lengths[owner] += len(ids)
-            yield np.array(ids, np.int64)
+    def _batch(self, pieces: list[str], owners: list[int], lengths: np.ndarray) -> list[bytes]:
+        encoded = self._plain(pieces) if self._known is None else self._remembering(pieces, self._known)
+        for owner, ids in zip(owners, encoded, strict=True):
+            lengths[owner] += len(ids) // _ID.itemsize
+        return encoded
+
+    def _plain(self, pieces: list[str]) -> list[bytes]:
+        return [np.array(e.ids, _ID).tobytes() for e in self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)]
+
+    def _remembering(self, pieces: list[str], known: dict[str, bytes]) -> list[bytes]:
+        split = [[piece] if _UNUSUAL_SPACE.search(piece) else piece.split() for piece in pieces]
+        new = list(dict.fromkeys(chunk for chunks in split for chunk in chunks if chunk not in known))
+        if len(known) + len(new) > _MAX_KNOWN:
+            known.clear()
+            new = list(dict.fromkeys(chunk for chunks in split for chunk in chunks))
+        known.update(zip(new, self._plain(new), strict=True))
+        return [b"".join(map(known.__getitem__, chunks)) for chunks in split]
+
+
+def ignores_white_space(tokenizer: Any) -> bool:
+    """Whether white space does nothing but separate words, as in BERT."""
+    parts = json.loads(tokenizer.to_str())
+    kinds = [(parts.get(name) or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model")]
+    added = all(token["special"] for token in parts["added_tokens"])
+    return added and kinds == ["BertNormalizer", "BertPreTokenizer", "WordPiece"] and parts["normalizer"]["clean_text"]
 
 
 def cut(text: str) -> Iterator[str]:

@@ -18,7 +18,8 @@ from .shards import FORMAT, Manifest, Shard, sha256_of, write_manifest
 from .tokenizer import tokenizer_sha256
 from .workspace import Workspace
 
-COUNTED = ("documents", "words", "characters", "bytes", "tokens", "unk_tokens", "duplicates", "blank", "encoding_errors", "nul_characters", "cut_documents")
+COUNTED = ("documents", "words", "characters", "bytes", "tokens", "unk_tokens")
+DROPPED_OR_CHANGED = ("duplicates", "blank", "encoding_errors", "nul_characters", "cut_documents")
 
 
 def join(
@@ -49,7 +50,7 @@ def join(
         splits=splits,
         options=space.options,
         sources=space.identities,
-        counts={name: counts[name] for name in COUNTED},
+        counts={name: counts[name] for name in COUNTED + DROPPED_OR_CHANGED},
     )
     write_manifest(space.folder, manifest)
     return manifest

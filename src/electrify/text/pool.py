@@ -1,7 +1,8 @@
 """Worker processes for `prepare`: fresh interpreters that talk over pipes, one thread of the parent for each.
 
 Why not multiprocessing: a fork after the tokenizers library has started threads can hang, spawn imports the user's `__main__` again, and neither
-notices that the parent was killed. Here a worker reads its pipe, so it ends when the parent does, however that happened; Ctrl-C reaches the parent only.
+notices that the parent was killed. Here a worker reads its pipe, so it ends when the parent does, however that happened; Ctrl-C reaches the parent
+only.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class Workers:
             _send(process.stdin, task)
             kind, value = _receive(process.stdout)
         except (OSError, EOFError) as e:
-            raise RuntimeError(f"a worker process ended by itself (status {process.wait()}); was it killed for lack of memory? try fewer workers") from e
+            raise RuntimeError(
+                f"a worker process ended by itself (status {process.wait()}); was it killed for lack of memory? try fewer workers"
+            ) from e
         self._idle.put(process)
         if kind == "user":
             raise UserError(value)

@@ -1,8 +1,8 @@
-"""`electrify prepare`: documents x tokenizer -> shards. Parallel, in bounded memory, and the same bytes whenever and wherever it is stopped and continued.
+"""`electrify prepare`: documents x tokenizer -> shards. Parallel, in bounded memory, the same bytes however often it is stopped and continued.
 
-The main process reads, hashes, drops duplicates and hands out tasks of a few MB of text, in the order of the input; worker processes tokenise them into
-part files. A part is known by a hash of its documents and of the options, so a later run reads the input again (cheap), finds the parts that are there
-(the expensive work) and only makes the others. The last step joins the parts into shards and writes the manifest.
+The main process reads, hashes, drops duplicates and hands out tasks of a few MB of text, in the order of the input; worker processes tokenise them
+into part files. A part is known by a hash of its documents and of the options, so a later run reads the input again (cheap), finds the parts that are
+there (the expensive work) and only makes the others. The last step joins the parts into shards and writes the manifest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from .encode import Start, Task, read_part
 from .join import join
 from .pool import Workers
 from .shards import Manifest, token_dtype
-from .sources import Source
 from .tokenizer import load_tokenizer, special_ids, tokenizer_sha256, vocabulary_size
 from .workspace import Workspace
 
@@ -57,6 +56,8 @@ def prepare(options: PrepareConfig) -> Manifest:
 
 
 def _prepare(options: PrepareConfig, space: Workspace, began: float) -> Manifest:
+    space.collect(workers=options.workers or cores())
+    collected = time.perf_counter()
     sample.tokenizer_for(options, space)
     trained = time.perf_counter()
     tokenizer = load_tokenizer(space.tokenizer)
@@ -73,10 +74,16 @@ def _prepare(options: PrepareConfig, space: Workspace, began: float) -> Manifest
         shard_bytes=options.shard_mb << 20,
         dtype=plan.dtype,
     )
-    seconds = {"tokenizer": trained - began, "encode": encoded - trained, "join": time.perf_counter() - encoded, "total": time.perf_counter() - began}
+    moments = {"collect": collected, "tokenizer": trained, "encode": encoded, "join": time.perf_counter()}
+    seconds = {name: b - a for (name, b), a in zip(moments.items(), (began, *moments.values()), strict=False)} | {"total": moments["join"] - began}
     log = {"seconds": seconds, "parts": len(parts), "parts_reused": plan.reused, "workers": plan.workers}
     (space.folder / LOG).write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
     return manifest
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ class Plan:
 
     def __init__(self, options: PrepareConfig, space: Workspace, *, vocab_size: int, special: Any) -> None:
         self.options, self.space = options, space
-        self.workers = options.workers or os.cpu_count() or 1
+        self.workers = options.workers or cores()
         self.dtype = str(token_dtype(vocab_size).str)
         self.reused = 0
         self.counts: Counter[str] = Counter()
@@ -182,14 +189,17 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
         ("vocabulary", f"{manifest.vocab_size:,}"),
         ("text", f"{c['bytes'] / 1e6:,.1f} MB"),
     ]
-    for name, shown in (("encoding_errors", "not UTF-8 (documents)"), ("nul_characters", "NUL characters removed"), ("cut_documents", "documents cut")):
+    for name, shown in (
+        ("encoding_errors", "not UTF-8 (documents)"),
+        ("nul_characters", "NUL characters removed"),
+        ("cut_documents", "documents cut"),
+    ):
         if c.get(name):
             rows.append((shown, f"{c[name]:,.0f}"))
     if folder is not None and (folder / LOG).is_file():
         seconds = json.loads((folder / LOG).read_text(encoding="utf-8"))["seconds"]
-        rows += [
-            ("seconds", f"{seconds['total']:.1f} (tokenizer {seconds['tokenizer']:.1f}, encoding {seconds['encode']:.1f}, joining {seconds['join']:.1f})"),
-            ("MB/s", f"{c['bytes'] / 1e6 / max(seconds['total'], 1e-9):.2f} in all, {c['bytes'] / 1e6 / max(seconds['encode'], 1e-9):.2f} encoding"),
-        ]
+        steps = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "total")
+        rate = {name: c["bytes"] / 1e6 / max(seconds[name], 1e-9) for name in ("total", "encode")}
+        rows += [("seconds", f"{seconds['total']:.1f} ({steps})"), ("MB/s", f"{rate['total']:.2f} in all, {rate['encode']:.2f} encoding")]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

@@ -1,4 +1,4 @@
-"""Texts of files whose rows are documents: JSON lines, CSV, TSV, parquet, data sets, and the corpus `pydocs`.
+"""Texts of files whose rows are documents: JSON lines, CSV, TSV, parquet, and data sets.
 
 Strict: a row that lacks the text or holds something else stops the run and is named, because a silent "5" or None would be trained on.
 """
@@ -23,10 +23,6 @@ Advance = Callable[[int], None] | None
 
 def texts(source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance) -> Iterator[str]:
     """The texts of a source of rows, in order, uncleaned."""
-    if source.format == "pydocs":
-        from .pydocs import documents
-
-        return (text for _, text in documents())
     if source.format == "hub":
         return _of_dataset(source, options, counts)
     if source.format == "parquet":
@@ -161,7 +157,7 @@ def _of_dataset(source: Source, options: PrepareConfig, counts: Counter[str]) ->
                 yield text
     except UserError:
         raise
-    except Exception as e:  # noqa: BLE001 - every reader of `datasets` has exceptions of its own; all mean that this row cannot be had
+    except Exception as e:  # every reader of `datasets` has exceptions of its own; all mean that this row cannot be had
         raise UserError(f"data set {source.name} cannot be read after row {number} ({type(e).__name__}: {_one_line(e)})") from e
 
 
@@ -174,7 +170,7 @@ def _open_dataset(source: Source, options: PrepareConfig) -> Any:
     name, _, config = source.hub.partition(":")
     try:
         return datasets.load_dataset(name, config or None, split=options.dataset_split, streaming=True)
-    except Exception as e:  # noqa: BLE001 - see above: not found, no network, no such configuration or split each have their own
+    except Exception as e:  # see above: not found, no network, no such configuration or split each have their own
         raise UserError(
             f"{name!r} is neither a file or folder here nor a data set that can be reached"
             f" (configuration {config or 'default'}, split {options.dataset_split}; {type(e).__name__}: {_one_line(e)})"

@@ -23,7 +23,9 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
         save_existing(options.tokenizer, space.tokenizer)
     else:
         texts = _texts(options, space)
-        say(f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {sum(map(len, texts)) / 1e6:,.1f} M characters of {len(texts)} documents")
+        say(
+            f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {sum(map(len, texts)) / 1e6:,.1f} M characters of {len(texts)} documents"
+        )
         tokenizer = train(
             texts,
             kind=options.tokenizer,
@@ -37,7 +39,7 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
 
 
 def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
-    """At most tokenizer_sample_mb of text outside the validation split: all documents whose number stays below a threshold, in the order of the corpus."""
+    """At most tokenizer_sample_mb of text outside the validation split: the documents with the smallest numbers, in their order."""
     limit, kept, size = options.tokenizer_sample_mb * 1_000_000, Sample(), 0
     counts: Counter[str] = Counter()
     left = options.max_documents

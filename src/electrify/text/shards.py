@@ -117,7 +117,9 @@ class Corpus:
                 if Path(name).name != name or not path.is_file():
                     raise UserError(f"{folder}: the file {name} named by the manifest is missing; prepare the corpus again")
                 if size is not None and path.stat().st_size != size:
-                    raise UserError(f"{path} has {path.stat().st_size} bytes where the manifest says {size}: it is truncated; prepare the corpus again")
+                    raise UserError(
+                        f"{path} has {path.stat().st_size} bytes where the manifest says {size}: it is truncated; prepare the corpus again"
+                    )
 
     @property
     def num_tokens(self) -> int:

@@ -97,7 +97,9 @@ def _resolve_one(item: str, left_out: list[str]) -> list[Source]:
     if path.exists():
         kind = format_of(path)
         if kind is None:
-            raise UserError(f"{path} is not of a known kind; known endings: {', '.join(FORMATS)}, each but .parquet also with {', '.join(COMPRESSIONS)}")
+            raise UserError(
+                f"{path} is not of a known kind; known endings: {', '.join(FORMATS)}, each but .parquet also with {', '.join(COMPRESSIONS)}"
+            )
         return [Source(path.name, kind, path)]
     if glob.has_magic(item):
         found = sorted(p for p in map(Path, glob.glob(str(path), recursive=True)) if p.is_file())

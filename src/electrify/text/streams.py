@@ -1,6 +1,6 @@
 """Bytes of a file, decompressed in a stream. An archive that ends too early is an error, never a shorter corpus.
 
-The zstandard library reads a cut file as a shorter one without a word, so the end of the last frame is checked here; gzip, bz2 and lzma check themselves.
+The zstandard library reads a cut file as a shorter one without a word, so the end of the last frame is checked here; the others check themselves.
 """
 
 from __future__ import annotations
@@ -61,7 +61,12 @@ def _decompressed(raw: IO[bytes], kind: str) -> Iterator[bytes]:
     if kind == ".zst":
         yield from _zstd_frames(raw)
         return
-    opened: dict[str, Callable[[IO[bytes]], Any]] = {"": lambda f: f, ".gz": lambda f: gzip.GzipFile(fileobj=f), ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
+    opened: dict[str, Callable[[IO[bytes]], Any]] = {
+        "": lambda f: f,
+        ".gz": lambda f: gzip.GzipFile(fileobj=f),
+        ".bz2": bz2.BZ2File,
+        ".xz": lzma.LZMAFile,
+    }
     stream = opened[kind](raw)
     while chunk := stream.read(CHUNK):
         yield chunk

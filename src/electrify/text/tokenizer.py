@@ -22,7 +22,7 @@ _NAMES = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep
 def save_trained(tokenizer: Any, folder: Path, *, kind: str, lowercase: bool, strip_accents: bool) -> None:
     """A trained `tokenizers.Tokenizer` as a folder for AutoTokenizer: tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt.
 
-    transformers builds a BertTokenizer from the vocabulary and these settings and ignores the normaliser in tokenizer.json, so both must say the same.
+    transformers builds a BertTokenizer from the vocabulary and these settings, ignoring the normaliser in tokenizer.json, so both must say the same.
     """
     settings: dict[str, Any] = {**_NAMES, "model_max_length": MAX_LENGTH, "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
     settings["clean_up_tokenization_spaces"] = False
@@ -69,7 +69,11 @@ def load_tokenizer(name: str | Path) -> Any:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as e:  # a panic of the Rust library (bad regular expression, bad vocabulary) is no Exception
-        what = f"{folder} holds a damaged tokenizer" if folder.is_dir() else f"{str(name)!r} is no folder with a tokenizer, nor one of the Hub that can be reached"
+        what = (
+            f"{folder} holds a damaged tokenizer"
+            if folder.is_dir()
+            else f"{str(name)!r} is neither a folder here nor a tokenizer that can be reached"
+        )
         raise UserError(f"{what} ({type(e).__name__}: {' '.join(str(e).split())[:300]})") from e
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         raise UserError(f"the tokenizer {name} has no fast version (tokenizer.json), which electrify needs")
@@ -77,8 +81,8 @@ def load_tokenizer(name: str | Path) -> Any:
 
 
 def special_ids(tokenizer: Any) -> SpecialIds:
-    """The ids of the tokens with a role ([MASK] or <mask>, ...). [UNK] is -1 where there is none. Raises UserError naming the roles without a token."""
-    ids = {role: getattr(tokenizer, f"{role}_token_id", None) for role in (*_ROLES, "unk")}
+    """The ids of the tokens with a role ([MASK] or <mask>, ...); [UNK] is -1 where there is none. Raises UserError naming roles without a token."""
+    ids: dict[str, Any] = {role: getattr(tokenizer, f"{role}_token_id", None) for role in (*_ROLES, "unk")}
     missing = [shown for role, shown in _ROLES.items() if ids[role] is None]
     if missing:
         where = getattr(tokenizer, "name_or_path", "") or "this tokenizer"

@@ -1,7 +1,7 @@
 """Training a tokenizer, deterministically: the same documents give the same file, whatever the order of hash maps and the number of threads.
 
-Of the trainers of the tokenizers library, BPE (byte-level) and Unigram are deterministic, WordPiece is not: it numbers the pieces `##c` in the order in
-which a hash map yields them, and later ties follow those numbers. Naming every `##c` beforehand, sorted, as a "special token" fixes the numbers; the
+Of the trainers of the tokenizers library, BPE (byte-level) and Unigram are deterministic, WordPiece is not: it numbers the pieces `##c` in the
+order in which a hash map yields them, and later ties follow those numbers. Naming every `##c` beforehand, sorted, as a "special token" fixes the numbers; the
 model is then built again with the true special tokens only.
 """
 
@@ -55,7 +55,9 @@ def _wordpiece(texts: Iterable[str], vocab_size: int, lowercase: bool, strip_acc
 
     def shell(model: Any) -> Any:
         tokenizer = Tokenizer(model)
-        tokenizer.normalizer = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase)
+        tokenizer.normalizer = normalizers.BertNormalizer(
+            clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase
+        )
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece(prefix="##")
         return tokenizer
@@ -114,7 +116,7 @@ def _bpe(texts: Iterable[str], vocab_size: int, lowercase: bool, strip_accents: 
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     if vocab_size < len(SPECIALS) + 256:
-        raise UserError(f"byte-level BPE needs a vocab_size of at least {len(SPECIALS) + 256} (256 bytes and {len(SPECIALS)} special tokens), not {vocab_size}")
+        raise UserError(f"byte-level BPE needs a vocab_size of at least {len(SPECIALS) + 256} (the bytes and special tokens), not {vocab_size}")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = _normalizer(lowercase, strip_accents, compose=normalizers.NFC)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)

@@ -2,6 +2,7 @@
 
     DATA/unfinished/state.json    the options and the inputs (with hashes) of the run that owns the folder
     DATA/unfinished/tokenizer/    the tokenizer; `tokenizer.json.done` beside it holds its hash
+    DATA/unfinished/pydocs.jsonl  the embedded corpus, where it is one of the inputs: parsed once, read twice
     DATA/unfinished/parts/        finished tasks
     DATA/unfinished/lock          held while a process works here; the system lets go of it when the process dies
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -22,8 +23,8 @@ import numpy as np
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
-from ..progress import say
-from . import records
+from ..progress import Progress, say
+from . import pydocs, records
 from .shards import MANIFEST, Corpus, Manifest, read_manifest, sha256_of
 from .sources import Source, resolve
 from .streams import compression_of
@@ -46,7 +47,9 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
         else:
             chosen.append(source)
     if left_out:
-        say(f"left out {len(left_out)} file{'s' * (len(left_out) > 1)} that hold no text to train on: {', '.join(left_out[:5])}{' ...' * (len(left_out) > 5)}")
+        say(
+            f"left out {len(left_out)} file{'s' * (len(left_out) > 1)} that hold no text to train on: {', '.join(left_out[:5])}{' ...' * (len(left_out) > 5)}"
+        )
     if not chosen:
         raise UserError(f"no file of {', '.join(options.inputs)} has a column {options.text_column!r}")
     return chosen
@@ -68,7 +71,7 @@ def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
 
 
 def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
-    """The manifest of a folder that the same command finished, verified; None where it is not finished. Raises UserError where it holds something else."""
+    """The manifest of a folder that the same command finished, verified; None where none is. Raises UserError where it holds something else."""
     folder = Path(options.output_dir)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the prepared corpus")
@@ -94,8 +97,9 @@ def _must_be_same(folder: Path, had: dict[str, Any], sources: list[dict[str, Any
         if had.get(name) != now.get(name):
             raise UserError(f"{folder} holds another run: its {name} is {had.get(name)!r}, now {now.get(name)!r}; choose another folder or remove it")
     if sources != identities:
-        names = [row["name"] for row in identities], [row["name"] for row in sources]
-        what = "other inputs" if names[0] != names[1] else f"other contents of {next(a['name'] for a, b in zip(identities, sources, strict=True) if a != b)}"
+        what = "other inputs"
+        if [row["name"] for row in identities] == [row["name"] for row in sources]:
+            what = "other contents of " + next(a["name"] for a, b in zip(identities, sources, strict=True) if a != b)
         raise UserError(f"{folder} holds another run: it was made from {what}; choose another folder or remove it")
 
 
@@ -104,7 +108,7 @@ class Workspace:
 
     def __init__(self, options: PrepareConfig, sources: list[Source]) -> None:
         self.folder = Path(options.output_dir)
-        self.sources, self._config = sources, options
+        self.sources, self._config = list(sources), options
         self.options = bytes_deciding(options)
         self.identities: list[dict[str, Any]] = []
         self._inside = self.folder / UNFINISHED
@@ -132,6 +136,16 @@ class Workspace:
             _write_atomically(path, json.dumps(state, indent=1, sort_keys=True))
         return self
 
+    def collect(self, *, workers: int) -> None:
+        """Writes the embedded corpus to a file, unless an earlier run did, and reads that file in its place from now on."""
+        for i, source in enumerate(self.sources):
+            if source.format != "pydocs":
+                continue
+            path = self._inside / "pydocs.jsonl"
+            if not path.is_file():
+                _write_pydocs(path, key=self._config.text_column, workers=workers)
+            self.sources[i] = replace(source, format="jsonl", path=path)
+
     def part(self, number: int) -> Path:
         """Where the part file of a task lies; a thousand a folder."""
         return self._inside / "parts" / f"{number // 1000:05d}" / f"{number:08d}.part"
@@ -155,6 +169,15 @@ class Workspace:
             shutil.rmtree(self._inside)
         if self._lock is not None:
             self._lock.close()
+
+
+def _write_pydocs(path: Path, *, key: str, workers: int) -> None:
+    part = path.with_suffix(".part")
+    with part.open("w", encoding="utf-8") as f, Progress(None, title="reading the documentation of the installed packages", unit="documents") as bar:
+        for _, text in pydocs.documents(workers=workers):
+            f.write(json.dumps({key: text}) + "\n")
+            bar.advance()
+    part.replace(path)
 
 
 def _write_atomically(path: Path, text: str) -> None:

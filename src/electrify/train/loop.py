@@ -160,7 +160,10 @@ class Run:
         tokens, seconds = self.logged_at
         rate = (self.tokens - tokens) / max(elapsed - seconds, 1e-9)
         self.logged_at = (self.tokens, elapsed)
-        rates = {f"learning_rate{'' if k == 0 else f'_{k}'}": lr for k, lr in enumerate(sorted({g["lr"] for g in self.optimizer.param_groups}, reverse=True))}
+        rates = {
+            f"learning_rate{'' if k == 0 else f'_{k}'}": lr
+            for k, lr in enumerate(sorted({g["lr"] for g in self.optimizer.param_groups}, reverse=True))
+        }
         timing = {"seconds": elapsed, "tokens_per_s": rate, "peak_memory_bytes": peak_memory_bytes(self.world.device), "joules": self.energy_used()}
         self.record(log, "train", means | rates | timing)
         losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights)
@@ -178,12 +181,17 @@ class Run:
 
     def record(self, log: MetricsLog, kind: Literal["train", "valid"], figures: dict[str, Any]) -> None:
         """One line of the log, and the monitors' warnings about it."""
-        record = {"kind": kind, "step": self.step, "epoch": self.loader.epoch(self.step), "tokens": self.tokens} | figures
+        record = {"kind": kind, "step": self.step, "epoch": self.loader.epoch(self.step), "tokens": self.tokens_seen()} | figures
         log.write(record)
         for warning in self.monitor.watch(record):
             log.write({"kind": "event", "step": self.step, "warning": warning})
             if self.world.rank == 0:
                 say(f"warning: {warning}")
+
+    def tokens_seen(self) -> int:
+        """Tokens trained on, pads not counted, over all ranks."""
+        waiting = self.window.across().get("tokens")
+        return self.tokens + (int(waiting.sum) if waiting else 0)
 
     def elapsed(self) -> float:
         return self.seconds + time.monotonic() - self.began
@@ -217,7 +225,9 @@ class Run:
         mine, theirs = {n: tuple(p.shape) for n, p in self.named.items()}, {n: tuple(t.shape) for n, t in model.items()}
         if mine != theirs:
             odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
-            raise UserError(f"the checkpoint in {self.folder} holds another model: {odd[0]} is {theirs.get(odd[0])} there and {mine.get(odd[0])} here ({len(odd)} differ)")
+            raise UserError(
+                f"the checkpoint in {self.folder} holds another model: {odd[0]} is {theirs.get(odd[0])} there and {mine.get(odd[0])} here ({len(odd)} differ)"
+            )
         with torch.no_grad():
             for n, p in self.named.items():
                 p.copy_(model[n])
@@ -249,10 +259,11 @@ class Run:
                 ask = self.world.size == 1 or self.world.device.type == "cpu" or self.step % 10 == 0
                 stopped = not done and ask and any_across(stop.requested or late)
                 if done or stopped or self.step % c.save_steps == 0:
+                    log.sync()
                     self.save()
                 if stopped:
                     break
-        return Summary(self.step, not stopped, self.validation, self.tokens, self.elapsed())
+        return Summary(self.step, not stopped, self.validation, self.tokens_seen(), self.elapsed())
 
 
 def shown(validation: dict[str, float]) -> dict[str, float]:

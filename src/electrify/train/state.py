@@ -18,8 +18,8 @@ class Window:
     sums: dict[str, tuple[Tensor, Tensor]]
 
     def add(self, terms: Terms) -> None:
-        for name, (total, count) in terms.items():
-            total, count = total.detach().double(), count.detach().double()
+        for name, term in terms.items():
+            total, count = term.sum.detach().double(), term.count.detach().double()
             if name in self.sums:
                 self.sums[name][0].add_(total)
                 self.sums[name][1].add_(count)
@@ -37,7 +37,7 @@ class Window:
 
     def save(self) -> dict[str, list[float]]:
         """JSON that `load` reads back to the bit (scalars only)."""
-        return {name: [float(total), float(count)] for name, (total, count) in self.across().items()}
+        return {name: [float(term.sum), float(term.count)] for name, term in self.across().items()}
 
     def load(self, saved: dict[str, list[float]], *, rank: int) -> None:
         """The sums are global: one rank carries them on."""

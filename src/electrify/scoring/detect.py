@@ -1,0 +1,244 @@
+"""Detection: each token of a text with its probability of being replaced, in one forward pass of a discriminator.
+
+Shape suffixes: B windows, L tokens of a window.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+import torch
+from transformers import ElectraForPreTraining
+
+from ..config.detect import DetectConfig
+from ..downstream.encoder import load_config, load_tokenizer, quiet
+from ..downstream.readers import decode, read_text
+from ..errors import UserError
+
+_OVERLAP = 4  # windows share a quarter: a token cut off from its neighbours on one side is judged in the window where it has both
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A token or a word of a text: text[start:end] is where it stands (offsets in characters)."""
+
+    token: str
+    start: int
+    end: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class Detection:
+    """A text with its tokens (word pieces as the model sees them) and its words (a word's probability is the highest of its tokens)."""
+
+    text: str
+    tokens: tuple[Piece, ...]
+    words: tuple[Piece, ...] = field(default=())
+
+
+def detect(model: str, texts: list[str], *, max_seq_length: int | None = None, batch_size: int = 16) -> list[Detection]:
+    """The probability of being replaced of every token of every text.
+
+    model: folder or Hub id of an ElectraForPreTraining. Texts longer than max_seq_length (None: what the model can) are read in windows that
+    overlap by a quarter. Raises UserError where the model has no replaced-token head, or a text no token.
+    """
+    discriminator, tokenizer = load_discriminator(model)
+    positions = discriminator.config.max_position_embeddings
+    length = positions if max_seq_length is None else max_seq_length
+    if not 8 <= length <= positions:
+        raise UserError(f"max_seq_length must be 8 to {positions} (the positions of {model}), not {length}")
+    encoded = [_encode(tokenizer, text, name=f"text {i + 1}" if len(texts) > 1 else "the text") for i, text in enumerate(texts)]
+    windows = [(i, start, stop) for i, e in enumerate(encoded) for start, stop in windows_of(len(e.ids), size=length - 2)]
+    probabilities = [torch.zeros(len(e.ids)) for e in encoded]
+    depths = [torch.full((len(e.ids),), -1) for e in encoded]
+    windows.sort(key=lambda w: w[2] - w[1])
+    for at in range(0, len(windows), batch_size):
+        batch = windows[at : at + batch_size]
+        rows = [[tokenizer.cls_token_id, *encoded[i].ids[start:stop], tokenizer.sep_token_id] for i, start, stop in batch]
+        for (i, start, stop), row in zip(batch, _probabilities(discriminator, rows, pad=tokenizer.pad_token_id), strict=True):
+            # the deeper inside its window, the more of its surroundings a token sees
+            inside = torch.minimum(torch.arange(stop - start), torch.arange(stop - start).flip(0))
+            better = inside > depths[i][start:stop]
+            probabilities[i][start:stop][better] = row[1 : 1 + stop - start][better]
+            depths[i][start:stop][better] = inside[better]
+    return [_detection(e, p.tolist()) for e, p in zip(encoded, probabilities, strict=True)]
+
+
+def load_discriminator(model: str) -> tuple[Any, Any]:
+    """Model and tokenizer. Raises UserError where the replaced-token head is missing: the library would make one of random numbers."""
+    if Path(model, "discriminator", "config.json").is_file() and not Path(model, "config.json").is_file():
+        raise UserError(f"{model}: a run, not a model; use {Path(model) / 'discriminator'}")
+    config = load_config(model)
+    advice = "detection needs a discriminator: use the discriminator/ folder of a run"
+    if config.model_type != "electra":
+        raise UserError(f"{model}: a {config.model_type!r} model has no replaced-token head; {advice}")
+    try:
+        with quiet():
+            loaded: Any = ElectraForPreTraining.from_pretrained(model, output_loading_info=True)
+    except Exception as e:  # damaged weights raise types of three libraries
+        raise UserError(f"{model}: its weights cannot be loaded: {(str(e).strip() or type(e).__name__).splitlines()[0][:300]}") from e
+    discriminator, info = loaded
+    missing = sorted(info["missing_keys"])
+    if any(key.startswith("discriminator_predictions") for key in missing):
+        raise UserError(f"{model}: the checkpoint has no replaced-token head (a generator, or a fine-tuned model); {advice}")
+    if missing:
+        raise UserError(f"{model}: the checkpoint lacks {len(missing)} weights of the encoder: {', '.join(missing[:8])}")
+    tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
+    if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None or not tokenizer.is_fast:
+        raise UserError(f"{model}: its tokenizer has no [CLS] and [SEP], or knows no offsets")
+    return discriminator.float().eval(), tokenizer
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    text: str
+    ids: list[int]
+    tokens: list[str]
+    offsets: list[tuple[int, int]]
+    words: list[int | None]
+
+
+def _encode(tokenizer: Any, text: str, *, name: str) -> _Encoded:
+    if not text.strip():
+        raise UserError(f"{name} is empty")
+    found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, return_attention_mask=False, verbose=False)
+    if not found["input_ids"]:
+        raise UserError(f"{name} has no token that the model's tokenizer knows: {text.strip()[:40]!r}")
+    offsets = [_trimmed(text, start, end) for start, end in found["offset_mapping"]]
+    return _Encoded(text, found["input_ids"], tokenizer.convert_ids_to_tokens(found["input_ids"]), offsets, found.word_ids())
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """Byte-level tokens carry the space before them; an offset is that of the visible part."""
+    while start < end - 1 and text[start].isspace():
+        start += 1
+    return start, end
+
+
+def windows_of(n: int, *, size: int) -> list[tuple[int, int]]:
+    """Windows [start, stop) over n tokens: all of them covered, `size` long (the only one of a short text: n), a quarter shared with the next."""
+    if n <= size:
+        return [(0, n)]
+    step = max(1, size - size // _OVERLAP)
+    starts = [*range(0, n - size, step), n - size]
+    return [(start, start + size) for start in starts]
+
+
+def _probabilities(discriminator: Any, rows: list[list[int]], *, pad: int) -> torch.Tensor:
+    longest = max(map(len, rows))
+    ids_BL = torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
+    mask_BL = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
+    with torch.inference_mode():
+        return discriminator(input_ids=ids_BL, attention_mask=mask_BL.long()).logits.sigmoid()
+
+
+def _detection(e: _Encoded, probabilities: list[float]) -> Detection:
+    tokens = tuple(Piece(t, start, end, p) for t, (start, end), p in zip(e.tokens, e.offsets, probabilities, strict=True))
+    words: list[Piece] = []
+    last: object = object()
+    for piece, word in zip(tokens, e.words, strict=True):
+        if word is not None and word == last:
+            start, end = words[-1].start, max(words[-1].end, piece.end)
+            words[-1] = Piece(e.text[start:end], start, end, max(words[-1].probability, piece.probability))
+        else:
+            words.append(Piece(e.text[piece.start : piece.end], piece.start, piece.end, piece.probability))
+        last = word
+    return Detection(e.text, tokens, tuple(words))
+
+
+def run(options: DetectConfig, *, stdin: BinaryIO | None = None, stdout: TextIO | None = None) -> list[Detection]:
+    """`electrify detect`: find the text, detect, show. Raises UserError for an empty, binary or badly encoded text."""
+    out = stdout or sys.stdout
+    text = _text(options, stdin)
+    found = detect(options.model, [text], max_seq_length=options.max_seq_length, batch_size=options.batch_size)
+    for detection in found:
+        show(detection, out, threshold=options.threshold, unit=options.unit, as_json=options.json)
+    return found
+
+
+def _text(options: DetectConfig, stdin: BinaryIO | None) -> str:
+    if options.text is not None:
+        try:
+            data = options.text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise UserError("TEXT on the command line is not UTF-8") from None
+        name, text = "TEXT", decode(data, "TEXT")
+    elif options.file is not None:
+        name, text = options.file, read_text(options.file)
+    else:
+        stream = stdin or sys.stdin.buffer
+        if stream.isatty():
+            raise UserError("no text: give TEXT or --file, or pipe a text into standard input")
+        name, text = "standard input", decode(stream.read(), "standard input")
+    if not text.strip():
+        raise UserError(f"{name} is empty")
+    return text
+
+
+def show(detection: Detection, out: TextIO, *, threshold: float, unit: str, as_json: bool) -> None:
+    """Coloured text on a terminal (not with NO_COLOR), else a line `token<TAB>probability` for each, `<TAB>*` behind what reaches the threshold."""
+    if as_json:
+        # escaped throughout, so that no character of the text can steer a terminal
+        out.write(json.dumps(asdict(detection) | {"threshold": threshold, "marked": _marked(detection, threshold)}) + "\n")
+    elif out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        _show_coloured(detection, out, threshold=threshold, unit=unit)
+    else:
+        for piece in _pieces(detection, unit):
+            mark = "\t*" if piece.probability >= threshold else ""
+            line = f"{harmless(piece.token)}\t{piece.probability:.4f}{mark}\n"
+            encoding = getattr(out, "encoding", None) or "utf-8"
+            out.write(line.encode(encoding, "backslashreplace").decode(encoding))
+    out.flush()
+
+
+def _pieces(detection: Detection, unit: str) -> tuple[Piece, ...]:
+    return detection.words if unit == "word" else detection.tokens
+
+
+def _marked(detection: Detection, threshold: float) -> list[dict[str, Any]]:
+    return [asdict(word) for word in detection.words if word.probability >= threshold]
+
+
+def harmless(text: str, *, keep: Sequence[str] = ()) -> str:
+    """Control characters, escapes and characters that reorder or hide text, written out visibly (\\x1b)."""
+    bad = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    joiners = "\u200c\u200d"  # Persian and emoji need them, and they steer nothing
+    return "".join(c if c in keep or c in joiners or unicodedata.category(c) not in bad else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _show_coloured(detection: Detection, out: TextIO, *, threshold: float, unit: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    shown, at = Text(), 0
+    for piece in sorted(_pieces(detection, unit), key=lambda p: p.start):
+        if piece.end <= at:
+            continue
+        shown.append(harmless(detection.text[at : max(at, piece.start)], keep="\n\t"))
+        shown.append(harmless(detection.text[max(at, piece.start) : piece.end], keep="\n\t"), style=_style(piece.probability, threshold))
+        at = piece.end
+    shown.append(harmless(detection.text[at:].rstrip(), keep="\n\t"))
+    console = Console(file=out, highlight=False, markup=False, emoji=False)
+    console.print(shown, soft_wrap=True)
+    marked = [p for p in _pieces(detection, unit) if p.probability >= threshold]
+    legend = ", ".join(f"{harmless(p.token)} {p.probability:.2f}" for p in marked[:20]) + (
+        f" and {len(marked) - 20} more" if len(marked) > 20 else ""
+    )
+    console.print(Text(f"replaced with probability of at least {threshold:g}: {legend or 'nothing'}", style="dim"), soft_wrap=True)
+
+
+def _style(probability: float, threshold: float) -> str:
+    """From no background at 0 to red at 1; bold and underlined from the threshold."""
+    if probability < 0.05 and probability < threshold:
+        return ""
+    fade = round(255 * (1 - probability))
+    strong = "bold underline " if probability >= threshold else ""
+    return f"{strong}black on rgb(255,{fade},{fade})"

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from electrify.downstream import readers
+from electrify.downstream.tasks import TASKS, Example, TaskData, task_named
+from electrify.errors import UserError
+
+GLUE = Path(__file__).parents[3] / "shared" / "data" / "glue"
+COLA = 'gj04\t1\t\tThe "book.\ngj04\t0\t*\tBook \'the"\n'
+STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n0\tm\tx\t2012\t1\tn\tn\tA plane.\tA jet.\t4.500\n"
+
+
+def glue(tmp_path: Path, task: str, train: str, dev: str | None = None) -> TaskData:
+    folder = tmp_path / TASKS[task].folder
+    folder.mkdir(exist_ok=True)
+    (folder / "train.tsv").write_bytes(train.encode())
+    (folder / "dev.tsv").write_bytes((train if dev is None else dev).encode())
+    return readers.read_glue(TASKS[task], tmp_path)
+
+
+def own(tmp_path: Path, text: str | bytes, *, name: str = "train.csv", **given: str) -> TaskData:
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    named = {"text_column": None, "pair_column": None, "label_column": None, "problem_type": "auto"} | given
+    return readers.read_own(str(path), str(path), **named)  # type: ignore[arg-type]
+
+
+def test_cola_has_no_header_and_quotes_are_letters(tmp_path: Path):
+    data = glue(tmp_path, "cola", COLA)
+    assert data.train == (Example('The "book.', None, 1), Example("Book 'the\"", None, 0))
+    assert data.labels == ("0", "1")
+    assert data.metrics[0] == "matthews"
+
+
+def test_sts_b_is_read_by_header(tmp_path: Path):
+    assert glue(tmp_path, "stsb", STSB).train == (Example("A plane.", "A jet.", 4.5),)
+    shuffled = "score\tsentence2\tsentence1\n1.5\tb\ta\n"
+    assert glue(tmp_path, "stsb", shuffled).train == (Example("a", "b", 1.5),)
+
+
+def test_windows_line_ends_and_odd_separators_in_texts(tmp_path: Path):
+    data = glue(tmp_path, "sst2", "sentence\tlabel\r\na\u2028b\x0bc\t1\r\nd\t0\r\n")
+    assert [e.text for e in data.train] == ["a\u2028b\x0bc", "d"]
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "said"),
+    [
+        ("cola", "gj04\t1\t\tfine\ngj04\t1\tcut", r"CoLA/train.tsv, line 2: 3 columns, expected 4"),
+        ("cola", "gj04\t1\t\tfine\ngj04\t*\t1\tmoved\n", r"line 2: label '\*' is none of the classes 0, 1"),
+        ("cola", "source\tlabel\tstar\tsentence\n", r"line 1: label 'label' is none of the classes"),
+        ("cola", "", r"CoLA/train.tsv: no examples"),
+        ("cola", "gj04\t1\t\tfine\n\ngj04\t1\t\tfine\n", r"line 2: 1 columns, expected 4"),
+        ("sst2", "sentence\nfine\n", r"SST-2/train.tsv, line 1: no column 'label' in the header; found: sentence"),
+        ("sst2", "sentence\tlabel\nfine\t1\nmore\t2\n", r"line 3: label '2' is none"),
+        ("sst2", "sentence\tlabel\nfine\t1\t0\n", r"line 2: 3 columns, expected 2"),
+        ("sst2", "sentence\tlabel\n", r"no examples"),
+        ("sst2", "", r"line 1: no column 'sentence' in the header; found: nothing"),
+        ("stsb", STSB.replace("4.500", "nan"), r"line 2: label 'nan' is not a number"),
+        ("stsb", STSB.replace("4.500", "much"), r"line 2: label 'much' is not a number"),
+        ("stsb", STSB.replace("sentence2", "sentenceB"), r"line 1: no column 'sentence2'"),
+    ],
+)
+def test_bad_glue_files_name_file_and_line(tmp_path: Path, task: str, text: str, said: str):
+    with pytest.raises(UserError, match=said):
+        glue(tmp_path, task, text)
+
+
+def test_missing_files_and_folders(tmp_path: Path):
+    with pytest.raises(UserError, match=r"CoLA: no such folder; --data-dir must hold GLUE's folder CoLA"):
+        readers.read_glue(TASKS["cola"], tmp_path)
+    (tmp_path / "CoLA").mkdir()
+    with pytest.raises(UserError, match=r"CoLA/train.tsv: no such file"):
+        readers.read_glue(TASKS["cola"], tmp_path)
+
+
+def test_tasks_by_name():
+    assert task_named("SST-2").name == "sst2"
+    with pytest.raises(UserError, match=r"no task 'colla'; did you mean 'cola'"):
+        task_named("colla")
+
+
+@pytest.mark.parametrize(("task", "train", "dev"), [("cola", 8551, 1043), ("sst2", 67349, 872), ("stsb", 5749, 1500)])
+def test_the_official_files(task: str, train: int, dev: int):
+    if not GLUE.is_dir():
+        pytest.skip("no ../shared/data/glue")
+    data = readers.read_glue(TASKS[task], GLUE)
+    assert (len(data.train), len(data.validation)) == (train, dev)
+    if data.labels:
+        assert {e.label for e in data.train} == {0, 1}
+    else:
+        assert (min(e.label for e in data.train), max(e.label for e in data.train)) == (0.0, 5.0)
+
+
+def test_own_csv_with_quotes_and_line_breaks(tmp_path: Path):
+    data = own(tmp_path, b'\xef\xbb\xbflabel,text\nyes,"a, ""b""\nc"\nno,d\n')
+    assert data.train == (Example('a, "b"\nc', None, 1), Example("d", None, 0))
+    assert data.labels == ("no", "yes")
+    assert data.metrics == ("accuracy", "macro_f1")
+    assert data.name == "train"
+
+
+def test_own_tsv_is_read_without_quoting(tmp_path: Path):
+    assert own(tmp_path, 'sentence\tlabel\n"a\t1\nb"\t0\n', name="x.tsv").train[0].text == '"a'
+
+
+def test_own_pairs_and_decimal_labels_are_regression(tmp_path: Path):
+    data = own(tmp_path, "sentence1,sentence2,label\na,b,1.0\nc,d,2\n")
+    assert (data.kind, data.labels) == ("regression", ())
+    assert data.train == (Example("a", "b", 1.0), Example("c", "d", 2.0))
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "names"),
+    [
+        ([3, 10, 2], "classification", ("2", "3", "10")),
+        ([True, False], "classification", ("false", "true")),
+        (["a", "1", "0.5"], "classification", ("0.5", "1", "a")),
+        ([1.0, 2.5], "regression", ()),
+        ([-1, 1], "classification", ("-1", "1")),
+        ([1, 2.5], "regression", ()),
+    ],
+)
+def test_kinds_of_labels(tmp_path: Path, labels: list[object], kind: str, names: tuple[str, ...]):
+    data = own(tmp_path, "".join(json.dumps({"text": "t", "label": x}) + "\n" for x in labels), name="x.jsonl")
+    assert (data.kind, set(data.labels)) == (kind, set(names))
+    if all(isinstance(x, int) for x in labels):
+        assert data.labels == names
+
+
+def test_problem_type_and_columns_can_be_said(tmp_path: Path):
+    rows = "q,body,title,stars\n1,b,a,1\n2,d,c,5\n"
+    data = own(tmp_path, rows, text_column="title", pair_column="body", label_column="stars", problem_type="regression")
+    assert (data.kind, data.train[1]) == ("regression", Example("c", "d", 5.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("t.csv", "text,label\na,1\nb\n", r"t.csv, line 3: 1 columns, expected 2"),
+        ("t.csv", 'text,label\n"a,1\n', r"t.csv, line 2: broken CSV"),
+        ("t.csv", "body,label\na,1\n", r"none of its columns \(body, label\) is called text or sentence or sentence1; name it with --text-column"),
+        ("t.csv", "text,text\na,1\n", r"line 1: a column name occurs twice"),
+        ("t.csv", "text,label\na,1\nb,\n", r"line 3: 'label' must be a text or a number"),
+        ("t.csv", "text,label\na,x\nb,x\n", r"only the class 'x'"),
+        ("t.csv", "", r"no examples"),
+        ("t.csv", b"text,label\na,1\n\xff,1\n", r"line 3: not UTF-8 \(byte 0xff\)"),
+        ("t.csv", b"text,label\na\0,1\n", r"line 2: a zero byte; this is a binary file"),
+        ("t.jsonl", '{"text": "a", "label": 1}\n{"text": "b"\n', r"t.jsonl, line 2: broken JSON"),
+        ("t.jsonl", "[" * 100_000, r"line 1: broken JSON"),
+        ("t.jsonl", '{"text": "a", "label": 1}\n{"label": 1}\n', r"line 2: no column 'text'; found: label"),
+        ("t.jsonl", '{"text": "a", "label": 1}\n{"text": null, "label": 1}\n', r"line 2: 'text' must be a text, not null"),
+        ("t.jsonl", '{"text": "a", "label": 1}\n\n{"text": "b", "label": null}\n', r"line 3: 'label' must be a text or a number, not null"),
+        ("t.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n', r"line 2: label 'nan' is not a number"),
+        ("t.jsonl", "3\n", r"line 1: not a JSON object"),
+        ("t.xlsx", "x", r"ending '.xlsx' is not known"),
+    ],
+)
+def test_bad_own_files(tmp_path: Path, name: str, text: str | bytes, said: str):
+    with pytest.raises(UserError, match=said):
+        own(tmp_path, text, name=name)
+
+
+def test_an_unknown_class_in_the_validation_file(tmp_path: Path):
+    (tmp_path / "a.csv").write_text("text,label\na,1\nb,0\n")
+    (tmp_path / "b.csv").write_text("text,label\na,1\nb,7\n")
+    named = {"text_column": None, "pair_column": None, "label_column": None}
+    with pytest.raises(UserError, match=r"b.csv, line 3: label '7' is none of the classes 0, 1"):
+        readers.read_own(str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), **named, problem_type="auto")
+    with pytest.raises(UserError, match=r"no column 'texd'; did you mean 'text'"):
+        readers.read_own(str(tmp_path / "a.csv"), str(tmp_path / "a.csv"), **named | {"text_column": "texd"}, problem_type="auto")
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\t\n\0", exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=8))
+def test_any_text_survives_a_tsv(tmp_path_factory: pytest.TempPathFactory, texts: list[str]):
+    texts = [t for t in texts if not t.endswith("\r")] or ["a"]
+    path = tmp_path_factory.mktemp("any")
+    data = glue(path, "sst2", "sentence\tlabel\n" + "".join(f"{t}\t1\n" for t in texts))
+    assert [e.text for e in data.train] == texts

@@ -1,0 +1,272 @@
+"""Exported folders: what is in them, that transformers alone reads them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from runs import MLM, RTD, SPECIAL, WORDS, random_built, with_model, write_run
+from safetensors import safe_open
+
+from electrify.errors import UserError
+from electrify.export import hf
+from electrify.export.hf import ExportError, export, export_run
+
+FILES = {"README.md", "config.json", "electrify.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"}
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def tensors(folder: Path) -> dict[str, torch.Tensor]:
+    with safe_open(folder / "model.safetensors", "pt") as f:
+        return {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 - not a mapping
+
+
+def test_both_halves_of_a_run(tmp_path, capfd):
+    built = write_run(tmp_path / "run", RTD)
+    folders = export_run(tmp_path / "run", built=built)
+    assert folders == {name: tmp_path / "run" / name for name in ("discriminator", "generator")}
+    for name, folder in folders.items():
+        assert {p.name for p in folder.iterdir()} == FILES
+        config = json.loads((folder / "config.json").read_text())
+        shape = built.halves[name].encoder.shape
+        assert config["model_type"] == "electra"
+        assert config["architectures"] == [{"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}[name]]
+        assert (config["dtype"], config["pad_token_id"], config["type_vocab_size"]) == ("float32", 0, 2)
+        assert (config["hidden_dropout_prob"], config["attention_probs_dropout_prob"]) == (0.1, 0.2)
+        assert (config["hidden_size"], config["num_attention_heads"]) == (shape.hidden_size, shape.num_attention_heads)
+        assert {t.dtype for t in tensors(folder).values()} == {torch.float32}
+        assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 20
+        assert (folder / "vocab.txt").read_text().split("\n")[:-1] == WORDS
+    assert {p.name for p in (tmp_path / "run").iterdir()} == {"config.yaml", "run.json", "metrics.jsonl", "tokenizer", *folders}
+    assert capfd.readouterr() == ("", ""), "transformers is silenced"
+
+
+def test_it_replaces_its_own_folder_and_nothing_else(tmp_path):
+    run = tmp_path / "run"
+    write_run(run, MLM)
+    old, new = random_built(MLM, seed=5), random_built(MLM, seed=6)
+    export_run(run, built=old)
+    first = tensors(run / "discriminator")
+    (run / "discriminator" / "stale").write_text("")
+    export_run(run, built=new)
+    assert not (run / "discriminator" / "stale").exists()
+    assert not torch.equal(first["generator_lm_head.bias"], tensors(run / "discriminator")["generator_lm_head.bias"])
+    (run / "discriminator" / "electrify.json").unlink()
+    with pytest.raises(UserError, match="is not an export of electrify"):
+        export_run(run, built=old)
+    assert (run / "discriminator" / "README.md").exists()
+
+
+def test_a_network_that_transformers_cannot_compute_leaves_nothing(tmp_path):
+    """Four heads where the shape says two: a correct file of weights, and another function."""
+    run = tmp_path / "run"
+    built = write_run(run, MLM)
+    good = export_run(run, built=random_built(MLM, seed=3))["discriminator"]
+    before = (good / "model.safetensors").read_bytes()
+    for block in built.halves["discriminator"].encoder.blocks:
+        block.heads = 4
+    with pytest.raises(ExportError, match="computes other numbers"):
+        export_run(run, built=built)
+    assert (good / "model.safetensors").read_bytes() == before, "the older export stays"
+    assert not [p for p in run.iterdir() if p.name.startswith(".")]
+
+
+def test_rounding_is_no_wrong_number(tmp_path):
+    """Sharp attention makes float32 differ by more than the tolerance between two right computations; float64 then decides."""
+    config = with_model(MLM, num_hidden_layers=6)
+    run = tmp_path / "run"
+    write_run(run, config)
+    built = random_built(config)
+    with torch.no_grad():
+        for block in built.halves["discriminator"].encoder.blocks:
+            block.qkv.weight *= 30
+    export_run(run, built=built)
+    worst = hf.check_folder(run / "discriminator", built.halves["discriminator"], SPECIAL)
+    assert 0 < worst < 1e-9
+
+
+def test_the_networks_are_left_as_they_were(tmp_path):
+    built = write_run(tmp_path / "run", RTD)
+    built.objective.train()
+    before = {n: p.clone() for n, p in built.objective.named_parameters()}
+    export_run(tmp_path / "run", built=built)
+    assert all(m.training for m in built.objective.modules())
+    assert all(torch.equal(p, before[n]) for n, p in built.objective.named_parameters())
+
+
+def test_a_checkpoint_exports_as_its_networks_did(tmp_path):
+    run = tmp_path / "run"
+    built = write_run(run, RTD, steps=(5, 10))
+    export_run(run, built=built)
+    for part in ("discriminator", "generator"):
+        out = export(run, output_dir=tmp_path / "deep" / part, part=part)
+        assert {p.name for p in out.iterdir()} == FILES
+        assert (out / "model.safetensors").read_bytes() == (run / part / "model.safetensors").read_bytes()
+    fifth = export(run, output_dir=tmp_path / "five", step=5)
+    expected = random_built(RTD, seed=5).halves["discriminator"].head.dense.bias
+    assert torch.equal(tensors(fifth)["discriminator_predictions.dense.bias"], expected)
+    card = (fifth / "README.md").read_text()
+    assert "| updates | 5 |" in card
+    assert "## Validation" not in card, "it was validated later only"
+
+
+def test_a_generator_of_its_own_shape(tmp_path):
+    """Where a folder decided the generator's shape, run.json says it."""
+    from dataclasses import asdict, replace
+
+    from electrify.build import build, generator_shape
+    from electrify.train import checkpoint
+
+    run, config = tmp_path / "run", with_model(RTD, tie="none")
+    write_run(run, config)
+    shape = replace(generator_shape(config.model, len(WORDS)), num_hidden_layers=1, hidden_size=12, embedding_size=12, num_attention_heads=3)
+    built = build(config, vocab_size=len(WORDS), special=SPECIAL, generator=shape)
+    model = {n: p.detach() for n, p in built.objective.named_parameters()}
+    checkpoint.save(run, 1, tensors={"model": model}, state={"step": 1}, keep=None)
+    with pytest.raises(UserError, match="not of the recipe"):
+        export(run, output_dir=tmp_path / "out", part="generator")
+    facts = json.loads((run / "run.json").read_text()) | {"shapes": {"generator": asdict(shape)}}
+    (run / "run.json").write_text(json.dumps(facts))
+    out = export(run, output_dir=tmp_path / "out", part="generator")
+    assert json.loads((out / "config.json").read_text())["num_attention_heads"] == 3
+
+
+@pytest.mark.parametrize("case", ["no run", "no checkpoint", "no such step", "no generator", "foreign folder", "a file", "damaged run.json"])
+def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, case):
+    run, out = tmp_path / "run", tmp_path / "out"
+    if case != "no run":
+        write_run(run, MLM, steps=() if case == "no checkpoint" else (5,))
+    if case == "foreign folder":
+        out.mkdir()
+        (out / "thesis.tex").write_text("years of work")
+    if case == "a file":
+        out.write_text("years of work")
+    if case == "damaged run.json":
+        (run / "run.json").write_text("{}")
+    before = sorted(tmp_path.rglob("*"))
+    options = {"no such step": {"step": 7}, "no generator": {"part": "generator"}}.get(case, {})
+    says = {
+        "no run": "is not a run folder: it has no config.yaml",
+        "no checkpoint": "has no complete checkpoint",
+        "no such step": "has no checkpoint of step 7; there are: 5",
+        "no generator": "has no generator: its objective mlm trains discriminator only",
+        "foreign folder": "is not an export of electrify",
+        "a file": "is not an export of electrify",
+        "damaged run.json": "run.json is damaged",
+    }[case]
+    with pytest.raises(UserError, match=says):
+        export(run, output_dir=out, **options)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_empty_folder_is_filled(tmp_path):
+    write_run(tmp_path / "run", MLM, steps=(5,))
+    (tmp_path / "out").mkdir()
+    assert {p.name for p in export(tmp_path / "run", output_dir=tmp_path / "out").iterdir()} == FILES
+
+
+def test_word_pieces_get_a_vocabulary_file(tmp_path):
+    write_run(tmp_path / "run", MLM, steps=(5,))
+    (tmp_path / "run" / "tokenizer" / "vocab.txt").unlink()
+    out = export(tmp_path / "run", output_dir=tmp_path / "out")
+    assert (out / "vocab.txt").read_text().split("\n") == [*WORDS, ""]
+
+
+# ------------------------------------------------------------------ the card
+
+
+def test_the_card_tells_the_run(tmp_path):
+    config = with_model(RTD, init_discriminator="/home/somebody/start", init_generator="google/electra-small-generator")
+    built = write_run(tmp_path / "my run", config)
+    folders = export_run(tmp_path / "my run", built=built)
+    card = (folders["discriminator"] / "README.md").read_text()
+    _, front, body = card.split("---\n", 2)
+    metadata = yaml.safe_load(front)
+    assert metadata == {
+        "library_name": "transformers",
+        "pipeline_tag": "feature-extraction",
+        "tags": ["electrify", "electra", "replaced-token-detection"],
+    }
+    for text in (
+        "# my run: ELECTRA discriminator",
+        "| tokens seen | 10,000 |",
+        "| wall time | 40 s |",
+        "| `rtd` | 0.4321 |",
+        "| documents | 12 |",
+        "d" * 64,
+        "e" * 64,
+        "Abacus 3",
+        "learning_rate: 0.001",
+        "part\\|1&lt;b&gt;.txt",
+    ):
+        assert text in body
+    assert str(tmp_path) not in card
+    assert "/home" not in card
+    assert "None" not in body
+    generator = yaml.safe_load((folders["generator"] / "README.md").read_text().split("---\n")[1])
+    assert (generator["pipeline_tag"], generator["base_model"]) == ("fill-mask", "google/electra-small-generator")
+
+
+def test_the_recipe_in_the_card_runs_again(tmp_path):
+    from electrify.config.pretrain import parse
+
+    folder = export_run(tmp_path / "run", built=write_run(tmp_path / "run", RTD))["discriminator"]
+    recipe = (folder / "README.md").read_text().split("```yaml\n")[1].split("```")[0]
+    assert parse(recipe, "card") == RTD
+
+
+def test_a_card_of_a_run_that_says_little(tmp_path):
+    run = tmp_path / "run"
+    built = write_run(run, MLM)
+    facts = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({k: facts[k] for k in ("vocab_size", "special_ids")}))
+    (run / "metrics.jsonl").unlink()
+    card = (export_run(run, built=built)["discriminator"] / "README.md").read_text()
+    for absent in ("## Validation", "## Machine", "## Corpus", "tokens seen", "None"):
+        assert absent not in card
+    assert "| parameters | " in card
+
+
+# ------------------------------------------------------------------ without electrify
+
+WITHOUT_ELECTRIFY = """
+import sys
+sys.modules["electrify"] = None
+import torch
+from transformers import AutoModel, AutoTokenizer, ElectraForPreTraining, pipeline
+for half in sys.argv[1:3]:
+    tokenizer = AutoTokenizer.from_pretrained(half)
+    inputs = tokenizer("the chef ate the meals", "a cat sat", return_tensors="pt")
+    assert inputs["input_ids"][0, 0] == 2 and inputs["token_type_ids"].max() == 1, inputs
+    print(tuple(AutoModel.from_pretrained(half)(**inputs).last_hidden_state.shape))
+model, info = ElectraForPreTraining.from_pretrained(sys.argv[1], output_loading_info=True)
+assert not info["missing_keys"] and not info["unexpected_keys"], info
+torch.save(model(**AutoTokenizer.from_pretrained(sys.argv[1])("the cat ran", return_tensors="pt")).logits, sys.argv[3])
+print(sorted(pipeline("fill-mask", model=sys.argv[2], top_k=1)("the [MASK] ate")[0]))
+"""
+
+
+def test_a_process_without_electrify_uses_both_folders(tmp_path):
+    built = write_run(tmp_path / "run", RTD)
+    folders = export_run(tmp_path / "run", built=built)
+    arguments = [sys.executable, "-I", "-c", WITHOUT_ELECTRIFY, *(str(f) for f in folders.values()), str(tmp_path / "logits.pt")]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"HF_HUB_OFFLINE": "1"}, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == ["(1, 12, 16)", "(1, 12, 8)", "['score', 'sequence', 'token', 'token_str']"]
+    from electrify.tokens import from_sequences
+
+    half = built.halves["discriminator"]
+    ids = [2, WORDS.index("the"), WORDS.index("cat"), WORDS.index("ran"), 3]
+    with torch.no_grad():
+        own = half.head(half.encoder.eval()(from_sequences([ids], row_length=5, pad=0)))
+    torch.testing.assert_close(own[None], torch.load(tmp_path / "logits.pt"), atol=1e-5, rtol=1e-5)

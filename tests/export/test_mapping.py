@@ -1,0 +1,102 @@
+"""The tables: reversible, complete, and strict."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from runs import MLM, RTD, random_built, with_model
+
+from electrify.build import Half
+from electrify.export.mapping import (
+    KeyMismatchError,
+    Row,
+    architecture_of,
+    bert_for_masked_lm,
+    electra_for_masked_lm,
+    electra_for_pre_training,
+    parameters_of,
+    to_ours,
+    to_theirs,
+    without_tied,
+)
+
+
+def halves() -> list[Half]:
+    same_width = with_model(RTD, embedding_size=16, generator_size=1.0)
+    built = [random_built(c) for c in (RTD, MLM, same_width, with_model(RTD, tie="none"), with_model(same_width, tie="all"))]
+    return [half for b in built for half in b.halves.values()]
+
+
+def test_there_and_back_is_the_identity():
+    for half in halves():
+        ours = parameters_of(half)
+        rows = architecture_of(half).rows
+        back = to_ours(rows, to_theirs(rows, ours))
+        assert back.keys() == ours.keys()
+        assert all(torch.equal(back[name], ours[name]) for name in ours)
+
+
+def test_the_head_decides_the_class():
+    rtd, mlm = random_built(RTD), random_built(MLM)
+    names = {name: architecture_of(half).name for name, half in rtd.halves.items()}
+    assert names == {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
+    assert architecture_of(mlm.halves["discriminator"]).name == "ElectraForMaskedLM"
+
+
+def test_the_fused_projection_is_cut_into_query_key_value():
+    half = random_built(RTD).halves["discriminator"]
+    theirs = to_theirs(architecture_of(half).rows, parameters_of(half))
+    for n, which in enumerate(("query", "key", "value")):
+        got = theirs[f"electra.encoder.layer.1.attention.self.{which}.weight"]
+        assert torch.equal(got, half.encoder.blocks[1].qkv.weight[16 * n : 16 * (n + 1)])
+        assert got.is_contiguous()
+        assert got.untyped_storage().nbytes() == got.numel() * 4, "a view would write the whole fused tensor"
+
+
+@pytest.mark.parametrize("table", [electra_for_pre_training, electra_for_masked_lm, bert_for_masked_lm])
+def test_every_key_appears_once(table):
+    rows = table(random_built(RTD).halves["discriminator"].encoder.shape).rows
+    theirs = [name for row in rows for name in row.theirs]
+    assert len(set(theirs)) == len(theirs)
+    assert len({row.ours for row in rows}) == len(rows)
+
+
+def test_missing_extra_and_doubled_keys_raise():
+    half = random_built(RTD).halves["generator"]
+    rows, ours = architecture_of(half).rows, parameters_of(half)
+    theirs = to_theirs(rows, ours)
+    one = "electra.encoder.layer.0.attention.self.key.bias"
+    with pytest.raises(KeyMismatchError, match=f"1 missing, first {one}"):
+        to_ours(rows, {k: t for k, t in theirs.items() if k != one})
+    with pytest.raises(KeyMismatchError, match="1 unknown to the table, first surprise"):
+        to_ours(rows, theirs | {"surprise": theirs[one]})
+    with pytest.raises(KeyMismatchError, match=r"1 missing, first head\.bias_V"):
+        to_theirs(rows, {k: t for k, t in ours.items() if k != "head.bias_V"})
+    with pytest.raises(KeyMismatchError, match="1 unknown to the table, first surprise"):
+        to_theirs(rows, ours | {"surprise": ours["head.bias_V"]})
+    with pytest.raises(KeyMismatchError, match="twice"):
+        to_theirs((*rows, rows[0]), ours)
+    with pytest.raises(KeyMismatchError, match="twice"):
+        to_theirs((dataclasses.replace(rows[0], theirs=rows[1].theirs), *rows[1:]), ours)
+    with pytest.raises(KeyMismatchError, match="cut into 3"):
+        to_theirs((Row("x", ("a", "b", "c")),), {"x": torch.zeros(4)})
+
+
+def test_a_repeated_key_must_repeat():
+    half = random_built(RTD).halves["generator"]
+    table = architecture_of(half)
+    theirs = to_theirs(table.rows, parameters_of(half))
+    words = theirs["electra.embeddings.word_embeddings.weight"]
+    assert without_tied(table, theirs | {"generator_lm_head.weight": words.clone()}).keys() == theirs.keys()
+    with pytest.raises(KeyMismatchError, match=r"generator_lm_head\.weight should repeat"):
+        without_tied(table, theirs | {"generator_lm_head.weight": words + 1})
+
+
+def test_the_word_table_of_an_lm_head_is_the_encoders():
+    """The head keeps no second word table, also where generator and discriminator share theirs."""
+    for half in halves():
+        named = parameters_of(half)
+        assert "head.words.weight" not in named
+        assert len({id(p) for p in named.values()}) == len(named)

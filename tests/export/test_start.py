@@ -1,0 +1,228 @@
+"""Starting from Hugging Face folders: what is taken, what is told, what is refused. Every folder here is written by transformers itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from runs import MLM, RTD, WORDS, random_built, shake, with_model, write_tokenizer
+
+from electrify.build import Built
+from electrify.errors import UserError
+from electrify.export.hf import folder_shape, load_half
+from electrify.export.mapping import parameters_of
+from electrify.export.quiet import quiet
+from electrify.export.start import check_vocabulary
+
+SHAPE = {
+    "vocab_size": len(WORDS),
+    "embedding_size": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 20,
+}
+SMALL = SHAPE | {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 12}
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+def folder(path: Path, kind: str, fields: dict[str, Any] | None = None, *, seed: int = 7) -> str:
+    """A folder of the class `kind` with random weights."""
+    family = "Bert" if kind.startswith("Bert") else "Electra"
+    fields = dict(fields or SHAPE)
+    if family == "Bert":
+        fields.pop("embedding_size", None)
+    model = getattr(transformers, kind)(getattr(transformers, family + "Config")(**fields))
+    shake(model, seed)
+    with quiet():
+        model.save_pretrained(path)
+    return str(path)
+
+
+def values(built: Built) -> dict[str, dict[str, torch.Tensor]]:
+    return {name: {n: p.detach().clone() for n, p in parameters_of(half).items()} for name, half in built.halves.items()}
+
+
+def changed(built: Built, before: dict[str, dict[str, torch.Tensor]], half: str) -> set[str]:
+    after = parameters_of(built.halves[half])
+    return {n for n, p in after.items() if not torch.equal(p, before[half][n])}
+
+
+def test_the_shape_of_a_folder(tmp_path):
+    shape = folder_shape(folder(tmp_path, "ElectraForMaskedLM", SMALL))
+    assert (shape.hidden_size, shape.embedding_size, shape.num_attention_heads, shape.vocab_size) == (8, 8, 1, len(WORDS))
+    with pytest.raises(UserError, match=f"vocabulary of {len(WORDS)}, the corpus one of 99"):
+        folder_shape(str(tmp_path), vocab_size=99)
+
+
+def test_every_weight_is_taken(tmp_path):
+    built = random_built(RTD)
+    before = values(built)
+    lines = load_half(built.halves["discriminator"], folder(tmp_path, "ElectraForPreTraining"), what="discriminator")
+    assert lines == [f"discriminator: {tmp_path}: every weight found and used"]
+    assert changed(built, before, "discriminator") == set(before["discriminator"])
+
+
+@pytest.mark.parametrize("kind", ["ElectraModel", "ElectraForMaskedLM", "ElectraForTokenClassification"])
+def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
+    built = random_built(RTD)
+    before = values(built)
+    lines = load_half(built.halves["discriminator"], folder(tmp_path, kind), what="discriminator")
+    assert lines[0] == f"discriminator: {tmp_path} has no weights of the head; it keeps its initial values"
+    assert changed(built, before, "discriminator") == {n for n in before["discriminator"] if n.startswith("encoder.")}
+    ignored = {"ElectraModel": 0, "ElectraForMaskedLM": 5, "ElectraForTokenClassification": 2}[kind]
+    assert [f"ignored {ignored} weights" in line for line in lines[1:]] == [True] * (ignored > 0)
+
+
+def test_a_partial_head_is_named(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    start = folder(tmp_path, "ElectraForPreTraining")
+    state = load_file(tmp_path / "model.safetensors")
+    del state["discriminator_predictions.dense.bias"]
+    save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    built = random_built(RTD)
+    before = values(built)
+    lines = load_half(built.halves["discriminator"], start, what="discriminator")
+    assert lines == [f"discriminator: {tmp_path} lacks discriminator_predictions.dense.bias; they keep their initial values"]
+    assert changed(built, before, "discriminator") == set(before["discriminator"]) - {"head.dense.bias"}
+
+
+def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path):
+    built = random_built(RTD)
+    kept, generator = built.halves["discriminator"], built.halves["generator"]
+    load_half(kept, folder(tmp_path / "d", "ElectraForPreTraining", seed=1), what="discriminator")
+    before = values(built)
+    start = folder(tmp_path / "g", "ElectraForMaskedLM", SMALL | {"embedding_size": 8}, seed=2)
+    lines = load_half(generator, start, what="generator", given=kept)
+    assert lines == [f"generator: {start}: its 5 embeddings weights are ignored: they are shared with the discriminator, whose folder decides them"]
+    assert changed(built, before, "generator") == {n for n in before["generator"] if ".embeddings." not in n}
+    assert not changed(built, before, "discriminator")
+
+
+def test_a_generator_alone_gives_its_embeddings_to_both(tmp_path):
+    built = random_built(RTD)
+    before = values(built)
+    lines = load_half(built.halves["generator"], folder(tmp_path, "ElectraForMaskedLM", SMALL), what="generator")
+    assert lines == [f"generator: {tmp_path}: every weight found and used"]
+    assert changed(built, before, "discriminator") == {n for n in before["discriminator"] if ".embeddings." in n}
+
+
+@pytest.mark.parametrize("objective", [RTD, MLM])
+def test_bert_folders_of_one_width(tmp_path, objective):
+    built = random_built(with_model(objective, embedding_size=16, tie="none"))
+    before = values(built)
+    half = built.halves["discriminator"]
+    lines = load_half(half, folder(tmp_path, "BertForPreTraining"), what="discriminator")
+    got, all_names = changed(built, before, "discriminator"), set(before["discriminator"])
+    assert got == (all_names if objective is MLM else {n for n in all_names if n.startswith("encoder.")})
+    assert any("ignored 4 weights" in line for line in lines), "pooler and next-sentence head"
+
+
+def test_bert_gives_its_own_logits(tmp_path):
+    from electrify.tokens import from_sequences
+
+    start = folder(tmp_path, "BertForMaskedLM")
+    half = random_built(with_model(MLM, embedding_size=16)).halves["discriminator"]
+    load_half(half, start, what="discriminator")
+    with quiet(), torch.no_grad():
+        theirs = transformers.BertForMaskedLM.from_pretrained(start).eval()(torch.tensor([[2, 5, 9, 8, 3]])).logits[0]
+        ours = half.head(half.encoder.eval()(from_sequences([[2, 5, 9, 8, 3]], row_length=5, pad=0)))
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+REFUSED = [
+    ("other vocabulary", SHAPE | {"vocab_size": 40}, "vocabulary of 40, the corpus one of 23"),
+    ("other width", SHAPE | {"hidden_size": 32}, "another shape than the discriminator of this run: hidden_size 32 there, 16 here"),
+    ("other depth", SHAPE | {"num_hidden_layers": 3}, "num_hidden_layers 3 there, 2 here"),
+    ("other heads", SHAPE | {"num_attention_heads": 4}, "num_attention_heads 4 there, 2 here"),
+    ("other epsilon", SHAPE | {"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-05 there, 1e-12 here"),
+    ("other activation", SHAPE | {"hidden_act": "relu"}, "hidden_act relu"),
+]
+
+
+@pytest.mark.parametrize(("fields", "says"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_a_folder_that_does_not_fit(tmp_path, fields, says):
+    built = random_built(RTD)
+    before = values(built)
+    with pytest.raises(UserError, match=says):
+        load_half(built.halves["discriminator"], folder(tmp_path, "ElectraForPreTraining", fields), what="discriminator")
+    assert not changed(built, before, "discriminator")
+
+
+def test_embeddings_that_cannot_be_shared(tmp_path):
+    from electrify.build import build
+
+    start = folder(tmp_path, "ElectraForMaskedLM", SMALL | {"max_position_embeddings": 30})
+    from runs import SPECIAL
+
+    built = build(RTD, vocab_size=len(WORDS), special=SPECIAL, generator=folder_shape(start))
+    with pytest.raises(UserError, match="where it is shared with the other network; choose --tie none"):
+        load_half(built.halves["generator"], start, what="generator")
+
+
+def test_places_that_are_no_model(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "gpt").mkdir()
+    (tmp_path / "gpt" / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "config.json").write_text("{")
+    (tmp_path / "file").write_text("")
+    for name, says in (
+        ("empty", "has no config.json"),
+        ("gpt", "model of type 'gpt2'"),
+        ("torn", "could not be read as a Hugging Face model"),
+        ("file", "there is no folder"),
+        ("absent", "there is no folder"),
+    ):
+        with pytest.raises(UserError, match=says):
+            folder_shape(str(tmp_path / name))
+    with pytest.raises(UserError, match="could not be read as a Hugging Face model"):
+        folder_shape("nobody-here/no-such-model")
+
+
+def test_damaged_and_unsafe_weights(tmp_path):
+    half = random_built(RTD).halves["discriminator"]
+    start = folder(tmp_path, "ElectraForPreTraining")
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"no readable model\.safetensors"):
+        load_half(half, start, what="discriminator")
+    weights.unlink()
+    torch.save({}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"no readable model\.safetensors"):
+        load_half(half, start, what="discriminator")
+
+
+def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    start = folder(tmp_path, "ElectraForPreTraining")
+    state = load_file(tmp_path / "model.safetensors")
+    save_file({k: t for k, t in state.items() if "layer.1.output" not in k}, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match="lacks 4 weights of the encoder"):
+        load_half(random_built(RTD).halves["discriminator"], start, what="discriminator")
+    folder_of_wrong_size = state | {"electra.embeddings.word_embeddings.weight": torch.zeros(5, 8)}
+    save_file(folder_of_wrong_size, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"word_embeddings.weight does not have the shape that its config\.json says"):
+        load_half(random_built(RTD).halves["discriminator"], start, what="discriminator")
+
+
+def test_vocabularies_are_compared_word_by_word(tmp_path):
+    ours = write_tokenizer(tmp_path / "ours")
+    check_vocabulary(folder(tmp_path / "bare", "ElectraModel"), tokenizer=ours)
+    for name, words in (("same", WORDS), ("other", [*WORDS[:-2], "very", "fast"])):
+        write_tokenizer(tmp_path / name, words)
+        folder(tmp_path / name, "ElectraModel")
+    check_vocabulary(str(tmp_path / "same"), tokenizer=ours)
+    with pytest.raises(UserError, match="knows other words than the corpus"):
+        check_vocabulary(str(tmp_path / "other"), tokenizer=ours)

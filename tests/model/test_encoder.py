@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from torch import Tensor
+
+from batches import VOCAB, built, pack, packed_batches, ragged_batch, sequences_of, text_batch
+from electrify.model.attention import Backend
+from electrify.model.encoder import Embeddings, Encoder, Shape
+from electrify.model.init import init_bert
+from electrify.tokens import Tokens
+
+SHAPE = Shape(
+    vocab_size=VOCAB, embedding_size=12, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24, max_position_embeddings=40
+)
+
+
+def encoder(*, dropout: float = 0.0, attention_dropout: float = 0.0, backend: Backend = "auto", std: float = 0.3) -> Encoder:
+    """Weights large enough that everything depends on everything."""
+    made = Encoder(SHAPE, Embeddings(SHAPE, dropout=dropout), dropout=dropout, attention_dropout=attention_dropout, backend=backend)
+    rng = torch.Generator().manual_seed(0)
+    init_bert(made, rng, std=std)
+    with torch.no_grad():
+        for p in made.parameters():
+            if p.ndim == 1:
+                p.add_(0.1 * torch.randn(p.shape, generator=rng))
+    return made.eval()
+
+
+# ---------------------------------------------------------------- against the definition
+
+
+def by_definition(e: Encoder, ids: list[int], segments: list[int]) -> np.ndarray:
+    """The post-norm encoder on one sequence, written from the paper in numpy and float64 (1706.03762, 1810.04805)."""
+    w = {n: p.detach().double().numpy() for n, p in e.named_parameters()}
+    erf = np.vectorize(math.erf)
+
+    def norm(x: np.ndarray, name: str) -> np.ndarray:
+        centred = x - x.mean(-1, keepdims=True)
+        return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    def linear(x: np.ndarray, name: str) -> np.ndarray:
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    x = w["embeddings.words.weight"][ids] + w["embeddings.positions.weight"][: len(ids)] + w["embeddings.segments.weight"][segments]
+    x = linear(norm(x, "embeddings.norm"), "project")
+    width = e.shape.head_width
+    for i in range(e.shape.num_hidden_layers):
+        b = f"blocks.{i}"
+        q, k, v = np.split(linear(x, f"{b}.qkv"), 3, axis=-1)
+        mixed = np.zeros_like(x)
+        for h in range(e.shape.num_attention_heads):
+            cut = slice(h * width, (h + 1) * width)
+            scores = np.exp(q[:, cut] @ k[:, cut].T / math.sqrt(width))
+            mixed[:, cut] = scores / scores.sum(-1, keepdims=True) @ v[:, cut]
+        x = norm(x + linear(mixed, f"{b}.out"), f"{b}.norm1")
+        up = linear(x, f"{b}.up")
+        x = norm(x + linear(up * 0.5 * (1 + erf(up / math.sqrt(2))), f"{b}.down"), f"{b}.norm2")
+    return x
+
+
+@pytest.mark.parametrize("backend", ["matmul", "sdpa"])
+def test_the_definition(backend: Backend) -> None:
+    e, tokens = encoder(backend=backend), ragged_batch()
+    out = e(tokens).detach().double().numpy()
+    for _, _, cut in sequences_of(tokens):
+        np.testing.assert_allclose(out[cut], by_definition(e, tokens.ids_T[cut].tolist(), tokens.segment_T[cut].tolist()), rtol=1e-5, atol=1e-5)
+
+
+# ---------------------------------------------------------------- a sequence does not know its neighbours
+
+
+@given(packed_batches())
+@settings(max_examples=25)
+def test_packed_equals_unpacked(tokens: Tokens) -> None:
+    e = encoder()
+    packed = e(tokens)
+    found = list(sequences_of(tokens))
+    if not found:
+        return
+    alone = pack([[tokens.ids_T[cut].tolist()] for _, _, cut in found], row_length=32)
+    unpacked = e(alone)
+    for i, (_, _, cut) in enumerate(found):
+        length = cut.stop - cut.start
+        torch.testing.assert_close(packed[cut], unpacked[i * 32 : i * 32 + length], rtol=1e-5, atol=1e-5)
+
+
+def test_packed_equals_unpacked_in_gradients() -> None:
+    e, tokens = encoder(), ragged_batch()
+    alone = pack([[tokens.ids_T[cut].tolist()] for _, _, cut in sequences_of(tokens)], row_length=32)
+    weight = torch.arange(16.0)
+    grads = []
+    for batch in (tokens, alone):
+        e.zero_grad()
+        ((e(batch) * weight).sum(-1) ** 2 * batch.real_T).mul(1e-3).sum().backward()
+        grads.append([p.grad.clone() for p in e.parameters() if p.grad is not None])
+    assert len(grads[0]) == len(list(e.parameters()))
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * float(one.abs().max().clamp(min=1)))
+
+
+@pytest.mark.parametrize("backend", ["matmul", "sdpa"])
+@pytest.mark.parametrize("bf16", [False, True])
+def test_padding_content_never_reaches_real_tokens(backend: Backend, bf16: bool) -> None:
+    e, tokens = encoder(backend=backend), ragged_batch()
+    pad = ~tokens.real_T
+    noise = torch.arange(len(pad))
+    other = Tokens(
+        torch.where(pad, noise % VOCAB, tokens.ids_T),
+        tokens.seq_T,
+        torch.where(pad, noise % 40, tokens.pos_T),
+        torch.where(pad, noise % 2, tokens.segment_T),
+        row_length=32,
+    )
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        one, two = e(tokens), e(other)
+    assert torch.equal(one[tokens.real_T], two[tokens.real_T]), "to the bit"
+    assert not torch.equal(one[pad], two[pad]), "the test does change something"
+
+
+def test_a_changed_token_reaches_its_own_sequence_and_no_other() -> None:
+    e, tokens = encoder(), text_batch(seed=1, rows=2, row_length=32)
+    cuts = list(sequences_of(tokens))
+    assert len(cuts) > 3
+    for _, _, cut in cuts:
+        ids = tokens.ids_T.clone()
+        ids[cut.start + 1] = 6 + (ids[cut.start + 1] - 5) % (VOCAB - 6)
+        moved = (e(tokens.with_ids(ids)) - e(tokens)).abs().amax(-1) > 0
+        assert moved.nonzero().flatten().tolist() == list(range(cut.start, cut.stop))
+
+
+def test_positions_and_segments_count() -> None:
+    e = encoder()
+    tokens = pack([[[7, 7, 7, 7]]], row_length=4)
+    out = e(tokens).detach()
+    assert float((out[0] - out[1]).abs().max()) > 1e-2, "positions"
+    flipped = Tokens(tokens.ids_T, tokens.seq_T, tokens.pos_T, 1 - tokens.segment_T, row_length=4)
+    assert float((e(flipped).detach() - out).abs().max()) > 1e-2, "segments"
+
+
+# ---------------------------------------------------------------- autocast and dropout
+
+
+def test_autocast_carries_bfloat16_and_keeps_parameters_float32() -> None:
+    e, tokens = encoder(std=0.1), ragged_batch()
+    exact = e(tokens)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert e.embed(tokens).dtype == torch.bfloat16
+        out = e(tokens)
+    assert exact.dtype == torch.float32
+    assert out.dtype == torch.bfloat16
+    difference = (out.float() - exact)[tokens.real_T].detach().abs()
+    assert float(difference.max()) < 0.15
+    assert float(difference.mean()) < 0.02
+    out.float().pow(2).sum().backward()
+    assert all(p.dtype == torch.float32 and p.grad is not None and p.grad.dtype == torch.float32 for p in e.parameters())
+
+
+def test_autocast_gradients_point_the_same_way() -> None:
+    b, tokens = built("bert-tiny"), text_batch(seed=0, rows=2, row_length=32)
+    e = b.halves["discriminator"].encoder
+    weight = torch.linspace(-1, 1, 32)
+
+    def gradient(bf16: bool) -> Tensor:
+        e.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            out = e(tokens)
+        (out.float() * weight).sum(-1).square().mean().backward()
+        return torch.cat([p.grad.flatten() for p in e.parameters() if p.grad is not None])
+
+    assert float(torch.cosine_similarity(gradient(False), gradient(True), dim=0)) > 0.99
+
+
+@pytest.mark.parametrize("rates", [{"dropout": 0.5}, {"attention_dropout": 0.5}], ids=str)
+def test_dropout_in_training_only(rates: dict[str, float]) -> None:
+    e, plain, tokens = encoder(**rates), encoder(), ragged_batch()
+    torch.testing.assert_close(e(tokens), plain(tokens))
+    e.train()
+    torch.manual_seed(0)
+    one, two = e(tokens), e(tokens)
+    torch.manual_seed(0)
+    again = e(tokens)
+    assert not torch.equal(one, two)
+    assert torch.equal(one, again), "the seed decides it"
+
+
+def test_projection_only_where_widths_differ() -> None:
+    assert encoder().project is not None
+    same = Shape(**{**vars(SHAPE), "embedding_size": 16})
+    assert Encoder(same, Embeddings(same, dropout=0.0), dropout=0.0, attention_dropout=0.0).project is None

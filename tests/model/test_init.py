@@ -1,0 +1,297 @@
+"""Every line of the tables in model/init.py."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import kstest, truncnorm
+from torch import Tensor, nn
+
+from batches import SPECIAL, TINY, built, pack, tiny
+from electrify.build import Built, build
+from electrify.model.attention import sequence_bias
+from electrify.model.encoder import Embeddings, Encoder, Shape
+from electrify.model.heads import LMHead
+from electrify.model.init import (
+    NOISE,
+    OUTPUT_SCALE,
+    TOKEN_SCALE,
+    head_offset,
+    init_bert,
+    init_local_blocks,
+    init_local_embeddings,
+    position_subspace,
+    rotation,
+    subspace_width,
+)
+
+# A standard normal cut at 2 has this standard deviation: what `std .02` and `.1` of the tables come out as.
+CUT = 0.879626
+ROOMY = {"hidden_size": 64, "num_attention_heads": 4, "embedding_size": 48, "intermediate_size": 128}  # heads 16 wide, a projection in both halves
+VOCAB = 600
+TIES = ["none", "tokens", "embeddings", "all"]
+
+
+def roomy(recipe: str = "electra-tiny", **fields: Any) -> Built:
+    return build(tiny(recipe, **(ROOMY | fields)), vocab_size=VOCAB, special=SPECIAL)
+
+
+def std(t: Tensor) -> float:
+    return float(t.detach().double().pow(2).mean().sqrt())
+
+
+def close_to(t: Tensor, expected: float) -> bool:
+    """Root mean square within 4 standard errors."""
+    return abs(std(t) / expected - 1) < 4 / math.sqrt(2 * t.numel())
+
+
+# ---------------------------------------------------------------- bert
+
+
+@pytest.mark.parametrize("tie", TIES)
+def test_bert_table(tie: str) -> None:
+    b = roomy(tie=tie, init="bert", generator_size=1.0 if tie == "all" else 0.5)
+    seen = 0
+    for part in b.objective.modules():
+        for name, p in part.named_parameters(recurse=False):
+            seen += 1
+            if isinstance(part, nn.LayerNorm):
+                assert bool((p == (1.0 if name == "weight" else 0.0)).all())
+            elif name == "weight":
+                assert isinstance(part, (nn.Linear, nn.Embedding))
+                assert float(p.abs().max()) <= 0.04 + 1e-8
+                assert close_to(p, 0.02 * CUT), (part, std(p))
+            else:
+                assert name in ("bias", "bias_V")
+                assert not p.any()
+    assert seen >= 40
+
+
+def test_bert_draws_a_truncated_normal() -> None:
+    words = roomy(init="bert").halves["discriminator"].encoder.embeddings.words.weight.detach()
+    assert kstest(words.flatten().numpy(), truncnorm(-2, 2, scale=0.02).cdf).pvalue > 1e-3
+    assert abs(float(words.mean())) < 4 * 0.02 / math.sqrt(words.numel())
+
+
+def test_shared_tables_are_drawn_once() -> None:
+    """A second drawing would waste numbers: the parts after it would differ from those of a model that owns the table alone."""
+    table = nn.Embedding(50, 8)
+    twice, once = nn.ModuleList([table, nn.ModuleList([table]), nn.Linear(8, 8)]), nn.ModuleList([nn.Embedding(50, 8), nn.Linear(8, 8)])
+    init_bert(twice, torch.Generator().manual_seed(1))
+    init_bert(once, torch.Generator().manual_seed(1))
+    assert torch.equal(twice[2].weight, once[1].weight)  # type: ignore[arg-type]
+    assert torch.equal(table.weight, once[0].weight)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- the seed
+
+
+@pytest.mark.parametrize("init", ["bert", "local"])
+@pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
+def test_the_seed_alone_decides(recipe: str, init: str) -> None:
+    torch.manual_seed(1)
+    one = built(recipe, init=init).objective.state_dict()
+    torch.manual_seed(2)
+    two, other = built(recipe, init=init).objective.state_dict(), built(recipe, init=init, seed=1).objective.state_dict()
+    assert all(torch.equal(one[n], two[n]) for n in one)
+    assert any(not torch.equal(one[n], other[n]) for n in one)
+
+
+# ---------------------------------------------------------------- local: the position subspace
+
+
+def test_position_subspace_by_hand() -> None:
+    """One pair: a quarter turn a position, root 2 long. Two pairs: the second turns sqrt(32) times slower."""
+    r2 = math.sqrt(2)
+    expected = torch.tensor([[0, r2], [r2, 0], [0, -r2], [-r2, 0], [0, r2]])
+    torch.testing.assert_close(position_subspace(5, 2), expected, rtol=0, atol=1e-6)
+    second = position_subspace(4, 4)[3, 2:]
+    assert second.tolist() == pytest.approx([r2 * math.sin(3 * math.pi / 2 / 32**0.5), r2 * math.cos(3 * math.pi / 2 / 32**0.5)], abs=1e-6)
+
+
+@pytest.mark.parametrize("width", [2, 16, 32, 64])
+def test_position_subspace_and_rotation(width: int) -> None:
+    at = position_subspace(600, width).double()
+    torch.testing.assert_close(at.pow(2).mean(1), torch.ones(600, dtype=torch.float64), rtol=1e-5, atol=0)
+    for offset in (-3, -2, -1, 0, 1, 2, 3):
+        turned = at @ rotation(offset, width).double().T
+        inside = slice(max(0, -offset), 600 - max(0, offset))
+        torch.testing.assert_close(turned[inside], at[inside.start + offset : inside.stop + offset], rtol=0, atol=2e-4)
+    assert torch.equal(rotation(0, width), torch.eye(width))
+
+
+def test_offsets() -> None:
+    assert [head_offset(h) for h in range(6)] == [-1, 1, -2, 2, -3, 3]
+
+
+def test_subspace_width() -> None:
+    """The narrowest head, even, and at most half of embeddings and hidden states: a generator with one head would else pass no words through."""
+
+    def shape(e: int, d: int, h: int) -> Shape:
+        return Shape(
+            vocab_size=9, embedding_size=e, hidden_size=d, num_hidden_layers=1, num_attention_heads=h, intermediate_size=8, max_position_embeddings=8
+        )
+
+    tiny_d, tiny_g = shape(128, 128, 4), shape(128, 64, 2)
+    assert subspace_width(tiny_d, tiny_g) == 32
+    small_d, small_g = shape(128, 256, 4), shape(128, 64, 1)
+    assert subspace_width(small_d) == 64
+    assert subspace_width(small_d, small_g) == 32
+    assert subspace_width(shape(64, 128, 2)) == 32
+    assert subspace_width(shape(20, 20, 4)) == 4
+
+
+# ---------------------------------------------------------------- local: the table of embeddings
+
+
+@pytest.mark.parametrize("tie", TIES)
+def test_local_embeddings_table(tie: str) -> None:
+    """In both halves, whatever they share: each table scaled exactly once."""
+    b = roomy(tie=tie, generator_size=1.0 if tie == "all" else 0.5)
+    p = 16
+    for half in b.halves.values():
+        e = half.encoder.embeddings
+        assert not e.words.weight[:, :p].any()
+        assert close_to(e.words.weight[:, p:], 0.1 * CUT), std(e.words.weight[:, p:])
+        assert not e.segments.weight[:, :p].any()
+        assert close_to(e.segments.weight[:, p:], 0.02 * CUT)
+        torch.testing.assert_close(e.positions.weight[:, :p].detach(), TOKEN_SCALE * position_subspace(64, p))
+        assert std(e.positions.weight[:, :p]) == pytest.approx(0.1, rel=1e-5)
+        assert close_to(e.positions.weight[:, p:], 0.02 * CUT)
+        assert bool((e.norm.weight == 1).all())
+        assert not e.norm.bias.any()
+
+
+# ---------------------------------------------------------------- local: the table of blocks
+
+
+@pytest.mark.parametrize("amplitude", [1.0, 3.0])
+@pytest.mark.parametrize("tie", TIES)
+def test_local_blocks_table(tie: str, amplitude: float) -> None:
+    b = roomy(tie=tie, generator_size=1.0 if tie == "all" else 0.5, local_amplitude=amplitude)
+    p = 16
+    for half in b.halves.values():
+        shape = half.encoder.shape
+        w, d, heads = shape.head_width, shape.hidden_size, shape.num_attention_heads
+        assert half.encoder.project is not None
+        project = half.encoder.project.weight.detach()
+        assert torch.equal(project[:p, :p], torch.eye(p))
+        assert not project[:p, p:].any()
+        assert not project[p:, :p].any()
+        assert close_to(project[p:, p:], 1 / math.sqrt(48))
+        s = math.sqrt(amplitude * 4 * math.sqrt(w) / p)
+        for block in half.encoder.blocks:
+            q, k, v = block.qkv.weight.detach().view(3, heads, w, d)  # type: ignore[union-attr]
+            for h in range(heads):
+                rest_q, rest_k = q[h].clone(), k[h].clone()
+                rest_q[:p, :p] -= s * rotation(head_offset(h), p)
+                rest_k[:p, :p] -= s * torch.eye(p)
+                for rest in (rest_q, rest_k, rest_q[:p, :p], rest_k[:p, :p]):
+                    assert close_to(rest, NOISE / math.sqrt(d))
+            assert close_to(v, 1 / math.sqrt(d))
+            assert close_to(block.up.weight, 1 / math.sqrt(d))  # type: ignore[union-attr]
+            assert close_to(block.out.weight, OUTPUT_SCALE / math.sqrt(d))  # type: ignore[union-attr]
+            assert close_to(block.down.weight, OUTPUT_SCALE / math.sqrt(shape.intermediate_size))  # type: ignore[union-attr]
+    assert (NOISE, OUTPUT_SCALE, TOKEN_SCALE) == (0.3, 0.1, 0.1)
+
+
+@pytest.mark.parametrize("tie", TIES)
+def test_local_changes_initial_values_only(tie: str) -> None:
+    """The same names and shapes; heads, biases and norms are those of `bert` to the bit."""
+    size = {"generator_size": 1.0 if tie == "all" else 0.5}
+    local, bert = roomy(tie=tie, **size), roomy(tie=tie, init="bert", **size)
+    one, other = local.objective.state_dict(), bert.objective.state_dict()
+    assert {n: (t.shape, t.dtype) for n, t in one.items()} == {n: (t.shape, t.dtype) for n, t in other.items()}
+    assert [n for n, _ in local.objective.named_parameters()] == [n for n, _ in bert.objective.named_parameters()]
+    for name, half in local.halves.items():
+        table = half.head.words.weight if isinstance(half.head, LMHead) else None
+        for (n, p), q in zip(half.head.named_parameters(), bert.halves[name].head.parameters(), strict=True):
+            assert p is table or torch.equal(p, q), n
+    for n in one:
+        if one[n].ndim == 1:
+            assert torch.equal(one[n], other[n]), n
+
+
+# ---------------------------------------------------------------- local: where the heads look
+
+
+def local_encoder(*, amplitude: float, heads: int, hidden: int, embedding: int) -> Encoder:
+    shape = Shape(
+        vocab_size=500,
+        embedding_size=embedding,
+        hidden_size=hidden,
+        num_hidden_layers=4,
+        num_attention_heads=heads,
+        intermediate_size=2 * hidden,
+        max_position_embeddings=128,
+    )
+    encoder = Encoder(shape, Embeddings(shape, dropout=0.0), dropout=0.0, attention_dropout=0.0)
+    rng = torch.Generator().manual_seed(0)
+    init_bert(encoder, rng)
+    init_local_embeddings(encoder, subspace_width(shape))
+    init_local_blocks(encoder, subspace_width(shape), rng, amplitude=amplitude)
+    return encoder
+
+
+@torch.no_grad()
+def attention_weights(encoder: Encoder, length: int = 64) -> list[Tensor]:
+    """[H, L, L] of every layer, on one sequence of random words."""
+    ids = torch.randint(6, 500, (length,), generator=torch.Generator().manual_seed(1)).tolist()
+    tokens = pack([[ids]], row_length=length)
+    x, heads, found = encoder.embed(tokens), encoder.shape.num_attention_heads, []
+    for block in encoder.blocks:
+        q, k, _ = block.qkv(x).view(length, 3, heads, -1).permute(1, 2, 0, 3)  # type: ignore[operator]
+        found.append((q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).softmax(-1))
+        x = block(x, sequence_bias(tokens, x.dtype))
+    return found
+
+
+@pytest.mark.parametrize(("amplitude", "low", "high"), [(1.0, 0.25, 0.45), (3.0, 0.75, 0.9)])
+@pytest.mark.parametrize(("heads", "hidden", "embedding"), [(4, 128, 128), (2, 64, 128), (8, 256, 256), (4, 256, 128)])
+def test_head_j_looks_at_its_neighbour(amplitude: float, low: float, high: float, heads: int, hidden: int, embedding: int) -> None:
+    """Layer 0: weight .3 (amplitude 1) to .8 (amplitude 3) on position i + o_j, as measured; deeper layers still prefer it."""
+    layers = attention_weights(local_encoder(amplitude=amplitude, heads=heads, hidden=hidden, embedding=embedding))
+    for depth, weights in enumerate(layers):
+        for head in range(heads):
+            offset = head_offset(head)
+            preferred = weights[head].diagonal(offset)
+            if depth == 0:
+                assert low < float(preferred.mean()) < high, (head, float(preferred.mean()))
+            inside = slice(max(0, -offset), 64 - max(0, offset))
+            best = weights[head].argmax(-1)[inside] - torch.arange(64)[inside]
+            assert float((best == offset).float().mean()) > 0.8, (depth, head)
+
+
+def test_the_preferred_logit_is_four_times_the_amplitude() -> None:
+    """Without the ordinary random weights and with a subspace of unit mean square, exactly."""
+    for amplitude in (1.0, 3.0):
+        encoder = local_encoder(amplitude=amplitude, heads=4, hidden=128, embedding=128)
+        q, _, _ = encoder.blocks[0].qkv.weight.detach().view(3, 4, 32, 128)  # type: ignore[union-attr]
+        at, s = position_subspace(40, 32), math.sqrt(amplitude * 4 * math.sqrt(32) / 32)
+        for head in range(4):
+            turned = at @ (s * rotation(head_offset(head), 32)).T
+            logits = turned[10] @ (s * at).T / math.sqrt(32)
+            assert int(logits.argmax()) == 10 + head_offset(head)
+            assert float(logits.max()) == pytest.approx(4 * amplitude, rel=1e-4)
+            # and the weights really hold that rotation: what is left is noise
+            assert std(q[head][:32, :32] - s * rotation(head_offset(head), 32)) < 1.3 * NOISE / math.sqrt(128)
+
+
+def test_bert_heads_look_nowhere() -> None:
+    shape = local_encoder(amplitude=1.0, heads=4, hidden=128, embedding=128).shape
+    encoder = Encoder(shape, Embeddings(shape, dropout=0.0), dropout=0.0, attention_dropout=0.0)
+    init_bert(encoder, torch.Generator().manual_seed(0))
+    assert float(attention_weights(encoder)[0].max()) < 0.05
+
+
+@pytest.mark.parametrize("field", ["hidden_size", "embedding_size"])
+def test_the_words_get_through(field: str) -> None:
+    """Small-like halves (embedding narrower or wider than the generator's state, one head in it): the words decide the first hidden states."""
+    b = roomy(generator_size=0.25, **{field: 32})
+    for half in b.halves.values():
+        one, other = (half.encoder.embed(pack([[ids]], row_length=4)) for ids in ([7, 8, 9, 10], [11, 12, 13, 14]))
+        assert std(one - other) > 0.2 * std(one), half.encoder.shape
+    assert TINY["generator_size"] != 0.25

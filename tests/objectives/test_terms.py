@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import precision_score, recall_score, roc_auc_score
+from torch import Tensor
+
+from batches import built, draws_of, packed_batches, ragged_batch, text_batch, tiny, value
+from electrify.build import Built
+from electrify.corruption.masking import substitute
+from electrify.objectives.terms import (
+    BINS,
+    REACH,
+    Term,
+    binary_ce,
+    detection_summary,
+    histogram,
+    lm_terms,
+    summarise,
+    term,
+    token_ce,
+    weighted,
+)
+from electrify.tokens import Tokens
+
+RECIPES = ["electra-tiny", "bert-tiny"]
+
+
+# ---------------------------------------------------------------- losses
+
+
+def test_token_ce_by_hand() -> None:
+    logits = torch.tensor([[0.0, 0.0], [math.log(3), 0.0], [100.0, 0.0]])
+    loss = token_ce(logits.bfloat16(), torch.tensor([0, 1, 1]))
+    assert loss.dtype == torch.float32
+    assert loss.tolist() == pytest.approx([math.log(2), math.log(4), 100], rel=3e-3)
+
+
+def test_binary_ce_by_hand() -> None:
+    loss = binary_ce(torch.tensor([0.0, math.log(3), math.log(3), -1000.0, 1000.0]), torch.tensor([True, True, False, False, False]))
+    assert loss.tolist() == pytest.approx([math.log(2), math.log(4 / 3), math.log(4), 0, 1000], abs=1e-6)
+
+
+def test_term_by_hand() -> None:
+    values = torch.tensor([1.0, 2.0, 4.0])
+    assert [value(x) for x in term(values)] == [7, 3]
+    assert [value(x) for x in term(values, torch.tensor([True, False, True]))] == [5, 2]
+    assert [value(x) for x in term(values, torch.tensor([False] * 3))] == [0, 0]
+
+
+def test_rates_apart_by_what_was_shown() -> None:
+    """Chosen: one [MASK], one kept, one random. Losses ln 2, ln 4, ln 8; the first two are right."""
+    original = torch.tensor([6, 7, 8])
+    tokens = Tokens(original, *torch.ones(3, 3, dtype=torch.long), row_length=3)
+    shown = torch.tensor([4, 7, 9])
+    z = substitute(tokens, torch.tensor([0, 1, 2]), shown, shown_M=shown)
+    p = torch.full((3, 10), 1e-30)
+    p[0, 6], p[0, 0], p[0, 1] = 0.5, 0.3, 0.2
+    p[1, 7] = 0.25
+    p[1, :5] = 0.15
+    p[2, 8], p[2, 0] = 0.125, 0.875
+    terms = {n: (value(t.sum), int(t.count)) for n, t in lm_terms("lm", p.log(), z, 4).items()}
+    ln2 = math.log(2)
+    assert terms["lm"] == (pytest.approx(6 * ln2), 3)
+    assert terms["lm_accuracy"] == (2, 3)
+    assert terms["lm_accuracy_masked"] == (1, 1)
+    assert terms["lm_loss_masked"] == (pytest.approx(ln2), 1)
+    assert terms["lm_loss_kept"] == (pytest.approx(2 * ln2), 1)
+    assert terms["lm_loss_random"] == (pytest.approx(3 * ln2), 1)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_parts_of_the_loss_add_up(recipe: str) -> None:
+    b = built(recipe, mask_mix=[0.4, 0.3, 0.3], mask_rate=0.5)
+    tokens = text_batch(seed=0, rows=4, row_length=32)
+    terms = b.objective(tokens, draws_of(tokens))
+    name = "mlm" if recipe == "bert-tiny" else "generator"
+    parts = [terms[f"{name}_loss_{kind}"] for kind in ("masked", "kept", "random")]
+    assert sum(int(p.count) for p in parts) == int(terms[name].count)
+    assert all(int(p.count) > 0 for p in parts)
+    assert sum(value(p.sum) for p in parts) == pytest.approx(value(terms[name].sum), rel=1e-6)
+    assert not any(t.sum.requires_grad for n, t in terms.items() if n not in (name, "rtd")), "rates carry no graph"
+
+
+# ---------------------------------------------------------------- sums over any split
+
+
+def gradients(b: Built, parts: list[Tokens], weights: dict[str, float], *, counts_of: Tokens) -> tuple[dict[str, list[float]], dict[str, Tensor]]:
+    """Terms and gradients of a batch fed in parts, as the loop does it."""
+    b.objective.zero_grad(set_to_none=True)
+    counts, total, first = b.objective.counts(counts_of), {}, 0  # type: ignore[operator]
+    for part in parts:
+        terms = b.objective(part, draws_of(part, seed=3, first_row=first))
+        weighted(terms, weights, counts).backward()
+        first += part.num_rows
+        for name, t in terms.items():
+            old = total.setdefault(name, [0.0, 0.0])
+            total[name] = [old[0] + value(t.sum), old[1] + float(t.count)]
+    return total, {n: p.grad.clone() for n, p in b.objective.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("cuts", [(0, 1, 2, 3, 4), (0, 3, 4), (0, 1, 4)], ids=str)
+def test_micro_batches_equal_the_whole(recipe: str, cuts: tuple[int, ...]) -> None:
+    """Also where the parts hold very different numbers of tokens, and none at all: a mean of means would fail."""
+    b, weights = built(recipe, mask_rate=0.3), tiny(recipe).objective.term_weights
+    tokens = ragged_batch()
+    whole, g_whole = gradients(b, [tokens], weights, counts_of=tokens)
+    parts, g_parts = gradients(b, [tokens.rows(i, j) for i, j in pairwise(cuts)], weights, counts_of=tokens)
+    for name, (total, count) in whole.items():
+        assert parts[name][0] == pytest.approx(total, rel=1e-6, abs=1e-6)
+        assert parts[name][1] == count
+    assert g_whole.keys() == g_parts.keys() == {n for n, _ in b.objective.named_parameters()}
+    scale = max(float(g.abs().max()) for g in g_whole.values())
+    for name, g in g_whole.items():
+        torch.testing.assert_close(g_parts[name], g, rtol=1e-5, atol=1e-6 * max(1.0, scale), msg=lambda m, name=name: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_pads_are_in_no_count_and_no_gradient(recipe: str) -> None:
+    """Other ids, positions and segments at the pads, more pads in each row, and a row of pads more: the same terms and gradients."""
+    b, weights = built(recipe, mask_rate=0.3), tiny(recipe).objective.term_weights
+    tokens = ragged_batch()
+    whole, g_whole = gradients(b, [tokens], weights, counts_of=tokens)
+    pad = ~tokens.real_T
+    ids, pos, segment = (t.masked_fill(pad, v) for t, v in ((tokens.ids_T, 17), (tokens.pos_T, 5), (tokens.segment_T, 1)))
+    rubbish = Tokens(ids, tokens.seq_T, pos, segment, row_length=32)
+    fields = torch.stack([tokens.ids_T, tokens.seq_T, tokens.pos_T, tokens.segment_T]).view(4, -1, 32)
+    wide = Tokens(*torch.nn.functional.pad(fields, (0, 8, 0, 1)).flatten(1), row_length=40)
+    for other in (rubbish, wide):
+        terms, g_other = gradients(b, [other], weights, counts_of=other)
+        assert {n: c for n, (_, c) in terms.items()} == {n: c for n, (_, c) in whole.items()}
+        assert {n: s for n, (s, _) in terms.items()} == pytest.approx({n: s for n, (s, _) in whole.items()}, rel=1e-5, abs=1e-5)
+        scale = max(float(g.abs().max()) for g in g_whole.values())
+        for name, g in g_whole.items():
+            torch.testing.assert_close(g_other[name], g, rtol=1e-5, atol=2e-6 * max(1.0, scale), msg=lambda m, name=name: f"{name}: {m}")
+
+
+@given(packed_batches())
+@settings(max_examples=25)
+def test_counts_are_known_before_the_forward_pass(tokens: Tokens) -> None:
+    for objective in _TWO:
+        terms = objective(tokens, draws_of(tokens, seed=1))
+        for name, count in objective.counts(tokens).items():
+            assert int(count) == int(terms[name].count)
+        assert all(bool(t.sum.isfinite().all()) for t in terms.values())
+
+
+_TWO: list = [built(r, mask_rate=0.3).objective for r in RECIPES]
+
+
+# ---------------------------------------------------------------- weights
+
+
+def test_weighted_by_hand() -> None:
+    terms = {name: Term(torch.tensor(total), torch.tensor(count)) for name, total, count in (("a", 6.0, 2), ("b", 5.0, 1), ("rate", 1.0, 1))}
+    counts = {"a": torch.tensor(3.0), "b": torch.tensor(0.0)}  # global counts: of all micro-batches, not this one's
+    assert value(weighted(terms, {"a": 2.0, "b": 0.1}, counts)) == pytest.approx(2 * 6 / 3 + 0.1 * 5 / 1)
+
+
+@pytest.mark.parametrize("weights", [{"a": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}, {}, {"a": 1.0, "rate": 1.0}], ids=str)
+def test_weights_must_name_the_losses(weights: dict[str, float]) -> None:
+    terms = {n: Term(torch.tensor(1.0), torch.tensor(1)) for n in ("a", "b", "rate")}
+    with pytest.raises(ValueError, match=r"the objective's losses are \['a', 'b'\]"):
+        weighted(terms, weights, {n: torch.tensor(1.0) for n in ("a", "b")})
+
+
+def test_summarise() -> None:
+    counts = torch.zeros(2, BINS, dtype=torch.float64)
+    counts[0, 0], counts[1, -1] = 3, 1
+    one = torch.ones(())
+    terms = {"x": Term(torch.tensor(6.0), torch.tensor(4)), "never": Term(torch.tensor(0.0), torch.tensor(0)), "d": Term(counts, one)}
+    assert summarise(terms) == {"x": 1.5, "d_auc": 1.0, "d_precision": 1.0, "d_recall": 1.0, "d_replaced": 0.25}
+
+
+# ---------------------------------------------------------------- detection figures
+
+logits_and_labels = st.integers(2, 80).flatmap(
+    lambda n: st.tuples(
+        st.lists(
+            st.one_of(st.floats(-9, 9, width=32), st.sampled_from([0.0, -0.0, -1e-7, 1e-7, 0.5, -30.0, 30.0, 1e30, -1e30])), min_size=n, max_size=n
+        ),
+        st.lists(st.booleans(), min_size=n, max_size=n),
+    )
+)
+
+
+def blind(counts_2B: Tensor) -> float:
+    """Half the share of (negative, positive) pairs inside one bin: what the figure may be off by."""
+    negative, positive = counts_2B
+    return float((negative * positive).sum() / (negative.sum() * positive.sum()) / 2)
+
+
+@given(logits_and_labels)
+def test_detection_summary_is_sklearns(case: tuple[list[float], list[bool]]) -> None:
+    logits, labels = torch.tensor(case[0], dtype=torch.float32), torch.tensor(case[1])
+    counts = histogram(logits, labels, torch.ones_like(labels)).sum
+    found = detection_summary(counts)
+    predicted = logits >= 0
+    assert found["precision"] == pytest.approx(precision_score(labels, predicted, zero_division=0))
+    assert found["recall"] == pytest.approx(recall_score(labels, predicted, zero_division=0))
+    assert found["replaced"] == pytest.approx(float(labels.float().mean()))
+    if labels.any() and not labels.all():
+        assert abs(found["auc"] - roc_auc_score(labels, logits.numpy())) <= blind(counts) + 1e-9
+    else:
+        assert found["auc"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("centre", "spread", "shift"), [(-2.0, 0.05, 0.05), (-2.2, 0.3, 0.1), (-6.0, 1.5, 5.0), (-9.0, 2.0, 12.0), (0.0, 1.0, 0.0)], ids=str
+)
+def test_auc_is_within_a_thousandth_of_sklearns(centre: float, spread: float, shift: float) -> None:
+    """A discriminator that says .12 of everything (the plateau), and one that is sure: equal bins of probability are blind to both."""
+    rng = np.random.default_rng(0)
+    labels = rng.random(20_000) < 0.12
+    logits = (centre + spread * rng.standard_normal(20_000) + shift * labels).astype(np.float32)
+    counts = histogram(torch.tensor(logits), torch.tensor(labels), torch.ones(20_000, dtype=torch.bool)).sum
+    assert detection_summary(counts)["auc"] == pytest.approx(roc_auc_score(labels, logits), abs=1e-3)
+
+
+def test_histogram_adds_up_and_leaves_pads_out() -> None:
+    rng = torch.Generator().manual_seed(0)
+    logits, labels, where = 8 * torch.randn(300, generator=rng), torch.rand(300, generator=rng) < 0.3, torch.rand(300, generator=rng) < 0.8
+    whole = histogram(logits, labels, where)
+    parts = [histogram(logits[i : i + 100], labels[i : i + 100], where[i : i + 100]) for i in (0, 100, 200)]
+    assert torch.equal(whole.sum, sum((p.sum for p in parts[1:]), parts[0].sum))
+    assert int(whole.sum.sum()) == int(where.sum())
+    assert whole.sum.sum(1).tolist() == [int((where & ~labels).sum()), int((where & labels).sum())]
+    assert detection_summary(whole.sum) == detection_summary(histogram(logits[where], labels[where], where[where]).sum)
+
+
+def test_bins_by_hand() -> None:
+    """Bin B / 2 begins at logit 0, so that `positive` means probability of at least one half, to the last bit."""
+    half, width = BINS // 2, 2 * REACH / BINS
+    tiny_one = float(np.nextafter(np.float32(0), np.float32(-1)))
+    logits = torch.tensor([0.0, -0.0, tiny_one, 1.5 * width, -1.5 * width, 1e30, -1e30, math.inf, -math.inf, REACH])
+    counts = histogram(logits, torch.zeros(10, dtype=torch.bool), torch.ones(10, dtype=torch.bool)).sum
+    expected = {half: 2, half - 1: 1, half + 1: 1, half - 2: 1, BINS - 1: 3, 0: 2}
+    assert {int(i): int(counts[0, i]) for i in counts[0].nonzero()} == expected
+    assert not counts[1].any()
+
+
+def test_nobody_and_nothing() -> None:
+    nothing = detection_summary(torch.zeros(2, BINS))
+    assert nothing == {"auc": 0.5, "precision": 0.0, "recall": 0.0, "replaced": 0.0}
+    empty = histogram(torch.zeros(0), torch.zeros(0, dtype=torch.bool), torch.zeros(0, dtype=torch.bool))
+    assert empty.sum.shape == (2, BINS)

@@ -1,0 +1,193 @@
+"""The smallest real thing: 100 kB of generated text, prepared by `electrify prepare`, recipes of one layer, and `python -m electrify` beside the tests."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from electrify.train import checkpoint, log
+
+SMALL: dict[str, Any] = {
+    "num_hidden_layers": 1,
+    "hidden_size": 32,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "embedding_size": 32,
+    "max_position_embeddings": 32,
+    "max_seq_length": 16,
+    "train_batch_size": 4,
+    "warmup_steps": 5,
+    "eval_rows": 16,
+    "eval_steps": 0,
+    "bf16": False,
+    "device": "cpu",
+    "report_to": "none",
+}
+DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1}
+
+_SYLLABLES = "ba co di fu ga he jo ki la mu no pe ra si to vu wa ze chi sho tra ple".split()
+
+
+def write_text(path: Path, *, size: int = 100_000, seed: int = 0) -> Path:
+    """Documents of a made-up language: each noun has its own few adjectives and verbs, so a word can be guessed from its neighbours."""
+    rng = random.Random(seed)
+    words = ["".join(rng.choices(_SYLLABLES, k=rng.randint(1, 3))) for _ in range(160)]
+    nouns, adjectives, verbs = words[:60], words[60:110], words[110:]
+    habits = {n: (rng.sample(adjectives, 3), rng.sample(verbs, 3), rng.sample(nouns, 4)) for n in nouns}
+
+    def sentence() -> str:
+        noun = nouns[int(60 * rng.random() ** 2)]
+        own, does, likes = habits[noun]
+        other = rng.choice(likes)
+        return f"the {rng.choice(own)} {noun} {rng.choice(does)}ed a {rng.choice(habits[other][0])} {other}."
+
+    documents, length = [], 0
+    while length < size:
+        documents.append(" ".join(sentence() for _ in range(rng.randint(2, 9))))
+        length += len(documents[-1]) + 2
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    return path
+
+
+def prepare_small(folder: Path, *, seed: int = 0, vocab_size: int = 256) -> Path:
+    """A prepared corpus of `write_text`, made by the real verb in this process."""
+    from electrify.config.prepare import PrepareConfig
+    from electrify.text.prepare import prepare
+
+    source = write_text(folder.with_name(folder.name + ".txt"), seed=seed)
+    prepare(PrepareConfig(inputs=(str(source),), output_dir=str(folder), vocab_size=vocab_size, valid_fraction=0.05, workers=1))
+    return folder
+
+
+# ------------------------------------------------------------------ the command line
+
+
+def flags(**fields: Any) -> list[str]:
+    """{"max_steps": 3} -> ["--max-steps", "3"]."""
+    return [word for name, value in fields.items() for word in ("--" + name.replace("_", "-"), str(value).lower() if isinstance(value, bool) else str(value))]
+
+
+def pretrain_words(data: Path | str, run: Path, *, recipe: str = "electra-tiny", **fields: Any) -> list[str]:
+    """The words after `electrify` of a pre-training of the SMALL size."""
+    return ["pretrain", str(data), "--output-dir", str(run), "--recipe", recipe, *flags(**(SMALL | fields))]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a process ended."""
+
+    status: int
+    out: str
+    err: str
+    seconds: float
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """One thread: threads decide the order of sums, and two of them on a busy machine wait for each other."""
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"} | variables
+
+
+@dataclass
+class Process:
+    """`python -m electrify ...`, running. stderr goes to a file, so that no pipe can fill up."""
+
+    words: Sequence[str]
+    errors: Path
+    prefix: Sequence[str] = ("-m", "electrify")
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+        with self.errors.open("wb") as err:
+            self.popen = subprocess.Popen(
+                [sys.executable, *self.prefix, *self.words], stdout=subprocess.PIPE, stderr=err, env=environment(**self.variables), text=True
+            )
+
+    def wait_for(self, happened: Callable[[], bool], *, seconds: float = 90) -> bool:
+        """Whether `happened` came true before the process ended. Polls every millisecond."""
+        while self.popen.poll() is None:
+            if happened():
+                return True
+            if time.monotonic() - self.began > seconds:
+                self.popen.kill()
+                raise AssertionError(f"nothing happened in {seconds} s: {self.errors.read_text()}")
+            time.sleep(0.001)
+        return False
+
+    def signal(self, number: signal.Signals) -> None:
+        self.popen.send_signal(number)
+
+    def end(self, *, seconds: float = 120) -> Done:
+        try:
+            out, _ = self.popen.communicate(timeout=seconds)
+        finally:
+            self.popen.kill()
+        return Done(self.popen.returncode, out, self.errors.read_text(encoding="utf-8"), time.monotonic() - self.began)
+
+
+def electrify(words: Sequence[str], folder: Path, *, expect: int = 0, **variables: str) -> Done:
+    """Runs `python -m electrify WORDS` to its end and checks its exit status."""
+    done = Process(words, folder / "stderr.txt", variables=variables).end()
+    assert done.status == expect, f"status {done.status}, not {expect}: {done.err}"
+    return done
+
+
+def one_sentence(err: str) -> str:
+    """The last line on stderr, which is the message of a user's mistake."""
+    assert "Traceback" not in err, err
+    last = err.rstrip("\n").rsplit("\n", 1)[-1]
+    assert last.startswith("electrify "), err
+    return last
+
+
+# ------------------------------------------------------------------ what a run left
+
+
+def steps_of(run: Path) -> list[int]:
+    """Steps of the checkpoint folders, whatever is in them."""
+    return sorted(int(p.name.removeprefix("checkpoint-")) for p in run.glob("checkpoint-*"))
+
+
+def parameters_sha256(run: Path, step: int) -> str:
+    return hashlib.sha256((run / f"checkpoint-{step}" / "model.safetensors").read_bytes()).hexdigest()
+
+
+def optimizer_sha256(run: Path, step: int) -> str:
+    return hashlib.sha256((run / f"checkpoint-{step}" / "optimizer.safetensors").read_bytes()).hexdigest()
+
+
+def records(run: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """metrics.jsonl without what the machine's speed decides."""
+    return [r for r in log.comparable(log.read(run / log.FILE)) if kind in (None, r["kind"])]
+
+
+def logged_step(run: Path) -> int:
+    """The last step in metrics.jsonl, 0 where there is none."""
+    path = run / log.FILE
+    return max((r["step"] for r in log.read(path)), default=0) if path.is_file() else 0
+
+
+def same_ending(a: Path, b: Path, *, step: int) -> None:
+    """Fails where two runs do not end with the same bytes of parameters and optimiser and the same log."""
+    assert records(a) == records(b)
+    assert parameters_sha256(a, step) == parameters_sha256(b, step)
+    assert optimizer_sha256(a, step) == optimizer_sha256(b, step)
+    states = [checkpoint.load(run / f"checkpoint-{step}")[1] for run in (a, b)]
+    assert [{k: v for k, v in s.items() if k not in log.TIMING_FIELDS} for s in states][0] == {
+        k: v for k, v in states[1].items() if k not in log.TIMING_FIELDS
+    }
+
+
+def listing(folder: Path) -> dict[str, str]:
+    """Every file below a folder with the hash of its content."""
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
