@@ -24,7 +24,7 @@ test-slow: install
 check: install
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean:
 	rm -rf $(VENV) demo

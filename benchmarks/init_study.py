@@ -2,8 +2,8 @@
 
     python benchmarks/init_study.py DATA --output-dir OUT [--tokens 10e6] [--seeds 3] [--objectives bert,electra] [--jobs 1] [--quick]
 
-Runs the tiny recipes with `--init bert` and `--init local` and several seeds at a constant learning rate (so one run serves every budget up to its end),
-validates every half million tokens, and writes curves.png, study.json and a Markdown table. Finished runs are not repeated.
+Runs the tiny recipes with `--init bert` and `--init local` and several seeds at a constant learning rate (so one run serves every
+budget up to its end), validates every half million tokens, and writes curves.png, study.json and a Markdown table. Finished runs are not repeated.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from electrify.config.pretrain import PretrainConfig
     from electrify.tokens import SpecialIds, Tokens
 
@@ -37,3 +39,11 @@ def ragged() -> Tokens:
     from batches import ragged_batch
 
     return ragged_batch()
+
+
+@pytest.fixture(scope="session")
+def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared corpus of 100 kB, made once by the real verb. Read only."""
+    from small import prepare_small
+
+    return prepare_small(tmp_path_factory.mktemp("small") / "data")

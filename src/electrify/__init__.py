@@ -1,7 +1,7 @@
 """electrify: pre-train text encoders as discriminators, from raw text to a Hugging Face model.
 
-The verbs of the command line as functions with typed results: `prepare`, `pretrain`, `export`, `finetune`, `detect`. Each imports its own room when it is
-first asked for, so `import electrify` costs nothing.
+The verbs of the command line as functions with typed results: `prepare`, `pretrain`, `export`, `finetune`, `detect`. Each imports its own
+room when it is first asked for, so `import electrify` costs nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HOMES = {
     "load_recipe": "config.pretrain",
     "override": "config.pretrain",
 }
-__all__ = sorted(_HOMES)
+__all__ = ["FinetuneConfig", "PrepareConfig", "PretrainConfig", "UserError", "detect", "export", "finetune", "load_recipe", "override", "prepare", "pretrain"]
 
 
 def __getattr__(name: str) -> Any:

@@ -63,9 +63,8 @@ def build(config: PretrainConfig, *, vocab_size: int, special: SpecialIds, gener
     `generator` overrides the derived shape of the generator (a folder that it starts from decides it).
     """
     m, c = config.model, config.corruption
-    rates = {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
     shape = kept_shape(m, vocab_size)
-    kept = Encoder(shape, Embeddings(shape, dropout=m.dropout), **rates)
+    kept = Encoder(shape, Embeddings(shape, dropout=m.dropout), dropout=m.dropout, attention_dropout=m.attention_dropout)
     mask = MaskMix(special, vocab_size, rate=c.mask_rate, mix=c.mask_mix)
     match config.objective.objective:
         case "mlm":
@@ -84,16 +83,17 @@ def build(config: PretrainConfig, *, vocab_size: int, special: SpecialIds, gener
 def generator_encoder(config: PretrainConfig, shape: Shape, kept: Encoder) -> Encoder:
     """The generator's encoder, sharing with the kept one what `tie` says: sharing is passing the same object."""
     m = config.model
-    rates = {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
     match m.tie:
         case "all":
             return kept
         case "embeddings":
-            return Encoder(shape, kept.embeddings, **rates)
+            return Encoder(shape, kept.embeddings, dropout=m.dropout, attention_dropout=m.attention_dropout)
         case "tokens":
-            return Encoder(shape, Embeddings(shape, dropout=m.dropout, words=kept.embeddings.words), **rates)
+            return Encoder(
+                shape, Embeddings(shape, dropout=m.dropout, words=kept.embeddings.words), dropout=m.dropout, attention_dropout=m.attention_dropout
+            )
         case "none":
-            return Encoder(shape, Embeddings(shape, dropout=m.dropout), **rates)
+            return Encoder(shape, Embeddings(shape, dropout=m.dropout), dropout=m.dropout, attention_dropout=m.attention_dropout)
 
 
 def initialise(built: Built, config: PretrainConfig) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from .config.detect import DetectConfig
 from .config.export import ExportConfig
-from .config.finetune import FinetuneConfig
+from .config.finetune import add_finetune_flags, finetune_from_flags
 from .config.prepare import PrepareConfig
-from .config.pretrain import SECTION_OF, SECTIONS, load_file, load_recipe, override, recipe_names
-from .config.schema import add_flags, from_flags
+from .config.pretrain import SECTION_OF, SECTIONS, check, load_file, load_recipe, override, recipe_names
+from .config.schema import Parser, add_flags, from_flags
 from .errors import UserError
 
 SAVED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: stopped by a signal, saved, please start again
@@ -31,10 +31,12 @@ def prepare(args: argparse.Namespace) -> int:
 
 
 def pretrain(args: argparse.Namespace) -> int:
-    from .pretrain import pretrain, prepared
-
     config = load_file(Path(args.config)) if args.config else load_recipe(args.recipe or DEFAULT_RECIPE)
     config = override(config, {k: v for k, v in vars(args).items() if k in SECTION_OF})
+    check(config)  # before a corpus is prepared for it
+
+    from .pretrain import prepared, pretrain
+
     result = pretrain(prepared(args.data, Path(args.output_dir)), output_dir=Path(args.output_dir), config=config, resume=args.resume)
     if not result.summary.finished:
         print(f"stopped after step {result.summary.step} and saved; run the same command again to continue", file=sys.stderr)
@@ -55,7 +57,7 @@ def export(args: argparse.Namespace) -> int:
 def finetune(args: argparse.Namespace) -> int:
     from .downstream.finetune import finetune
 
-    finetune(from_flags(FinetuneConfig, args))
+    finetune(finetune_from_flags(args, models=args.models))
     return 0
 
 
@@ -68,12 +70,12 @@ def detect(args: argparse.Namespace) -> int:
 def demo(args: argparse.Namespace) -> int:
     from .demo import demo
 
-    demo(Path(args.output_dir), minutes=args.minutes)
+    demo(Path(args.output_dir), max_steps=args.max_steps)
     return 0
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="electrify", description="Pre-train text encoders as discriminators: from raw text to a Hugging Face model.")
+    top = Parser(prog="electrify", description="Pre-train text encoders as discriminators: from raw text to a Hugging Face model.")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
 
     def verb(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
@@ -101,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
 
     p = verb("finetune", finetune, "fine-tune any encoder on a task, with several seeds")
     p.add_argument("models", nargs="+", metavar="MODEL", help="folders or Hub ids")
-    add_flags(p, FinetuneConfig, skip=("models",))
+    add_finetune_flags(p)
 
     p = verb("detect", detect, "each token of a text with its probability of having been replaced")
     p.add_argument("model", metavar="MODEL", help="folder or Hub id of a discriminator")
@@ -110,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
 
     p = verb("demo", demo, "the whole path on the documentation of this Python installation, in ten minutes on two cores")
     p.add_argument("--output-dir", "--output_dir", dest="output_dir", default="demo", metavar="DIR", help="where everything goes [demo]")
-    p.add_argument("--minutes", type=float, default=4.0, metavar="X", help="wall time of the pre-training [4]")
+    p.add_argument("--max-steps", type=int, default=2500, metavar="N", help="updates of the pre-training [2500]")
     return top
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from .errors import UserError
 from .export.hf import export_run
 from .export.start import check_vocabulary, folder_shape, load_half
 from .progress import say
-from .text.shards import Corpus, Manifest
+from .text.shards import MANIFEST, Corpus, Manifest
 from .train import checkpoint, dist
 from .train.allocator import keep_memory
 from .train.device import describe, pick_device
@@ -56,8 +57,9 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
         config, micro_rows = split_batch(from_folders(config, corpus.manifest.vocab_size), world.size)
         rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
         loader = Loader(corpus, batch_rows=config.train.train_batch_size, seed=config.train.seed, **rows)
-        with checkpoint.lock(output_dir) if world.rank == 0 else nullcontext():
-            found = find_checkpoint(output_dir, resume)
+        refuse(output_dir, resume)
+        with cleared(output_dir), checkpoint.lock(output_dir) if world.rank == 0 else nullcontext():
+            found = find_checkpoint(output_dir)
             loaded = checkpoint.load(found.path) if found else None
             if loaded:
                 same_run(output_dir, config, corpus.manifest, loaded[1]["fingerprint"])
@@ -89,7 +91,8 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
 def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, loaded: tuple[Any, Any] | None, *, tokenizer: Path) -> None:
     """Parameters from the checkpoint or the header of a new run, and the line that says what will be trained."""
     parameters = sum(p.numel() for p in run.named.values())
-    copies = (config.train.save_total_limit or 10) + 1
+    saves = -(-config.train.max_steps // config.train.save_steps)
+    copies = min(config.train.save_total_limit or 10, saves) + 1
     checkpoint.require_space(run.folder, 12 * parameters * copies)  # float32 parameters and two moments, in each kept checkpoint and the next
     if loaded:
         run.resume(*loaded)
@@ -111,9 +114,10 @@ def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig
         return config, t.per_device_train_batch_size
     share, left = divmod(t.train_batch_size, world_size)
     micro = t.per_device_train_batch_size or share // (t.gradient_accumulation_steps or 1)
-    if left or not micro or share % micro:
+    if left or not micro or share % micro or share // micro != (t.gradient_accumulation_steps or share // micro):
+        passes = f"{t.gradient_accumulation_steps} passes each" if t.gradient_accumulation_steps else f"passes of {micro} rows"
         raise UserError(
-            f"a batch of {t.train_batch_size} rows cannot be cut evenly into {world_size} processes with {micro or t.gradient_accumulation_steps} rows each; "
+            f"a batch of {t.train_batch_size} rows cannot be cut evenly into {world_size} process{'es' * (world_size > 1)} with {passes}; "
             f"choose --train-batch-size, --per-device-train-batch-size and --gradient-accumulation-steps that divide"
         )
     return config, micro
@@ -163,19 +167,40 @@ def unigram_entropy(corpus: Corpus) -> float:
 # ------------------------------------------------------------------ the run folder
 
 
-def find_checkpoint(folder: Path, resume: Resume) -> checkpoint.Found | None:
-    """The checkpoint to continue from, by the user's wish. Raises UserError where wish and folder disagree."""
-    holds = (folder / "config.yaml").exists() or any(folder.glob("checkpoint-*"))
-    if resume == "never":
-        if holds:
-            raise UserError(f"{folder} holds another run; choose another --output-dir, or continue it with --resume auto")
-        return None
-    found = checkpoint.newest(folder) if folder.is_dir() else None
-    if found is None and resume == "must":
-        raise UserError(f"--resume must: {folder} has no complete checkpoint")
-    if found is None and not holds and folder.is_dir() and any(p for p in folder.iterdir() if not p.name.startswith(".")):
+def refuse(folder: Path, resume: Resume) -> None:
+    """Raises UserError where names in the folder already say that the wish cannot be: before anything is written there, the lock included."""
+    saved = any(folder.glob("checkpoint-*"))
+    holds = saved or (folder / "config.yaml").exists()
+    if resume == "never" and holds:
+        raise UserError(f"{folder} holds another run; choose another --output-dir, or continue it with --resume auto")
+    if resume == "must" and not saved:
+        raise UserError(f"--resume must: {folder} has no checkpoint; start the run with --resume auto")
+    if not holds and folder.is_dir() and any(p for p in folder.iterdir() if not p.name.startswith(".")):
         raise UserError(f"{folder} is not empty and holds no run; choose another --output-dir")
+    if not saved and (folder / "discriminator").exists():
+        raise UserError(f"{folder} holds a finished run whose checkpoints are gone; choose another --output-dir")
+
+
+def find_checkpoint(folder: Path) -> checkpoint.Found | None:
+    """The checkpoint to continue from, None in a new folder. Raises UserError where there are only damaged ones: never begin anew over a run."""
+    found = checkpoint.newest(folder)
+    if found is None and any(folder.glob("checkpoint-*")):
+        raise UserError(f"{folder} has checkpoints and none of them is complete; choose another --output-dir, or remove them to begin anew")
     return found
+
+
+@contextmanager
+def cleared(folder: Path) -> Iterator[None]:
+    """A folder that was made for a run which a mistake of the user kept from beginning goes again."""
+    new = not folder.exists()
+    try:
+        yield
+    except UserError:
+        if new and [p.name for p in folder.glob("*")] == [checkpoint.LOCK]:
+            (folder / checkpoint.LOCK).unlink(missing_ok=True)
+            with suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def same_run(folder: Path, config: PretrainConfig, manifest: Manifest, saved: dict[str, Any]) -> None:
@@ -237,8 +262,13 @@ def prepared(data: str, run: Path) -> Path:
     from .config.prepare import PrepareConfig
     from .text.prepare import prepare
 
-    if (Path(data) / "manifest.json").is_file():
+    if (Path(data) / MANIFEST).is_file():
         return Path(data)
+    if (Path(data) / "unfinished").is_dir():
+        raise UserError(f"{data} is a prepared corpus that was never finished; repeat its `electrify prepare`, which continues")
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UserError(f"{data} is no prepared corpus; run `electrify prepare {data} --output-dir DATA` before several processes train on it")
+    run = run if run.name not in ("", "..") else run.resolve()
     folder = run.with_name(run.name + "-data")
     say(f"{data} is no prepared corpus: preparing it into {folder}")
     prepare(PrepareConfig(inputs=(data,), output_dir=str(folder)))

@@ -86,6 +86,13 @@ def test_specials_count_as_tokens_but_cap_nothing_else() -> None:
     assert all(21 <= i <= 28 for i in at[2:])
 
 
+def test_padding_wants_nothing_whoever_is_a_candidate() -> None:
+    tokens = pack([[[6, 7, 8]]], row_length=8)
+    everyone = torch.ones(8, dtype=torch.bool)
+    assert wanted(tokens, everyone, 0.5)[0].tolist() == [0, 2, 0, 0, 0, 0, 0, 0, 0]
+    assert all(i < 3 for i in choose(tokens, everyone, 0.5, draws_of(tokens)).tolist())
+
+
 def test_many_short_sequences_in_one_row() -> None:
     tokens = pack([[[6 + i % 40] for i in range(512)]], row_length=512)
     assert choose(tokens, candidates(tokens), 0.15, draws_of(tokens)).tolist() == list(range(512))

@@ -144,6 +144,14 @@ def test_a_low_temperature_takes_the_best_and_a_high_one_all() -> None:
     assert torch.bincount(sample(logits, u, temperature=1e3), minlength=3).min() > 280
 
 
+@pytest.mark.parametrize("row", [[math.nan, 0.0, 0.0], [0.0, 0.0, math.nan], [INF, 0.0, 0.0], [-INF, -INF, -INF]], ids=str)
+def test_logits_that_are_no_numbers_still_give_an_id(row: list[float]) -> None:
+    """An id outside the vocabulary would crash the lookup before the loop can say that the loss is not finite. Other rows do not notice."""
+    drawn = sample(torch.tensor([row, [0.0, 5e4, 0.0]]), torch.tensor([0.5, 0.5], dtype=torch.float64))
+    assert 0 <= int(drawn[0]) < 3
+    assert int(drawn[1]) == 1
+
+
 def test_no_row_and_no_gradient() -> None:
     assert sample(torch.zeros(0, 7), torch.zeros(0, dtype=torch.float64)).shape == (0,)
     logits = torch.zeros(3, 7, requires_grad=True)

@@ -19,7 +19,7 @@ from transformers import (
 )
 from transformers.utils import logging as hf_logging
 
-WORDS = "good great fine bad awful poor the a film plot was is very not and it one two three".split()
+WORDS = ["good", "great", "fine", "bad", "awful", "poor", "the", "a", "film", "plot", "was", "is", "very", "not", "and", "it", "one", "two", "three"]
 SHAPE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 40}
 
 
@@ -57,7 +57,8 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def reviews(tmp_path: Path) -> tuple[str, str]:
     """Own files that a model can learn: the class is which word occurs."""
     kinds = {"positive": ("good", "great", "fine"), "negative": ("bad", "awful", "poor")}
-    rows = [{"text": f"the {thing} was {more}{word}", "label": label} for label, words in kinds.items() for word in words for thing in ("film", "plot", "one") for more in ("", "very ", "not very ")]  # fmt: skip
+    openings = [f"the {thing} was {more}" for thing in ("film", "plot", "one") for more in ("", "very ", "not very ")]
+    rows = [{"text": opening + word, "label": label} for label, words in kinds.items() for word in words for opening in openings]
     paths = tmp_path / "reviews.jsonl", tmp_path / "held.jsonl"
     paths[0].write_text("".join(json.dumps(r) + "\n" for r in rows[::2] + rows[1::2]))
     paths[1].write_text("".join(json.dumps(r) + "\n" for r in rows[::3]))

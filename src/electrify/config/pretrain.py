@@ -34,7 +34,7 @@ class ModelConfig:
     generator_size: float = 0.25
     """Width, heads and feed-forward width of the generator as a share of the encoder's; depth is kept."""
     tie: Literal["embeddings", "none", "tokens", "all"] = "embeddings"
-    """What generator and discriminator share: the whole embedding layer, nothing, the token table, or every encoder weight (needs generator_size 1)."""
+    """What generator and discriminator share: the embedding layer, nothing, the token table, or every encoder weight (needs generator_size 1)."""
     dropout: float
     """Dropout of embeddings and sub-layer outputs."""
     attention_dropout: float
@@ -96,7 +96,8 @@ class TrainConfig:
     generator_learning_rate: float | None = None
     """Peak learning rate of the parameters that only the generator has; by default learning_rate."""
     lr_scheduler_type: Literal["electra", "linear", "cosine", "wsd", "constant"] = "electra"
-    """electra = the paper's (linear decay that already runs during warm-up); the others start to decay after warm-up; wsd holds, then decays over the last fifth."""
+    """electra = the paper's (linear decay that already runs during warm-up); the others decay after warm-up; wsd holds, then decays over the
+    last fifth."""
     warmup_steps: int
     """Updates until the peak learning rate."""
     optim: Literal["electra_adam", "adamw"] = "electra_adam"
@@ -130,7 +131,7 @@ class TrainConfig:
     save_total_limit: int | None = 2
     """Newest checkpoints kept."""
     max_minutes: float | None = None
-    """Wall time after which the run saves and stops (it can be resumed)."""
+    """Wall time after which the run saves and stops; the same command goes on for as long again."""
     report_to: tuple[str, ...] = ("tensorboard",)
     """Trackers beside metrics.jsonl: tensorboard, or none."""
     init_discriminator: str | None = None
@@ -150,7 +151,7 @@ class PretrainConfig:
     train: TrainConfig
 
 
-SECTIONS: dict[str, type] = {k: v for k, v in field_types(PretrainConfig).items()}
+SECTIONS: dict[str, type] = dict(field_types(PretrainConfig))
 SECTION_OF: dict[str, str] = {name: section for section, cls in SECTIONS.items() for name in field_types(cls)}
 
 
@@ -169,8 +170,10 @@ def load_file(path: Path) -> PretrainConfig:
     """A recipe file of the user. Raises UserError naming file and field."""
     try:
         return parse(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as e:
-        raise UserError(f"cannot read the recipe {path}: {e}") from e
+    except OSError as e:
+        raise UserError(f"the recipe {path} cannot be read: {e.strerror}") from e
+    except UnicodeDecodeError as e:
+        raise UserError(f"the recipe {path} is not UTF-8 text (byte {e.start})") from e
 
 
 def parse(text: str, where: str) -> PretrainConfig:

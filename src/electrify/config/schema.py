@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
+import difflib
 import inspect
 import textwrap
 import types
 import typing
 from functools import cache
 from itertools import pairwise
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from ..errors import UserError, nearest
 
@@ -98,6 +99,32 @@ def from_mapping(cls: type[C], mapping: dict[str, Any], where: str) -> C:
     if missing:
         raise UserError(f"{where} lacks the field{'s' * (len(missing) > 1)} {', '.join(missing)}")
     return cls(**{k: convert(v, kinds[k], f"{where}: {k}") for k, v in mapping.items()})
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose every complaint is one sentence, with the nearest name for a mistyped one. Sub-parsers are of this class, too."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        # Looked at here and not in parse_args, which for a verb is that of the parser above it, where the verb's flags are not known.
+        namespace, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(self._about(unknown[0].split("=", 1)[0]))
+        return namespace, unknown
+
+    def _about(self, word: str) -> str:
+        if not word.startswith("-"):
+            return f"there is no place for {word!r}: text with spaces needs quotes"
+        known = [flag for flag in self._option_string_actions if flag.startswith("--") and "_" not in flag]
+        close = difflib.get_close_matches(word.replace("_", "-"), known, n=1)
+        return f"there is no flag {word}" + (f"; did you mean {close[0]}?" if close else "")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            name = "/".join(action.option_strings) or str(action.metavar or action.dest)
+            self.error(f"{name} cannot be {value!r}{nearest(str(value), map(str, action.choices))}")
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}{'' if message.endswith('?') else f'; see `{self.prog} --help`'}\n")
 
 
 def add_flags(parser: argparse.ArgumentParser, cls: type, *, skip: tuple[str, ...] = ()) -> None:

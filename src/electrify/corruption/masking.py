@@ -54,7 +54,8 @@ class Candidates(nn.Module):
 
 
 def wanted(tokens: Tokens, candidate_T: Tensor, rate: float) -> Tensor:
-    """[R, L + 1]: how many positions to choose in sequence s of each row: max(1, round(rate * tokens)), capped by its candidates; 0 for padding (s = 0)."""
+    """[R, L + 1]: how many positions to choose in sequence s of each row: max(1, round(rate * tokens)), capped by its
+    candidates; 0 for padding (s = 0)."""
     seq_RL = tokens.seq_T.view(-1, tokens.row_length)
     zero_RS = seq_RL.new_zeros(seq_RL.shape[0], tokens.row_length + 1)
     length_RS = zero_RS.scatter_add(1, seq_RL, torch.ones_like(seq_RL))

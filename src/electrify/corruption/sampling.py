@@ -17,4 +17,6 @@ def sample(logits_MV: Tensor, uniform_M: Tensor, *, temperature: float = 1.0) ->
     total_M = cumulative_MV[:, -1]
     # Strictly below the total (rounding may reach it), so that the first larger entry exists, and has some probability.
     target_M = torch.minimum(uniform_M.to(total_M.dtype) * total_M, torch.nextafter(total_M, torch.zeros_like(total_M)))
-    return torch.searchsorted(cumulative_MV, target_M[:, None], right=True).squeeze(1)
+    token_M = torch.searchsorted(cumulative_MV, target_M[:, None], right=True).squeeze(1)
+    # Logits that are not numbers have no larger entry. The loop stops on their loss; an id outside the vocabulary would crash before it (on a GPU for good).
+    return token_M.clamp_(max=logits_MV.shape[-1] - 1)

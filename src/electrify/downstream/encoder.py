@@ -8,26 +8,24 @@ Shape suffixes: B examples, L tokens, D width, C classes (1 for regression).
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import inspect
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
-from transformers.utils import logging as hf_logging
+from transformers import AutoModel
+from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from ..errors import UserError
+from ..export.folders import TOKENIZER_FILES, load_config, load_tokenizer, unloadable
+from ..export.quiet import quiet
 
 RANDOM = "random:"
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.")
-_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
 
 
 class Classifier(nn.Module):
@@ -52,88 +50,15 @@ class Classifier(nn.Module):
 class Loaded:
     """An encoder with its tokenizer and what its inputs may be."""
 
-    encoder: nn.Module
+    encoder: Any
     tokenizer: Any
     positions: int
     segments: bool
 
     @property
     def dropout(self) -> float:
-        config: Any = self.encoder.config
-        given = (getattr(config, name, None) for name in ("classifier_dropout", "hidden_dropout_prob", "dropout"))
+        given = (getattr(self.encoder.config, name, None) for name in ("classifier_dropout", "hidden_dropout_prob", "dropout"))
         return next((float(p) for p in given if isinstance(p, int | float)), 0.1)
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without the library's own tables and bars: what matters of them is raised here as one sentence."""
-    level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
-    hf_logging.set_verbosity(hf_logging.CRITICAL)
-    hf_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        hf_logging.set_verbosity(level)
-        if bars:
-            hf_logging.enable_progress_bar()
-
-
-def check_place(path: str) -> None:
-    """Raises UserError for a name that is meant as a folder and is none, before the Hub is asked (offline that takes half a minute)."""
-    if Path(path).is_dir():
-        if not (Path(path) / "config.json").is_file():
-            inner = next(
-                (f"; did you mean {path.rstrip('/')}/{sub}?" for sub in ("discriminator", "encoder") if (Path(path) / sub / "config.json").is_file()),
-                "",
-            )
-            raise UserError(f"{path}: the folder holds no config.json, so it is no Hugging Face model{inner}")
-        return
-    if Path(path).is_file():
-        raise UserError(f"{path}: a file, not a folder")
-    beside_a_folder = "/" in path and Path(path).parent.is_dir()
-    if beside_a_folder or not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", path):
-        raise UserError(f"{path}: no such folder")
-
-
-def _said(path: str, error: Exception) -> UserError:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return UserError(f"{path}: cannot be loaded as a Hugging Face model: {lines[0][:300] if lines else type(error).__name__}")
-
-
-def load_config(path: str) -> Any:
-    """The configuration of an encoder. Raises UserError where there is none or where it is no encoder."""
-    check_place(path)
-    try:
-        with quiet():
-            config = AutoConfig.from_pretrained(path)
-    except (OSError, ValueError, KeyError) as e:
-        raise _said(path, e) from e
-    if type(config) not in MODEL_MAPPING:
-        raise UserError(f"{path}: AutoModel has no model of type {config.model_type!r}")
-    generates = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING and type(config) not in MODEL_FOR_MASKED_LM_MAPPING
-    if getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False) or generates:
-        raise UserError(f"{path}: a {config.model_type!r} model reads from left to right; its first token sees no text, so an encoder is needed")
-    return config
-
-
-def load_tokenizer(path: str, *, vocab_size: int) -> Any:
-    """The tokenizer of a model. Raises UserError where there is none (the library would make an empty one) or where it is too large for the model."""
-    if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in _TOKENIZER_FILES):
-        raise UserError(
-            f"{path}: the folder holds no tokenizer (none of {', '.join(_TOKENIZER_FILES[:4])}); copy the one the model was trained with into it"
-        )
-    try:
-        with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(path)
-    except Exception as e:  # the tokenizers library raises bare Exception
-        raise UserError(f"{path}: its tokenizer cannot be loaded: {(str(e).strip() or type(e).__name__).splitlines()[0][:300]}") from e
-    if tokenizer.pad_token_id is None:
-        raise UserError(f"{path}: its tokenizer has no padding token; set pad_token in tokenizer_config.json")
-    largest = max(tokenizer.get_vocab().values(), default=0)
-    if largest >= vocab_size:
-        raise UserError(f"{path}: its tokenizer has ids up to {largest}, the model has {vocab_size} embeddings; they do not belong together")
-    tokenizer.padding_side = tokenizer.truncation_side = "right"
-    return tokenizer
 
 
 def load(model: str, *, device: torch.device) -> Loaded:
@@ -163,7 +88,7 @@ def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
     try:
         encoder, info = AutoModel.from_pretrained(path, config=config, output_loading_info=True, **options)
     except (OSError, ValueError, KeyError, RuntimeError) as e:
-        raise _said(path, e) from e
+        raise unloadable(path, e) from e
     except Exception as e:
         if type(e).__name__ != "SafetensorError":
             raise
@@ -232,7 +157,7 @@ def encoder_fingerprint(model: str) -> str:
     digest = hashlib.sha256(b"random" if model.startswith(RANDOM) else b"")
     for file in sorted(path.iterdir()):
         weights = file.suffix in (".safetensors", ".bin")
-        if file.is_file() and ((weights and not model.startswith(RANDOM)) or file.name == "config.json" or file.name in _TOKENIZER_FILES):
+        if file.is_file() and ((weights and not model.startswith(RANDOM)) or file.name == "config.json" or file.name in TOKENIZER_FILES):
             digest.update(file.name.encode())
             with file.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def finetune_one(
             seed=seed, bf16=bf16, after=curve.after,
         )  # fmt: skip
         if save_to is not None:
-            save(classifier, loaded.tokenizer, task, save_to, center=center, scale=scale)
+            save(classifier, loaded, task, save_to, center=center, scale=scale)
     return Outcome(curve.points[-1].metrics, tuple(curve.points), len(training), curve.total, time.monotonic() - began)
 
 
@@ -153,13 +154,16 @@ def finetune(options: FinetuneConfig) -> Report:
         metrics.require(task.metrics)
     models = _models(options)
     out = Path(options.output_dir)
-    _claim(out, options.settings)
+    held = _held(out, options.settings)
     plan = list(_plan(options, out, models, tasks))
     done = {(r["model"], r["task"], r["seed"]): r for r in _records(out)}
     todo = [run for run in plan if not _is_done(run, done, out)]
     device = loop.device_named(options.settings.device)
     for model in dict.fromkeys(run.model for run in todo):
         load(model, device=device)  # a broken second model should not be found after the first one's hours
+    if not held:
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomically(out / "finetune.json", json.dumps(_kept(options.settings), indent=1, sort_keys=True) + "\n")
     if len(todo) < len(plan):
         say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / 'scores.jsonl'}")
     with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
@@ -230,7 +234,7 @@ def _plan(options: FinetuneConfig, out: Path, models: list[str], tasks: list[Tas
             n, epochs = len(training_examples(task, seed=0, settings=settings)), settings.num_train_epochs or task.epochs
             updates = loop.updates_of(n, batch_size=settings.per_device_train_batch_size, epochs=epochs)
             for seed in range(options.seed, options.seed + options.seeds):
-                name = "".join(c if c.isalnum() or c in "-_" else "-" for c in f"{task.name}-{label}")
+                name = re.sub(r"[^\w-]+", "-", f"{task.name}-{label.replace('..', '').strip('./')}-{hashlib.sha256(label.encode()).hexdigest()[:6]}")
                 save_to = out / "models" / name if options.save_model and seed == options.seed else None
                 yield _Run(model, label, task, seed, updates, save_to, {"weights": weights, "data": hashes[task.name]})
 
@@ -255,23 +259,25 @@ def _records(out: Path) -> list[dict[str, Any]]:
         raise UserError(f"{path}: not a file of scores ({e}); delete it or choose another --output-dir") from e
 
 
-def _claim(out: Path, settings: FinetuneSettings) -> None:
-    """Make the folder ours, or find that it is and that the options are the same."""
-    wanted = {k: v for k, v in dataclasses.asdict(settings).items() if k != "device"}
-    path = out / "finetune.json"
+def _kept(settings: FinetuneSettings) -> dict[str, Any]:
+    """What all runs of an output folder share."""
+    return {k: v for k, v in dataclasses.asdict(settings).items() if k != "device"}
+
+
+def _held(out: Path, settings: FinetuneSettings) -> bool:
+    """Whether the folder is ours already. Raises UserError where it belongs to something else or to runs with other settings."""
+    wanted, path = _kept(settings), out / "finetune.json"
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: a file, not a folder; choose another --output-dir")
-    if path.exists():
-        try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as e:
-            raise UserError(f"{path}: broken ({e}); choose another --output-dir") from e
-        differing = [k for k in sorted({*wanted, *held}) if wanted.get(k) != held.get(k)]
-        if differing:
-            k = differing[0]
+    if not path.exists():
+        if out.is_dir() and any(out.iterdir()):
+            raise UserError(f"{out}: holds other files and no finetune.json; choose another --output-dir")
+        return False
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as e:
+        raise UserError(f"{path}: broken ({e}); choose another --output-dir") from e
+    for k in sorted({*wanted, *held}):
+        if wanted.get(k) != held.get(k):
             raise UserError(f"{out}: holds runs with --{k.replace('_', '-')} {held.get(k)}, not {wanted.get(k)}; choose another --output-dir")
-        return
-    if out.is_dir() and any(out.iterdir()):
-        raise UserError(f"{out}: holds other files and no finetune.json; choose another --output-dir")
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(wanted, indent=1, sort_keys=True) + "\n")
+    return True

@@ -86,7 +86,9 @@ def epoch_batches(lengths_N: Tensor, *, batch_size: int, seed: int, epoch: int) 
     whole = len(order) - len(order) % batch_size
     batches = [order[whole:]] if whole < len(order) else []
     for pool in order[:whole].split(max(1, min(POOL, whole // batch_size // POOLS)) * batch_size):
-        batches += pool[torch.argsort(lengths_N[pool], stable=True)].split(batch_size)
+        batches += [
+            b for b in pool[torch.argsort(lengths_N[pool], stable=True)].split(batch_size) if len(b)
+        ]  # splitting nothing gives one empty tensor
     return [batches[int(i)] for i in shuffled(len(batches), seed, BATCHES, epoch)]
 
 

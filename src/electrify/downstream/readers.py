@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, nearest
+from ..text.whole import read_text
 from .tasks import Example, Kind, Task, TaskData
 
 TEXT_COLUMNS = ("text", "sentence", "sentence1")
@@ -22,28 +23,6 @@ LABEL_COLUMNS = ("label",)
 OWN_EPOCHS = 3.0
 OWN_METRICS: dict[Kind, tuple[str, ...]] = {"classification": ("accuracy", "macro_f1"), "regression": ("spearman", "pearson")}
 Row = tuple[int, dict[str, Any]]
-
-
-def read_text(path: str | Path, *, name: str | None = None) -> str:
-    """A UTF-8 file without its byte-order mark. Raises UserError where it is missing, binary or another encoding."""
-    shown = name or str(path)
-    try:
-        data = Path(path).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{shown}: no such file") from None
-    except OSError as e:
-        raise UserError(f"{shown}: cannot be read ({e.strerror})") from e
-    return decode(data, shown)
-
-
-def decode(data: bytes, shown: str) -> str:
-    """Bytes as text. Raises UserError for binary data and for other encodings than UTF-8, with the line."""
-    if b"\0" in data:
-        raise UserError(f"{shown}, line {data[: data.index(0)].count(10) + 1}: a zero byte; this is a binary file, not UTF-8 text")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as e:
-        raise UserError(f"{shown}, line {data[: e.start].count(10) + 1}: not UTF-8 (byte 0x{data[e.start]:02x}); convert the file to UTF-8") from None
 
 
 def glue_files(task: Task, data_dir: str | Path) -> list[Path]:

@@ -12,6 +12,7 @@ A folder saved so classifies like the run did; it is no good start for training 
 
 from __future__ import annotations
 
+import copy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from torch import nn
 from transformers import AutoModelForSequenceClassification
 
 from ..errors import UserError
-from .encoder import RANDOM, Classifier, load_config, quiet
+from ..export.folders import load_config
+from ..export.quiet import quiet
+from .encoder import RANDOM, Classifier, Loaded
 from .tasks import TaskData
 
 _SMALL = 2.0**-12
@@ -35,9 +38,12 @@ def can_save(model: str) -> None:
         raise UserError(f"{model}: --save-model knows {', '.join(_KINDS)}, not {kind!r}")
 
 
-def save(classifier: Classifier, tokenizer: Any, task: TaskData, folder: Path, *, center: float, scale: float) -> None:
+def save(classifier: Classifier, loaded: Loaded, task: TaskData, folder: Path, *, center: float, scale: float) -> None:
     """Write the folder whole or not at all. center, scale: of the regression targets; the folder predicts values on the original scale."""
-    encoder: Any = classifier.encoder
+    encoder, tokenizer = loaded.encoder, copy.deepcopy(loaded.tokenizer)
+    # a tokenizer that does not say so gives no token types, and the second text of a pair would look like the first
+    names_of_inputs = ["input_ids", "token_type_ids", "attention_mask"] if loaded.segments else ["input_ids", "attention_mask"]
+    tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names_of_inputs
     config = type(encoder.config).from_dict(encoder.config.to_dict())
     config.classifier_dropout, config.problem_type = 0.0, "regression" if task.kind == "regression" else "single_label_classification"
     names = dict(enumerate(task.labels)) if task.labels else {0: "score"}
@@ -48,9 +54,10 @@ def save(classifier: Classifier, tokenizer: Any, task: TaskData, folder: Path, *
     dense, out = (
         (model.base_model.pooler.dense, model.classifier) if config.model_type == "bert" else (model.classifier.dense, model.classifier.out_proj)
     )
-    weight, bias = classifier.head.weight.detach().cpu() * scale, classifier.head.bias.detach().cpu() * scale + center
     with torch.no_grad():
-        _fit(dense, out, weight, bias, twice=config.model_type == "electra")
+        _fit(dense, out, classifier.head.cpu(), twice=config.model_type == "electra")
+        out.weight.mul_(scale)  # here and not in the hidden layer, where a large value would leave the straight part of tanh
+        out.bias.fill_(center)
     _compare(classifier, model.eval(), tokenizer, task, center=center, scale=scale)
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
@@ -61,17 +68,16 @@ def save(classifier: Classifier, tokenizer: Any, task: TaskData, folder: Path, *
     part.replace(folder)
 
 
-def _fit(dense: nn.Linear, out: nn.Linear, weight: torch.Tensor, bias: torch.Tensor, *, twice: bool) -> None:
-    classes, units = weight.shape[0], weight.shape[0] * (2 if twice else 1)
-    if units > dense.out_features:
+def _fit(dense: nn.Linear, out: nn.Linear, head: nn.Linear, *, twice: bool) -> None:
+    classes = head.out_features
+    if classes * (2 if twice else 1) > dense.out_features:
         raise UserError(f"--save-model: {classes} classes do not fit into the {dense.out_features} hidden units of the library's head")
     for parameter in (dense.weight, dense.bias, out.weight, out.bias):
         parameter.zero_()
-    for sign, start in ((1.0, 0), (-1.0, classes)) if twice else ((1.0, 0),):
-        s = sign if twice else _SMALL
-        dense.weight[start : start + classes] = s * weight
-        dense.bias[start : start + classes] = s * bias
-        out.weight[:, start : start + classes] = torch.eye(classes) * (sign if twice else 1 / _SMALL)
+    for s, start in ((1.0, 0), (-1.0, classes)) if twice else ((_SMALL, 0),):
+        dense.weight[start : start + classes] = s * head.weight
+        dense.bias[start : start + classes] = s * head.bias
+        out.weight[:, start : start + classes] = torch.eye(classes) / s
 
 
 def _compare(classifier: Classifier, model: Any, tokenizer: Any, task: TaskData, *, center: float, scale: float) -> None:

@@ -1,7 +1,7 @@
 """attend(): one interface, several backends, and a test that they agree. The only file that knows kernels.
 
-Attention stays inside a sequence: `sequence_bias` forbids every pair of tokens whose sequence numbers differ, so a packed row computes what its sequences
-compute alone. Shape suffixes: R rows, L row length, H heads, W head width, T = R * L flat tokens, D = H * W.
+Attention stays inside a sequence: `sequence_bias` forbids every pair of tokens whose sequence numbers differ, so a packed row computes what its
+sequences compute alone. Shape suffixes: R rows, L row length, H heads, W head width, T = R * L flat tokens, D = H * W.
 """
 
 from __future__ import annotations

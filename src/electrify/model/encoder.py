@@ -57,7 +57,8 @@ class Block(nn.Module):
     def __init__(self, shape: Shape, *, dropout: float, attention_dropout: float, backend: Backend = "auto") -> None:
         super().__init__()
         width, eps = shape.hidden_size, shape.layer_norm_eps
-        self.heads, self.dropout, self.attention_dropout, self.backend = shape.num_attention_heads, dropout, attention_dropout, backend
+        self.heads, self.dropout, self.attention_dropout = shape.num_attention_heads, dropout, attention_dropout
+        self.backend: Backend = backend
         self.qkv, self.out, self.norm1 = nn.Linear(width, 3 * width), nn.Linear(width, width), nn.LayerNorm(width, eps=eps)
         self.up, self.down = nn.Linear(width, shape.intermediate_size), nn.Linear(shape.intermediate_size, width)
         self.norm2 = nn.LayerNorm(width, eps=eps)
@@ -79,8 +80,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.shape, self.embeddings = shape, embeddings
         self.project = nn.Linear(shape.embedding_size, shape.hidden_size) if shape.embedding_size != shape.hidden_size else None
-        one = {"dropout": dropout, "attention_dropout": attention_dropout}
-        self.blocks = nn.ModuleList(Block(shape, backend=backend, **one) for _ in range(shape.num_hidden_layers))
+        self.blocks = nn.ModuleList(
+            Block(shape, dropout=dropout, attention_dropout=attention_dropout, backend=backend) for _ in range(shape.num_hidden_layers)
+        )
 
     def embed(self, tokens: Tokens) -> Tensor:
         x_TD = self.embeddings(tokens)

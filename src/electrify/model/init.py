@@ -42,8 +42,8 @@ def init_bert(module: nn.Module, rng: torch.Generator, *, std: float = 0.02) -> 
 
 
 def position_subspace(num_positions: int, width: int) -> Tensor:
-    """[positions, P]: pairs (sin, cos) of P/2 frequencies pi/2 * 32^(-c / (P/2)), each of unit mean square: neighbours are a quarter turn apart at the
-    highest frequency, and the lowest one turns once in about 128 tokens."""
+    """[positions, P]: pairs (sin, cos) of P/2 frequencies pi/2 * 32^(-c / (P/2)), each of unit mean square: neighbours are a quarter turn apart at
+    the highest frequency, and the lowest one turns once in about 128 tokens."""
     n = width // 2
     angle = torch.arange(num_positions)[:, None] * (math.pi / 2) * 32.0 ** (-torch.arange(n) / n)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(1) * math.sqrt(2)
@@ -93,7 +93,7 @@ def init_local_blocks(encoder: Encoder, width: int, rng: torch.Generator, *, amp
 
     | parameter                         | value                                                                       |
     |-----------------------------------|-----------------------------------------------------------------------------|
-    | embedding projection              | identity on the subspace, normal 1/sqrt(fan-in) elsewhere, 0 between the two |
+    | embedding projection              | identity on the subspace, normal 1/sqrt(fan-in) elsewhere, 0 between        |
     | key of head j                     | s * identity on the subspace + .3 * normal 1/sqrt(fan-in)                   |
     | query of head j                   | s * rotation by o_j on the subspace + .3 * normal 1/sqrt(fan-in)            |
     | value, up                         | normal 1/sqrt(fan-in)                                                       |

@@ -70,8 +70,8 @@ def binary_ce(logits_N: Tensor, target_N: Tensor) -> Tensor:
 
 
 def lm_terms(name: str, logits_MV: Tensor, z: Corrupted, mask_id: int) -> Terms:
-    """A masked LM graded on what it was asked for: the loss `name`, and as rates the accuracy and the losses on [MASK], kept and random positions apart
-    (BERT's mix lets the loss fall below the unigram entropy by copying alone)."""
+    """A masked LM graded on what it was asked for: the loss `name`, and as rates the accuracy and the losses on [MASK], kept and random positions
+    apart (BERT's mix lets the loss fall below the unigram entropy by copying alone)."""
     was_M = z.was_M
     loss_M = token_ce(logits_MV, was_M)
     with torch.no_grad():

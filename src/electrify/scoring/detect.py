@@ -18,9 +18,10 @@ import torch
 from transformers import ElectraForPreTraining
 
 from ..config.detect import DetectConfig
-from ..downstream.encoder import load_config, load_tokenizer, quiet
-from ..downstream.readers import decode, read_text
 from ..errors import UserError
+from ..export.folders import load_config, load_tokenizer
+from ..export.quiet import quiet
+from ..text.whole import decode, read_text
 
 _OVERLAP = 4  # windows share a quarter: a token cut off from its neighbours on one side is judged in the window where it has both
 
@@ -154,14 +155,12 @@ def _detection(e: _Encoded, probabilities: list[float]) -> Detection:
     return Detection(e.text, tokens, tuple(words))
 
 
-def run(options: DetectConfig, *, stdin: BinaryIO | None = None, stdout: TextIO | None = None) -> list[Detection]:
+def main(options: DetectConfig, *, stdin: BinaryIO | None = None, stdout: TextIO | None = None) -> int:
     """`electrify detect`: find the text, detect, show. Raises UserError for an empty, binary or badly encoded text."""
-    out = stdout or sys.stdout
-    text = _text(options, stdin)
-    found = detect(options.model, [text], max_seq_length=options.max_seq_length, batch_size=options.batch_size)
+    found = detect(options.model, [_text(options, stdin)], max_seq_length=options.max_seq_length, batch_size=options.batch_size)
     for detection in found:
-        show(detection, out, threshold=options.threshold, unit=options.unit, as_json=options.json)
-    return found
+        show(detection, stdout or sys.stdout, threshold=options.threshold, unit=options.unit, as_json=options.json)
+    return 0
 
 
 def _text(options: DetectConfig, stdin: BinaryIO | None) -> str:

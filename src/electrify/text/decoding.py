@@ -53,8 +53,8 @@ def _must_be_text(path: Path, chunk: bytes) -> None:
             raise UserError(f"{path} is {what}")
     head = chunk[: 1 << 16]
     control = len(head) - len(head.translate(None, bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27})))
-    # A stray NUL happens in text; one byte in a hundred does not.
-    if control * 100 > len(head):
+    # A few stray NULs happen in text; one byte in a hundred does not.
+    if control > 4 and control * 100 > len(head):
         raise UserError(f"{path} is a binary file ({control} control characters in its first {len(head)} bytes); leave it out")
 
 

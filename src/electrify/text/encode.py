@@ -159,13 +159,13 @@ def _write(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, i
         sizes[split] = [int(documents.sum()), int(tokens.sum())]
         payload += [lengths[documents].astype("<u4").tobytes(), ids[tokens].tobytes()]
     data = b"".join(payload)
-    header = {"key": task.key, "sha256": hashlib.sha256(data).hexdigest(), "splits": sizes, "counts": counts}
+    header = {"key": task.key, "splits": sizes, "counts": counts}
     path = Path(task.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     try:
         with temporary.open("wb") as f:
-            f.write(json.dumps(header).encode() + b"\n")
+            f.write(json.dumps(header | {"sha256": _hash(header, data)}).encode() + b"\n")
             f.write(data)
         os.replace(temporary, path)
     except OSError as e:
@@ -173,14 +173,18 @@ def _write(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, i
     return header
 
 
+def _hash(header: dict[str, Any], data: bytes) -> str:
+    return hashlib.sha256(json.dumps(header, sort_keys=True).encode() + b"\n" + data).hexdigest()
+
+
 def read_part(path: Path, *, key: str, dtype: str) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]] | None:
     """(header, {split: (lengths, ids)}) of a part file, or None where it is absent, of another task, or not what was written."""
     try:
         head, _, data = path.read_bytes().partition(b"\n")
         header = json.loads(head)
-        if header["key"] != key or header["sha256"] != hashlib.sha256(data).hexdigest():
+        if header["key"] != key or header.pop("sha256") != _hash(header, data):
             return None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     arrays, at = {}, 0
     for split in SPLITS:

@@ -63,10 +63,10 @@ class Workers:
             _send(process.stdin, task)
             kind, value = _receive(process.stdout)
         except (OSError, EOFError) as e:
-            raise RuntimeError(
-                f"a worker process ended by itself (status {process.wait()}); was it killed for lack of memory? try fewer workers"
-            ) from e
-        self._idle.put(process)
+            status = process.wait()
+            raise UserError(f"a worker process ended by itself (status {status}); if memory ran out, run the same command with fewer workers") from e
+        finally:
+            self._idle.put(process)  # a dead one too: what waits for it must fail, not hang
         if kind == "user":
             raise UserError(value)
         if kind == "bug":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from itertools import islice
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
@@ -23,9 +24,8 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
         save_existing(options.tokenizer, space.tokenizer)
     else:
         texts = _texts(options, space)
-        say(
-            f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {sum(map(len, texts)) / 1e6:,.1f} M characters of {len(texts)} documents"
-        )
+        size = sum(map(len, texts)) / 1e6
+        say(f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {size:,.1f} MB of text in {len(texts)} documents")
         tokenizer = train(
             texts,
             kind=options.tokenizer,
@@ -40,22 +40,19 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
 
 def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
     """At most tokenizer_sample_mb of text outside the validation split: the documents with the smallest numbers, in their order."""
-    limit, kept, size = options.tokenizer_sample_mb * 1_000_000, Sample(), 0
-    counts: Counter[str] = Counter()
-    left = options.max_documents
+    limit, kept, read = options.tokenizer_sample_mb * 1_000_000, Sample(), 0
+    counts: Counter[str] = Counter()  # the encoding pass counts for the report
     total = sum(s.size for s in space.sources) / 1e6
     with Progress(total or None, title="reading for the vocabulary", unit="MB") as bar:
-        for source in space.sources:
-            for text in documents.documents(source, options, counts=counts, advance=lambda n: bar.advance(n / 1e6)):
-                hashed = digest(text.encode())
-                if fraction(hashed, stream=0) >= options.valid_fraction:
-                    kept.add(fraction(hashed, stream=1), text, limit=limit)
-                size += 1
-                if left is not None and size >= left:
-                    return kept.texts()
+        every = (text for s in space.sources for text in documents.documents(s, options, counts=counts, advance=lambda n: bar.advance(n / 1e6)))
+        for text in islice(every, options.max_documents):
+            read += 1
+            hashed = digest(text.encode())
+            if fraction(hashed, stream=0) >= options.valid_fraction:
+                kept.add(fraction(hashed, stream=1), text, limit=limit)
     texts = kept.texts()
     if not texts:
-        why = "all of its documents fell into the validation split; lower valid_fraction" if size else f"no text in {workspace.shown(space.sources)}"
+        why = "all of its documents fell into the validation split; lower valid_fraction" if read else f"no text in {workspace.shown(space.sources)}"
         raise UserError(f"the corpus is empty: {why}")
     return texts
 

@@ -1,12 +1,13 @@
 """Training a tokenizer, deterministically: the same documents give the same file, whatever the order of hash maps and the number of threads.
 
-Of the trainers of the tokenizers library, BPE (byte-level) and Unigram are deterministic, WordPiece is not: it numbers the pieces `##c` in the
-order in which a hash map yields them, and later ties follow those numbers. Naming every `##c` beforehand, sorted, as a "special token" fixes the numbers; the
-model is then built again with the true special tokens only.
+Of the trainers of the tokenizers library only BPE (byte-level) is deterministic. WordPiece numbers the pieces `##c` in the order in which a hash map
+yields them, and later ties follow those numbers: naming every `##c` beforehand, sorted, as a "special token" fixes the numbers; the model is then
+built again with the true special tokens only. For Unigram see `canonical_pieces`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -139,4 +140,21 @@ def _unigram(texts: Iterable[str], vocab_size: int, lowercase: bool, strip_accen
     tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
     trainer = trainers.UnigramTrainer(vocab_size=vocab_size, show_progress=False, special_tokens=list(SPECIALS), unk_token="[UNK]")
     tokenizer.train_from_iterator(texts, trainer)
+    pieces = json.loads(tokenizer.to_str())["model"]["vocab"]
+    tokenizer.model = models.Unigram(canonical_pieces([(piece, score) for piece, score in pieces]), unk_id=SPECIALS.index("[UNK]"))
     return tokenizer
+
+
+def canonical_pieces(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The pieces and scores of a Unigram model without the traces of the trainer's hash maps.
+
+    Two trainings give the same pieces, but sums of floats in another order (1e-14 apart), and characters that did not earn a place get the lowest
+    score plus 0.0001, 0.0002, ... in the order of a hash map. So scores are rounded, and those of such characters are dealt out by the alphabet.
+    """
+    free = [(piece, score) for piece, score in pieces if piece not in SPECIALS]
+    single = sum(len(piece) == 1 for piece, _ in free)
+    least = min((score for _, score in free), default=0.0)
+    late = {piece: score for piece, score in free if len(piece) == 1 and score - least < 1e-4 * single + 1e-6}
+    dealt = dict(zip(sorted(late), sorted(late.values(), reverse=True), strict=True))
+    rounded = [(piece, round(dealt.get(piece, score), 4)) for piece, score in free]
+    return [(special, 0.0) for special in SPECIALS] + sorted(rounded, key=lambda pair: (-pair[1], pair[0]))

@@ -47,9 +47,8 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
         else:
             chosen.append(source)
     if left_out:
-        say(
-            f"left out {len(left_out)} file{'s' * (len(left_out) > 1)} that hold no text to train on: {', '.join(left_out[:5])}{' ...' * (len(left_out) > 5)}"
-        )
+        names = ", ".join(left_out[:5]) + " ..." * (len(left_out) > 5)
+        say(f"left out {len(left_out)} file{'s' * (len(left_out) > 1)} that hold no text to train on: {names}")
     if not chosen:
         raise UserError(f"no file of {', '.join(options.inputs)} has a column {options.text_column!r}")
     return chosen
@@ -122,19 +121,26 @@ class Workspace:
             self._lock = _locked(self._inside / "lock")
         except OSError as e:
             raise UserError(f"{self.folder} cannot be written: {e.strerror or e}") from e
-        self.identities = [s.identity() for s in self.sources]
-        state = {"options": self.options, "sources": self.identities}
-        path = self._inside / "state.json"
-        if path.is_file():
-            try:
-                had = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as e:
-                raise UserError(f"{path} is damaged ({e}); remove {self.folder} and start again") from e
-            _must_be_same(self.folder, had["options"], had["sources"], self._config, self.identities)
-            say(f"continuing in {self.folder}")
-        else:
-            _write_atomically(path, json.dumps(state, indent=1, sort_keys=True))
+        try:
+            self._claim()
+        except BaseException:
+            self._lock.close()
+            raise
         return self
+
+    def _claim(self) -> None:
+        """Says whose folder this is, or finds that it is ours."""
+        self.identities = [s.identity() for s in self.sources]
+        path = self._inside / "state.json"
+        if not path.is_file():
+            _write_atomically(path, json.dumps({"options": self.options, "sources": self.identities}, indent=1, sort_keys=True))
+            return
+        try:
+            had = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as e:
+            raise UserError(f"{path} is damaged ({e}); remove {self.folder} and start again") from e
+        _must_be_same(self.folder, had["options"], had["sources"], self._config, self.identities)
+        say(f"continuing in {self.folder}")
 
     def collect(self, *, workers: int) -> None:
         """Writes the embedded corpus to a file, unless an earlier run did, and reads that file in its place from now on."""
@@ -165,10 +171,14 @@ class Workspace:
         shutil.copytree(self.tokenizer, target)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is None:
+        # After a mistake of the user that was found before any text was tokenised there is nothing to continue from, and he starts with other input.
+        useless = isinstance(error, UserError) and not any(self._inside.glob("parts/*/*.part"))
+        if kind is None or useless:
             shutil.rmtree(self._inside)
         if self._lock is not None:
             self._lock.close()
+        if useless and not any(self.folder.iterdir()):
+            self.folder.rmdir()
 
 
 def _write_pydocs(path: Path, *, key: str, workers: int) -> None:

@@ -1,11 +1,12 @@
 """The loop. It knows one call, `objective(tokens, draws) -> terms`, and never which objective it is.
 
-What decides the numbers is (recipe, data, step): order, masks, samples and dropout are functions of them, so a checkpoint holds parameters, optimiser,
-the step, and the sums of the unfinished log line, nothing else.
+What decides the numbers is (recipe, data, step): order, masks, samples and dropout are functions of them, so a checkpoint holds parameters,
+optimiser, the step, and the sums of the unfinished log line, nothing else.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -126,7 +127,7 @@ class Run:
             self.window.add(terms | {"tokens": Term(tokens.real_T.sum(), torch.zeros((), device=self.world.device))})
         norm = nn.utils.clip_grad_norm_(self.named.values(), self.config.max_grad_norm or float("inf"))
         if self.world.device.type == "cpu" and not bool(norm.isfinite()):
-            raise self.not_finite()
+            raise not_finite(self.step + 1)
         one = torch.ones((), device=self.world.device)
         share = self.world.size  # every rank has the same norm; each adds its share of one update
         self.window.add({"grad_norm": Term(norm / share, one / share)})
@@ -140,12 +141,6 @@ class Run:
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * f
 
-    def not_finite(self) -> UserError:
-        return UserError(
-            f"the gradient of update {self.step + 1} is not finite; the newest checkpoint in {self.folder} was saved before it: "
-            f"lower learning_rate or raise warmup_steps, then start anew, or go on with --bf16 false"
-        )
-
     # ------------------------------------------------------------------ between updates
 
     def log_line(self, log: MetricsLog) -> str:
@@ -154,8 +149,7 @@ class Run:
         means = self.window.means()
         means.pop("tokens", None)
         self.window = Window(self.world.device)
-        if not all(v == v and abs(v) != float("inf") for v in means.values()):
-            raise self.not_finite()
+        self.must_be_finite(means)
         elapsed = self.elapsed()
         tokens, seconds = self.logged_at
         rate = (self.tokens - tokens) / max(elapsed - seconds, 1e-9)
@@ -202,7 +196,13 @@ class Run:
 
     # ------------------------------------------------------------------ save and continue
 
+    def must_be_finite(self, means: dict[str, float]) -> None:
+        """Where asking after every update would make the device wait: before anything is logged or saved."""
+        if not all(math.isfinite(v) for v in means.values()):
+            raise not_finite(self.step)
+
     def save(self) -> None:
+        self.must_be_finite(self.window.means())
         state = {
             "step": self.step,
             "tokens": self.tokens,
@@ -226,7 +226,8 @@ class Run:
         if mine != theirs:
             odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
             raise UserError(
-                f"the checkpoint in {self.folder} holds another model: {odd[0]} is {theirs.get(odd[0])} there and {mine.get(odd[0])} here ({len(odd)} differ)"
+                f"the checkpoint in {self.folder} holds another model: {odd[0]} is {theirs.get(odd[0])} there and {mine.get(odd[0])} here "
+                f"({len(odd)} differ)"
             )
         with torch.no_grad():
             for n, p in self.named.items():
@@ -254,7 +255,7 @@ class Run:
                 done = self.step == c.max_steps
                 if done or (c.eval_steps and self.step % c.eval_steps == 0):
                     self.validate(log)
-                late = c.max_minutes is not None and self.elapsed() >= 60 * c.max_minutes
+                late = c.max_minutes is not None and time.monotonic() - self.began >= 60 * c.max_minutes
                 # With several GPUs a question to all ranks makes the device wait: ask every tenth update only.
                 ask = self.world.size == 1 or self.world.device.type == "cpu" or self.step % 10 == 0
                 stopped = not done and ask and any_across(stop.requested or late)
@@ -264,6 +265,13 @@ class Run:
                 if stopped:
                     break
         return Summary(self.step, not stopped, self.validation, self.tokens_seen(), self.elapsed())
+
+
+def not_finite(step: int) -> UserError:
+    return UserError(
+        f"the gradient of update {step} is not finite, so the run stopped without saving; begin anew in another folder with a lower --learning-rate, "
+        f"a higher --warmup-steps or --bf16 false"
+    )
 
 
 def shown(validation: dict[str, float]) -> dict[str, float]:

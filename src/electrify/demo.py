@@ -1,0 +1,177 @@
+"""`electrify demo`: the whole path on the documentation of this Python installation. Nothing is downloaded.
+
+pydocs -> tokenizer -> electra-tiny -> Hugging Face folders -> detection of a wrong word -> "which package is this docstring from?", from the
+pre-trained encoder and from random weights, with a plot of the curves beside the run. Run again, it continues where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .config.finetune import FinetuneSettings
+from .config.prepare import PrepareConfig
+from .config.pretrain import load_recipe, override
+from .downstream.finetune import Outcome, finetune_one
+from .downstream.tasks import Example, TaskData
+from .errors import UserError
+from .pretrain import pretrain
+from .progress import Progress, duration, say
+from .scoring.detect import detect
+from .text import pydocs
+from .text.prepare import prepare, report
+
+VOCAB_SIZE = 8192
+PACKAGES, TRAIN_EACH, VALID_EACH = 8, 50, 50
+MIN_CHARACTERS, MAX_CHARACTERS = 80, 400  # of a docstring: shorter ones say too little, longer ones are cut by the encoder anyway
+SEEDS, EPOCHS = 3, 8
+TRUE_SENTENCE = "Return a list of the names of all files in the directory, in sorted order."
+WRONG_WORD, RIGHT_WORD = "banana", "list"
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo found."""
+
+    pretrained: list[Outcome]
+    random: list[Outcome]
+    wrong_word: float
+    """Probability of having been replaced that the wrong word got."""
+    right_word: float
+    """The same for the word that belongs there."""
+    plot: Path | None
+
+
+def demo(folder: Path, *, max_steps: int) -> DemoResult:
+    """Runs everything below `folder` and prints what it finds. Raises UserError where the folder holds something else."""
+    began = time.monotonic()
+    data, run = folder / "data", folder / "run"
+    title(1, "The corpus: the documentation of this Python installation")
+    print(report(prepare(PrepareConfig(inputs=("pydocs",), output_dir=str(data), vocab_size=VOCAB_SIZE)), folder=data))
+
+    title(2, f"Pre-training: electra-tiny, {max_steps} steps")
+    config = override(load_recipe("electra-tiny"), {"max_steps": max_steps, "eval_steps": max(1, max_steps // 10), "logging_steps": 25})
+    result = pretrain(data, output_dir=run, config=config)
+    if not result.summary.finished:
+        raise UserError(f"the demo was stopped after step {result.summary.step} and is saved; run it again to continue")
+    print(
+        f"{result.summary.tokens / 1e6:.1f} M tokens in {duration(result.summary.seconds)}; "
+        f"Hugging Face folders: {', '.join(map(str, result.exported.values()))}"
+    )
+
+    title(3, "Detection: which word does not belong?")
+    discriminator = str(result.exported["discriminator"])
+    wrong, right = show_detection(discriminator)
+
+    title(4, "Fine-tuning: which package does this docstring come from?")
+    task = docstring_task()
+    print(f"{len(task.train)} training examples, {len(task.validation)} held out, {len(task.labels)} packages: {', '.join(task.labels)}")
+    settings = FinetuneSettings(num_train_epochs=EPOCHS)
+    outcomes = {}
+    for name, model in (("pre-trained", discriminator), ("random weights", f"random:{discriminator}")):
+        with Progress(SEEDS * EPOCHS * -(-len(task.train) // settings.per_device_train_batch_size), title=name, unit="updates") as bar:
+            outcomes[name] = [finetune_one(model, task, seed=seed, settings=settings, progress=bar) for seed in range(SEEDS)]
+    show_scores(outcomes)
+    plot = draw(run, outcomes, data, folder / "curves.png")
+    print(f"\n{duration(time.monotonic() - began)} in all." + (f" The curves: {plot}" if plot else ""))
+    return DemoResult(outcomes["pre-trained"], outcomes["random weights"], wrong, right, plot)
+
+
+def title(number: int, text: str) -> None:
+    print(f"\n--- {number}. {text}", flush=True)
+
+
+def show_detection(discriminator: str) -> tuple[float, float]:
+    """Prints the sentence with the wrong word, token by token, and returns the probabilities of the wrong and of the right word."""
+    wrong_sentence = TRUE_SENTENCE.replace(RIGHT_WORD, WRONG_WORD, 1)
+    found = detect(discriminator, [wrong_sentence, TRUE_SENTENCE])
+    for piece in found[0].tokens:
+        print(f"  {piece.token:14s} {piece.probability:6.1%} {'#' * round(40 * piece.probability)}")
+    at = TRUE_SENTENCE.index(RIGHT_WORD)
+    wrong, right = (
+        max(p.probability for p in d.tokens if p.start < at + len(word) and p.end > at)
+        for d, word in zip(found, (WRONG_WORD, RIGHT_WORD), strict=True)
+    )
+    print(f'replaced, says the discriminator: "{WRONG_WORD}" {wrong:.1%}, and "{RIGHT_WORD}" in its place {right:.1%}')
+    return wrong, right
+
+
+def docstring_task() -> TaskData:
+    """A few hundred docstrings of the packages with the most of them, the label being the package."""
+    by_package: dict[str, list[str]] = defaultdict(list)
+    seen: set[str] = set()
+    say("reading the docstrings again, by package")
+    for package, text in pydocs.documents():
+        text = " ".join(text.split())[:MAX_CHARACTERS]
+        if len(text) >= MIN_CHARACTERS and text not in seen:
+            seen.add(text)
+            by_package[package].append(text)
+    need = TRAIN_EACH + VALID_EACH
+    labels = sorted(sorted((p for p, texts in by_package.items() if len(texts) >= need), key=lambda p: (-len(by_package[p]), p))[:PACKAGES])
+    if len(labels) < 2:
+        raise UserError(f"fewer than two installed packages have {need} docstrings; install more packages into this environment")
+    parts: tuple[list[Example], list[Example]] = ([], [])
+    for label, package in enumerate(labels):
+        texts = by_package[package]
+        chosen = texts[:: len(texts) // need][:need]  # spread over the package's files
+        for k, text in enumerate(chosen):
+            parts[k % 2 if VALID_EACH == TRAIN_EACH else int(k >= TRAIN_EACH)].append(Example(text, None, float(label)))
+    return TaskData("package", "classification", tuple(labels), ("accuracy",), EPOCHS, tuple(parts[0]), tuple(parts[1]))
+
+
+def show_scores(outcomes: dict[str, list[Outcome]]) -> None:
+    print(f"\n  {'accuracy, held out':20s} {'median':>7s} {'lowest':>7s} {'highest':>7s}   ({SEEDS} seeds)")
+    for name, runs in outcomes.items():
+        scores = [100 * r.scores["accuracy"] for r in runs]
+        print(f"  {name:20s} {statistics.median(scores):7.1f} {min(scores):7.1f} {max(scores):7.1f}")
+
+
+def draw(run: Path, outcomes: dict[str, list[Outcome]], data: Path, path: Path) -> Path | None:
+    """The curves of pre-training and fine-tuning as a picture; None, and a line that says so, where matplotlib is absent."""
+    try:
+        import matplotlib
+    except ImportError:
+        say("no plot: install electrify[plot]")
+        return None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4.5), constrained_layout=True)
+    left.plot(tokens(train), [r["generator_loss_masked"] for r in train], color="tab:orange", alpha=0.5, label="train")
+    left.plot(tokens(valid), [r["generator_loss_masked"] for r in valid], "o-", color="tab:red", label="held out")
+    left.axhline(unigram_of(data), color="gray", linestyle="--", label="word frequencies alone")
+    left.set(title="Generator: loss on [MASK], nats", xlabel="million tokens")
+    middle.plot(tokens(valid), [r["rtd_detection_auc"] for r in valid], "o-", color="tab:blue", label="AUC")
+    middle.plot(tokens(valid), [r["rtd_detection_recall"] for r in valid], "s-", color="tab:green", label="recall")
+    middle.set(title="Discriminator, held out", xlabel="million tokens", ylim=(0, 1))
+    for (name, runs), color in zip(outcomes.items(), ("tab:blue", "tab:gray"), strict=True):
+        for k, outcome in enumerate(runs):
+            points = outcome.curve
+            right.plot(
+                [p.epoch for p in points], [100 * p.metrics["accuracy"] for p in points], "o-", color=color, alpha=0.7, label=None if k else name
+            )
+    right.set(title="Which package? accuracy, held out", xlabel="epochs of fine-tuning", ylim=(0, 100))
+    for axis in (left, middle, right):
+        axis.grid(alpha=0.3)
+        axis.legend()
+    figure.savefig(path, dpi=110)
+    return path
+
+
+def tokens(records: list[dict[str, Any]]) -> list[float]:
+    """Million tokens trained on, of each record."""
+    return [r["tokens"] / 1e6 for r in records]
+
+
+def unigram_of(data: Path) -> float:
+    from .pretrain import unigram_entropy
+    from .text.shards import Corpus
+
+    return unigram_entropy(Corpus(data, "train"))

@@ -1,0 +1,74 @@
+"""Reading the folders of others: the configuration and the tokenizer of an encoder, or one sentence about what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, AutoTokenizer
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
+
+from ..errors import UserError
+from .quiet import quiet
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
+
+
+def check_place(path: str) -> None:
+    """Raises UserError for a name that is meant as a folder and is none, before the Hub is asked (offline that takes half a minute)."""
+    if Path(path).is_dir():
+        if not (Path(path) / "config.json").is_file():
+            inner = next(
+                (f"; did you mean {path.rstrip('/')}/{sub}?" for sub in ("discriminator", "encoder") if (Path(path) / sub / "config.json").is_file()),
+                "",
+            )
+            raise UserError(f"{path}: the folder holds no config.json, so it is no Hugging Face model{inner}")
+        return
+    if Path(path).is_file():
+        raise UserError(f"{path}: a file, not a folder")
+    beside_a_folder = "/" in path and Path(path).parent.is_dir()
+    if beside_a_folder or not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", path):
+        raise UserError(f"{path}: no such folder")
+
+
+def unloadable(path: str, error: Exception) -> UserError:
+    """The library's complaint as one sentence."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return UserError(f"{path}: cannot be loaded as a Hugging Face model: {lines[0][:300] if lines else type(error).__name__}")
+
+
+def load_config(path: str) -> Any:
+    """The configuration of an encoder. Raises UserError where there is none or where it is no encoder."""
+    check_place(path)
+    try:
+        with quiet():
+            config = AutoConfig.from_pretrained(path)
+    except (OSError, ValueError, KeyError) as e:
+        raise unloadable(path, e) from e
+    if type(config) not in MODEL_MAPPING:
+        raise UserError(f"{path}: AutoModel has no model of type {config.model_type!r}")
+    generates = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING and type(config) not in MODEL_FOR_MASKED_LM_MAPPING
+    if getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False) or generates:
+        raise UserError(f"{path}: a {config.model_type!r} model reads from left to right; its first token sees no text, so an encoder is needed")
+    return config
+
+
+def load_tokenizer(path: str, *, vocab_size: int) -> Any:
+    """The tokenizer of a model. Raises UserError where there is none (the library would make an empty one) or where it is too large for the model."""
+    if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in TOKENIZER_FILES):
+        raise UserError(
+            f"{path}: the folder holds no tokenizer (none of {', '.join(TOKENIZER_FILES[:4])}); copy the one the model was trained with into it"
+        )
+    try:
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(path)
+    except Exception as e:  # the tokenizers library raises bare Exception
+        raise UserError(f"{path}: its tokenizer cannot be loaded: {(str(e).strip() or type(e).__name__).splitlines()[0][:300]}") from e
+    if tokenizer.pad_token_id is None:
+        raise UserError(f"{path}: its tokenizer has no padding token; set pad_token in tokenizer_config.json")
+    largest = max(tokenizer.get_vocab().values(), default=0)
+    if largest >= vocab_size:
+        raise UserError(f"{path}: its tokenizer has ids up to {largest}, the model has {vocab_size} embeddings; they do not belong together")
+    tokenizer.padding_side = tokenizer.truncation_side = "right"
+    return tokenizer

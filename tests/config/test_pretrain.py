@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batches import tiny
+from electrify.config.pretrain import SECTION_OF, SECTIONS, PretrainConfig, check, dump, load_file, load_recipe, override, parse, recipe_names
+from electrify.errors import UserError
+
+ELECTRA, BERT = load_recipe("electra-tiny"), load_recipe("bert-tiny")
+
+
+# ---------------------------------------------------------------- reading and writing
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_dump_and_parse(name: str) -> None:
+    config = load_recipe(name)
+    assert parse(dump(config), "here") == config
+
+
+positive = st.integers(1, 10**9)
+share = st.floats(0, 1, exclude_max=True)
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "max_steps": positive,
+    "learning_rate": st.floats(1e-12, 1e3),
+    "adam_epsilon": st.floats(1e-300, 1),
+    "mask_mix": st.tuples(share, share, share),
+    "term_weights": st.dictionaries(st.sampled_from(["mlm", "rtd", "generator", "0", "null"]), st.floats(0, 1e6), max_size=3),
+    "generator_learning_rate": st.none() | st.floats(1e-9, 1),
+    "save_total_limit": st.none() | positive,
+    "max_minutes": st.none() | st.floats(0.1, 1e4),
+    "report_to": st.lists(st.sampled_from(["tensorboard", "none", "yes", "1"]), max_size=2).map(tuple),
+    "init_discriminator": st.none() | st.sampled_from(["google/electra-small", "a: b", "123", "~/x", "#1", "on"]),
+    "device": st.sampled_from(["cpu", "cuda:1", "0"]),
+    "bf16": st.booleans(),
+    "seed": st.integers(0, 2**63 - 1),
+    "tie": st.sampled_from(["embeddings", "none", "tokens", "all"]),
+}
+
+
+@given(st.fixed_dictionaries({}, optional=FIELDS))
+def test_dump_and_parse_any_values(fields: dict[str, Any]) -> None:
+    """Values that YAML would read as something else (`none`, `on`, `123`, 1e-05) come back as they were."""
+    config = ELECTRA
+    for name, value in fields.items():
+        section = SECTION_OF[name]
+        config = dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **{name: value})})
+    assert parse(dump(config), "here") == config
+
+
+def test_a_bare_field_is_the_section_field() -> None:
+    changed = override(
+        ELECTRA, {"max_steps": "1e3", "bf16": "false", "mask_mix": "0.8, 0.1,0.1", "term_weights": "generator=1,rtd=20", "max_minutes": "none"}
+    )
+    assert (changed.train.max_steps, changed.train.bf16, changed.corruption.mask_mix) == (1000, False, (0.8, 0.1, 0.1))
+    assert changed.objective.term_weights == {"generator": 1.0, "rtd": 20.0}
+    assert changed.train.max_minutes is None
+    assert changed.model == ELECTRA.model
+    assert override(ELECTRA, {}) == ELECTRA
+
+
+def test_field_names_are_unique_across_sections() -> None:
+    assert len(SECTION_OF) == sum(len(dataclasses.fields(cls)) for cls in SECTIONS.values())
+    assert list(SECTIONS) == ["model", "corruption", "objective", "data", "train"]
+
+
+# ---------------------------------------------------------------- mistakes in a file
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"max_stepps": 3}, r"there is no field 'max_stepps'; did you mean 'max_steps'\?"),
+        ({"lerning_rate": 3}, r"did you mean 'learning_rate'\?"),
+        ({"xyzzy": 1}, r"no field 'xyzzy'; known: .*max_steps"),
+        ({"max_steps": "ten"}, "--max-steps must be of type int, not 'ten'"),
+        ({"max_steps": 1.5}, "--max-steps must be of type int"),
+        ({"max_steps": "inf"}, "--max-steps must be of type int"),
+        ({"max_steps": True}, "--max-steps must be of type int"),
+        ({"bf16": "perhaps"}, "--bf16 must be true or false"),
+        ({"learning_rate": "fast"}, "--learning-rate must be of type float"),
+        ({"tie": "embedding"}, r"--tie cannot be 'embedding'; did you mean 'embeddings'\?"),
+        ({"mask_mix": "a,b,c"}, "--mask-mix must be of type float"),
+        ({"mask_mix": 3}, "--mask-mix must be"),
+        ({"term_weights": "rtd"}, "--term-weights must be"),
+        ({"term_weights": "rtd=x"}, "--term-weights must be of type float"),
+    ],
+    ids=str,
+)
+def test_wrong_fields(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        override(ELECTRA, fields)
+
+
+def text_with(old: str, new: str) -> str:
+    text = dump(ELECTRA)
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("model: [", r"here is not valid YAML"),
+        ("model: !!python/object:os.system {}", r"here is not valid YAML"),
+        ("", "here must have the sections model, corruption, objective, data, train"),
+        ("- 1", "here must have the sections"),
+        ("just text", "here must have the sections"),
+        ("model: {}", "here, section model lacks the fields num_hidden_layers, hidden_size"),
+        ("model: 7", "here, section model must be a mapping of fields, not 7"),
+        (text_with("model:", "modell:"), r"here has no section 'modell'; did you mean 'model'\?"),
+        (text_with("train:\n", "max_steps: 3\ntrain:\n"), "here has no section 'max_steps'; max_steps belongs to the section train"),
+        (text_with("train:\n", "5: 3\ntrain:\n"), "here has no section 5"),
+        (text_with("  max_steps:", "  max_step:"), r"here, section train has no field 'max_step'; did you mean 'max_steps'\?"),
+        (text_with("  hidden_size: 128\n", ""), "here, section model lacks the field hidden_size"),
+        (text_with("hidden_size: 128", "hidden_size: wide"), "here, section model: hidden_size must be of type int, not 'wide'"),
+        (text_with("hidden_size: 128", "hidden_size: [1]"), "here, section model: hidden_size must be of type int"),
+        (text_with("hidden_size: 128", "hidden_size:"), "here, section model: hidden_size must be of type int, not None"),
+    ],
+    ids=lambda v: v[:40],
+)
+def test_wrong_text(text: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        parse(text, "here")
+
+
+def test_wrong_files(tmp_path: Path) -> None:
+    good = tmp_path / "good.yaml"
+    good.write_text(dump(ELECTRA), encoding="utf-8")
+    assert load_file(good) == ELECTRA
+    (tmp_path / "latin.yaml").write_bytes("größe".encode("latin-1"))
+    for path in (tmp_path / "none.yaml", tmp_path, tmp_path / "latin.yaml"):
+        with pytest.raises(UserError, match=f"the recipe {path} (cannot be read|is not UTF-8 text)"):
+            load_file(path)
+    with pytest.raises(UserError, match=r"there is no recipe 'electra-tinny'; did you mean 'electra-tiny'\?"):
+        load_recipe("electra-tinny")
+    with pytest.raises(UserError, match="there is no recipe"):
+        load_recipe("../errors")
+
+
+# ---------------------------------------------------------------- numbers that cannot work together
+
+ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
+    ({"num_attention_heads": 3}, "hidden_size 128 is no multiple of num_attention_heads 3"),
+    *[({name: n}, f"{name} must be positive, not {n}") for name in ("num_hidden_layers", "hidden_size", "intermediate_size") for n in (0, -1)],
+    *[({name: 0}, f"{name} must be positive, not 0") for name in ("num_attention_heads", "embedding_size", "max_position_embeddings")],
+    ({"max_seq_length": 513}, "max_seq_length 513 exceeds max_position_embeddings 512"),
+    ({"max_seq_length": 7}, "max_seq_length 7 is too short"),
+    ({"num_segments": 3}, "num_segments is 1 or 2"),
+    ({"num_segments": 0}, "num_segments is 1 or 2"),
+    *[({"mask_rate": r}, "mask_rate must lie between 0 and 1") for r in (0, 1, -0.1, 1.5, math.nan)],
+    *[
+        ({"mask_mix": m}, "must be three shares that sum to 1")
+        for m in ((1.0,), (0.5, 0.5), (0.9, 0.2, -0.1), (0.8, 0.1, 0.2), (math.nan, 0.5, 0.5), ())
+    ],
+    *[({"temperature": t}, "temperature must be positive") for t in (0, -1, math.nan)],
+    ({"corruptor": "mask"}, "objective rtd needs corruptor generator"),
+    ({"objective": "mlm"}, "objective mlm needs corruptor mask"),
+    ({"term_weights": {"rtd": 50.0}}, r"term_weights must name \['generator', 'rtd'\]"),
+    ({"term_weights": {"generator": 1.0, "rtd": 50.0, "mlm": 1.0}}, "term_weights must name"),
+    *[({"term_weights": {"generator": 1.0, "rtd": w}}, "term_weights must be numbers from 0 on") for w in (-1.0, math.nan, math.inf)],
+    ({"term_weights": {"generator": 0.0, "rtd": 0.0}}, "not all 0"),
+    ({"tie": "all"}, "tie all shares every encoder weight and needs generator_size 1, not 0.5"),
+    *[({"generator_size": s}, r"generator_size must lie in \(0, 1\]") for s in (0, -0.5, 1.5, math.nan)],
+    ({"generator_size": 0.125}, "generator_size 0.125 leaves 0.5 attention heads"),
+    ({"hidden_size": 132, "num_attention_heads": 6, "generator_size": 0.75}, "generator_size 0.75 leaves 4.5 attention heads over 99"),
+    *[({name: r}, r"dropout and attention_dropout must lie in \[0, 1\)") for name in ("dropout", "attention_dropout") for r in (1, -0.1, math.nan)],
+    *[({"local_amplitude": a}, "local_amplitude must be positive") for a in (0, -3, math.inf, math.nan)],
+    ({"num_attention_heads": 64, "generator_size": 1}, "init local needs heads and embeddings at least 4 wide, not 2"),
+    ({"embedding_size": 2}, "init local needs heads and embeddings at least 4 wide, not 2"),
+    *[
+        ({name: 0}, f"{name} must be positive")
+        for name in ("max_steps", "train_batch_size", "logging_steps", "save_steps", "learning_rate", "eval_rows")
+    ],
+    ({"learning_rate": math.nan}, "learning_rate must be positive"),
+    ({"adam_epsilon": 0}, "adam_epsilon must be positive"),
+    *[({name: -1}, f"{name} cannot be negative") for name in ("warmup_steps", "eval_steps", "weight_decay", "max_grad_norm")],
+    *[
+        ({name: 0}, f"{name} must be positive")
+        for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "save_total_limit", "max_minutes")
+    ],
+    ({"generator_learning_rate": 0}, "generator_learning_rate must be positive"),
+    *[({name: b}, rf"{name} must lie in \[0, 1\)") for name in ("adam_beta1", "adam_beta2") for b in (1, -0.1, math.nan)],
+    *[({"seed": s}, "seed must lie between 0 and") for s in (-1, 2**63)],
+]
+
+
+@pytest.mark.parametrize(("fields", "sentence"), ELECTRA_CASES, ids=str)
+def test_check_refuses(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        check(override(ELECTRA, fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"corruptor": "generator"}, "objective mlm needs corruptor mask"),
+        ({"objective": "rtd"}, "objective rtd needs corruptor generator"),
+        ({"term_weights": {"generator": 1.0, "rtd": 50.0}}, r"term_weights must name \['mlm'\]"),
+    ],
+    ids=str,
+)
+def test_check_refuses_bert(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        check(override(BERT, fields))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"generator_size": 1, "tie": "all"},
+        {"tie": "none"},
+        {"init": "bert", "num_attention_heads": 128, "generator_size": 1},
+        {"eval_steps": 0, "warmup_steps": 0, "max_grad_norm": 0, "weight_decay": 0, "adam_beta1": 0},
+        {"warmup_steps": 10**9},
+        {"seed": 2**63 - 1},
+        {"term_weights": {"generator": 1.0, "rtd": 0.0}},
+        {"max_seq_length": 512},
+        {"max_seq_length": 8},
+    ],
+    ids=str,
+)
+def test_check_allows(fields: dict[str, Any]) -> None:
+    check(override(ELECTRA, fields))
+
+
+def test_tiny_recipes_of_the_tests_are_possible(tiny_config: PretrainConfig) -> None:
+    check(tiny_config)
+    check(tiny("electra-tiny", generator_size=0.25))
+
+
+def test_every_refusal_is_one_line() -> None:
+    for fields, _ in ELECTRA_CASES:
+        with pytest.raises(UserError) as e:
+            check(override(ELECTRA, fields))
+        assert "\n" not in str(e.value)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from electrify.config.finetune import FinetuneSettings
+from electrify.downstream import loop
+from electrify.downstream.encoder import Classifier, load
+from electrify.downstream.tasks import Example
+from electrify.errors import UserError
+
+CPU = torch.device("cpu")
+
+
+@given(st.lists(st.integers(3, 60), min_size=1, max_size=300), st.integers(1, 40), st.integers(0, 5), st.integers(0, 3))
+def test_every_example_once_an_epoch(lengths: list[int], batch_size: int, seed: int, epoch: int):
+    lengths_N = torch.tensor(lengths)
+    batches = loop.epoch_batches(lengths_N, batch_size=batch_size, seed=seed, epoch=epoch)
+    assert sorted(torch.cat(batches).tolist()) == list(range(len(lengths)))
+    sizes = sorted(len(b) for b in batches)
+    assert sizes[1:] == [batch_size] * (len(sizes) - 1)
+    assert len(batches) == loop.updates_of(len(lengths), batch_size=batch_size, epochs=1)
+    again = loop.epoch_batches(lengths_N, batch_size=batch_size, seed=seed, epoch=epoch)
+    assert all(torch.equal(a, b) for a, b in zip(batches, again, strict=True))
+
+
+def test_epochs_differ_and_lengths_are_alike_in_a_batch():
+    lengths_N = torch.randint(3, 60, (3200,), generator=torch.Generator().manual_seed(0))
+    first, second = (loop.epoch_batches(lengths_N, batch_size=32, seed=0, epoch=e) for e in (0, 1))
+    assert not torch.equal(first[0], second[0])
+    slots = sum(32 * int(lengths_N[b].max()) for b in first)
+    assert lengths_N.sum() / slots > 0.9
+    assert {len({int(i) for i in a} & {int(i) for i in b}) for a in first for b in second} != {0, 32}
+
+
+def test_neither_the_incomplete_batch_nor_the_first_ones_are_long_or_short():
+    lengths_N = torch.arange(1, 101)
+    left, opening = [], []
+    for seed in range(200):
+        batches = loop.epoch_batches(lengths_N, batch_size=32, seed=seed, epoch=0)
+        left += [float(lengths_N[b].float().mean()) for b in batches if len(b) == 4]
+        opening.append(float(lengths_N[batches[0]].float().mean()))
+    # means of 4 of 1..100 over 200 seeds: standard error 1; of the first batch: 2
+    assert len(left) == 200
+    assert abs(sum(left) / 200 - 50.5) < 4
+    assert abs(sum(opening) / 200 - 50.5) < 7
+
+
+def test_a_permutation_is_the_same_on_every_machine():
+    assert loop.shuffled(8, 3, loop.SUBSET).tolist() == [7, 4, 5, 1, 0, 3, 2, 6]
+
+
+def encoded(zoo: Path, name: str = "electra") -> tuple[Classifier, loop.Encoded, list[Example]]:
+    loaded = load(str(zoo / name), device=CPU)
+    torch.manual_seed(0)
+    model = Classifier(loaded.encoder, num_outputs=3, dropout=0.5, std=0.5)
+    examples = [Example("good " * n, "bad film" if n % 2 else "the", n) for n in (9, 1, 4, 20, 2)]
+    return model, loop.encode(examples, loaded.tokenizer, segments=loaded.segments, max_seq_length=16, device=CPU), examples
+
+
+def test_encoding_by_hand(zoo: Path):
+    _, data, _ = encoded(zoo)
+    index = torch.tensor([1, 4])
+    inputs = data.inputs(index)
+    # [CLS] good [SEP] bad film [SEP] / [CLS] good good [SEP] the [SEP]
+    assert inputs["input_ids"].tolist() == [[2, 5, 3, 8, 13, 3], [2, 5, 5, 3, 11, 3]]
+    assert inputs["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1]]
+    assert inputs["attention_mask"].tolist() == [[1] * 6, [1] * 6]
+    assert data.lengths_N.tolist() == [14, 6, 8, 16, 6]
+    assert data.inputs(torch.tensor([1, 2]))["input_ids"].tolist()[0] == [2, 5, 3, 8, 13, 3, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["electra", "bert", "roberta"])
+def test_neither_padding_nor_order_changes_a_prediction(zoo: Path, name: str):
+    model, data, _ = encoded(zoo, name)
+    together = loop.predict(model, data, bf16=False)
+    assert model.training
+    model.eval()
+    with torch.no_grad():
+        alone = torch.cat([model(**data.inputs(torch.tensor([i]))) for i in range(5)])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+
+
+def test_each_part_moves_by_its_learning_rate(zoo: Path):
+    """AdamW's first update moves every weight that has a gradient by the rate itself."""
+    model, data, _ = encoded(zoo)
+    model.eval()
+    settings = FinetuneSettings(learning_rate=1e-3, layerwise_lr_decay=0.5, max_grad_norm=1e9, per_device_train_batch_size=5, warmup_ratio=0)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    seen: list[tuple[int, float]] = []
+    data = loop.Encoded(data.ids_NL, data.segments_NL, torch.tensor([0.0, 1, 2, 0, 1]), data.lengths_N)
+    rates = loop.rates_for(model, settings)
+    loop.train(model, data, regression=False, rates=rates, settings=settings, epochs=1, seed=0, bf16=False, after=lambda s, e, _: seen.append((s, e)))
+    assert seen == [(1, 1.0)]
+    moved: dict[float, float] = {}
+    for name, p in model.named_parameters():
+        moved[rates[name]] = max(moved.get(rates[name], 0.0), float((p.detach() - before[name]).abs().max()))
+    assert sorted(moved) == pytest.approx([1e-3 * 0.5**3, 1e-3 * 0.5**2, 1e-3 * 0.5, 1e-3])
+    for rate, most in moved.items():
+        assert most == pytest.approx(0.5 * rate, rel=0.02), "a run of one update stands in the middle of its decay"
+
+
+def test_default_rates():
+    assert [loop.default_rates(d) for d in (128, 256, 312, 768, 1024)] == [(3e-4, 0.8), (3e-4, 0.8), (1e-4, 0.8), (1e-4, 0.8), (5e-5, 0.9)]
+
+
+def test_a_loss_that_is_no_number_is_reported(zoo: Path):
+    model, data, _ = encoded(zoo)
+    with torch.no_grad():
+        model.head.bias.fill_(float("nan"))
+    data = loop.Encoded(data.ids_NL, data.segments_NL, torch.zeros(5), data.lengths_N)
+    rates = loop.rates_for(model, FinetuneSettings())
+    with pytest.raises(UserError, match=r"the loss is nan after 1 updates \(seed 7\): lower --learning-rate"):
+        loop.train(model, data, regression=False, rates=rates, settings=FinetuneSettings(), epochs=1, seed=7, bf16=False, after=lambda *_: None)
+
+
+def test_devices_and_precision():
+    assert loop.device_named("cpu") == CPU
+    for absent in ("cuda:99", "gpu"):
+        with pytest.raises(UserError, match=f"device '{absent}' is not here"):
+            loop.device_named(absent)
+    assert loop.computes_in_bf16("true", CPU)
+    assert not loop.computes_in_bf16("false", CPU)
+
+
+def test_settings_are_checked():
+    for wrong in ({"learning_rate": 0.0}, {"max_train_samples": 0}, {"warmup_ratio": 1.0}, {"max_seq_length": 3}, {"weight_decay": -1.0}):
+        with pytest.raises(UserError, match=next(iter(wrong))):
+            FinetuneSettings(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,75 @@
+"""Ten updates of a recipe, two layers of width 32, through the loop's own `Run.update`: on the CPU, in float32, two micro-batches, no dropout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from batches import VOCAB, built, text_batch, tiny
+from electrify.pretrain import kept_names
+from electrify.tokens import Tokens
+from electrify.train.dist import World
+from electrify.train.loop import Run
+from electrify.train.state import Window
+
+HERE = Path(__file__).parent
+RECIPES = ("bert-small", "bert-tiny", "electra-small", "electra-tiny")  # the published optimiser and initial values, and ours
+STEPS, ROWS, MICRO_ROWS, ROW_LENGTH = 10, 8, 4, 32
+SHORT: dict[str, Any] = {"max_steps": STEPS, "warmup_steps": 3, "learning_rate": 2e-3, "train_batch_size": ROWS, "generator_learning_rate": 4e-3}
+HEADER = (
+    "# {name}: ten updates of tests/golden/curves.py. Written by `python tests/golden/make.py {name}`, only when a change of the numbers is meant.\n"
+)
+
+
+def batch(step: int, *, first_row: int, num_rows: int) -> Tokens:
+    """Skewed words with a rule between neighbours, hashed from the step: nothing is read and nothing is left to a library's generator."""
+    return text_batch(seed=1000 + step, rows=ROWS, row_length=ROW_LENGTH, vocab=VOCAB).rows(first_row, first_row + num_rows)
+
+
+def run_of(name: str, folder: Path) -> Run:
+    fields = SHORT | ({"generator_size": 0.5} if name.startswith("electra") else {})
+    objective, config = built(name, **fields), tiny(name, **fields)
+    loader: Any = SimpleNamespace(batch_rows=ROWS, rows=SimpleNamespace(row_length=ROW_LENGTH), batch=batch)
+    return Run(
+        objective.objective,
+        config.train,
+        weights=config.objective.term_weights,
+        kept=kept_names(objective),
+        loader=loader,
+        valid=None,
+        folder=folder,
+        world=World(rank=0, size=1, local_rank=0, device=torch.device("cpu")),
+        micro_rows=MICRO_ROWS,
+        fingerprint={},
+        unigram_entropy=4.0,
+    )
+
+
+def curve(name: str, *, folder: Path) -> list[dict[str, float]]:
+    """The losses, the replaced share and the norm of the gradient of each update."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        run = run_of(name, folder)
+        points = []
+        for step in range(STEPS):
+            run.window = Window(torch.device("cpu"))
+            run.update(run.batch(step))
+            means = run.window.means()
+            points.append({key: means[key] for key in [*run.weights, "replaced", "grad_norm"] if key in means})
+        return points
+    finally:
+        torch.set_num_threads(threads)
+
+
+def write(name: str, points: list[dict[str, float]]) -> str:
+    lines = [f"{step} " + " ".join(f"{key}={number:.6f}" for key, number in point.items()) for step, point in enumerate(points, start=1)]
+    return HEADER.format(name=name) + "\n".join(lines) + "\n"
+
+
+def read(text: str) -> list[dict[str, float]]:
+    lines = [line.split()[1:] for line in text.splitlines() if not line.startswith("#")]
+    return [{key: float(number) for key, number in (pair.split("=") for pair in line)} for line in lines]

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from transformers import ElectraForPreTraining
+
+from electrify.config.detect import DetectConfig
+from electrify.errors import UserError
+from electrify.scoring.detect import Detection, Piece, detect, harmless, main, show, windows_of
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def discriminator(models_root: Path) -> str:
+    return str(models_root / "run" / "discriminator")
+
+
+def by_hand(folder: str, ids: list[int]) -> list[float]:
+    model = ElectraForPreTraining.from_pretrained(folder).eval()
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([[2, *ids, 3]])).logits.sigmoid()[0, 1:-1].tolist()
+
+
+def test_probabilities_offsets_and_words_by_hand(discriminator: str):
+    (found,) = detect(discriminator, ["The chef  cooked, the"])
+    p = by_hand(discriminator, [5, 6, 7, 8, 12, 5])
+    assert [t.token for t in found.tokens] == ["the", "chef", "cook", "##ed", ",", "the"]
+    assert [(t.start, t.end) for t in found.tokens] == [(0, 3), (4, 8), (10, 14), (14, 16), (16, 17), (18, 21)]
+    assert [t.probability for t in found.tokens] == pytest.approx(p, abs=1e-6)
+    assert [(w.token, w.start, w.end) for w in found.words] == [("The", 0, 3), ("chef", 4, 8), ("cooked", 10, 16), (",", 16, 17), ("the", 18, 21)]
+    assert [w.probability for w in found.words] == pytest.approx([p[0], p[1], max(p[2:4]), p[4], p[5]], abs=1e-6)
+    assert max(p) - min(p) > 0.1, "this test could not fail otherwise"
+
+
+def test_a_batch_gives_what_each_text_alone_gives(discriminator: str):
+    texts = ["the chef", "a b c d a b c d a b c d a", "meal", "the chef cooks the meal."]
+    together = detect(discriminator, texts, batch_size=3)
+    for text, found in zip(texts, together, strict=True):
+        (alone,) = detect(discriminator, [text])
+        assert found.text == text
+        assert [t.probability for t in found.tokens] == pytest.approx([t.probability for t in alone.tokens], abs=1e-5)
+
+
+def test_a_long_text_is_read_in_windows_and_each_token_in_the_one_that_surrounds_it_best(discriminator: str):
+    text = "a b c d the chef ate a meal . " * 4
+    (found,) = detect(discriminator, [text], max_seq_length=10)
+    ids = [14, 15, 16, 17, 5, 6, 10, 14, 11, 13] * 4
+    assert len(found.tokens) == 40
+    first, second = by_hand(discriminator, ids[:8]), by_hand(discriminator, ids[6:14])
+    wanted = first[:7] + second[1:6]  # tokens 6 and 7 stand in both windows, 6 is deeper (1 from the edge) in the first, 7 in the second
+    assert [t.probability for t in found.tokens[:12]] == pytest.approx(wanted, abs=1e-5)
+
+
+@given(st.integers(1, 400), st.integers(6, 60))
+def test_windows_cover_everything_and_fit(n: int, size: int):
+    windows = windows_of(n, size=size)
+    assert {i for start, stop in windows for i in range(start, stop)} == set(range(n))
+    assert all(0 <= start < stop <= n and stop - start <= size for start, stop in windows)
+    assert len(set(windows)) == len(windows)
+    if n > size:
+        assert all(a[1] - b[0] >= size // 4 for a, b in pairwise(windows))
+
+
+def run(model: str, *, out: io.StringIO | None = None, stdin: bytes | None = None, **more: object) -> str:
+    out = out or io.StringIO()
+    assert main(DetectConfig(model=model, **more), stdin=None if stdin is None else io.BytesIO(stdin), stdout=out) == 0  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def test_plain_lines_and_marks(discriminator: str):
+    p = by_hand(discriminator, [5, 6, 7, 8])
+    threshold = sorted(p)[2]
+    lines = run(discriminator, text="the chef cooked", threshold=threshold - 1e-6).splitlines()
+    assert [line.split("\t")[:2] for line in lines] == [[t, f"{x:.4f}"] for t, x in zip(["the", "chef", "cook", "##ed"], p, strict=True)]
+    assert [line.endswith("\t*") for line in lines] == [x >= threshold for x in p]
+    assert [line.split("\t")[0] for line in run(discriminator, text="the chef cooked", unit="word").splitlines()] == ["the", "chef", "cooked"]
+
+
+def test_json(discriminator: str):
+    text = "the \x1b[31mchef"
+    raw = run(discriminator, text=text, json=True, threshold=0.0, out=Terminal())
+    assert "\x1b" not in raw
+    found = json.loads(raw)
+    assert found["text"] == text
+    assert [t["token"] for t in found["tokens"]][:2] == ["the", "[UNK]"]
+    assert found["marked"] == found["words"]
+
+
+def test_a_terminal_gets_colours_and_never_the_texts_own_escapes(discriminator: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    text = "the \x1b]0;owned\x07chef\x9b31m \u202eate [bold]meal[/bold]\n.\x00".replace("\x00", "")
+    raw = run(discriminator, text=text, threshold=0.0, out=Terminal())
+    assert "\x1b[" in raw, "colours"
+    assert not {"\x1b]", "\x07", "\x9b", "\u202e"} & {raw[i : i + n] for n in (1, 2) for i in range(len(raw))}
+    assert "\\x1b" in raw
+    visible = re.sub(r"\x1b\[[0-9;]*m", "", raw)
+    assert visible.startswith("the \\x1b]0;owned\\x07chef\\x9b31m \\u202eate [bold]meal[/bold]\n.")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in run(discriminator, text=text, out=Terminal())
+
+
+def test_harmless_keeps_ordinary_text():
+    assert harmless("naïve 漢字 👩\u200d🔬 می\u200cخواهم") == "naïve 漢字 👩\u200d🔬 می\u200cخواهم"
+    assert harmless("a\tb\nc\r\x7f\u2028") == "a\\tb\\nc\\r\\x7f\\u2028"
+
+
+def test_characters_that_the_output_cannot_say_are_written_out():
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    piece = Piece("é", 0, 1, 0.25)
+    show(Detection("é", (piece,), (piece,)), out, threshold=0.5, unit="token", as_json=False)
+    assert out.buffer.getvalue() == b"\\xe9\t0.2500\n"  # type: ignore[attr-defined]
+
+
+def test_a_file_or_standard_input(discriminator: str, tmp_path: Path):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"\xef\xbb\xbfthe\nchef\n")
+    assert run(discriminator, file=str(path)) == run(discriminator, stdin=b"the chef") == run(discriminator, text="the chef")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "is empty"),
+        (b" \n\t\n", "is empty"),
+        (b"the\n\xff\xfet", r"line 2: not UTF-8 \(byte 0xff\)"),
+        (b"the\0chef", r"line 1: a zero byte; this is a binary file"),
+        ("\u200b\u00ad".encode(), "no token"),
+    ],
+)
+def test_bad_texts(discriminator: str, tmp_path: Path, data: bytes, said: str):
+    path = tmp_path / "t"
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=said):
+        run(discriminator, file=str(path))
+    with pytest.raises(UserError, match=said):
+        run(discriminator, stdin=data)
+
+
+def test_bad_calls(discriminator: str, tmp_path: Path):
+    with pytest.raises(UserError, match="no such file"):
+        run(discriminator, file=str(tmp_path / "none"))
+    with pytest.raises(UserError, match="exclude each other"):
+        DetectConfig(model=discriminator, text="a", file="b")
+    with pytest.raises(UserError, match="threshold is a probability"):
+        DetectConfig(model=discriminator, threshold=2)
+    with pytest.raises(UserError, match=r"max_seq_length must be 8 to 16"):
+        run(discriminator, text="a", max_seq_length=17)
+    with pytest.raises(UserError, match="not UTF-8"):
+        run(discriminator, text="a\udcff")
+    with pytest.raises(UserError, match="text 2 is empty"):
+        detect(discriminator, ["a", " "])
+
+
+def test_models_that_are_no_discriminator(models_root: Path, tmp_path: Path):
+    for name, said in (
+        ("run", "a run, not a model; use .*run/discriminator"),
+        ("run/generator", "has no replaced-token head .*; detection needs a discriminator: use the discriminator/ folder of a run"),
+        ("bert", "a 'bert' model has no replaced-token head"),
+        ("none", "no such folder"),
+    ):
+        with pytest.raises(UserError, match=said):
+            detect(str(models_root / name), ["a"])
+    broken = Path(shutil.copytree(models_root / "run" / "discriminator", tmp_path / "broken"))
+    tensors = load_file(broken / "model.safetensors")
+    tensors.pop("electra.encoder.layer.0.output.dense.bias")
+    save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"lacks 1 weights of the encoder: electra.encoder.layer.0.output.dense.bias"):
+        detect(str(broken), ["a"])
+    (broken / "model.safetensors").write_bytes(b"1234")
+    with pytest.raises(UserError, match="its weights cannot be loaded"):
+        detect(str(broken), ["a"])

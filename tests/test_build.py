@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from batches import SPECIAL, VOCAB, built, draws_of, ragged_batch, tiny
+from electrify.build import Built, build, generator_shape, kept_shape
+from electrify.config.pretrain import PretrainConfig, load_recipe
+from electrify.corruption.generator import Generator
+from electrify.corruption.masking import MaskMix
+from electrify.model.encoder import Embeddings, Encoder, Shape
+from electrify.model.heads import BinaryHead, LMHead, MaskedLM
+from electrify.objectives.electra import Electra
+from electrify.objectives.mlm import MLM
+
+TIES = ["none", "tokens", "embeddings", "all"]
+
+
+def tied(tie: str, **fields: Any) -> Built:
+    return built("electra-tiny", tie=tie, **({"generator_size": 1.0 if tie == "all" else 0.5} | fields))
+
+
+def ids_of(*modules: nn.Module) -> set[int]:
+    return {id(p) for m in modules for p in m.parameters()}
+
+
+# ---------------------------------------------------------------- what is shared
+
+
+@pytest.mark.parametrize("tie", TIES)
+def test_ties_share_exactly_what_they_say(tie: str) -> None:
+    b = tied(tie)
+    g, d = b.halves["generator"], b.halves["discriminator"]
+    ge, de = g.encoder.embeddings, d.encoder.embeddings
+    assert (g.encoder is d.encoder) == (tie == "all")
+    assert (ge is de) == (tie in ("embeddings", "all"))
+    assert (ge.words is de.words) == (tie != "none")
+    shared = ids_of(g.encoder, g.head) & ids_of(d.encoder, d.head)
+    assert shared == {"none": set(), "tokens": {id(de.words.weight)}, "embeddings": ids_of(de), "all": ids_of(d.encoder)}[tie]
+
+
+@pytest.mark.parametrize("tie", TIES)
+def test_the_generators_tables_are_always_tied_to_each_other(tie: str) -> None:
+    g = tied(tie).halves["generator"]
+    assert isinstance(g.head, LMHead)
+    assert g.head.words is g.encoder.embeddings.words
+
+
+@pytest.mark.parametrize("tie", TIES)
+def test_halves_are_the_objectives_own_parts(tie: str) -> None:
+    """What is exported is what is trained, and nothing is trained that is not exported."""
+    b = tied(tie)
+    assert isinstance(b.objective, Electra)
+    assert b.halves["discriminator"].encoder is b.objective.encoder
+    assert b.halves["discriminator"].head is b.objective.head
+    assert b.halves["generator"].encoder is b.objective.corruptor.lm.encoder
+    assert b.halves["generator"].head is b.objective.corruptor.lm.head
+    assert ids_of(b.objective) == set().union(*(ids_of(h.encoder, h.head) for h in b.halves.values()))
+
+
+def test_the_mlm_has_one_half() -> None:
+    b = built("bert-tiny")
+    assert isinstance(b.objective, MLM)
+    assert b.halves.keys() == {"discriminator"}
+    assert b.objective.lm.encoder is b.halves["discriminator"].encoder
+    assert ids_of(b.objective) == ids_of(b.halves["discriminator"].encoder, b.halves["discriminator"].head)
+
+
+def test_recipe_numbers_arrive() -> None:
+    b = built("electra-tiny", mask_rate=0.3, mask_mix=[0.7, 0.2, 0.1], temperature=1.5, dropout=0.1, attention_dropout=0.2)
+    assert isinstance(b.objective, Electra)
+    corruptor = b.objective.corruptor
+    assert (corruptor.mask.rate, corruptor.mask.mix, corruptor.mask.mask_id, corruptor.temperature) == (0.3, (0.7, 0.2, 0.1), SPECIAL.mask, 1.5)
+    for half in b.halves.values():
+        assert half.encoder.embeddings.dropout == 0.1
+        assert {(block.dropout, block.attention_dropout) for block in half.encoder.blocks} == {(0.1, 0.2)}
+        assert half.encoder.shape.vocab_size == VOCAB
+
+
+# ---------------------------------------------------------------- shapes
+
+
+def widths(shape: Shape) -> tuple[int, int, int, int, int]:
+    return (shape.num_hidden_layers, shape.hidden_size, shape.intermediate_size, shape.num_attention_heads, shape.embedding_size)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kept", "generator"),
+    [
+        ("electra-small", (12, 256, 1024, 4, 128), (12, 64, 256, 1, 128)),
+        ("electra-base", (12, 768, 3072, 12, 768), (12, 256, 1024, 4, 768)),
+        ("electra-large", (24, 1024, 4096, 16, 1024), (24, 256, 1024, 4, 1024)),
+        ("electra-tiny", (4, 128, 512, 4, 128), (4, 64, 256, 2, 128)),
+    ],
+)
+def test_published_shapes(recipe: str, kept: tuple[int, ...], generator: tuple[int, ...]) -> None:
+    """2003.10555, Table 6: generator 1/4, 1/3, 1/4 of width, heads and feed-forward; depth and embedding width kept."""
+    model = load_recipe(recipe).model
+    assert widths(kept_shape(model, 30522)) == kept
+    assert widths(generator_shape(model, 30522)) == generator
+    assert generator_shape(model, 30522).vocab_size == 30522
+    assert generator_shape(model, 30522).head_width == kept_shape(model, 30522).head_width
+
+
+@pytest.mark.parametrize(
+    ("recipe", "encoder", "whole"), [("small", 13_483_008, 13_549_057), ("base", 108_891_648, 109_483_009), ("large", 334_092_288, 335_142_913)]
+)
+def test_published_parameter_counts(recipe: str, encoder: int, whole: int) -> None:
+    """14M / 110M / 335M: the encoder, and with the head of replaced token detection (dense D x D + D, out D + 1). No memory is touched."""
+    shape = kept_shape(load_recipe(f"electra-{recipe}").model, 30522)
+    with torch.device("meta"):
+        e, head = Encoder(shape, Embeddings(shape, dropout=0.1), dropout=0.1, attention_dropout=0.1), BinaryHead(shape)
+    assert sum(p.numel() for p in e.parameters()) == encoder
+    assert sum(p.numel() for p in e.parameters()) + sum(p.numel() for p in head.parameters()) == whole
+
+
+def test_a_folder_may_decide_the_generators_shape() -> None:
+    config = tiny("electra-tiny", tie="none")
+    shape = Shape(**{**vars(generator_shape(config.model, VOCAB)), "num_hidden_layers": 3, "hidden_size": 24, "embedding_size": 20})
+    b = build(config, vocab_size=VOCAB, special=SPECIAL, generator=shape)
+    assert b.halves["generator"].encoder.shape == shape
+    assert b.halves["discriminator"].encoder.shape == kept_shape(config.model, VOCAB)
+    assert math.isfinite(float(b.objective(ragged_batch(), draws_of(ragged_batch()))["generator"].sum.detach()))
+
+
+@pytest.mark.parametrize("tie", TIES)
+@pytest.mark.parametrize("embedding_size", [16, 32, 48])
+@pytest.mark.parametrize("init", ["bert", "local"])
+def test_every_tie_width_and_init_runs(tie: str, embedding_size: int, init: str) -> None:
+    b = tied(tie, embedding_size=embedding_size, init=init)
+    tokens = ragged_batch()
+    terms = b.objective(tokens, draws_of(tokens))
+    assert all(bool(t.sum.isfinite()) for t in terms.values())
+
+
+# ---------------------------------------------------------------- state
+
+
+def test_buffers_are_not_saved() -> None:
+    """The tables of candidates follow from the tokenizer; a checkpoint holds parameters only."""
+    b = built("electra-tiny")
+    shared = {n for n in b.objective.state_dict() if n not in dict(b.objective.named_parameters())}
+    assert all("words" in n or "embeddings" in n for n in shared), "second names of shared tables only"
+    assert any("allowed_V" in n for n, _ in b.objective.named_buffers())
+
+
+def test_building_runs_on_the_cpu_in_float32(tiny_config: PretrainConfig) -> None:
+    b = build(tiny_config, vocab_size=VOCAB, special=SPECIAL)
+    assert {(p.dtype, p.device.type) for p in b.objective.parameters()} == {(torch.float32, "cpu")}
+    assert all(p.requires_grad for p in b.objective.parameters())
+
+
+def test_parts_are_what_the_objectives_take() -> None:
+    b = built("electra-tiny")
+    assert isinstance(b.objective, Electra)
+    assert isinstance(b.objective.corruptor, Generator)
+    assert isinstance(b.objective.corruptor.mask, MaskMix)
+    assert isinstance(b.objective.corruptor.lm, MaskedLM)

@@ -1,0 +1,433 @@
+"""`electrify pretrain` and `electrify export` as a whole: what a run leaves, what it starts from, and the folders that it must refuse."""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from small import SMALL, Process, listing, logged_step, one_sentence, parameters_sha256, prepare_small, pretrain_words, records, steps_of, write_text
+
+from electrify import cli
+from electrify.config.pretrain import load_recipe, override
+from electrify.errors import UserError
+from electrify.pretrain import refuse, split_batch
+from electrify.text.shards import read_manifest, sha256_of
+from electrify.train import checkpoint, log
+
+SHORT: dict[str, Any] = {"max_steps": 12, "logging_steps": 4, "save_steps": 5, "eval_steps": 8}
+
+
+def electrify(*words: str | Path) -> int:
+    """In this process, whose torch is loaded already."""
+    return cli.main([str(w) for w in words])
+
+
+def pretrain(data: Path | str, run: Path, **fields: Any) -> int:
+    return electrify(*pretrain_words(data, run, **SHORT | fields))
+
+
+def mistake(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    """The sentence about a mistake of the user."""
+    capsys.readouterr()
+    status = electrify(*words)
+    err = capsys.readouterr().err
+    assert status == 2, err
+    return one_sentence(err)
+
+
+@pytest.fixture(scope="module")
+def finished(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run of 12 steps. Read only."""
+    run = tmp_path_factory.mktemp("finished") / "run"
+    assert pretrain(small_data, run, report_to="tensorboard") == 0
+    return run
+
+
+# ------------------------------------------------------------------ what a run leaves
+
+
+def test_a_run(finished: Path, small_data: Path) -> None:
+    assert {p.name for p in finished.iterdir()} >= {"config.yaml", "run.json", "metrics.jsonl", "tensorboard", "tokenizer", "discriminator", "generator"}
+    assert steps_of(finished) == [10, 12]
+    assert [(r["kind"], r["step"]) for r in records(finished)] == [("train", 4), ("train", 8), ("valid", 8), ("train", 12), ("valid", 12)]
+    facts = json.loads((finished / "run.json").read_text(encoding="utf-8"))
+    manifest = read_manifest(small_data)
+    assert facts["data"] == manifest.fingerprint
+    assert facts["tokenizer_sha256"] == sha256_of(finished / "tokenizer" / "tokenizer.json")
+    assert facts["parameters"] == sum(t.numel() for t in load_file(finished / "checkpoint-12" / "model.safetensors").values())
+
+
+def test_no_file_names_a_folder_of_this_machine(finished: Path) -> None:
+    text = [p for p in finished.rglob("*") if p.suffix in (".json", ".jsonl", ".yaml", ".md", ".txt")]
+    assert len(text) > 10
+    assert not [p for p in text if str(Path.cwd()) in p.read_text(encoding="utf-8") or str(finished.parent) in p.read_text(encoding="utf-8")]
+
+
+def test_the_log_counts_what_was_trained_on(finished: Path, small_data: Path) -> None:
+    """Tokens of the log against the batches themselves; the learning rate against the recipe's schedule."""
+    from electrify.data.loader import Loader
+    from electrify.text.shards import Corpus
+
+    recipe = load_recipe("electra-tiny")
+    loader = Loader(Corpus(small_data, "train"), max_seq_length=16, batch_rows=4, num_segments=recipe.data.num_segments, seed=0)
+    trained = records(finished, "train")
+    for r in trained:
+        assert r["tokens"] == sum(int(loader.batch(step).real_T.sum()) for step in range(r["step"]))
+        assert r["epoch"] == pytest.approx(r["step"] * 4 / loader.num_rows)
+    assert trained[-1]["learning_rate"] == pytest.approx(recipe.train.learning_rate * (1 - (11 - 5) / (12 - 5)))
+    last = records(finished, "valid")[-1]
+    assert 0 < last["rtd"] < 2
+    assert 0 <= last["rtd_detection_auc"] <= 1
+    assert 0 < last["replaced"] < 0.3
+    assert last["generator"] < math.log(read_manifest(small_data).vocab_size)
+
+
+def test_the_same_command_again_trains_nothing(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+    """Not even with other intervals, which move no number."""
+    run = tmp_path / "run"
+    assert pretrain(small_data, run, recipe="bert-tiny") == 0
+    before = {k: v for k, v in listing(run).items() if k != ".lock"}
+    assert capsys.readouterr().out == f"discriminator: {run / 'discriminator'}\n"
+    for fields in ({}, {"logging_steps": 7, "save_steps": 3}):
+        assert pretrain(small_data, run, recipe="bert-tiny", **fields) == 0
+        assert {k: v for k, v in listing(run).items() if k != ".lock"} == before
+    assert "continuing after step 12" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------ export
+
+
+@pytest.mark.parametrize("part", ["discriminator", "generator"])
+def test_export_verb(capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path, part: str) -> None:
+    """From the newest checkpoint: the weights that the run itself exported at its end. From an older one: others."""
+    assert electrify("export", finished, "--part", part, "--output-dir", tmp_path / "new") == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "new")
+    weights = (finished / part / "model.safetensors").read_bytes()
+    assert (tmp_path / "new" / "model.safetensors").read_bytes() == weights
+    assert electrify("export", finished, "--part", part, "--output-dir", tmp_path / "old", "--step", "10") == 0
+    assert (tmp_path / "old" / "model.safetensors").read_bytes() != weights
+
+
+def test_export_mistakes(capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path) -> None:
+    assert "has no checkpoint of step 11; there are: 10, 12" in mistake(capsys, "export", finished, "--output-dir", tmp_path / "x", "--step", "11")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("years of work", encoding="utf-8")
+    assert "is not an export" in mistake(capsys, "export", finished, "--output-dir", other)
+    assert [p.name for p in tmp_path.iterdir()] == ["other"]
+    assert [p.name for p in other.iterdir()] == ["thesis.tex"]
+
+
+def test_export_of_a_bert_run_has_no_generator(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+    assert pretrain(small_data, tmp_path / "run", recipe="bert-tiny", max_steps=1) == 0
+    assert "has no generator" in mistake(capsys, "export", tmp_path / "run", "--output-dir", tmp_path / "x", "--part", "generator")
+
+
+# ------------------------------------------------------------------ starting points
+
+
+def test_a_text_file_is_prepared_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text.txt", size=30_000)
+    for _ in range(2):  # the second time it is prepared already
+        assert pretrain(text, tmp_path / "run", recipe="bert-tiny", max_steps=2) == 0
+    assert "preparing it into" in capsys.readouterr().err
+    assert read_manifest(tmp_path / "run-data").sources[0]["name"] == "text.txt"
+    assert (tmp_path / "run" / "discriminator" / "model.safetensors").is_file()
+
+
+def test_a_corpus_that_was_never_finished(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write_text(tmp_path / "data" / "unfinished" / "pydocs.txt", size=2000)
+    assert "never finished" in mistake(capsys, *pretrain_words(tmp_path / "data", tmp_path / "run"))
+    assert [p.name for p in tmp_path.iterdir()] == ["data"]
+
+
+def test_init_from_the_folders_of_a_run(capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path) -> None:
+    """The folders decide the shapes, whatever the recipe says; their weights are there at step 0, tested with a learning rate too small to move them."""
+    halves = {"init_discriminator": finished / "discriminator", "init_generator": finished / "generator"}
+    words = ["pretrain", small_data, "--output-dir", tmp_path / "run", "--recipe", "electra-small", "--max-seq-length", "16", "--train-batch-size", "4"]
+    options = {"max_steps": 1, "learning_rate": 1e-30, "warmup_steps": 0, "eval_steps": 0, "eval_rows": 4, "report_to": "none", "bf16": "false"}
+    flags = [str(w) for k, v in (halves | options).items() for w in (f"--{k.replace('_', '-')}", v)]
+    assert electrify(*words, *flags) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert f"discriminator: {finished / 'discriminator'}: every weight found and used" in lines
+    assert any(line.startswith(f"generator: {finished / 'generator'}: its ") and "embeddings weights are ignored" in line for line in lines)
+    for part in ("discriminator", "generator"):
+        old, new = (load_file(run / part / "model.safetensors") for run in (finished, tmp_path / "run"))
+        assert old.keys() == new.keys()
+        assert all(torch.equal(old[k], new[k]) for k in old)
+    assert json.loads((tmp_path / "run" / "discriminator" / "config.json").read_text())["hidden_size"] == 32
+
+
+def test_init_says_what_was_missing(capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path) -> None:
+    """A generator's folder has no head for the discriminator, and one that the discriminator does not know."""
+    start = tmp_path / "start"
+    assert electrify("export", finished, "--output-dir", start) == 0
+    tensors = load_file(start / "model.safetensors")
+    heads = [name for name in tensors if name.startswith("discriminator_predictions")]
+    save_file({k: t for k, t in tensors.items() if k not in heads} | {"spare.weight": torch.ones(2)}, start / "model.safetensors", metadata={"format": "pt"})
+    assert pretrain(small_data, tmp_path / "run", init_discriminator=start, max_steps=1) == 0
+    err = capsys.readouterr().err
+    assert f"discriminator: {start} has no weights of the head; it keeps its initial values" in err
+    assert "ignored 1 weights without a place here (spare.weight)" in err
+
+
+def test_init_mistakes(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
+    """No folder, a folder of something else, another vocabulary, a half that the objective does not have. No run folder is left."""
+    other = prepare_small(tmp_path / "other", vocab_size=300)
+    cases = [
+        (small_data, {"init_discriminator": tmp_path / "nowhere"}, "nowhere"),
+        (small_data, {"init_generator": small_data}, "no config.json"),
+        (other, {"init_discriminator": finished / "discriminator"}, "vocabulary"),
+        (other, {"init_generator": finished / "generator"}, "vocabulary"),
+        (small_data, {"init_generator": finished / "generator", "recipe": "bert-tiny"}, "has no generator"),
+    ]
+    for data, fields, says in cases:
+        assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", **SHORT | fields)), fields
+        assert not (tmp_path / "run").exists(), fields
+
+
+# ------------------------------------------------------------------ folders that hold another run
+
+
+def test_a_run_of_another_kind_in_the_folder(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path) -> None:
+    """Each difference is named, and the run that is there keeps every byte."""
+    before = listing(finished)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"learning_rate": 0.5}, "learning_rate 0.001 there, 0.5 here"),
+        ({"seed": 3, "max_steps": 20}, "max_steps 12 there, 20 here; seed 0 there, 3 here"),
+        ({"hidden_size": 64}, "hidden_size 32 there, 64 here"),
+        ({"recipe": "bert-tiny"}, "objective rtd there, mlm here"),
+    ]
+    for fields, says in cases:
+        assert says in mistake(capsys, *pretrain_words(small_data, finished, **SHORT | fields)), fields
+    never = pretrain_words(small_data, finished, **SHORT, resume="never")
+    assert "holds another run; choose another --output-dir, or continue it with --resume auto" in mistake(capsys, *never)
+    assert listing(finished) == before
+
+
+def test_other_data_in_the_folder(capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path) -> None:
+    before = listing(finished)
+    same_tokenizer = tmp_path / "more"
+    text = write_text(tmp_path / "more.txt", seed=1)
+    words = ["prepare", text, "--output-dir", same_tokenizer, "--tokenizer", finished / "tokenizer", "--workers", "1"]
+    assert electrify(*words) == 0
+    other_tokenizer = prepare_small(tmp_path / "other", seed=1, vocab_size=400)
+    for data, what in ((same_tokenizer, "corpus"), (other_tokenizer, "tokenizer")):
+        assert f"was trained with another {what} than DATA" in mistake(capsys, *pretrain_words(data, finished, **SHORT))
+    assert listing(finished) == before
+
+
+def test_a_checkpoint_of_another_size(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
+    """config.yaml says the same as the command, the tensors do not."""
+    run = copied(finished, tmp_path / "run")
+    path = run / "config.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("intermediate_size: 64", "intermediate_size: 48"), encoding="utf-8")
+    sentence = mistake(capsys, *pretrain_words(small_data, run, **SHORT, intermediate_size=48))
+    assert "holds another model" in sentence
+    assert "(16, 32) there and (16, 24) here" in sentence
+
+
+def copied(run: Path, to: Path) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(run, to))
+
+
+def test_resume_must_and_damaged_checkpoints(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
+    must = pretrain_words(small_data, tmp_path / "run", **SHORT, resume="must")
+    assert "has no checkpoint" in mistake(capsys, *must)
+    assert not list(tmp_path.iterdir())
+
+    run = copied(finished, tmp_path / "run")
+    (run / "checkpoint-12" / "model.safetensors").write_bytes(b"torn")
+    assert electrify(*must) == 0  # from step 10
+    assert "passing over checkpoint-12: model.safetensors has 4 bytes" in capsys.readouterr().err
+    assert parameters_sha256(run, 12) == parameters_sha256(finished, 12)
+    assert records(run) == records(finished)
+
+    for step in steps_of(run):
+        (run / f"checkpoint-{step}" / "state.json").unlink()
+    before = listing(run)
+    for words in (must, pretrain_words(small_data, run, **SHORT)):  # beginning anew would overwrite what is left of the run
+        assert "none of them is complete" in mistake(capsys, *words)
+    assert listing(run) == before
+
+
+@pytest.mark.parametrize(
+    ("names", "resume", "says"),
+    [
+        ([], "auto", ""),
+        ([], "never", ""),
+        ([], "must", "has no checkpoint"),
+        ([".lock"], "auto", ""),
+        (["notes.txt"], "auto", "is not empty and holds no run"),
+        (["notes.txt"], "never", "is not empty and holds no run"),
+        (["config.yaml"], "auto", ""),  # killed before its first checkpoint: begins anew
+        (["config.yaml"], "never", "holds another run"),
+        (["config.yaml"], "must", "has no checkpoint"),
+        (["config.yaml", "checkpoint-5"], "auto", ""),
+        (["config.yaml", "checkpoint-5"], "must", ""),
+        (["checkpoint-5"], "never", "holds another run"),
+        (["config.yaml", "discriminator"], "auto", "whose checkpoints are gone"),
+    ],
+)
+def test_which_folders_are_refused(tmp_path: Path, names: list[str], resume: Any, says: str) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    if says:
+        with pytest.raises(UserError, match=says):
+            refuse(tmp_path, resume)
+    else:
+        refuse(tmp_path, resume)
+
+
+def test_a_folder_in_use(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
+    """The lock is the kernel's: held here by a process that knows nothing of us."""
+    run = copied(finished, tmp_path / "run")
+    code = "import fcntl, os, sys\nf = open(sys.argv[1], 'w')\nfcntl.lockf(f, fcntl.LOCK_EX)\nprint(os.getpid(), file=f, flush=True)\nprint('held', flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", code, run / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "held\n"
+        before = listing(run)
+        sentence = mistake(capsys, *pretrain_words(small_data, run, **SHORT))
+        assert f"is in use by process {other.pid}" in sentence
+        assert listing(run) == before
+        other.stdin.close()
+    assert pretrain(small_data, run) == 0
+
+
+@pytest.mark.slow
+def test_two_runs_in_one_folder(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = pretrain_words(small_data, run, **SHORT | {"max_steps": 100_000})
+    first = Process(words, tmp_path / "stderr.txt")
+    assert first.wait_for(lambda: logged_step(run) > 0)
+    assert f"is in use by process {first.popen.pid}" in mistake(capsys, *words)
+    first.signal(signal.SIGTERM)
+    assert first.end().status == 75
+
+
+# ------------------------------------------------------------------ numbers that cannot work
+
+
+def test_corpus_shorter_than_a_batch(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+    sentence = mistake(capsys, *pretrain_words(small_data, tmp_path / "run", **SHORT | {"train_batch_size": 100_000}))
+    assert "rows of 16 tokens and one batch takes 100000" in sentence
+    assert not (tmp_path / "run").exists()
+
+
+def test_not_enough_disk_is_said_before_the_first_step(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+    many = {"save_total_limit": 10**9, "save_steps": 1, "max_steps": 10**9}
+    sentence = mistake(capsys, *pretrain_words(small_data, tmp_path / "run", **SHORT | many))
+    assert "GB free, the checkpoints of this run need" in sentence
+    assert not (tmp_path / "run").exists()
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """The kernel refuses longer files, as a full disk would."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+def test_a_disk_that_fills_up(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
+    """The sentence names the checkpoint; with room again, the same command ends as if nothing had been."""
+    run = tmp_path / "run"
+    words = pretrain_words(small_data, run, **SHORT)
+    with files_of_at_most(50_000):
+        sentence = mistake(capsys, *words)
+    assert "checkpoint 5 could not be written" in sentence
+    assert steps_of(run) == []
+    assert not list(run.glob(".tmp-*"))
+    assert electrify(*words) == 0
+    assert parameters_sha256(run, 12) == parameters_sha256(finished, 12)
+
+
+@pytest.mark.parametrize(
+    ("given", "world", "want"),
+    [
+        ({"train_batch_size": 12}, 1, (12, 12)),
+        ({"train_batch_size": 12}, 2, (12, 6)),
+        ({"train_batch_size": 12, "per_device_train_batch_size": 3}, 2, (12, 3)),
+        ({"train_batch_size": 12, "gradient_accumulation_steps": 3}, 2, (12, 2)),
+        ({"train_batch_size": 5, "per_device_train_batch_size": 3, "gradient_accumulation_steps": 4}, 2, (24, 3)),
+        ({"train_batch_size": 12}, 5, None),
+        ({"train_batch_size": 12, "per_device_train_batch_size": 5}, 1, None),
+        ({"train_batch_size": 12, "gradient_accumulation_steps": 5}, 1, None),
+        ({"train_batch_size": 12, "gradient_accumulation_steps": 24}, 1, None),
+    ],
+)
+def test_how_a_batch_is_cut(given: dict[str, int], world: int, want: tuple[int, int] | None) -> None:
+    config = override(load_recipe("electra-tiny"), given)
+    if want is None:
+        with pytest.raises(UserError, match="cannot be cut evenly"):
+            split_batch(config, world)
+    else:
+        cut, micro = split_batch(config, world)
+        assert (cut.train.train_batch_size, micro) == want
+
+
+# ------------------------------------------------------------------ trouble while training
+
+
+def test_a_gradient_that_is_not_finite(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+    """One infinite weight in a checkpoint: the run stops before it saves or moves anything, and the checkpoint stays the newest."""
+    run = tmp_path / "run"
+    words = pretrain_words(small_data, run, **SHORT | {"max_steps": 30}, max_minutes=1e-4)
+    assert electrify(*words) == 75
+    (step,) = steps_of(run)
+    tensors, state = checkpoint.load(run / f"checkpoint-{step}")
+    name = next(n for n in tensors["model"] if n.endswith("words.weight"))
+    tensors["model"][name][5] = math.inf
+    checkpoint.save(run, step + 1, tensors=tensors, state=state | {"step": step + 1}, keep=None)
+    before = listing(run)
+    sentence = mistake(capsys, *pretrain_words(small_data, run, **SHORT | {"max_steps": 30}))
+    assert f"the gradient of update {step + 2} is not finite" in sentence
+    assert {k: v for k, v in listing(run).items() if "checkpoint-" in k} == {k: v for k, v in before.items() if "checkpoint-" in k}
+
+
+def test_a_learning_rate_that_blows_up(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    huge = {"learning_rate": 1e38, "warmup_steps": 0, "max_grad_norm": 0, "max_steps": 50, "save_steps": 1, "logging_steps": 1}
+    assert "is not finite" in mistake(capsys, *pretrain_words(small_data, run, **SHORT | huge))
+    for step in steps_of(run):
+        saved = log.read(run / "metrics.jsonl")
+        assert step <= max((r["step"] for r in saved), default=0)
+    assert not (run / "discriminator").exists()
+
+
+def test_warnings_reach_the_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A corpus of a few rows is seen more than 40 times: said once, as an event and on stderr."""
+    source = write_text(tmp_path / "tiny.txt", size=3000)
+    assert electrify("prepare", source, "--output-dir", tmp_path / "data", "--vocab-size", "300", "--valid-fraction", "0", "--workers", "1") == 0
+    few = {"max_steps": 180, "train_batch_size": 16, "logging_steps": 5, "eval_steps": 20, "recipe": "bert-tiny"}
+    assert pretrain(tmp_path / "data", tmp_path / "run", **few) == 0
+    events = [r for r in log.read(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "event"]
+    assert len(events) == 1
+    assert "the corpus has been seen 41.2 times" in events[0]["warning"]  # at the first line of the log beyond 40
+    err = capsys.readouterr().err
+    assert err.count(f"warning: {events[0]['warning']}") == 1
+    assert "the corpus has no valid split" in err
+    assert not records(tmp_path / "run", "valid")
+
+
+def test_small_has_no_unknown_field() -> None:
+    override(load_recipe("electra-tiny"), SMALL)

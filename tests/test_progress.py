@@ -1,0 +1,58 @@
+"""Progress where nobody looks at a terminal: plain lines, and never a failure."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from electrify import progress
+from electrify.progress import Progress, duration, say
+
+
+def test_plain_lines_come_every_few_seconds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with Progress(100, title="reading", unit="MB") as bar:
+        for _ in range(8):
+            now[0] += 3
+            bar.advance(5, note="loss 1.5")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "reading: 20/100 MB, 1.67 MB/s, 48 s left, loss 1.5"
+    assert len(lines) == 3
+
+
+def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(None, title="x", unit="steps") as bar:
+        bar.advance()
+    say("a line with [brackets]")
+    assert capsys.readouterr().err == "a line with [brackets]\n"
+
+
+def test_a_bar_on_a_terminal_and_lines_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Progress(4, title="steps", unit="steps") as bar:
+        bar.advance(2, note="loss 2.5")
+        say("saved [checkpoint-2]")
+    assert "saved [checkpoint-2]\n" in terminal.getvalue()
+    assert "2/4 steps" in terminal.getvalue()
+    assert not progress._live
+
+
+def test_a_closed_stderr_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    say("nobody hears this")
+    with Progress(1, title="x", unit="steps") as bar:
+        bar.advance()
+
+
+def test_durations() -> None:
+    assert [duration(s) for s in (0.4, 59, 61, 3600, 7385)] == ["0 s", "59 s", "1:01", "1:00:00", "2:03:05"]

@@ -1,0 +1,165 @@
+"""The README says what is there: its commands parse, and its tree names files that exist. Nothing is run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from electrify import cli
+from electrify.config.pretrain import SECTION_OF, check, load_recipe, override
+from electrify.errors import UserError
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ENDS = {"|", ">", ">>", "&&", "||", ";", "&", "2>&1"}
+
+
+def blocks(text: str) -> list[str]:
+    return FENCE.findall(text)
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words after `electrify` of every command in the code blocks, however it is started (bin/electrify, -m electrify, torchrun)."""
+    found = []
+    for block in blocks(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            if "electrify" not in line:
+                continue
+            try:
+                words = shlex.split(line.removeprefix("$ "), comments=True)
+            except ValueError:
+                continue  # an apostrophe: prose or Python, no command
+            while words:
+                stop = next((i for i, w in enumerate(words) if w in ENDS), len(words))
+                command, words = words[:stop], words[stop + 1 :]
+                at = next((i for i, w in enumerate(command) if is_program(command, i)), None)
+                if at is not None:
+                    found.append(command[at + 1 :])
+    return found
+
+
+def is_program(command: list[str], i: int) -> bool:
+    """Whether word i is our program and not a folder of that name: it comes first, after assignments (A=b), or after -m."""
+    word, before = command[i], command[:i]
+    first = all(re.fullmatch(r"\w+=.*", w) for w in before)
+    return (first and word.rsplit("/", 1)[-1] == "electrify") or (bool(before) and before[-1] == "-m" and word == "electrify")
+
+
+def wrong(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What is wrong with a command; empty where nothing is. `...` and [options] stand for anything, so such a line is a summary, not a command."""
+    if any(re.search(r"^\[|\.\.\.$|^<", w) for w in words):
+        return ""
+    try:
+        args = cli.parser().parse_args(words)
+        if args.verb == "pretrain" and not args.config:
+            check(override(load_recipe(args.recipe or cli.DEFAULT_RECIPE), {k: v for k, v in vars(args).items() if k in SECTION_OF}))
+    except SystemExit as e:
+        return capsys.readouterr().err if e.code else ""
+    except UserError as e:
+        return str(e)
+    return ""
+
+
+def tree(text: str) -> list[str]:
+    """The paths that a tree names: a code block whose lines are `NAME[ NAME ...]  what it is`, indented below their folder (a name ending in /)."""
+    paths = []
+    for block in blocks(text):
+        if not re.search(r"^src/electrify/|^ *electrify/", block, re.MULTILINE):
+            continue
+        above: list[tuple[int, str]] = []
+        for line in block.splitlines():
+            line = re.sub(r"[│├└─]", " ", line)
+            names = re.split(r" {2,}|\t", line.strip())[0].split()
+            indent = len(line) - len(line.lstrip())
+            if not names or not all(re.fullmatch(r"[\w.*{},/-]+", n) and ("." in n or n.endswith("/") or n == "Makefile") for n in names):
+                continue
+            above = [(i, p) for i, p in above if i < indent]
+            folder = above[-1][1] if above else ""
+            paths += [folder + n for n in names]
+            if len(names) == 1 and names[0].endswith("/"):
+                above.append((indent, folder + names[0]))
+    return paths
+
+
+def exists(path: str) -> bool:
+    """`a/{b,c}.py` and `a/*.yaml` count where all, and any, are there."""
+    braces = re.fullmatch(r"(.*)\{(.*)\}(.*)", path)
+    if braces:
+        return all(exists(braces[1] + part + braces[3]) for part in braces[2].split(","))
+    return any(ROOT.glob(path.rstrip("/"))) and (not path.endswith("/") or (ROOT / path).is_dir())
+
+
+SAMPLE = """
+Some prose: electrify prepare --nonsense
+```bash
+$ electrify prepare a.txt b/ \\
+    --output-dir DATA --vocab-size 8192   # a comment
+electrify pretrain DATA --output-dir RUN --recipe electra-tiny --max-steps 3 > log.txt
+OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m electrify pretrain DATA --output-dir RUN
+cd electrify && .venv/bin/electrify detect RUN/discriminator "the chef ate the meal" | head
+pip install -e electrify
+```
+```
+src/electrify/
+  cli.py          the command line
+  data/           rows
+    loader.py packing.py   step -> batch
+  train/{loop,log}.py      the run
+  recipes/*.yaml
+Makefile          demo, test
+```
+"""
+
+
+def test_the_reader_of_commands() -> None:
+    assert [" ".join(c[:2]) for c in commands(SAMPLE)] == ["prepare a.txt", "pretrain DATA", "pretrain DATA", "detect RUN/discriminator"]
+    assert commands(SAMPLE)[0] == ["prepare", "a.txt", "b/", "--output-dir", "DATA", "--vocab-size", "8192"]
+    assert commands(SAMPLE)[3][2] == "the chef ate the meal"
+
+
+def test_the_reader_of_commands_sees_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not any(wrong(c, capsys) for c in commands(SAMPLE))
+    bad = ["pretrain DATA", "pretrain DATA --output-dir R --max-stepz 3", "pretrain D --output-dir R --recipe electra-medium", "prepair x"]
+    bad += ["pretrain D --output-dir R --mask-rate 3", "pretrain D --output-dir R --max-steps soon"]
+    assert all(wrong(line.split(), capsys) for line in bad)
+
+
+def test_the_reader_of_trees() -> None:
+    want = ["src/electrify/", "src/electrify/cli.py", "src/electrify/data/", "src/electrify/data/loader.py", "src/electrify/data/packing.py"]
+    want += ["src/electrify/train/{loop,log}.py", "src/electrify/recipes/*.yaml", "Makefile"]
+    assert tree(SAMPLE) == want
+    assert all(exists(path) for path in want)
+    assert not any(exists(p) for p in ("src/electrify/clip.py", "src/electrify/cli.py/", "src/electrify/train/{loop,lag}.py", "src/electrify/recipes/*.toml"))
+
+
+@pytest.fixture
+def readme() -> str:
+    text = README.read_text(encoding="utf-8") if README.is_file() else ""
+    if not text.strip():
+        pytest.skip("README.md is not written yet")
+    return text
+
+
+def test_commands_of_the_readme(readme: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = commands(readme)
+    assert {c[0] for c in found if c} >= {"prepare", "pretrain", "export", "finetune", "detect"}
+    faults = {" ".join(c): fault for c in found if (fault := wrong(c, capsys))}
+    assert not faults
+
+
+def test_tree_of_the_readme(readme: str) -> None:
+    """It names what exists, and every room of the package."""
+    paths = tree(readme)
+    assert not [path for path in paths if not exists(path)]
+    rooms = {p.name for p in (ROOT / "src" / "electrify").iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert not [room for room in rooms if not any(f"/{room}/" in f"/{path}/" for path in paths)]
+
+
+def test_links_of_the_readme(readme: str) -> None:
+    """Relative links lead to files of this repository."""
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", readme)
+    assert not [link for link in links if "://" not in link and not link.startswith("mailto:") and not (ROOT / link).exists()]

@@ -1,0 +1,103 @@
+"""Every shipped recipe is possible, builds and takes a step. The paper's sizes keep their widths' ratios, with one layer and a small vocabulary."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from typing import Any
+
+import pytest
+import torch
+
+from batches import SPECIAL, VOCAB, draws_of, text_batch
+from electrify.build import build
+from electrify.config.pretrain import check, load_recipe, override, recipe_names
+from electrify.objectives.terms import weighted
+from electrify.train.optim import make_optimizer, parameter_groups
+
+NAMES = recipe_names()
+
+
+def text(name: str) -> str:
+    return (resources.files("electrify") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def test_the_recipes_of_the_first_objectives_are_there() -> None:
+    assert {f"{o}-{s}" for o in ("electra", "bert") for s in ("tiny", "small", "base", "large")} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_header(name: str) -> None:
+    """A comment that says: what, command, hardware, expected score, source."""
+    lines = text(name).splitlines()
+    assert lines[0].startswith(f"# {name}: ")
+    keys = [m.group(1) for line in lines[1:] if (m := re.match(r"# (\w+): +\S", line))]
+    assert keys == ["command", "hardware", "expect", "source"]
+    assert f"--recipe {name} " in text(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_possible(name: str) -> None:
+    check(load_recipe(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_builds_and_takes_a_step(name: str) -> None:
+    """Every parameter gets a finite gradient and one update of the recipe's own optimiser; the loss of the same batch falls."""
+    config = override(load_recipe(name), {"num_hidden_layers": 1, "max_seq_length": 32, "dropout": 0.0, "attention_dropout": 0.0})
+    objective: Any = build(config, vocab_size=VOCAB, special=SPECIAL).objective
+    tokens = text_batch(seed=0, rows=2, row_length=32)
+    named = dict(objective.named_parameters())
+    t = config.train
+    groups = parameter_groups(named, rates=dict.fromkeys(named, min(t.learning_rate, 2e-4)), weight_decay=t.weight_decay)
+    optimizer = make_optimizer(t.optim, groups, betas=(t.adam_beta1, t.adam_beta2), eps=t.adam_epsilon)
+
+    def loss() -> torch.Tensor:
+        return weighted(objective(tokens, draws_of(tokens)), config.objective.term_weights, objective.counts(tokens))
+
+    before = loss()
+    before.backward()
+    assert bool(before.isfinite())
+    for n, p in named.items():
+        assert p.grad is not None, n
+        assert bool(p.grad.isfinite().all()), n
+    optimizer.step()
+    after = loss().detach()
+    assert bool(after.isfinite())
+    assert float(after) < float(before.detach())
+
+
+PAPER = {  # 2003.10555, Table 6 and section 3; method: sizes
+    "small": {"max_seq_length": 128, "train_batch_size": 128, "learning_rate": 5e-4},
+    "base": {"max_seq_length": 512, "train_batch_size": 256, "learning_rate": 2e-4},
+    "large": {"max_seq_length": 512, "train_batch_size": 2048, "learning_rate": 2e-4},
+}
+STEPS = {
+    "electra-small": 1_000_000,
+    "bert-small": 1_450_000,
+    "electra-base": 766_000,
+    "bert-base": 1_000_000,
+    "electra-large": 400_000,
+    "bert-large": 464_000,
+}
+
+
+@pytest.mark.parametrize("name", list(STEPS))
+def test_published_numbers(name: str) -> None:
+    c = load_recipe(name)
+    t, m = c.train, c.model
+    expected = PAPER[name.split("-")[1]]
+    assert {"max_seq_length": c.data.max_seq_length, "train_batch_size": t.train_batch_size, "learning_rate": t.learning_rate} == expected
+    assert t.max_steps == STEPS[name]
+    assert (t.warmup_steps, t.lr_scheduler_type, t.optim) == (10_000, "electra", "electra_adam")
+    assert (t.weight_decay, t.adam_beta1, t.adam_beta2, t.adam_epsilon, t.max_grad_norm) == (0.01, 0.9, 0.999, 1e-6, 1.0)
+    assert (m.dropout, m.attention_dropout, m.init) == (0.1, 0.1, "bert")
+    if name.startswith("electra"):
+        assert (m.tie, c.corruption.mask_mix, c.objective.term_weights) == ("embeddings", (0.85, 0.15, 0.0), {"generator": 1.0, "rtd": 50.0})
+        assert c.corruption.mask_rate == (0.25 if name == "electra-large" else 0.15)
+    else:
+        assert (c.corruption.mask_mix, c.objective.term_weights) == ((0.8, 0.1, 0.1), {"mlm": 1.0})
+
+
+def test_tiny_recipes_start_local() -> None:
+    assert {load_recipe(n).model.init for n in ("electra-tiny", "bert-tiny")} == {"local"}

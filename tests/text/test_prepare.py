@@ -1,0 +1,310 @@
+"""`prepare` end to end: what is in the folder, that it is the same however it came about, and every refusal."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from vocabularies import some_texts
+
+from electrify.config.prepare import PrepareConfig
+from electrify.errors import UserError
+from electrify.text import join, prepare, workspace
+from electrify.text.dedup import digest, fraction
+from electrify.text.prepare import report
+from electrify.text.shards import Corpus, Manifest
+from electrify.text.tokenizer import load_tokenizer
+
+SMALL: dict[str, Any] = {"vocab_size": 400, "workers": 1, "valid_fraction": 0.1}
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "TASK_CHARACTERS", 20_000)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    texts = some_texts(400)
+    (folder / "a.txt").write_text("\n\n".join(texts[:250]), encoding="utf-8")
+    with gzip.open(folder / "b.jsonl.gz", "wt", encoding="utf-8") as f:
+        f.writelines(json.dumps({"text": t}) + "\n" for t in [*texts[250:], *texts[:50], ""])
+    return folder
+
+
+def run(corpus: Path | str, output: Path, **changes: Any) -> Manifest:
+    return prepare.prepare(PrepareConfig(inputs=(str(corpus),), output_dir=str(output), **(SMALL | changes)))
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Hashes of all files but the log, which holds seconds."""
+    files = (p for p in folder.rglob("*") if p.is_file() and p.name != prepare.LOG)
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+def test_the_folder_holds_what_was_read(corpus: Path, tmp_path: Path) -> None:
+    manifest = run(corpus, tmp_path / "data")
+    texts = some_texts(400)
+    tokenizer = load_tokenizer(tmp_path / "data" / "tokenizer")
+    for split in ("train", "valid"):
+        data = Corpus(tmp_path / "data", split)
+        data.verify()
+        expected = [t for t in texts if (fraction(digest(t.encode()), stream=0) < 0.1) == (split == "valid")]
+        found = [ids[a:b].tolist() for ids, at in zip(data.tokens, data.documents, strict=True) for a, b in pairwise(at)]
+        assert found == [tokenizer(t, add_special_tokens=False)["input_ids"] for t in expected]
+        if split == "train":
+            assert np.array_equal(data.unigram(), np.bincount(data.tokens[0], minlength=manifest.vocab_size))
+    counts = manifest.counts
+    assert (counts["documents"], counts["duplicates"], counts["blank"]) == (400, 50, 1)
+    assert counts["words"] == sum(len(t.split()) for t in texts)
+    assert counts["bytes"] == sum(len(t.encode()) for t in texts)
+    assert [s["name"] for s in manifest.sources] == ["corpus/a.txt", "corpus/b.jsonl.gz"]
+    assert not (tmp_path / "data" / workspace.UNFINISHED).exists()
+    assert str(tmp_path) not in (tmp_path / "data" / "manifest.json").read_text(encoding="utf-8")
+    shown = report(manifest, folder=tmp_path / "data")
+    for line in (r"documents +400", r"duplicates dropped +50", r"seconds +\d", r"MB/s +\d", r"\[UNK\] rate +\d", r"tokens per word +\d"):
+        assert re.search(line, shown)
+
+
+def test_workers_and_a_second_run_change_no_byte(corpus: Path, tmp_path: Path) -> None:
+    run(corpus, tmp_path / "one")
+    run(corpus, tmp_path / "three", workers=3)
+    assert contents(tmp_path / "one") == contents(tmp_path / "three")
+
+
+def test_options_about_documents(corpus: Path, tmp_path: Path) -> None:
+    manifest = run(corpus, tmp_path / "all", deduplicate=False, valid_fraction=0.0)
+    assert (manifest.counts["documents"], manifest.counts["duplicates"], manifest.splits["valid"]) == (450, 0, [])
+    manifest = run(corpus, tmp_path / "few", max_documents=7, vocab_size=200)
+    assert manifest.counts["documents"] == 7
+
+
+def test_an_existing_tokenizer_is_taken_over(corpus: Path, tmp_path: Path) -> None:
+    first = run(corpus, tmp_path / "first")
+    second = run(corpus, tmp_path / "second", tokenizer=str(tmp_path / "first" / "tokenizer"))
+    assert (second.vocab_size, second.special_ids, second.dtype) == (first.vocab_size, first.special_ids, "uint16")
+    assert second.unigram_sha256 == first.unigram_sha256
+    assert second.options["tokenizer"] == "tokenizer"
+
+
+def test_shards_have_a_limit_and_whole_documents(tmp_path: Path) -> None:
+    writer = join.ShardWriter(tmp_path, "train", dtype=np.dtype("<u2"), shard_bytes=20)
+    lengths = [3, 4, 3, 0, 12, 1, 9, 2]  # ten tokens fit; twelve get a shard of their own
+    for piece in (lengths[:3], lengths[3:]):
+        writer.add(np.array(piece), np.concatenate([np.full(n, n) for n in piece]))
+    shards = writer.close()
+    assert [(s.documents, s.tokens) for s in shards] == [(4, 10), (1, 12), (2, 10), (1, 2)]
+    assert np.load(tmp_path / shards[0].documents_file).tolist() == [0, 3, 7, 10, 10]
+    assert np.fromfile(tmp_path / shards[2].tokens_file, "<u2").tolist() == [1] + [9] * 9
+
+
+def test_finished_folder_is_verified_and_not_made_again(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "data"
+    manifest, before = run(corpus, out), contents(out)
+    capsys.readouterr()
+    assert run(corpus, out, workers=2) == manifest
+    assert "already prepared" in capsys.readouterr().err
+    assert contents(out) == before
+    with pytest.raises(UserError, match="holds another run: its vocab_size is 400, now 300"):
+        run(corpus, out, vocab_size=300)
+    with (corpus / "a.txt").open("a") as f:
+        f.write("\n\nmore")
+    with pytest.raises(UserError, match=r"other contents of corpus/a\.txt"):
+        run(corpus, out)
+    with pytest.raises(UserError, match="other inputs"):
+        run(corpus / "a.txt", out)
+
+
+def test_changed_files_of_a_finished_folder_are_named(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "data"
+    run(corpus, out)
+    for name in ("unigram.npy", "tokens-train-00000.bin", "tokenizer/tokenizer.json"):
+        good = (out / name).read_bytes()
+        (out / name).write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        with pytest.raises(UserError, match=f"{name} does not have the hash"):
+            run(corpus, out)
+        (out / name).write_bytes(good)
+
+
+def test_output_folder_of_somebody_else(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "data"
+    out.mkdir()
+    (out / "thesis.tex").write_text("x")
+    with pytest.raises(UserError, match=r"holds other files \(thesis\.tex"):
+        run(corpus, out)
+    assert [p.name for p in out.iterdir()] == ["thesis.tex"]
+    with pytest.raises(UserError, match="is a file"):
+        run(corpus, out / "thesis.tex")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "corpus is empty"), (b"\n \n\t\n\n", "corpus is empty"), (b"\xff\xfe\xfd", "UTF-16|not UTF-8"), (os.urandom(5000), "binary|not UTF-8")],
+)
+def test_unusable_files_leave_nothing_prepared(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        run(tmp_path / "a.txt", tmp_path / "data")
+    assert not (tmp_path / "data" / "manifest.json").exists()
+
+
+def test_impossible_options(tmp_path: Path) -> None:
+    for changes, message in (({"valid_fraction": 1.0}, "valid_fraction"), ({"workers": 0}, "workers"), ({"vocab_size": 3}, "vocab_size")):
+        with pytest.raises(UserError, match=message):
+            run("x", tmp_path / "data", **changes)
+    with pytest.raises(UserError, match="nothing to prepare"):
+        PrepareConfig(inputs=(), output_dir="x").check()
+
+
+def test_everything_in_validation(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(next(t for t in some_texts() if fraction(digest(t.encode()), stream=0) < 0.5))
+    with pytest.raises(UserError, match="lower valid_fraction"):
+        run(tmp_path / "a.txt", tmp_path / "data", valid_fraction=0.5)
+
+
+def test_a_disk_too_small_is_told_before_the_work(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1 << 20))
+    with pytest.raises(UserError, match="its disk has 1 MB left"):
+        run(corpus, tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_disk_that_fills_up(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"No space left on device; make room and run the same command again"):
+        run(corpus, tmp_path / "data")
+    monkeypatch.undo()
+    run(corpus, tmp_path / "data")
+
+
+def test_two_processes_in_one_folder(corpus: Path, tmp_path: Path) -> None:
+    options = PrepareConfig(inputs=(str(corpus),), output_dir=str(tmp_path / "data"), **SMALL)
+    with workspace.Workspace(options, workspace.choose_sources(options)) as space:
+        with pytest.raises(UserError, match="another process is preparing"):
+            run(corpus, tmp_path / "data")
+        assert space.folder.is_dir()
+
+
+PROGRAM = """
+import sys
+from electrify.config.prepare import PrepareConfig
+from electrify.text import prepare
+prepare.TASK_CHARACTERS = 20_000
+prepare.prepare(PrepareConfig(inputs=(sys.argv[1],), output_dir=sys.argv[2], vocab_size=400, workers=2, valid_fraction=0.1))
+"""
+
+
+def start(corpus: Path, out: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(corpus), str(out)], stderr=subprocess.PIPE)
+
+
+def stop_when(process: subprocess.Popen[bytes], moment: Callable[[], Any], sign: int) -> None:
+    deadline = time.monotonic() + 120
+    while process.poll() is None and not moment():
+        assert time.monotonic() < deadline
+    process.send_signal(sign)
+    process.communicate()
+
+
+def children(pid: int) -> list[int]:
+    """Processes whose parent is `pid`."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(stat.parent.name))
+        except OSError:  # it ended meanwhile
+            continue
+    return found
+
+
+def gone(pids: list[int]) -> bool:
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_ends_with_the_same_bytes(corpus: Path, tmp_path: Path) -> None:
+    run(corpus, tmp_path / "unbroken")
+    out = tmp_path / "data"
+    inside = out / workspace.UNFINISHED
+    parts = lambda: len(list(inside.glob("parts/*/*.part")))  # noqa: E731
+    moments: list[Callable[[], Any]] = [
+        (inside / "state.json").exists,
+        (inside / "tokenizer" / "tokenizer.json").exists,
+        (inside / "tokenizer.done").exists,
+        lambda: parts() >= 1,
+        lambda: parts() >= 3,
+        lambda: list(out.glob("*.bin*")),
+        (out / "unigram.npy").exists,
+        (out / "manifest.json").exists,
+    ]
+    for moment in moments:
+        process = start(corpus, out)
+        stop_when(process, moment, signal.SIGKILL)
+    manifest = run(corpus, out)
+    assert contents(out) == contents(tmp_path / "unbroken")
+    assert manifest.counts["documents"] == 400
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+def test_stopping_leaves_no_process_and_finished_parts_are_used(corpus: Path, tmp_path: Path, sign: int) -> None:
+    out = tmp_path / "data"
+    pids: list[int] = []
+    process = start(corpus, out)
+
+    def first_part() -> bool:
+        pids[:] = children(process.pid) or pids
+        return any(out.glob(f"{workspace.UNFINISHED}/parts/*/*.part"))
+
+    stop_when(process, first_part, sign)
+    assert process.returncode != 0
+    assert not (out / "manifest.json").exists()
+    assert pids
+    assert gone(pids)
+    run(corpus, out)
+    assert json.loads((out / prepare.LOG).read_text())["parts_reused"] >= 1
+    run(corpus, tmp_path / "unbroken")
+    assert contents(out) == contents(tmp_path / "unbroken")
+
+
+def test_changed_input_and_options_of_an_unfinished_run(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*args: Any, **kwargs: Any) -> Manifest:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "join", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(corpus, tmp_path / "data")
+    parts = sorted((tmp_path / "data" / workspace.UNFINISHED).glob("parts/*/*.part"))
+    with pytest.raises(UserError, match="holds another run: its lowercase is True, now False"):
+        run(corpus, tmp_path / "data", lowercase=False)
+    parts[0].write_bytes(parts[0].read_bytes()[:-1])  # what the disk lost is made again
+    run(corpus, tmp_path / "data")
+    log = json.loads((tmp_path / "data" / prepare.LOG).read_text())
+    assert log["parts_reused"] == len(parts) - 1
+    run(corpus, tmp_path / "unbroken")
+    assert contents(tmp_path / "data") == contents(tmp_path / "unbroken")

@@ -1,0 +1,89 @@
+"""The embedded corpus: read from source files, never imported, in the same order every time."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from electrify.config.prepare import PrepareConfig
+from electrify.text import pydocs, workspace
+from electrify.text.prepare import prepare
+
+LONG = "A sentence that is long enough to be taken into the corpus, because it says more than a few words do."
+
+
+def test_docstrings_are_found_where_python_finds_them(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(
+        f'''"""{LONG} 1"""
+raise SystemExit("imported!")
+class A:
+    """{LONG} 2
+
+    Line
+        indented
+    """
+    x = """{LONG} not a docstring"""
+    async def f(self):
+        r"""{LONG} 3 \\d"""
+        def inner():
+            """{LONG} 4"""
+if x:
+    def g(): """{LONG} 5"""
+else:
+    try:
+        pass
+    except E:
+        def h():
+            """{LONG} 6"""
+def short():
+    """Short."""
+''',
+        encoding="utf-8",
+    )
+    found = pydocs.docstrings(path)
+    assert [text.split(LONG + " ")[1][0] for text in found] == ["1", "2", "3", "4", "5", "6"]
+    assert found[1].endswith("2\n\nLine\n    indented")
+
+
+def test_what_is_no_python_has_no_docstrings(tmp_path: Path) -> None:
+    for i, content in enumerate((b"print 'python 2'", b"\xff\xfe\0", b"x = " + b"(" * 5000, b"")):
+        (tmp_path / f"{i}.py").write_bytes(content)
+        assert pydocs.docstrings(tmp_path / f"{i}.py") == []
+    assert pydocs.docstrings(tmp_path / "none.py") == []
+    (tmp_path / "half.py").write_text(f'"""{LONG} \\ud800"""')
+    assert pydocs.docstrings(tmp_path / "half.py")[0].encode()
+
+
+def test_topics_first_then_sorted_packages_and_nothing_imported() -> None:
+    before = set(sys.modules)
+    files = pydocs.source_files()
+    assert [package for package, _ in files] == sorted(package for package, _ in files)
+    assert {"numpy", "python"} <= {package for package, _ in files}
+    assert not any("site-packages" in str(path) for package, path in files if package == pydocs.STANDARD_LIBRARY)
+    first = list(islice(pydocs.documents(), 20))
+    assert {package for package, _ in first} == {"python"}
+    assert any("assert" in text for _, text in first)
+    assert {m.split(".")[0] for m in set(sys.modules) - before} <= {"pydoc_data"}
+
+
+def test_workers_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [pair for pair in pydocs.source_files() if pair[0] == "numpy"][:150]
+    monkeypatch.setattr(pydocs, "source_files", lambda: files)
+    monkeypatch.setattr(pydocs, "_FILES_A_TASK", 40)
+    one = list(pydocs.documents())
+    assert list(pydocs.documents(workers=2)) == one
+    assert len({text for package, text in one if package == "numpy"}) > 100
+
+
+def test_prepared_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [pair for pair in pydocs.source_files() if pair[0] == "numpy"][:60]
+    monkeypatch.setattr(pydocs, "source_files", lambda: files)
+    options = PrepareConfig(inputs=("pydocs",), output_dir=str(tmp_path / "data"), vocab_size=300, workers=1)
+    manifest = prepare(options)
+    assert manifest.sources == [{"name": "pydocs", "bytes": 0, "sha256": pydocs.identity()}]
+    assert manifest.counts["documents"] > 100
+    assert workspace.finished(options, workspace.choose_sources(options)) == manifest

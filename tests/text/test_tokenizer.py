@@ -1,0 +1,157 @@
+"""Trained tokenizers: deterministic, the same in every library that loads them, special tokens where they belong."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from vocabularies import some_texts, trained
+
+from electrify.errors import UserError
+from electrify.text.tokenizer import load_tokenizer, save_trained, special_ids, vocabulary_size
+from electrify.text.vocabulary import canonical_pieces, train
+from electrify.tokens import SpecialIds
+
+ODD = [
+    "Élan VITAL naïve",
+    "中文字 mixed 文 text",
+    "[MASK] [SEP] foo[CLS]bar",
+    "a\0b\ufffdc",
+    "tab\tnew\nline\r\n x",
+    "ﬁne ½ ﷽ Ⅷ",
+    "don't  stop...   ",
+    "\u200bzero\u00adwidth",
+    "İstanbul ẞ ǅ",
+    "e\u0301 ḱ",
+    "x" * 150,
+    "हिन्दी ไทย 한국어",
+    "  lead",
+    "😀👍🏽",
+    " ",
+    "",
+    "Straße ΣΊΣΥΦΟΣ",
+]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+def test_special_tokens_come_first_and_pairs_have_types(kind: str, tmp_path: Path) -> None:
+    save_trained(trained(kind), tmp_path, kind=kind, lowercase=True, strip_accents=True)
+    tokenizer = load_tokenizer(tmp_path)
+    assert special_ids(tokenizer) == SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+    assert vocabulary_size(tokenizer) == len(tokenizer) <= 500
+    assert tokenizer.model_max_length == 512
+    pair = tokenizer("abc", "de")
+    middle = pair["input_ids"].index(3)
+    assert (pair["input_ids"][0], pair["input_ids"][-1]) == (2, 3)
+    assert pair["token_type_ids"] == [0] * (middle + 1) + [1] * (len(pair["input_ids"]) - middle - 1)
+    assert tokenizer("[MASK]")["input_ids"] == [2, 4, 3]
+    if kind == "wordpiece":
+        lines = (tmp_path / "vocab.txt").read_text(encoding="utf-8").split("\n")
+        assert lines[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+        assert {t: i for i, t in enumerate(lines[:-1])} == tokenizer.get_vocab()
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+@pytest.mark.parametrize("model", [None, "electra"])
+def test_auto_tokenizer_gives_the_trained_ids(kind: str, model: str | None, tmp_path: Path) -> None:
+    from tokenizers import Tokenizer
+
+    for lowercase, strip_accents in itertools.product((True, False), repeat=2):
+        folder = tmp_path / f"{lowercase}-{strip_accents}"
+        tokenizer = trained(kind, lowercase=lowercase, strip_accents=strip_accents)
+        save_trained(tokenizer, folder, kind=kind, lowercase=lowercase, strip_accents=strip_accents)
+        if model:  # as in an exported folder, where transformers chooses the class by the model too
+            (folder / "config.json").write_text(json.dumps({"model_type": model}))
+        auto, raw = load_tokenizer(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
+        for text in ODD + some_texts(3):
+            expected = tokenizer.encode(text).ids
+            assert raw.encode(text).ids == expected
+            assert auto(text)["input_ids"] == expected
+
+
+def test_accents_and_case_are_independent() -> None:
+    def shown(lowercase: bool, strip_accents: bool) -> str:
+        return trained("wordpiece", lowercase=lowercase, strip_accents=strip_accents).normalizer.normalize_str("Éa")
+
+    assert [shown(a, b) for a, b in itertools.product((True, False), repeat=2)] == ["ea", "éa", "Ea", "Éa"]
+
+
+def test_two_processes_train_the_same_file() -> None:
+    code = "import vocabularies as v; print(*(hash_of(v.trained(k).to_str()) for k in ('wordpiece', 'bpe', 'unigram')))"
+    code = "import hashlib; hash_of = lambda s: hashlib.sha256(s.encode()).hexdigest()\n" + code
+    runs = [subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent, stdout=subprocess.PIPE) for _ in range(2)]
+    first, second = (run.communicate()[0].split() for run in runs)
+    assert first == second
+    assert len(set(first)) == 3
+
+
+def test_the_alphabet_of_a_small_vocabulary_is_capped() -> None:
+    texts = ["".join(chr(0x4E00 + (i * 7 + j) % 2000) for j in range(50)) + " word words" for i in range(200)]
+    vocabulary = train(texts, kind="wordpiece", vocab_size=320, lowercase=True, strip_accents=True, min_frequency=1).get_vocab()
+    assert sum(len(t.removeprefix("##")) == 1 for t in vocabulary) <= 2 * 320 // 16
+    assert "word" in vocabulary
+
+
+def test_too_small_a_vocabulary_for_bytes() -> None:
+    with pytest.raises(UserError, match="at least 261"):
+        trained("bpe", vocab_size=200)
+
+
+def bert_like(folder: Path, names: dict[str, str]) -> Path:
+    """A tokenizer made elsewhere, with these special tokens."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {t: i for i, t in enumerate([*dict.fromkeys(names.values()), "hello", "world"])}
+    raw = Tokenizer(models.WordLevel(vocabulary, unk_token=names.get("unk_token")))
+    raw.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=raw, **names).save_pretrained(folder)
+    return folder
+
+
+ROBERTA = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
+
+
+def test_equivalents_and_missing_special_tokens(tmp_path: Path) -> None:
+    assert special_ids(load_tokenizer(bert_like(tmp_path / "a", ROBERTA))) == SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=4)
+    lacking = {k: v for k, v in ROBERTA.items() if k not in ("mask_token", "pad_token")}
+    with pytest.raises(UserError, match=r"has no \[PAD\], \[MASK\] token"):
+        special_ids(load_tokenizer(bert_like(tmp_path / "b", lacking)))
+    with pytest.raises(UserError, match="one token for several roles"):
+        special_ids(load_tokenizer(bert_like(tmp_path / "c", ROBERTA | {"pad_token": "<unk>"})))
+
+
+def test_damaged_and_absent_tokenizers(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no tokenizer"):
+        load_tokenizer(tmp_path)
+    good = bert_like(tmp_path / "good", ROBERTA)
+    text = (good / "tokenizer.json").read_text()
+    evil = {
+        "cut": text[: len(text) // 2],
+        "deep": "[" * 20_000 + "]" * 20_000,
+        "duplicate ids": text.replace('"world": 6', '"world": 7000000000000'),
+    }
+    for name, content in evil.items():
+        (good / "tokenizer.json").write_text(content)
+        with pytest.raises(UserError, match="damaged tokenizer"):
+            load_tokenizer(good)
+        assert name
+
+
+def test_a_name_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="neither a folder here nor a tokenizer that can be reached"):
+        load_tokenizer("nobody/nothing-at-all")
+
+
+def test_unigram_scores_of_late_characters_follow_the_alphabet() -> None:
+    def model(late: str) -> list[tuple[str, float]]:
+        return [("[PAD]", 0.0), ("[UNK]", 0.0), ("the", -2.0 - 1e-14), ("e", -3.0), *((c, -9.0 + 1e-4 * i) for i, c in enumerate(late))]
+
+    found = canonical_pieces(model("zxy"))
+    assert found == canonical_pieces(model("yzx"))
+    assert found[5:] == [("the", -2.0), ("e", -3.0), ("x", -8.9998), ("y", -8.9999), ("z", -9.0)]

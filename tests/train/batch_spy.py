@@ -1,0 +1,44 @@
+"""`electrify`, writing down which rows each process trains on: python batch_spy.py FILE WORDS... Used by test_distributed.py."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from torch import Tensor
+
+from electrify import cli
+from electrify.train.loop import Batch, Run
+
+
+def digest(*tensors: Tensor) -> str:
+    return hashlib.sha256(b"".join(t.contiguous().numpy().tobytes() for t in tensors)).hexdigest()
+
+
+def rows_of(batch: Batch) -> list[str]:
+    """A hash a row: its tokens, and a number drawn for each of its positions, which decides masks and samples."""
+    found = []
+    for tokens, draws in batch.parts:
+        for r in range(tokens.num_rows):
+            row, drawn = tokens.rows(r, r + 1), draws.rows(r, r + 1)
+            found.append(digest(row.ids_T, row.seq_T, row.pos_T, row.segment_T, drawn.key_R))
+    return found
+
+
+def spying(update: Callable[[Run, Batch], None], file: Path) -> Callable[[Run, Batch], None]:
+    """`Run.update` that first appends the step and its rows to FILE.<rank>."""
+
+    def spied(self: Run, batch: Batch) -> None:
+        with file.with_suffix(f".{self.world.rank}").open("a", encoding="utf-8") as f:
+            f.write(json.dumps({"step": self.step, "rows": rows_of(batch)}) + "\n")
+        update(self, batch)
+
+    return spied
+
+
+if __name__ == "__main__":
+    Run.update = spying(Run.update, Path(sys.argv[1]))
+    sys.exit(cli.main(sys.argv[2:]))

@@ -1,0 +1,189 @@
+"""Any number of processes and any cut of the batch train on the same rows with the same draws, and reach the same numbers but for rounding."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batch_spy import spying
+from small import DROPOUT, Done, Process, logged_step, pretrain_words, records, same_ending, steps_of
+
+from electrify import cli
+from electrify.train.loop import Run
+
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+SPY = Path(__file__).with_name("batch_spy.py")
+# Every update is logged. Without dropout, whose masks depend on the number of processes.
+EXACT: dict[str, Any] = {"max_steps": 32, "logging_steps": 1, "eval_steps": 16, "save_steps": 1000}
+CLOSE = 1e-5
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def spied_rows(folder: Path, world: int) -> list[list[str]]:
+    """For each update the hashes of the rows of all processes, in the order of the ranks."""
+    texts = [(folder / f"rows.{rank}").read_text(encoding="utf-8") for rank in range(world)]
+    ranks = [[json.loads(line) for line in text.splitlines()] for text in texts]
+    assert all([r["step"] for r in rank] == list(range(len(rank))) for rank in ranks)
+    return [[row for record in step for row in record["rows"]] for step in zip(*ranks, strict=True)]
+
+
+def spy(words: list[str], folder: Path, *, processes: int) -> list[list[str]]:
+    """Runs `electrify WORDS` in so many processes to its end; the rows that it trained on."""
+    prefix = TORCHRUN if processes > 1 else ()
+    done = Process([str(SPY), str(folder / "rows"), *words], folder / "stderr.txt", prefix=prefix).end(seconds=240)
+    assert done.status == 0, done.err
+    return spied_rows(folder, processes)
+
+
+def torchrun(words: list[str], folder: Path) -> Process:
+    return Process(["-m", "electrify", *words], folder / "stderr.txt", prefix=TORCHRUN)
+
+
+def assert_same_numbers(a: Path, b: Path) -> None:
+    """The same records, whole numbers equal and others to 1e-5 (relative where large, as norms and losses are)."""
+    ours, theirs = records(a), records(b)
+    assert [(r["kind"], r["step"], r.keys()) for r in ours] == [(r["kind"], r["step"], r.keys()) for r in theirs]
+    for x, y in zip(ours, theirs, strict=True):
+        for name, value in x.items():
+            if isinstance(value, float):
+                assert y[name] == pytest.approx(value, rel=CLOSE, abs=CLOSE), (x["kind"], x["step"], name)
+            else:
+                assert y[name] == value, (x["kind"], x["step"], name)
+
+
+@pytest.fixture(scope="module")
+def alone(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[str]]]:
+    """One process (this one), the whole batch at once."""
+    folder = tmp_path_factory.mktemp("alone")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "update", spying(Run.update, folder / "rows"))
+        assert cli.main(pretrain_words(small_data, folder / "run", **EXACT)) == 0
+    return folder / "run", spied_rows(folder, 1)
+
+
+def test_two_processes(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path) -> None:
+    run, rows = alone
+    assert len(rows) == 32
+    assert all(len(set(step)) == 4 for step in rows)
+    two = spy(pretrain_words(small_data, tmp_path / "run", **EXACT), tmp_path, processes=2)
+    assert two == rows
+    assert_same_numbers(run, tmp_path / "run")
+    assert (tmp_path / "run" / "generator" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        {"per_device_train_batch_size": 1},
+        {"gradient_accumulation_steps": 2},
+        {"train_batch_size": 77, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2},
+    ],
+)
+def test_accumulation(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path, cut: dict[str, int]) -> None:
+    assert cli.main(pretrain_words(small_data, tmp_path / "run", **EXACT | cut)) == 0
+    assert_same_numbers(alone[0], tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
+@pytest.mark.parametrize("cut", [{}, {"per_device_train_batch_size": 1}], ids=["whole", "accumulated"])
+def test_two_processes_of_both_kinds(small_data: Path, tmp_path: Path, recipe: str, cut: dict[str, int]) -> None:
+    """Forty updates of eight rows with the other optimiser, in two processes, with and without accumulation in each."""
+    fields = EXACT | {"recipe": recipe, "train_batch_size": 8, "max_steps": 40, "optim": "electra_adam", "seed": 5}
+    rows = {}
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        folder.mkdir()
+        rows[processes] = spy(pretrain_words(small_data, folder / "run", **fields | cut), folder, processes=processes)
+    assert rows[1] == rows[2]
+    assert_same_numbers(tmp_path / "1" / "run", tmp_path / "2" / "run")
+
+
+def stopped(process: Process, run: Path, *, step: int) -> Done:
+    """SIGTERM to the outermost process once `step` is logged."""
+    assert process.wait_for(lambda: logged_step(run) >= step), process.end().err
+    process.signal(signal.SIGTERM)
+    return process.end()
+
+
+@pytest.mark.slow
+def test_from_two_processes_to_one_and_back(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path) -> None:
+    """Each leg ends with SIGTERM and a checkpoint; the numbers stay those of one process that was never disturbed."""
+    run = tmp_path / "run"
+    words = pretrain_words(small_data, run, **EXACT)
+    assert stopped(torchrun(words, tmp_path), run, step=8).status != 0  # torchrun itself has no status for it
+    (first,) = steps_of(run)
+    assert 8 <= first < 32
+    done = stopped(Process(words, tmp_path / "stderr.txt"), run, step=first + 3)
+    assert done.status == 75, done.err
+    assert "world_size 2 then, 1 now" in done.err
+    assert first < steps_of(run)[-1] < 32
+    done = torchrun(words, tmp_path).end()
+    assert done.status == 0, done.err
+    assert done.err.count("world_size 1 then, 2 now") == 1
+    assert_same_numbers(alone[0], run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_process_that_dies(small_data: Path, tmp_path: Path, victim: int) -> None:
+    """SIGKILL to one of two: torchrun ends the other, and the run resumes to the same bytes as an unbroken one of two, dropout included."""
+    fields = DROPOUT | {"max_steps": 40, "logging_steps": 3, "save_steps": 7, "eval_steps": 20}
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    done = torchrun(pretrain_words(small_data, whole, **fields), tmp_path).end()
+    assert done.status == 0, done.err
+    words = pretrain_words(small_data, broken, **fields)
+    process = torchrun(words, tmp_path)
+    assert process.wait_for(lambda: logged_step(broken) >= 12)
+    kill_worker(process.popen.pid, victim)
+    assert process.end().status != 0
+    assert 40 not in steps_of(broken)
+    done = torchrun(words, tmp_path).end()
+    assert done.status == 0, done.err
+    same_ending(whole, broken, step=40)
+
+
+def kill_worker(agent: int, rank: int) -> None:
+    import psutil
+
+    for child in psutil.Process(agent).children():
+        if child.environ().get("RANK") == str(rank):
+            child.kill()
+            return
+    raise AssertionError(f"no worker of rank {rank}")
+
+
+@pytest.mark.slow
+def test_a_mistake_ends_all_processes(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path) -> None:
+    """At once, with the sentence, and without a stack trace of ours."""
+    run = alone[0]
+    busy = tmp_path / "busy"
+    holder = Process(pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}), tmp_path / "holder.txt")
+    assert holder.wait_for(lambda: logged_step(busy) > 0)
+    cases = [
+        (pretrain_words(small_data, run, **EXACT | {"seed": 9}), "seed 0 there, 9 here"),
+        (pretrain_words(small_data, tmp_path / "new", **EXACT | {"train_batch_size": 5}), "cannot be cut evenly into 2 processes"),
+        (pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}), "is in use by process"),
+        (pretrain_words(small_data.with_name("data.txt"), tmp_path / "new", **EXACT), "before several processes train on it"),
+    ]
+    for words, says in cases:
+        done = torchrun(words, tmp_path).end(seconds=60)
+        assert done.status != 0
+        assert says in done.err
+        assert 'electrify/cli.py", line' not in done.err, done.err
+    assert not (tmp_path / "new").exists()
+    holder.signal(signal.SIGTERM)
+    assert holder.end().status == 75
+
+
+@pytest.mark.slow
+def test_electrify_itself_as_one_process_of_torchrun(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path) -> None:
+    """A world of one is no world."""
+    prefix = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "-m", "electrify")
+    done = Process(pretrain_words(small_data, tmp_path / "run", **EXACT), tmp_path / "stderr.txt", prefix=prefix).end()
+    assert done.status == 0, done.err
+    assert_same_numbers(alone[0], tmp_path / "run")

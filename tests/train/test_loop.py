@@ -1,0 +1,212 @@
+"""The loop in this process: gradients that do not depend on the cut, a log that says what was trained, intervals that move no number."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from small import DROPOUT, SMALL, listing, logged_step, parameters_sha256, pretrain_words, records, steps_of
+
+from electrify import cli
+from electrify.build import build
+from electrify.config.pretrain import PretrainConfig, load_recipe, override
+from electrify.data.loader import Loader, Rows
+from electrify.objectives.terms import weighted
+from electrify.pretrain import kept_names, unigram_entropy
+from electrify.text.shards import Corpus
+from electrify.train import schedule
+from electrify.train.dist import World
+from electrify.train.loop import Run, shown
+
+ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))
+
+
+def recipe(name: str = "electra-tiny", **fields: Any) -> PretrainConfig:
+    return override(load_recipe(name), SMALL | {"max_steps": 10} | fields)
+
+
+def run_of(data: Path, folder: Path, config: PretrainConfig, *, micro_rows: int | None = None) -> Run:
+    """A run as `pretrain` makes it, without its folder."""
+    corpus = Corpus(data, "train")
+    built = build(config, vocab_size=corpus.manifest.vocab_size, special=corpus.manifest.special_ids)
+    rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
+    return Run(
+        built.objective,
+        config.train,
+        weights=config.objective.term_weights,
+        kept=kept_names(built),
+        loader=Loader(corpus, batch_rows=config.train.train_batch_size, seed=config.train.seed, **rows),
+        valid=Rows(Corpus(data, "valid"), **rows),
+        folder=folder,
+        world=ALONE,
+        micro_rows=micro_rows or config.train.train_batch_size,
+        fingerprint={},
+        unigram_entropy=unigram_entropy(corpus),
+    )
+
+
+def pretrain(data: Path, run: Path, **fields: Any) -> int:
+    return cli.main(pretrain_words(data, run, **{"max_steps": 12, "logging_steps": 4} | fields))
+
+
+def gradients(run: Run) -> dict[str, torch.Tensor]:
+    """The gradient of the first update, caught between backward and the optimiser."""
+    found: dict[str, torch.Tensor] = {}
+    hook = run.optimizer.register_step_pre_hook(lambda *_: found.update({n: p.grad.clone() for n, p in run.named.items() if p.grad is not None}))
+    run.update(run.batch(0))
+    hook.remove()
+    return found
+
+
+@pytest.mark.parametrize("name", ["electra-tiny", "bert-tiny"])
+@pytest.mark.parametrize("micro_rows", [1, 2, 4])
+def test_gradient_of_any_cut(small_data: Path, tmp_path: Path, name: str, micro_rows: int) -> None:
+    """Against sum / count of the whole batch, written out by hand. Unequal pieces (pads, numbers of chosen tokens) would show a mean of means."""
+    config = recipe(name, train_batch_size=8, max_grad_norm=0)
+    run = run_of(small_data, tmp_path, config, micro_rows=micro_rows)
+    got = gradients(run)
+
+    other = run_of(small_data, tmp_path, config)
+    ((tokens, draws),) = other.batch(0).parts
+    terms = other.objective(tokens, draws)
+    sum(weight * terms[k].sum / terms[k].count for k, weight in config.objective.term_weights.items()).backward()
+    assert got.keys() == {n for n, p in other.named.items() if p.grad is not None} == set(other.named)
+    for n, p in other.named.items():
+        torch.testing.assert_close(got[n], p.grad, rtol=1e-4, atol=1e-6, msg=n)
+
+
+def test_counts_are_those_of_the_terms(small_data: Path, tmp_path: Path) -> None:
+    """What the loss is divided by, known beforehand, is what the objective then counts: weighted() with them equals the means."""
+    config = recipe()
+    run = run_of(small_data, tmp_path, config, micro_rows=1)
+    parts = run.batch(3).parts
+    assert len(parts) == 4
+    counts = run.counts(parts)
+    each = [run.objective(tokens, draws) for tokens, draws in parts]
+    for name in run.weights:
+        assert float(counts[name]) == sum(float(terms[name].count) for terms in each)
+    total = sum(float(weighted(terms, run.weights, counts).detach()) for terms in each)
+    means = {n: sum(float(t[n].sum.detach()) for t in each) / float(counts[n]) for n in run.weights}
+    assert total == pytest.approx(sum(run.weights[n] * means[n] for n in means), rel=1e-5)
+
+
+def test_clipping_and_its_figure(small_data: Path, tmp_path: Path) -> None:
+    """The norm is of all parameters together; the log has it before clipping."""
+    free, clipped = (gradients(run_of(small_data, tmp_path, recipe(max_grad_norm=limit))) for limit in (0, 0.01))
+    norm = math.sqrt(sum(float(g.double().square().sum()) for g in free.values()))
+    assert norm > 0.02
+    for name, g in free.items():
+        torch.testing.assert_close(clipped[name], g * (0.01 / norm), rtol=1e-3, atol=1e-7)
+    run = run_of(small_data, tmp_path, recipe(max_grad_norm=0.01))
+    run.update(run.batch(0))
+    assert run.window.means()["grad_norm"] == pytest.approx(norm, rel=1e-5)
+
+
+@pytest.mark.parametrize("optim", ["electra_adam", "adamw"])
+def test_two_learning_rates(small_data: Path, tmp_path: Path, optim: str) -> None:
+    """generator_learning_rate 0 is not allowed, so it is tiny: what only the generator has then stays, shared embeddings move."""
+    config = recipe(generator_learning_rate=1e-30, warmup_steps=0, optim=optim, weight_decay=0.0)
+    run = run_of(small_data, tmp_path, config)
+    before = {n: p.detach().clone() for n, p in run.named.items()}
+    run.update(run.batch(0))
+    still = {n for n, p in run.named.items() if torch.equal(p, before[n])}
+    own = {n for n in run.named if n.startswith("corruptor.") and ".embeddings." not in n}
+    assert own
+    assert own <= still
+    assert not {n for n in still - own if "pos" not in n and "segment" not in n}, "a parameter of the kept encoder did not move"
+    assert {g["peak_lr"] for g in run.optimizer.param_groups} == {1e-30, config.train.learning_rate}
+
+
+def test_learning_rates_of_the_log(small_data: Path, tmp_path: Path) -> None:
+    assert pretrain(small_data, tmp_path / "run", learning_rate=1e-3, generator_learning_rate=2e-3, lr_scheduler_type="cosine") == 0
+    for r in records(tmp_path / "run", "train"):
+        factor = schedule.factor("cosine", r["step"] - 1, warmup_steps=5, max_steps=12)
+        assert (r["learning_rate"], r["learning_rate_1"]) == pytest.approx((2e-3 * factor, 1e-3 * factor))
+
+
+def test_a_line_of_the_log_is_the_mean_over_its_updates(small_data: Path, tmp_path: Path) -> None:
+    """Lines of one update each, weighted by what each was divided by, give the lines of four."""
+    for name, every in (("one", 1), ("four", 4)):
+        assert pretrain(small_data, tmp_path / name, recipe="bert-tiny", logging_steps=every, **DROPOUT) == 0
+    config = override(load_recipe("bert-tiny"), SMALL | DROPOUT)
+    run = run_of(small_data, tmp_path, config)
+    weights = [float(run.counts(run.batch(step).parts)["mlm"]) for step in range(12)]
+    ones, fours = records(tmp_path / "one", "train"), records(tmp_path / "four", "train")
+    assert (len(ones), len(fours)) == (12, 3)
+    for k, line in enumerate(fours):
+        part, share = ones[4 * k : 4 * k + 4], weights[4 * k : 4 * k + 4]
+        assert line["mlm"] == pytest.approx(sum(w * r["mlm"] for w, r in zip(share, part, strict=True)) / sum(share), rel=1e-9)
+        assert line["grad_norm"] == pytest.approx(sum(r["grad_norm"] for r in part) / 4, rel=1e-9)
+        assert line["tokens"] == part[-1]["tokens"]
+
+
+def test_intervals_move_no_number(small_data: Path, tmp_path: Path) -> None:
+    """Logging, validating and saving often or never: the same bytes at the end, with dropout, whose generator validation must not touch."""
+    often = {"logging_steps": 1, "eval_steps": 2, "save_steps": 3, "save_total_limit": 1}
+    seldom = {"logging_steps": 100, "eval_steps": 0, "save_steps": 100}
+    for name, fields in (("often", often), ("seldom", seldom)):
+        assert pretrain(small_data, tmp_path / name, **DROPOUT, **fields) == 0
+    assert parameters_sha256(tmp_path / "often", 12) == parameters_sha256(tmp_path / "seldom", 12)
+    assert records(tmp_path / "often", "valid")[-1] == records(tmp_path / "seldom", "valid")[-1]
+    assert steps_of(tmp_path / "often") == [12]
+    assert [r["step"] for r in records(tmp_path / "often", "valid")] == [2, 4, 6, 8, 10, 12]
+    assert logged_step(tmp_path / "seldom") == 12
+
+
+def test_the_seed_decides(small_data: Path, tmp_path: Path) -> None:
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        assert pretrain(small_data, tmp_path / name, recipe="bert-tiny", seed=seed, max_steps=3, **DROPOUT) == 0
+    a, b, c = (listing(tmp_path / name / "checkpoint-3")["model.safetensors"] for name in "abc")
+    assert a == b != c
+
+
+def test_validation_does_not_depend_on_how_it_is_cut(small_data: Path, tmp_path: Path) -> None:
+    """Nor on the rows missing in its last batch (18 rows by 4), nor on the seed of the run."""
+    found = []
+    for name, fields in (("whole", {"train_batch_size": 32}), ("cut", {"train_batch_size": 32, "per_device_train_batch_size": 4})):
+        assert pretrain(small_data, tmp_path / name, max_steps=1, eval_rows=18, learning_rate=1e-30, seed=0, **fields) == 0
+        found.append(records(tmp_path / name, "valid")[-1])
+    assert found[0] == pytest.approx(found[1], rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["electra-tiny", "bert-tiny"])
+def test_bf16_stays_close_and_repeats(small_data: Path, tmp_path: Path, name: str) -> None:
+    """Autocast moves losses a little; parameters and optimiser stay float32; two runs give the same bytes."""
+    for run, bf16 in (("full", False), ("a", True), ("b", True)):
+        assert pretrain(small_data, tmp_path / run, recipe=name, bf16=bf16, max_steps=6, logging_steps=1) == 0
+    assert parameters_sha256(tmp_path / "a", 6) == parameters_sha256(tmp_path / "b", 6)
+    tensors = load_file(tmp_path / "a" / "checkpoint-6" / "model.safetensors")
+    assert {t.dtype for t in tensors.values()} == {torch.float32}
+    key = "mlm" if name == "bert-tiny" else "generator"
+    full, half = ([r[key] for r in records(tmp_path / run, "train")] for run in ("full", "a"))
+    assert half == pytest.approx(full, rel=0.02)
+    assert half != full
+
+
+def test_it_learns(small_data: Path, tmp_path: Path) -> None:
+    """A made-up language whose words follow from their neighbours: 250 updates take the loss well below that of word frequencies."""
+    fields = {"max_steps": 250, "train_batch_size": 8, "learning_rate": 3e-3, "eval_rows": 64, "logging_steps": 250}
+    assert pretrain(small_data, tmp_path / "run", recipe="bert-tiny", **fields) == 0
+    last = records(tmp_path / "run", "valid")[-1]
+    assert last["mlm_loss_masked"] < unigram_entropy(Corpus(small_data, "train")) - 0.4
+
+
+@pytest.mark.slow
+def test_torch_compile(small_data: Path, tmp_path: Path) -> None:
+    """The same numbers but for rounding, and the same names in the checkpoint."""
+    for name, compiled in (("plain", False), ("compiled", True)):
+        assert pretrain(small_data, tmp_path / name, max_steps=6, logging_steps=1, torch_compile=compiled) == 0
+    plain, compiled = (records(tmp_path / name, "train") for name in ("plain", "compiled"))
+    for a, b in zip(plain, compiled, strict=True):
+        assert a == pytest.approx(b, rel=1e-4, abs=1e-5)
+    names = [set(load_file(tmp_path / name / "checkpoint-6" / "model.safetensors")) for name in ("plain", "compiled")]
+    assert names[0] == names[1]
+
+
+def test_the_figures_of_a_line() -> None:
+    figures = {"generator": 1.0, "generator_accuracy": 0.5, "generator_loss_kept": 2.0, "rtd": 3.0, "rtd_detection_auc": 0.7, "rtd_detection_positives": 4.0}
+    assert shown(figures) == {"generator": 1.0, "generator_accuracy": 0.5, "rtd": 3.0, "auc": 0.7}

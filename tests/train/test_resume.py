@@ -1,0 +1,150 @@
+"""Real runs, killed and continued: the same bytes of parameters and the same log as a run that was never touched."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from small import (
+    DROPOUT,
+    Done,
+    Process,
+    electrify,
+    logged_step,
+    pretrain_words,
+    records,
+    same_ending,
+    steps_of,
+)
+
+# Of the two intervals none divides the other: a checkpoint stands in the middle of a log line, and the sums of that line must survive.
+INTERVALS = {"logging_steps": 3, "save_steps": 7, "eval_steps": 20}
+SHORT: dict[str, Any] = DROPOUT | INTERVALS | {"max_steps": 40}
+LONG: dict[str, Any] = DROPOUT | INTERVALS | {"max_steps": 200}
+KINDS = [("electra-tiny", "electra_adam"), ("electra-tiny", "adamw"), ("bert-tiny", "electra_adam"), ("bert-tiny", "adamw")]
+
+
+def stop_at(words: list[str], run: Path, folder: Path, *, step: int, number: signal.Signals, delay: float = 0.0, **variables: str) -> Done:
+    """Starts a run and sends it a signal `delay` seconds after `step` has appeared in its log."""
+    process = Process(words, folder / "stderr.txt", variables=variables)
+    assert process.wait_for(lambda: logged_step(run) >= step), process.end().err
+    time.sleep(delay)
+    process.signal(number)
+    return process.end()
+
+
+@pytest.fixture(scope="module")
+def unbroken(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The short run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    electrify(pretrain_words(small_data, folder / "run", **SHORT), folder)
+    return folder / "run"
+
+
+def test_killed_and_stopped_and_resumed(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = pretrain_words(small_data, run, **SHORT)
+    killed = stop_at(words, run, tmp_path, step=12, number=signal.SIGKILL)
+    assert killed.status == -signal.SIGKILL
+    assert steps_of(run)  # or it would begin anew, and prove nothing
+    stopped = stop_at(words, run, tmp_path, step=21, number=signal.SIGTERM)
+    assert stopped.status == 75
+    assert "continuing after step" in stopped.err
+    assert "run the same command again" in stopped.err.splitlines()[-1]
+    electrify([*words, "--resume", "must"], tmp_path)
+    same_ending(unbroken, run, step=40)
+    assert len(records(run, "train")) == 13
+    assert [r["step"] for r in records(run, "valid")] == [20, 40]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("recipe", "optim"), KINDS)
+def test_five_kills(small_data: Path, tmp_path: Path, recipe: str, optim: str) -> None:
+    """Acceptance: 200 steps, SIGKILL at five random moments."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    options = LONG | {"recipe": recipe, "optim": optim}
+    electrify(pretrain_words(small_data, whole, **options), tmp_path)
+    rng = random.Random(f"{recipe} {optim}")
+    for step in sorted(rng.sample(range(1, 185), 5)):
+        words = pretrain_words(small_data, broken, **options)
+        assert stop_at(words, broken, tmp_path, step=step, number=signal.SIGKILL, delay=rng.uniform(0, 0.03)).status == -signal.SIGKILL
+    electrify(pretrain_words(small_data, broken, **options), tmp_path)
+    same_ending(whole, broken, step=200)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_save(small_data: Path, unbroken: Path, tmp_path: Path, number: signal.Signals) -> None:
+    run = tmp_path / "run"
+    words = pretrain_words(small_data, run, **SHORT | {"save_steps": 1000})
+    done = stop_at(words, run, tmp_path, step=9, number=number)
+    assert done.status == 75, done.err
+    (step,) = steps_of(run)
+    assert 9 <= step < 40
+    assert not (run / "discriminator").exists()
+    electrify(words, tmp_path)
+    same_ending(unbroken, run, step=40)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("point", ["before_tmp", "mid_weights", "before_manifest", "before_rename", "after_rename", "during_rotation"])
+def test_power_cut_while_saving(small_data: Path, unbroken: Path, tmp_path: Path, point: str) -> None:
+    """The process dies at every point of its third save (and once more at the next), by the switch that the checkpoints have for it."""
+    run = tmp_path / "run"
+    words = pretrain_words(small_data, run, **SHORT)
+    for step in (21, 28):
+        done = electrify(words, tmp_path, expect=-signal.SIGKILL, ELECTRIFY_FAULT_AT=f"{point}@{step}")
+        assert "Traceback" not in done.err
+    electrify(words, tmp_path)
+    same_ending(unbroken, run, step=40)
+    assert len(steps_of(run)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_after_the_last_checkpoint(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    """While the Hugging Face folders are written: starting again trains nothing and writes them."""
+    run = tmp_path / "run"
+    words = pretrain_words(small_data, run, **SHORT)
+    process = Process(words, tmp_path / "stderr.txt")
+    assert process.wait_for(lambda: 40 in steps_of(run))
+    process.signal(signal.SIGKILL)
+    assert process.end().status == -signal.SIGKILL
+    assert not (run / "generator").exists()
+    electrify(words, tmp_path)
+    same_ending(unbroken, run, step=40)
+    for part in ("discriminator", "generator"):
+        ours, theirs = (folder / part / "model.safetensors" for folder in (run, unbroken))
+        assert ours.read_bytes() == theirs.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_max_minutes_counts_from_every_start(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = pretrain_words(small_data, run, **SHORT | {"max_steps": 100_000, "max_minutes": 0.05})
+    seen = [0]
+    for _ in range(2):
+        done = electrify(words, tmp_path, expect=75)
+        assert "run the same command again" in done.err.splitlines()[-1]
+        seen.append(steps_of(run)[-1])
+    assert seen[1] > 1
+    assert seen[2] > seen[1] + 1  # counted over all starts, the second would end after one update
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_max_minutes_moves_no_number(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    electrify(pretrain_words(small_data, run, **SHORT, max_minutes=1e-4), tmp_path, expect=75)
+    assert steps_of(run) == [1]
+    electrify(pretrain_words(small_data, run, **SHORT, max_minutes=30), tmp_path)
+    same_ending(unbroken, run, step=40)
