@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
@@ -13,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from electrify.train import checkpoint, log
 
@@ -111,16 +114,20 @@ class Process:
         self.began = time.monotonic()
         with self.errors.open("wb") as err:
             self.popen = subprocess.Popen(
-                [sys.executable, *self.prefix, *self.words], stdout=subprocess.PIPE, stderr=err, env=environment(**self.variables), text=True
+                [sys.executable, *self.prefix, *self.words],
+                stdout=subprocess.PIPE,
+                stderr=err,
+                env=environment(**self.variables),
+                text=True,
             )
 
-    def wait_for(self, happened: Callable[[], bool], *, seconds: float = 90) -> bool:
+    def wait_for(self, happened: Callable[[], bool], *, seconds: float = 300) -> bool:
         """Whether `happened` came true before the process ended. Polls every millisecond."""
         while self.popen.poll() is None:
             if happened():
                 return True
             if time.monotonic() - self.began > seconds:
-                self.popen.kill()
+                self.kill()
                 raise AssertionError(f"nothing happened in {seconds} s: {self.errors.read_text()}")
             time.sleep(0.001)
         return False
@@ -128,11 +135,34 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         self.popen.send_signal(number)
 
-    def end(self, *, seconds: float = 120) -> Done:
+    def kill(self) -> None:
+        """With the processes that it started (torchrun puts its own into groups of their own), if any are left."""
+        for process in self.family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.popen.wait()
+        if self.popen.stdout is not None:
+            self.popen.stdout.close()
+
+    def family(self) -> list[psutil.Process]:
+        """The process and all that it started; none where it has ended and was waited for."""
+        try:
+            this = psutil.Process(self.popen.pid)
+            return [this, *this.children(recursive=True)] if self.popen.poll() is None else []
+        except psutil.NoSuchProcess:
+            return []
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
+    def end(self, *, seconds: float = 300) -> Done:
         try:
             out, _ = self.popen.communicate(timeout=seconds)
         finally:
-            self.popen.kill()
+            self.kill()
         return Done(self.popen.returncode, out, self.errors.read_text(encoding="utf-8"), time.monotonic() - self.began)
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from small import environment, flags, listing, one_sentence, write_text
 
 from electrify import cli
 from electrify.config.pretrain import SECTION_OF, dump, load_recipe, override, parse
+from small import environment, flags, listing, one_sentence, write_text
 
 VERBS = ["prepare", "pretrain", "export", "finetune", "detect", "demo"]
 HEAVY = ["torch", "transformers", "tokenizers", "numpy", "rich", "pyarrow", "datasets", "tensorboard"]

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from small import SMALL, Process, listing, logged_step, one_sentence, parameters_sha256, prepare_small, pretrain_words, records, steps_of, write_text
 
 from electrify import cli
 from electrify.config.pretrain import load_recipe, override
@@ -24,6 +23,7 @@ from electrify.errors import UserError
 from electrify.pretrain import refuse, split_batch
 from electrify.text.shards import read_manifest, sha256_of
 from electrify.train import checkpoint, log
+from small import SMALL, Process, listing, logged_step, one_sentence, parameters_sha256, prepare_small, pretrain_words, records, steps_of, write_text
 
 SHORT: dict[str, Any] = {"max_steps": 12, "logging_steps": 4, "save_steps": 5, "eval_steps": 8}
 
@@ -58,7 +58,8 @@ def finished(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def test_a_run(finished: Path, small_data: Path) -> None:
-    assert {p.name for p in finished.iterdir()} >= {"config.yaml", "run.json", "metrics.jsonl", "tensorboard", "tokenizer", "discriminator", "generator"}
+    folders = {"tensorboard", "tokenizer", "discriminator", "generator"}
+    assert {p.name for p in finished.iterdir()} >= {"config.yaml", "run.json", "metrics.jsonl"} | folders
     assert steps_of(finished) == [10, 12]
     assert [(r["kind"], r["step"]) for r in records(finished)] == [("train", 4), ("train", 8), ("valid", 8), ("train", 12), ("valid", 12)]
     facts = json.loads((finished / "run.json").read_text(encoding="utf-8"))
@@ -153,9 +154,10 @@ def test_a_corpus_that_was_never_finished(capsys: pytest.CaptureFixture[str], tm
 
 
 def test_init_from_the_folders_of_a_run(capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path) -> None:
-    """The folders decide the shapes, whatever the recipe says; their weights are there at step 0, tested with a learning rate too small to move them."""
-    halves = {"init_discriminator": finished / "discriminator", "init_generator": finished / "generator"}
-    words = ["pretrain", small_data, "--output-dir", tmp_path / "run", "--recipe", "electra-small", "--max-seq-length", "16", "--train-batch-size", "4"]
+    """The folders decide the shapes, whatever the recipe says. Their weights are there: the learning rate is too small to move them."""
+    halves: dict[str, Any] = {"init_discriminator": finished / "discriminator", "init_generator": finished / "generator"}
+    words = ["pretrain", small_data, "--output-dir", tmp_path / "run", "--recipe", "electra-small"]
+    halves |= {"max_seq_length": 16, "train_batch_size": 4}
     options = {"max_steps": 1, "learning_rate": 1e-30, "warmup_steps": 0, "eval_steps": 0, "eval_rows": 4, "report_to": "none", "bf16": "false"}
     flags = [str(w) for k, v in (halves | options).items() for w in (f"--{k.replace('_', '-')}", v)]
     assert electrify(*words, *flags) == 0
@@ -170,12 +172,14 @@ def test_init_from_the_folders_of_a_run(capsys: pytest.CaptureFixture[str], smal
 
 
 def test_init_says_what_was_missing(capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path) -> None:
-    """A generator's folder has no head for the discriminator, and one that the discriminator does not know."""
+    """The head taken out of a folder, and a weight put in that nobody knows."""
     start = tmp_path / "start"
     assert electrify("export", finished, "--output-dir", start) == 0
     tensors = load_file(start / "model.safetensors")
     heads = [name for name in tensors if name.startswith("discriminator_predictions")]
-    save_file({k: t for k, t in tensors.items() if k not in heads} | {"spare.weight": torch.ones(2)}, start / "model.safetensors", metadata={"format": "pt"})
+    save_file(
+        {k: t for k, t in tensors.items() if k not in heads} | {"spare.weight": torch.ones(2)}, start / "model.safetensors", metadata={"format": "pt"}
+    )
     assert pretrain(small_data, tmp_path / "run", init_discriminator=start, max_steps=1) == 0
     err = capsys.readouterr().err
     assert f"discriminator: {start} has no weights of the head; it keeps its initial values" in err
@@ -184,13 +188,19 @@ def test_init_says_what_was_missing(capsys: pytest.CaptureFixture[str], small_da
 
 def test_init_mistakes(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
     """No folder, a folder of something else, another vocabulary, a half that the objective does not have. No run folder is left."""
-    other = prepare_small(tmp_path / "other", vocab_size=300)
+    other, long = prepare_small(tmp_path / "other", vocab_size=300), {"max_seq_length": 64, "max_position_embeddings": 64}
     cases = [
         (small_data, {"init_discriminator": tmp_path / "nowhere"}, "nowhere"),
         (small_data, {"init_generator": small_data}, "no config.json"),
         (other, {"init_discriminator": finished / "discriminator"}, "vocabulary"),
         (other, {"init_generator": finished / "generator"}, "vocabulary"),
         (small_data, {"init_generator": finished / "generator", "recipe": "bert-tiny"}, "has no generator"),
+        (
+            small_data,
+            {"init_discriminator": finished / "discriminator", "max_seq_length": 64, "max_position_embeddings": 64},
+            "max_seq_length 64 exceeds max_position_embeddings 32",
+        ),
+        (small_data, {"init_generator": finished / "generator"} | long, "exceeds the 32 positions of"),
     ]
     for data, fields, says in cases:
         assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", **SHORT | fields)), fields
@@ -295,7 +305,8 @@ def test_which_folders_are_refused(tmp_path: Path, names: list[str], resume: Any
 def test_a_folder_in_use(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
     """The lock is the kernel's: held here by a process that knows nothing of us."""
     run = copied(finished, tmp_path / "run")
-    code = "import fcntl, os, sys\nf = open(sys.argv[1], 'w')\nfcntl.lockf(f, fcntl.LOCK_EX)\nprint(os.getpid(), file=f, flush=True)\nprint('held', flush=True)\ninput()"
+    code = "import fcntl, os, sys\nf = open(sys.argv[1], 'w')\nfcntl.lockf(f, fcntl.LOCK_EX)\nprint(os.getpid(), file=f, flush=True)\n"
+    code += "print('held', flush=True)\ninput()"
     with subprocess.Popen([sys.executable, "-c", code, run / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdin is not None
@@ -312,11 +323,11 @@ def test_a_folder_in_use(capsys: pytest.CaptureFixture[str], finished: Path, sma
 def test_two_runs_in_one_folder(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = pretrain_words(small_data, run, **SHORT | {"max_steps": 100_000})
-    first = Process(words, tmp_path / "stderr.txt")
-    assert first.wait_for(lambda: logged_step(run) > 0)
-    assert f"is in use by process {first.popen.pid}" in mistake(capsys, *words)
-    first.signal(signal.SIGTERM)
-    assert first.end().status == 75
+    with Process(words, tmp_path / "stderr.txt") as first:
+        assert first.wait_for(lambda: logged_step(run) > 0)
+        assert f"is in use by process {first.popen.pid}" in mistake(capsys, *words)
+        first.signal(signal.SIGTERM)
+        assert first.end().status == 75
 
 
 # ------------------------------------------------------------------ numbers that cannot work

@@ -24,7 +24,19 @@ _HOMES = {
     "load_recipe": "config.pretrain",
     "override": "config.pretrain",
 }
-__all__ = ["FinetuneConfig", "PrepareConfig", "PretrainConfig", "UserError", "detect", "export", "finetune", "load_recipe", "override", "prepare", "pretrain"]
+__all__ = [
+    "FinetuneConfig",
+    "PrepareConfig",
+    "PretrainConfig",
+    "UserError",
+    "detect",
+    "export",
+    "finetune",
+    "load_recipe",
+    "override",
+    "prepare",
+    "pretrain",
+]
 
 
 def __getattr__(name: str) -> Any:

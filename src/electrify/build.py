@@ -12,7 +12,7 @@ from .corruption.generator import Generator
 from .corruption.masking import MaskMix
 from .model.encoder import Embeddings, Encoder, Shape
 from .model.heads import BinaryHead, LMHead, MaskedLM
-from .model.init import init_bert, init_local_blocks, init_local_embeddings, subspace_width
+from .model.init import init_bert, init_local_blocks, init_local_embeddings, init_local_head, subspace_width
 from .objectives.electra import Electra
 from .objectives.mlm import MLM
 from .tokens import SpecialIds
@@ -106,3 +106,5 @@ def initialise(built: Built, config: PretrainConfig) -> None:
         for encoder in encoders:
             init_local_embeddings(encoder, width, scale_words=tables[id(encoder.embeddings.words)] is encoder)
             init_local_blocks(encoder, width, rng, amplitude=config.model.local_amplitude)
+        for half in built.halves.values():
+            init_local_head(half.head, rng)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -55,14 +55,19 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
     world = dist.start(pick_device(config.train.device))
     try:
         config, micro_rows = split_batch(from_folders(config, corpus.manifest.vocab_size), world.size)
+        check(config)  # again, for a folder may have decided the shape
         rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
         loader = Loader(corpus, batch_rows=config.train.train_batch_size, seed=config.train.seed, **rows)
         refuse(output_dir, resume)
-        with cleared(output_dir), checkpoint.lock(output_dir) if world.rank == 0 else nullcontext():
-            found = find_checkpoint(output_dir)
-            loaded = checkpoint.load(found.path) if found else None
-            if loaded:
-                same_run(output_dir, config, corpus.manifest, loaded[1]["fingerprint"])
+        with ExitStack() as held:
+            with dist.together():
+                if world.rank == 0:
+                    held.enter_context(cleared(output_dir))
+                    held.enter_context(checkpoint.lock(output_dir))
+                found = find_checkpoint(output_dir)
+                loaded = checkpoint.load(found.path) if found else None
+                if loaded:
+                    same_run(output_dir, config, corpus.manifest, loaded[1]["fingerprint"])
             dist.same_across(f"{corpus.manifest.fingerprint} {found}", what="prepared corpus and newest checkpoint")
             built = starting_point(config, corpus.manifest, fresh=found is None, tokenizer=data / "tokenizer")
             run = Run(
@@ -137,6 +142,8 @@ def starting_point(config: PretrainConfig, manifest: Manifest, *, fresh: bool, t
     """The objective with its initial values: the seed's, then those of the folders it starts from."""
     t = config.train
     shape = folder_shape(t.init_generator, vocab_size=manifest.vocab_size) if t.init_generator else None
+    if shape and shape.max_position_embeddings < config.data.max_seq_length:
+        raise UserError(f"max_seq_length {config.data.max_seq_length} exceeds the {shape.max_position_embeddings} positions of {t.init_generator}")
     built = build(config, vocab_size=manifest.vocab_size, special=manifest.special_ids, generator=shape)
     if fresh:
         for half, start in (("discriminator", t.init_discriminator), ("generator", t.init_generator)):

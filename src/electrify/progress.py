@@ -40,12 +40,14 @@ def duration(seconds: float) -> str:
 class Progress:
     """How far a piece of work has come. A context manager.
 
-    total: how much there is in `unit` (e.g. "MB", "steps"), or None where nobody knows.
+    total: how much there is in `unit` (e.g. "MB", "steps"), or None where nobody knows. done: how much of it an earlier process did, which counts
+    for the share and not for the rate.
     """
 
-    def __init__(self, total: float | None, *, title: str, unit: str) -> None:
+    def __init__(self, total: float | None, *, title: str, unit: str, done: float = 0.0) -> None:
         self.total, self.title, self.unit = total, title, unit
-        self.done, self.note = 0.0, ""
+        self.done, self.note = done, ""
+        self._first = done
         self._bar: Any = None
         self._task: Any = None
         self._began = self._last_line = time.monotonic()
@@ -71,7 +73,7 @@ class Progress:
             TextColumn("{task.fields[note]}", markup=False),
         )
         self._bar = RichProgress(*columns, console=console, transient=True)
-        self._task = self._bar.add_task(self.title, total=self.total, note="", amount=self._amount())
+        self._task = self._bar.add_task(self.title, total=self.total, completed=self.done, note="", amount=self._amount())
         self._bar.start()
         _live.append(console)
 
@@ -90,7 +92,7 @@ class Progress:
     @property
     def rate(self) -> float:
         """Units a second since the start."""
-        return self.done / max(time.monotonic() - self._began, 1e-9)
+        return (self.done - self._first) / max(time.monotonic() - self._began, 1e-9)
 
     def _amount(self) -> str:
         of = f"/{_short(self.total)}" if self.total is not None else ""
@@ -99,7 +101,7 @@ class Progress:
     def line(self) -> str:
         """The state in one plain line: what, how much, rate, time left, note."""
         left = ""
-        if self.total is not None and 0 < self.done < self.total:
+        if self.total is not None and self._first < self.done < self.total:
             left = f", {duration((self.total - self.done) / max(self.rate, 1e-9))} left"
         return f"{self.title}: {self._amount()}{left}" + (f", {self.note}" if self.note else "")
 

@@ -265,7 +265,7 @@ def test_a_corpus_without_tokens(tmp_path, lengths):
 
 def test_a_corpus_shorter_than_a_batch(tmp_path):
     corpus = write_corpus(tmp_path, [[100, 50, 20]])
-    with pytest.raises(UserError, match=r"the train split fills 2 rows of 128 tokens and one batch takes 16; lower per_device_train_batch_size"):
+    with pytest.raises(UserError, match=r"the train split fills 2 rows of 128 tokens and one batch takes 16; lower train_batch_size"):
         loader(corpus)
     assert loader(corpus, batch_rows=2).batch(10).num_rows == 2
 

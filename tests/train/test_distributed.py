@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from batch_spy import spying
-from small import DROPOUT, Done, Process, logged_step, pretrain_words, records, same_ending, steps_of
 
 from electrify import cli
 from electrify.train.loop import Run
+from small import DROPOUT, Done, Process, logged_step, pretrain_words, records, same_ending, steps_of
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 SPY = Path(__file__).with_name("batch_spy.py")
@@ -20,7 +20,7 @@ SPY = Path(__file__).with_name("batch_spy.py")
 EXACT: dict[str, Any] = {"max_steps": 32, "logging_steps": 1, "eval_steps": 16, "save_steps": 1000}
 CLOSE = 1e-5
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 def spied_rows(folder: Path, world: int) -> list[list[str]]:
@@ -34,7 +34,7 @@ def spied_rows(folder: Path, world: int) -> list[list[str]]:
 def spy(words: list[str], folder: Path, *, processes: int) -> list[list[str]]:
     """Runs `electrify WORDS` in so many processes to its end; the rows that it trained on."""
     prefix = TORCHRUN if processes > 1 else ()
-    done = Process([str(SPY), str(folder / "rows"), *words], folder / "stderr.txt", prefix=prefix).end(seconds=240)
+    done = Process([str(SPY), str(folder / "rows"), *words], folder / "stderr.txt", prefix=prefix).end(seconds=600)
     assert done.status == 0, done.err
     return spied_rows(folder, processes)
 
@@ -129,6 +129,22 @@ def test_from_two_processes_to_one_and_back(small_data: Path, alone: tuple[Path,
 
 
 @pytest.mark.slow
+def test_a_signal_to_all_processes(small_data: Path, tmp_path: Path) -> None:
+    """As a scheduler sends it: torchrun passes it on to processes that had it already. They save all the same."""
+    run = tmp_path / "run"
+    words = ["-m", "electrify", *pretrain_words(small_data, run, **EXACT | {"max_steps": 100_000})]
+    process = Process(words, tmp_path / "stderr.txt", prefix=TORCHRUN)
+    assert process.wait_for(lambda: logged_step(run) >= 8), process.end().err
+    family = process.family()
+    assert len(family) == 3
+    for member in reversed(family):
+        member.send_signal(signal.SIGTERM)
+    done = process.end()
+    assert len(steps_of(run)) == 1, done.err
+    assert "and saved; run the same command again" in done.err
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_process_that_dies(small_data: Path, tmp_path: Path, victim: int) -> None:
     """SIGKILL to one of two: torchrun ends the other, and the run resumes to the same bytes as an unbroken one of two, dropout included."""
@@ -139,7 +155,8 @@ def test_a_process_that_dies(small_data: Path, tmp_path: Path, victim: int) -> N
     words = pretrain_words(small_data, broken, **fields)
     process = torchrun(words, tmp_path)
     assert process.wait_for(lambda: logged_step(broken) >= 12)
-    kill_worker(process.popen.pid, victim)
+    (worker,) = (p for p in process.family() if p.environ().get("RANK") == str(victim))
+    worker.kill()
     assert process.end().status != 0
     assert 40 not in steps_of(broken)
     done = torchrun(words, tmp_path).end()
@@ -147,37 +164,26 @@ def test_a_process_that_dies(small_data: Path, tmp_path: Path, victim: int) -> N
     same_ending(whole, broken, step=40)
 
 
-def kill_worker(agent: int, rank: int) -> None:
-    import psutil
-
-    for child in psutil.Process(agent).children():
-        if child.environ().get("RANK") == str(rank):
-            child.kill()
-            return
-    raise AssertionError(f"no worker of rank {rank}")
-
-
 @pytest.mark.slow
 def test_a_mistake_ends_all_processes(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path) -> None:
     """At once, with the sentence, and without a stack trace of ours."""
     run = alone[0]
     busy = tmp_path / "busy"
-    holder = Process(pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}), tmp_path / "holder.txt")
-    assert holder.wait_for(lambda: logged_step(busy) > 0)
     cases = [
         (pretrain_words(small_data, run, **EXACT | {"seed": 9}), "seed 0 there, 9 here"),
         (pretrain_words(small_data, tmp_path / "new", **EXACT | {"train_batch_size": 5}), "cannot be cut evenly into 2 processes"),
         (pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}), "is in use by process"),
         (pretrain_words(small_data.with_name("data.txt"), tmp_path / "new", **EXACT), "before several processes train on it"),
     ]
-    for words, says in cases:
-        done = torchrun(words, tmp_path).end(seconds=60)
-        assert done.status != 0
-        assert says in done.err
-        assert 'electrify/cli.py", line' not in done.err, done.err
+    with Process(pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}), tmp_path / "holder.txt") as holder:
+        assert holder.wait_for(lambda: logged_step(busy) > 0)
+        for words, says in cases:
+            done = torchrun(words, tmp_path).end()
+            assert done.status != 0
+            assert says in done.err
+            assert 'electrify/cli.py", line' not in done.err, done.err
+        assert holder.popen.poll() is None
     assert not (tmp_path / "new").exists()
-    holder.signal(signal.SIGTERM)
-    assert holder.end().status == 75
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from small import DROPOUT, SMALL, listing, logged_step, parameters_sha256, pretrain_words, records, steps_of
 
 from electrify import cli
 from electrify.build import build
@@ -21,6 +20,7 @@ from electrify.text.shards import Corpus
 from electrify.train import schedule
 from electrify.train.dist import World
 from electrify.train.loop import Run, shown
+from small import DROPOUT, SMALL, listing, logged_step, parameters_sha256, pretrain_words, records, steps_of
 
 ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))
 
@@ -113,11 +113,11 @@ def test_two_learning_rates(small_data: Path, tmp_path: Path, optim: str) -> Non
     run = run_of(small_data, tmp_path, config)
     before = {n: p.detach().clone() for n, p in run.named.items()}
     run.update(run.batch(0))
-    still = {n for n, p in run.named.items() if torch.equal(p, before[n])}
+    still = {n for n, p in run.named.items() if float((p - before[n]).detach().abs().max()) < 1e-20}
     own = {n for n in run.named if n.startswith("corruptor.") and ".embeddings." not in n}
     assert own
     assert own <= still
-    assert not {n for n in still - own if "pos" not in n and "segment" not in n}, "a parameter of the kept encoder did not move"
+    assert not still - own, "a parameter that the kept encoder has did not move"
     assert {g["peak_lr"] for g in run.optimizer.param_groups} == {1e-30, config.train.learning_rate}
 
 
@@ -169,7 +169,7 @@ def test_validation_does_not_depend_on_how_it_is_cut(small_data: Path, tmp_path:
     found = []
     for name, fields in (("whole", {"train_batch_size": 32}), ("cut", {"train_batch_size": 32, "per_device_train_batch_size": 4})):
         assert pretrain(small_data, tmp_path / name, max_steps=1, eval_rows=18, learning_rate=1e-30, seed=0, **fields) == 0
-        found.append(records(tmp_path / name, "valid")[-1])
+        found.append({k: v for k, v in records(tmp_path / name, "valid")[-1].items() if k != "kind"})
     assert found[0] == pytest.approx(found[1], rel=1e-5, abs=1e-6)
 
 
@@ -202,11 +202,12 @@ def test_torch_compile(small_data: Path, tmp_path: Path) -> None:
         assert pretrain(small_data, tmp_path / name, max_steps=6, logging_steps=1, torch_compile=compiled) == 0
     plain, compiled = (records(tmp_path / name, "train") for name in ("plain", "compiled"))
     for a, b in zip(plain, compiled, strict=True):
-        assert a == pytest.approx(b, rel=1e-4, abs=1e-5)
+        assert {k: v for k, v in a.items() if k != "kind"} == pytest.approx({k: v for k, v in b.items() if k != "kind"}, rel=1e-4, abs=1e-5)
     names = [set(load_file(tmp_path / name / "checkpoint-6" / "model.safetensors")) for name in ("plain", "compiled")]
     assert names[0] == names[1]
 
 
 def test_the_figures_of_a_line() -> None:
-    figures = {"generator": 1.0, "generator_accuracy": 0.5, "generator_loss_kept": 2.0, "rtd": 3.0, "rtd_detection_auc": 0.7, "rtd_detection_positives": 4.0}
+    figures = {"generator": 1.0, "generator_accuracy": 0.5, "generator_loss_kept": 2.0}
+    figures |= {"rtd": 3.0, "rtd_detection_auc": 0.7, "rtd_detection_positives": 4.0}
     assert shown(figures) == {"generator": 1.0, "generator_accuracy": 0.5, "rtd": 3.0, "auc": 0.7}

@@ -63,7 +63,7 @@ def test_killed_and_stopped_and_resumed(small_data: Path, unbroken: Path, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("recipe", "optim"), KINDS)
 def test_five_kills(small_data: Path, tmp_path: Path, recipe: str, optim: str) -> None:
     """Acceptance: 200 steps, SIGKILL at five random moments."""
@@ -79,7 +79,7 @@ def test_five_kills(small_data: Path, tmp_path: Path, recipe: str, optim: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_signals_save(small_data: Path, unbroken: Path, tmp_path: Path, number: signal.Signals) -> None:
     run = tmp_path / "run"
@@ -94,7 +94,7 @@ def test_signals_save(small_data: Path, unbroken: Path, tmp_path: Path, number: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("point", ["before_tmp", "mid_weights", "before_manifest", "before_rename", "after_rename", "during_rotation"])
 def test_power_cut_while_saving(small_data: Path, unbroken: Path, tmp_path: Path, point: str) -> None:
     """The process dies at every point of its third save (and once more at the next), by the switch that the checkpoints have for it."""
@@ -109,7 +109,7 @@ def test_power_cut_while_saving(small_data: Path, unbroken: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_killed_after_the_last_checkpoint(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """While the Hugging Face folders are written: starting again trains nothing and writes them."""
     run = tmp_path / "run"
@@ -127,7 +127,7 @@ def test_killed_after_the_last_checkpoint(small_data: Path, unbroken: Path, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_max_minutes_counts_from_every_start(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = pretrain_words(small_data, run, **SHORT | {"max_steps": 100_000, "max_minutes": 0.05})
@@ -141,7 +141,7 @@ def test_max_minutes_counts_from_every_start(small_data: Path, unbroken: Path, t
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_max_minutes_moves_no_number(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     electrify(pretrain_words(small_data, run, **SHORT, max_minutes=1e-4), tmp_path, expect=75)

@@ -18,5 +18,5 @@ def sample(logits_MV: Tensor, uniform_M: Tensor, *, temperature: float = 1.0) ->
     # Strictly below the total (rounding may reach it), so that the first larger entry exists, and has some probability.
     target_M = torch.minimum(uniform_M.to(total_M.dtype) * total_M, torch.nextafter(total_M, torch.zeros_like(total_M)))
     token_M = torch.searchsorted(cumulative_MV, target_M[:, None], right=True).squeeze(1)
-    # Logits that are not numbers have no larger entry. The loop stops on their loss; an id outside the vocabulary would crash before it (on a GPU for good).
+    # Logits that are not numbers have no larger entry. The loop stops on their loss, before which an id outside the vocabulary would crash.
     return token_M.clamp_(max=logits_MV.shape[-1] - 1)

@@ -119,7 +119,7 @@ class Loader:
         if self.num_rows < batch_rows:
             raise UserError(
                 f"{corpus.folder}: the {corpus.split} split fills {self.num_rows} rows of {max_seq_length} tokens and one batch takes {batch_rows}; "
-                f"lower per_device_train_batch_size, gradient_accumulation_steps or max_seq_length, or prepare more text"
+                f"lower train_batch_size or max_seq_length, or prepare more text"
             )
 
     @property

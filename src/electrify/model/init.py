@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .encoder import Block, Encoder, Shape
+from .heads import BinaryHead, LMHead
 
 TOKEN_SCALE = 0.1  # of `local`: what the position subspace and the words start with; at .02 Adam overwrites the positions within 20 steps
 OUTPUT_SCALE = 0.1  # of `local`: sub-layer outputs, so that post-norm keeps the position subspace readable through the depth
@@ -86,6 +87,19 @@ def init_local_embeddings(encoder: Encoder, width: int, *, scale_words: bool = T
         e.words.weight[:, :width] = 0
         e.segments.weight[:, :width] = 0
         e.positions.weight[:, :width] = TOKEN_SCALE * position_subspace(len(e.positions.weight), width)
+
+
+def init_local_head(head: LMHead | BinaryHead, rng: torch.Generator) -> None:
+    """Heads of `local`, over what `init_bert` left. With weights of .02 the product of two small matrices keeps a replaced-token head on a plateau
+    of its own, long after the encoder could see the difference (docs/results.md).
+
+    | parameter                                | value                  |
+    |------------------------------------------|------------------------|
+    | dense (both), output row of a BinaryHead | normal 1/sqrt(fan-in)  |
+    """
+    with torch.no_grad():
+        for linear in (head.dense, head.out) if isinstance(head, BinaryHead) else (head.dense,):
+            linear.weight.normal_(std=1 / math.sqrt(linear.in_features), generator=rng)
 
 
 def init_local_blocks(encoder: Encoder, width: int, rng: torch.Generator, *, amplitude: float) -> None:

@@ -20,7 +20,7 @@ _BLANK_LINE, _LINE = re.compile(rb"\n[^\S\n]*\n"), re.compile(rb"\n")
 
 
 def documents(source: Source, options: PrepareConfig, *, counts: Counter[str], advance: Callable[[int], None] | None = None) -> Iterator[str]:
-    """The documents of one source in order. `counts` receives blank, encoding_errors, nul_characters and cut_documents.
+    """The documents of one source in order. `counts` receives blank, encoding_errors, nul_characters and cuts.
 
     advance: called with the bytes of the file consumed. Raises UserError naming file and line for input that cannot be right.
     """
@@ -40,13 +40,13 @@ def _cleaned(text: str, counts: Counter[str]) -> Iterator[str]:
         else:
             counts["blank"] += 1
         return
-    counts["cut_documents"] += 1
     start = 0
     while start < len(text):
         stop = min(start + MAX_DOCUMENT, len(text))
         if stop < len(text):
             stop = max(text.rfind(" ", start + 1, stop), text.rfind("\n", start + 1, stop), start) or stop
             stop = stop if stop > start else start + MAX_DOCUMENT
+            counts["cuts"] += 1
         if piece := text[start:stop].strip():
             yield piece
         start = stop
@@ -71,9 +71,8 @@ def split(chunks: Iterable[bytes], separator: re.Pattern[bytes] | None, counts: 
     for chunk in chunks:
         *whole, rest = separator.split(rest + chunk) if separator else (rest + chunk,)
         yield from whole
-        if len(rest) > MAX_DOCUMENT:
-            counts["cut_documents"] += 1
         while len(rest) > MAX_DOCUMENT:
+            counts["cuts"] += 1
             cut = max(rest.rfind(b" ", 1, MAX_DOCUMENT), rest.rfind(b"\n", 1, MAX_DOCUMENT))
             if cut < 1:
                 cut = MAX_DOCUMENT

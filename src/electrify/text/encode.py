@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ SPLITS = ("train", "valid")
 # Longer documents are tokenised in pieces cut before a space, where no tokenizer here joins anything; bounds the memory of the library's structures.
 PIECE = 1 << 17
 _BATCH = 1 << 18
-_ID = np.dtype("<u4")
+_ID = np.dtype("u4")
 # About 60 MB of chunks and ids; when full, the memory starts afresh.
 _MAX_KNOWN = 1 << 18
 # Python splits at these, BERT's normaliser deletes them and joins what is around them.
@@ -118,16 +119,18 @@ class Encoder:
         return encoded
 
     def _plain(self, pieces: list[str]) -> list[bytes]:
-        return [np.array(e.ids, _ID).tobytes() for e in self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)]
+        # Most encodings here are those of one word: an array costs a quarter of what a numpy array does.
+        return [array("I", e.ids).tobytes() for e in self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)]
 
     def _remembering(self, pieces: list[str], known: dict[str, bytes]) -> list[bytes]:
         split = [[piece] if _UNUSUAL_SPACE.search(piece) else piece.split() for piece in pieces]
-        new = list(dict.fromkeys(chunk for chunks in split for chunk in chunks if chunk not in known))
+        chunks = set().union(*split)
+        new = list(chunks.difference(known))
         if len(known) + len(new) > _MAX_KNOWN:
             known.clear()
-            new = list(dict.fromkeys(chunk for chunks in split for chunk in chunks))
+            new = list(chunks)
         known.update(zip(new, self._plain(new), strict=True))
-        return [b"".join(map(known.__getitem__, chunks)) for chunks in split]
+        return [b"".join(map(known.__getitem__, words)) for words in split]
 
 
 def ignores_white_space(tokenizer: Any) -> bool:

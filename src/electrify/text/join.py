@@ -19,7 +19,7 @@ from .tokenizer import tokenizer_sha256
 from .workspace import Workspace
 
 COUNTED = ("documents", "words", "characters", "bytes", "tokens", "unk_tokens")
-DROPPED_OR_CHANGED = ("duplicates", "blank", "encoding_errors", "nul_characters", "cut_documents")
+DROPPED_OR_CHANGED = ("duplicates", "blank", "encoding_errors", "nul_characters", "cuts")
 
 
 def join(

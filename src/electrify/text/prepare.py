@@ -40,7 +40,7 @@ def prepare(options: PrepareConfig) -> Manifest:
     Raises UserError for input, options or an output folder that cannot work; KeyboardInterrupt passes, and the same command continues later.
     """
     options.check()
-    began = time.perf_counter()
+    clock = Clock()
     sources = workspace.choose_sources(options)
     done = workspace.finished(options, sources)
     if done is not None:
@@ -48,37 +48,46 @@ def prepare(options: PrepareConfig) -> Manifest:
         return done
     try:
         with Workspace(options, sources) as space:
-            return _prepare(options, space, began)
+            return _prepare(options, space, clock)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise UserError(f"{options.output_dir}: {e.strerror}; make room and run the same command again, it continues") from e
         raise
 
 
-def _prepare(options: PrepareConfig, space: Workspace, began: float) -> Manifest:
+def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest:
     space.collect(workers=options.workers or cores())
-    collected = time.perf_counter()
+    clock.ends("collect")
     sample.tokenizer_for(options, space)
-    trained = time.perf_counter()
     tokenizer = load_tokenizer(space.tokenizer)
     special, vocab_size = special_ids(tokenizer), vocabulary_size(tokenizer)
+    clock.ends("tokenizer")
     plan = Plan(options, space, vocab_size=vocab_size, special=special)
     counts, parts = plan.encode()
-    encoded = time.perf_counter()
-    manifest = join(
-        space,
-        parts,
-        counts=counts,
-        vocab_size=vocab_size,
-        special=special,
-        shard_bytes=options.shard_mb << 20,
-        dtype=plan.dtype,
-    )
-    moments = {"collect": collected, "tokenizer": trained, "encode": encoded, "join": time.perf_counter()}
-    seconds = {name: b - a for (name, b), a in zip(moments.items(), (began, *moments.values()), strict=False)} | {"total": moments["join"] - began}
-    log = {"seconds": seconds, "parts": len(parts), "parts_reused": plan.reused, "workers": plan.workers}
+    clock.ends("encode")
+    manifest = join(space, parts, counts=counts, vocab_size=vocab_size, special=special, shard_bytes=options.shard_mb << 20, dtype=plan.dtype)
+    clock.ends("join")
+    log = {"seconds": clock.seconds, "cpu_seconds": clock.cpu, "parts": len(parts), "parts_reused": plan.reused, "workers": plan.workers}
     (space.folder / LOG).write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
     return manifest
+
+
+class Clock:
+    """Seconds, and processor seconds of this process and of the workers that ended, for each step and in all."""
+
+    def __init__(self) -> None:
+        self._last = self._first = self._now()
+        self.seconds: dict[str, float] = {}
+        self.cpu: dict[str, float] = {}
+
+    def _now(self) -> tuple[float, float]:
+        return time.perf_counter(), sum(os.times()[:4])
+
+    def ends(self, step: str) -> None:
+        now = self._now()
+        for table, i in ((self.seconds, 0), (self.cpu, 1)):
+            table[step], table["total"] = now[i] - self._last[i], now[i] - self._first[i]
+        self._last = now
 
 
 def cores() -> int:
@@ -192,7 +201,7 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
     for name, shown in (
         ("encoding_errors", "not UTF-8 (documents)"),
         ("nul_characters", "NUL characters removed"),
-        ("cut_documents", "documents cut"),
+        ("cuts", "cuts in very long documents"),
     ):
         if c.get(name):
             rows.append((shown, f"{c[name]:,.0f}"))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -125,6 +127,21 @@ def same_across(text: str, *, what: str) -> None:
     others = [rank for rank, digest in enumerate(all_ranks.tolist()) if digest != all_ranks[0].item()]
     if others:
         raise UserError(f"{what} on rank {', '.join(map(str, others))} is not that of rank 0; every process must be given the same")
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """A UserError inside on one rank ends all: with its sentence there, silently with its status elsewhere, where they would wait for it in vain."""
+    error = None
+    try:
+        yield
+    except UserError as e:
+        error = e
+    failed = any_across(error is not None)
+    if error:
+        raise error
+    if failed:
+        raise SystemExit(2)
 
 
 def barrier() -> None:

@@ -246,8 +246,7 @@ class Run:
         self.began = time.monotonic()
         stopped = False
         steps = range(self.step, c.max_steps)
-        with Stop() as stop, Progress(c.max_steps, title="pretrain", unit="steps") as bar:
-            bar.advance(self.step) if self.step else None
+        with Stop() as stop, Progress(c.max_steps, title="pretrain", unit="steps", done=self.step) as bar:
             for batch in prefetch(self.batch, steps):
                 self.update(batch)
                 note = self.log_line(log) if self.step % c.logging_steps == 0 else ""
