@@ -26,7 +26,7 @@ ORDER = [
     {"build"},
     {"train"},
     {"export"},
-    {"pretrain", "downstream", "scoring"},
+    {"pretraining", "downstream", "scoring"},
     {"demo"},
     {"cli"},
     {"__main__"},

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from electrify import cli
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
-from electrify.pretrain import refuse, split_batch
+from electrify.pretraining import refuse, split_batch
 from electrify.text.shards import read_manifest, sha256_of
 from electrify.train import checkpoint, log
 from small import SMALL, Process, listing, logged_step, one_sentence, parameters_sha256, prepare_small, pretrain_words, records, steps_of, write_text
@@ -189,18 +189,15 @@ def test_init_says_what_was_missing(capsys: pytest.CaptureFixture[str], small_da
 def test_init_mistakes(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
     """No folder, a folder of something else, another vocabulary, a half that the objective does not have. No run folder is left."""
     other, long = prepare_small(tmp_path / "other", vocab_size=300), {"max_seq_length": 64, "max_position_embeddings": 64}
+    kept, generator = {"init_discriminator": finished / "discriminator"}, {"init_generator": finished / "generator"}
     cases = [
         (small_data, {"init_discriminator": tmp_path / "nowhere"}, "nowhere"),
         (small_data, {"init_generator": small_data}, "no config.json"),
-        (other, {"init_discriminator": finished / "discriminator"}, "vocabulary"),
-        (other, {"init_generator": finished / "generator"}, "vocabulary"),
-        (small_data, {"init_generator": finished / "generator", "recipe": "bert-tiny"}, "has no generator"),
-        (
-            small_data,
-            {"init_discriminator": finished / "discriminator", "max_seq_length": 64, "max_position_embeddings": 64},
-            "max_seq_length 64 exceeds max_position_embeddings 32",
-        ),
-        (small_data, {"init_generator": finished / "generator"} | long, "exceeds the 32 positions of"),
+        (other, kept, "vocabulary"),
+        (other, generator, "vocabulary"),
+        (small_data, generator | {"recipe": "bert-tiny"}, "has no generator"),
+        (small_data, kept | long, "max_seq_length 64 exceeds max_position_embeddings 32"),
+        (small_data, generator | long, "exceeds the 32 positions of"),
     ]
     for data, fields, says in cases:
         assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", **SHORT | fields)), fields

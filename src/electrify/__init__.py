@@ -1,20 +1,30 @@
 """electrify: pre-train text encoders as discriminators, from raw text to a Hugging Face model.
 
-The verbs of the command line as functions with typed results: `prepare`, `pretrain`, `export`, `finetune`, `detect`. Each imports its own
+The verbs of the command line as functions with typed results: `prepare`, `pretrain`, `export_run`, `finetune`, `detect`. Each imports its own
 room when it is first asked for, so `import electrify` costs nothing.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .config.finetune import FinetuneConfig
+    from .config.prepare import PrepareConfig
+    from .config.pretrain import PretrainConfig, load_recipe, override
+    from .downstream.finetune import finetune
+    from .errors import UserError
+    from .export.hf import export as export_run
+    from .pretraining import pretrain
+    from .scoring.detect import detect
+    from .text.prepare import prepare
 
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "prepare": "text.prepare",
-    "pretrain": "pretrain",
-    "export": "export.hf",
+    "pretrain": "pretraining",
     "finetune": "downstream.finetune",
     "detect": "scoring.detect",
     "UserError": "errors",
@@ -30,7 +40,7 @@ __all__ = [
     "PretrainConfig",
     "UserError",
     "detect",
-    "export",
+    "export_run",
     "finetune",
     "load_recipe",
     "override",
@@ -40,6 +50,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "export_run":  # `electrify.export` is the room itself
+        return import_module(".export.hf", __name__).export
     if name not in _HOMES:
         raise AttributeError(f"module 'electrify' has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)

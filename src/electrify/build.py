@@ -107,4 +107,5 @@ def initialise(built: Built, config: PretrainConfig) -> None:
             init_local_embeddings(encoder, width, scale_words=tables[id(encoder.embeddings.words)] is encoder)
             init_local_blocks(encoder, width, rng, amplitude=config.model.local_amplitude)
         for half in built.halves.values():
-            init_local_head(half.head, rng)
+            if isinstance(half.head, BinaryHead):
+                init_local_head(half.head, rng)

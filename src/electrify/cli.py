@@ -35,7 +35,7 @@ def pretrain(args: argparse.Namespace) -> int:
     config = override(config, {k: v for k, v in vars(args).items() if k in SECTION_OF})
     check(config)  # before a corpus is prepared for it
 
-    from .pretrain import prepared, pretrain
+    from .pretraining import prepared, pretrain
 
     result = pretrain(prepared(args.data, Path(args.output_dir)), output_dir=Path(args.output_dir), config=config, resume=args.resume)
     if not result.summary.finished:
@@ -57,7 +57,7 @@ def export(args: argparse.Namespace) -> int:
 def finetune(args: argparse.Namespace) -> int:
     from .downstream.finetune import finetune
 
-    finetune(finetune_from_flags(args, models=args.models))
+    print(finetune(finetune_from_flags(args, models=args.models)).table())
     return 0
 
 

@@ -20,7 +20,7 @@ from .config.pretrain import load_recipe, override
 from .downstream.finetune import Outcome, finetune_one
 from .downstream.tasks import Example, TaskData
 from .errors import UserError
-from .pretrain import pretrain
+from .pretraining import pretrain
 from .progress import Progress, duration, say
 from .scoring.detect import detect
 from .text import pydocs
@@ -171,7 +171,7 @@ def tokens(records: list[dict[str, Any]]) -> list[float]:
 
 
 def unigram_of(data: Path) -> float:
-    from .pretrain import unigram_entropy
+    from .pretraining import unigram_entropy
     from .text.shards import Corpus
 
     return unigram_entropy(Corpus(data, "train"))

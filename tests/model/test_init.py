@@ -14,7 +14,7 @@ from batches import SPECIAL, TINY, built, pack, tiny
 from electrify.build import Built, build
 from electrify.model.attention import sequence_bias
 from electrify.model.encoder import Embeddings, Encoder, Shape
-from electrify.model.heads import BinaryHead, LMHead
+from electrify.model.heads import BinaryHead
 from electrify.model.init import (
     NOISE,
     OUTPUT_SCALE,
@@ -201,15 +201,17 @@ def test_local_blocks_table(tie: str, amplitude: float) -> None:
 
 @pytest.mark.parametrize("tie", TIES)
 def test_local_changes_initial_values_only(tie: str) -> None:
-    """The same names and shapes; biases and norms are those of `bert` to the bit; the matrices of the heads are drawn 1/sqrt(fan-in)."""
+    """The same names and shapes; biases and norms are those of `bert` to the bit; the matrices of a BinaryHead are drawn 1/sqrt(fan-in)."""
     size = {"generator_size": 1.0 if tie == "all" else 0.5}
     local, bert = roomy(tie=tie, **size), roomy(tie=tie, init="bert", **size)
     one, other = local.objective.state_dict(), bert.objective.state_dict()
     assert {n: (t.shape, t.dtype) for n, t in one.items()} == {n: (t.shape, t.dtype) for n, t in other.items()}
     assert [n for n, _ in local.objective.named_parameters()] == [n for n, _ in bert.objective.named_parameters()]
     for name, half in local.halves.items():
-        assert close_to(half.head.dense.weight, 1 / math.sqrt(half.head.dense.in_features)), name
-        if isinstance(half.head, BinaryHead):
+        if not isinstance(half.head, BinaryHead):
+            assert torch.equal(half.head.dense.weight, bert.halves[name].head.dense.weight), name
+        else:
+            assert close_to(half.head.dense.weight, 1 / math.sqrt(half.head.dense.in_features)), name
             assert close_to(half.head.out.weight, 1 / math.sqrt(half.head.out.in_features)), name
     for n in one:
         if one[n].ndim == 1:

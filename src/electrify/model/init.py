@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .encoder import Block, Encoder, Shape
-from .heads import BinaryHead, LMHead
+from .heads import BinaryHead
 
 TOKEN_SCALE = 0.1  # of `local`: what the position subspace and the words start with; at .02 Adam overwrites the positions within 20 steps
 OUTPUT_SCALE = 0.1  # of `local`: sub-layer outputs, so that post-norm keeps the position subspace readable through the depth
@@ -89,16 +89,14 @@ def init_local_embeddings(encoder: Encoder, width: int, *, scale_words: bool = T
         e.positions.weight[:, :width] = TOKEN_SCALE * position_subspace(len(e.positions.weight), width)
 
 
-def init_local_head(head: LMHead | BinaryHead, rng: torch.Generator) -> None:
-    """Heads of `local`, over what `init_bert` left. With weights of .02 the product of two small matrices keeps a replaced-token head on a plateau
-    of its own, long after the encoder could see the difference (docs/results.md).
+def init_local_head(head: BinaryHead, rng: torch.Generator) -> None:
+    """A replaced-token head of `local`: dense and output row normal 1/sqrt(fan-in), over what `init_bert` left.
 
-    | parameter                                | value                  |
-    |------------------------------------------|------------------------|
-    | dense (both), output row of a BinaryHead | normal 1/sqrt(fan-in)  |
+    At .02 the product of the two keeps the discriminator on a plateau of its own, long after its encoder could see the difference (docs/log.md).
+    The language-model head stays at .02: there the larger values were no better.
     """
     with torch.no_grad():
-        for linear in (head.dense, head.out) if isinstance(head, BinaryHead) else (head.dense,):
+        for linear in (head.dense, head.out):
             linear.weight.normal_(std=1 / math.sqrt(linear.in_features), generator=rng)
 
 
