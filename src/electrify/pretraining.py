@@ -55,7 +55,8 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
     world = dist.start(pick_device(config.train.device))
     try:
         config, micro_rows = split_batch(from_folders(config, corpus.manifest.vocab_size), world.size)
-        check(config)  # again, for a folder may have decided the shape
+        # Again, for a folder may have decided the shape. Where one decides the generator's, generator_size does not count.
+        check(override(config, {"generator_size": 1.0}) if config.train.init_generator else config)
         rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
         loader = Loader(corpus, batch_rows=config.train.train_batch_size, seed=config.train.seed, **rows)
         refuse(output_dir, resume)

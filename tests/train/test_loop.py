@@ -125,7 +125,7 @@ def test_learning_rates_of_the_log(small_data: Path, tmp_path: Path) -> None:
     assert pretrain(small_data, tmp_path / "run", learning_rate=1e-3, generator_learning_rate=2e-3, lr_scheduler_type="cosine") == 0
     for r in records(tmp_path / "run", "train"):
         factor = schedule.factor("cosine", r["step"] - 1, warmup_steps=5, max_steps=12)
-        assert (r["learning_rate"], r["learning_rate_1"]) == pytest.approx((2e-3 * factor, 1e-3 * factor))
+        assert (r["generator_learning_rate"], r["learning_rate"]) == pytest.approx((2e-3 * factor, 1e-3 * factor))
 
 
 def test_a_line_of_the_log_is_the_mean_over_its_updates(small_data: Path, tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def _write(run: Path, half: Half, part: str, target: Path, *, config: PretrainCo
         mark = {"format": 1, "part": part, "weights_sha256": sha256_of(new / "model.safetensors"), "data": facts.get("data")}
         (new / MARK).write_text(json.dumps(mark, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         for path in (*new.iterdir(), new):
-            _sync(path)
+            checkpoint.sync(path)
         shutil.rmtree(old, ignore_errors=True)
         if target.exists():
             target.rename(old)
@@ -163,14 +163,6 @@ def _write(run: Path, half: Half, part: str, target: Path, *, config: PretrainCo
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return target
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def hf_config(shape: Shape, *, architecture: str, pad: int, dropout: float, attention_dropout: float) -> Any:

@@ -74,7 +74,7 @@ def save(run: Path, step: int, *, tensors: Mapping[str, Mapping[str, Tensor]], s
         if os.path.lexists(final):  # a damaged one, see above
             final.rename(aside)
         temporary.rename(final)
-        _sync(run)
+        sync(run)
         _remove(aside)
     except (OSError, SafetensorError) as e:
         reason = e.strerror or e if isinstance(e, OSError) else e
@@ -92,7 +92,7 @@ def _write_all(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tenso
     files: dict[str, dict[str, Any]] = {}
 
     def seal(name: str) -> None:
-        _sync(folder / name)
+        sync(folder / name)
         files[name] = {"bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
 
     for group, named in tensors.items():
@@ -106,11 +106,12 @@ def _write_all(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tenso
     _fault("before_manifest", step)
     manifest = {"format": FORMAT, "step": step, "files": files}
     (folder / MANIFEST).write_text(json.dumps(manifest, sort_keys=True, indent=1) + "\n", encoding="utf-8")
-    _sync(folder / MANIFEST)
-    _sync(folder)
+    sync(folder / MANIFEST)
+    sync(folder)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Returns when the file, or the folder with its names, is on the disk."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -115,7 +115,8 @@ class Run:
         parts = [(tokens.to(self.world.device), draws.to(self.world.device)) for tokens, draws in batch.parts]
         counts = self.counts(parts)
         torch.manual_seed(int(hashed(self.config.seed, self.step, self.world.rank)) & (1 << 62) - 1)  # dropout
-        self.set_learning_rate()
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["peak_lr"] * self.factor(self.step)
         for k, (tokens, draws) in enumerate(parts):
             last = k == len(parts) - 1
             waits = nullcontext() if last or self.world.size == 1 else self.module.no_sync()  # type: ignore[operator]
@@ -135,11 +136,15 @@ class Run:
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
 
-    def set_learning_rate(self) -> None:
+    def factor(self, step: int) -> float:
         c = self.config
-        f = schedule.factor(c.lr_scheduler_type, self.step, warmup_steps=c.warmup_steps, max_steps=c.max_steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["peak_lr"] * f
+        return schedule.factor(c.lr_scheduler_type, step, warmup_steps=c.warmup_steps, max_steps=c.max_steps)
+
+    def learning_rates(self) -> dict[str, float]:
+        """Those of the last update."""
+        c, f = self.config, self.factor(self.step - 1)
+        own = {"generator_learning_rate": c.generator_learning_rate * f} if c.generator_learning_rate else {}
+        return {"learning_rate": c.learning_rate * f} | own
 
     # ------------------------------------------------------------------ between updates
 
@@ -154,10 +159,7 @@ class Run:
         tokens, seconds = self.logged_at
         rate = (self.tokens - tokens) / max(elapsed - seconds, 1e-9)
         self.logged_at = (self.tokens, elapsed)
-        rates = {
-            f"learning_rate{'' if k == 0 else f'_{k}'}": lr
-            for k, lr in enumerate(sorted({g["lr"] for g in self.optimizer.param_groups}, reverse=True))
-        }
+        rates = self.learning_rates()
         timing = {"seconds": elapsed, "tokens_per_s": rate, "peak_memory_bytes": peak_memory_bytes(self.world.device), "joules": self.energy_used()}
         self.record(log, "train", means | rates | timing)
         losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights)
