@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
 
 from .build import Built, build
 from .config.pretrain import PretrainConfig, check, dump, override, parse
@@ -61,16 +62,8 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
         loader = Loader(corpus, batch_rows=config.train.train_batch_size, seed=config.train.seed, **rows)
         refuse(output_dir, resume)
         with ExitStack() as held:
-            with dist.together():
-                if world.rank == 0:
-                    held.enter_context(cleared(output_dir))
-                    held.enter_context(checkpoint.lock(output_dir))
-                found = find_checkpoint(output_dir)
-                loaded = checkpoint.load(found.path) if found else None
-                if loaded:
-                    same_run(output_dir, config, corpus.manifest, loaded[1]["fingerprint"])
-            dist.same_across(f"{corpus.manifest.fingerprint} {found}", what="prepared corpus and newest checkpoint")
-            built = starting_point(config, corpus.manifest, fresh=found is None, tokenizer=data / "tokenizer")
+            loaded = claim(held, output_dir, config, corpus.manifest, world)
+            built = starting_point(config, corpus.manifest, fresh=loaded is None, tokenizer=data / "tokenizer")
             run = Run(
                 built.objective,
                 config.train,
@@ -85,7 +78,7 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
                 unigram_entropy=unigram_entropy(corpus),
             )
             begin(run, built, config, corpus.manifest, loaded, tokenizer=data / "tokenizer")
-            with MetricsLog(output_dir, resume_step=run.step if found else None, report_to=config.train.report_to, rank=world.rank) as log:
+            with MetricsLog(output_dir, resume_step=run.step if loaded else None, report_to=config.train.report_to, rank=world.rank) as log:
                 summary = run.train(log)
             exported = export_run(output_dir, built=built) if summary.finished and world.rank == 0 else {}
             dist.barrier()
@@ -94,7 +87,24 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
         dist.stop()
 
 
-def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, loaded: tuple[Any, Any] | None, *, tokenizer: Path) -> None:
+Loaded = tuple[dict[str, dict[str, Tensor]], dict[str, Any]]  # tensors and state of a checkpoint
+
+
+def claim(held: ExitStack, folder: Path, config: PretrainConfig, manifest: Manifest, world: dist.World) -> Loaded | None:
+    """Locks the run folder as long as `held` and returns what to continue from, if anything. A mistake that one rank finds is raised on all."""
+    with dist.together():
+        if world.rank == 0:
+            held.enter_context(cleared(folder))
+            held.enter_context(checkpoint.lock(folder))
+        found = find_checkpoint(folder)
+        loaded = checkpoint.load(found.path) if found else None
+        if loaded:
+            same_run(folder, config, manifest, loaded[1]["fingerprint"])
+    dist.same_across(f"{manifest.fingerprint} {found}", what="prepared corpus and newest checkpoint")
+    return loaded
+
+
+def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, loaded: Loaded | None, *, tokenizer: Path) -> None:
     """Parameters from the checkpoint or the header of a new run, and the line that says what will be trained."""
     parameters = sum(p.numel() for p in run.named.values())
     saves = -(-config.train.max_steps // config.train.save_steps)

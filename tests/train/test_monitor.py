@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor, not_finite
+from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor
 
 LATE = 10 * GRACE_TOKENS
 
@@ -77,10 +77,3 @@ def test_a_loss_that_is_no_number_counts_as_no_recovery() -> None:
     assert monitor.watch(valid(generator_loss_masked=6.0))
     assert monitor.watch(valid(generator_loss_masked=math.nan)) == []
     assert monitor.watch(valid(generator_loss_masked=6.0)) == []
-
-
-def test_not_finite_names_what_and_when() -> None:
-    assert not_finite(3, {"loss": 1.0, "gradient norm": 2.0}) is None
-    text = not_finite(3, {"loss": 1.0, "gradient norm": math.inf, "generator": math.nan})
-    assert text is not None
-    assert text.startswith("step 3: gradient norm is inf, generator is nan; stopped before the update")

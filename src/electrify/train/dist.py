@@ -104,18 +104,6 @@ def any_across(flag: bool) -> bool:
     return bool(answer.item())
 
 
-def finite_across(values: list[Tensor]) -> bool:
-    """Whether every number (loss, gradient norm) is finite on every rank; the same answer everywhere. Asked before the update.
-
-    The one wait for the device in a step is the reading of the answer.
-    """
-    finite = torch.stack([torch.isfinite(v).all() for v in values]).all()
-    if _size() > 1:
-        finite = finite.to(_device(), torch.int32)
-        td.all_reduce(finite, op=td.ReduceOp.MIN)
-    return bool(finite.item())
-
-
 def same_across(text: str, *, what: str) -> None:
     """Raises UserError on every rank where `text` is not the same on all; `what` names it in the message."""
     if _size() == 1:

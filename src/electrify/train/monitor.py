@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,15 +78,3 @@ def _majority_text(recall: float, tokens: int) -> str:
         f"the discriminator calls every token original after {tokens / 1e6:.1f} M tokens (it finds {recall:.1%} of the replaced ones): "
         "look at the generator first, then try another --learning-rate"
     )
-
-
-def not_finite(step: int, numbers: Mapping[str, float]) -> str | None:
-    """The sentence with which a run stops before the update of `step`, or None where every number is finite.
-
-    numbers: what to look at by name, e.g. {"loss": ..., "gradient norm": ...}. Whether to stop is agreed by all ranks: dist.finite_across.
-    """
-    bad = [f"{name} is {value}" for name, value in numbers.items() if not math.isfinite(value)]
-    if not bad:
-        return None
-    advice = "resume with a smaller --learning-rate or --bf16 false"
-    return f"step {step}: {', '.join(bad)}; stopped before the update, so the last checkpoint is sound: {advice}"
