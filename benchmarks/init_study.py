@@ -1,9 +1,10 @@
 """How long does a plain post-norm encoder sit on the unigram plateau, with the published and with local initial values?
 
-    python benchmarks/init_study.py DATA --output-dir OUT [--tokens 10e6] [--seeds 3] [--objectives bert,electra] [--jobs 1] [--quick]
+    python benchmarks/init_study.py DATA --output-dir OUT [--tokens 10e6,50e6] [--seeds 3] [--objectives bert,electra] [--jobs 1] [--quick]
 
 Runs the tiny recipes with `--init bert` and `--init local` and several seeds at a constant learning rate (so one run serves every
-budget up to its end), validates every half million tokens, and writes curves.png, study.json and a Markdown table. Finished runs are not repeated.
+budget up to its end), validates every half million tokens, and writes curves.png, study.json and a Markdown table. All runs reach the first
+of `--tokens` before any goes on to the next; a run is stopped by SIGTERM and resumed, so a study that is interrupted loses nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROWS, LENGTH = 32, 64
+SAVED = 75  # exit status of a run that was told to stop and has saved
 FIGURES = {
     "bert": ("mlm_loss_masked", "mlm_accuracy_masked"),
     "electra": ("generator_loss_masked", "generator_accuracy_masked", "rtd", "rtd_detection_auc", "rtd_detection_recall"),
@@ -28,10 +31,9 @@ def name_of(objective: str, init: str, seed: int) -> str:
     return f"{objective}-{init}-seed{seed}"
 
 
-def run(data: str, out: Path, objective: str, init: str, seed: int, *, tokens: float, every: float) -> None:
+def run(data: str, out: Path, objective: str, init: str, seed: int, *, until: float, tokens: float, every: float) -> None:
+    """Takes the run of `tokens` as far as `until`: SIGTERM saves it there, and the next call resumes it."""
     folder, steps = out / name_of(objective, init, seed), round(tokens / (ROWS * LENGTH))
-    if (folder / "discriminator" / "config.json").exists():
-        return
     options = {
         "init": init,
         "seed": seed,
@@ -49,8 +51,21 @@ def run(data: str, out: Path, objective: str, init: str, seed: int, *, tokens: f
     }
     flags = [x for k, v in options.items() for x in (f"--{k.replace('_', '-')}", str(v))]
     command = [sys.executable, "-m", "electrify", "pretrain", data, "--recipe", f"{objective}-tiny", "--output-dir", str(folder), *flags]
+
+    def arrived() -> bool:
+        return any(r["tokens"] >= 0.99 * until for r in curve(out, objective, init, seed)[-1:])
+
+    if arrived():
+        return
     with (out / f"{folder.name}.log").open("a") as log:
-        subprocess.run(command, check=True, stderr=log, stdout=log, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        process = subprocess.Popen(command, stderr=log, stdout=log, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        while process.poll() is None:
+            time.sleep(1)
+            if until < tokens and arrived():
+                process.terminate()
+                process.wait()
+    if process.returncode not in (0, SAVED):
+        sys.exit(f"{folder.name}: status {process.returncode}, see {log.name}")
 
 
 def curve(out: Path, objective: str, init: str, seed: int) -> list[dict]:
@@ -99,25 +114,28 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("data")
     p.add_argument("--output-dir", required=True)
-    p.add_argument("--tokens", type=float, default=10e6)
+    p.add_argument("--tokens", default="10e6", help="budgets, for instance 10e6,50e6")
     p.add_argument("--every", type=float, default=0.5e6)
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--objectives", default="bert,electra")
+    p.add_argument("--inits", default="local,bert")
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--quick", action="store_true", help="0.3 M tokens, one seed")
     a = p.parse_args()
     if a.quick:
-        a.tokens, a.every, a.seeds = 0.3e6, 0.1e6, 1
+        a.tokens, a.every, a.seeds = "0.1e6,0.3e6", 0.1e6, 1
+    budgets = [float(t) for t in a.tokens.split(",")]
     out = Path(a.output_dir)
     out.mkdir(parents=True, exist_ok=True)
     objectives = a.objectives.split(",")
-    todo = [(o, i, s) for s in range(a.seeds) for o in objectives for i in ("local", "bert")]
-    with ThreadPoolExecutor(a.jobs) as pool:
-        for done in [pool.submit(run, a.data, out, *t, tokens=a.tokens, every=a.every) for t in todo]:
-            done.result()
+    todo = [(o, i, s) for s in range(a.seeds) for o in objectives for i in a.inits.split(",")]
+    for until in budgets:
+        with ThreadPoolExecutor(a.jobs) as pool:
+            for done in [pool.submit(run, a.data, out, *t, until=until, tokens=budgets[-1], every=a.every) for t in todo]:
+                done.result()
     study = {f"{o}-{i}": [curve(out, o, i, s) for s in range(a.seeds)] for o in objectives for i in ("bert", "local")}
     (out / "study.json").write_text(json.dumps(study, indent=1))
-    text = table(study, [b for b in (1e6, 2e6, 5e6, 10e6, 50e6) if b <= a.tokens * 1.01])
+    text = table(study, sorted({*budgets, *(b for b in (1e6, 2e6, 5e6, 10e6, 20e6) if b <= budgets[-1])}))
     (out / "table.md").write_text(text + "\n")
     plot(study, out / "curves.png")
     print(text)

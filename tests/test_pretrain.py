@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -169,6 +170,19 @@ def test_init_from_the_folders_of_a_run(capsys: pytest.CaptureFixture[str], smal
         assert old.keys() == new.keys()
         assert all(torch.equal(old[k], new[k]) for k in old)
     assert json.loads((tmp_path / "run" / "discriminator" / "config.json").read_text())["hidden_size"] == 32
+
+
+def test_a_run_continues_without_the_folders_that_it_started_from(small_data: Path, finished: Path, tmp_path: Path) -> None:
+    """Weights are in the checkpoint and shapes in run.json; the result is that of a run nobody stopped."""
+    for part in ("discriminator", "generator"):
+        shutil.copytree(finished / part, tmp_path / part)
+    halves = {f"init_{part}": tmp_path / part for part in ("discriminator", "generator")}
+    assert pretrain(small_data, tmp_path / "whole", **halves) == 0
+    assert pretrain(small_data, tmp_path / "run", **halves, max_minutes=1e-4) == 75
+    for part in ("discriminator", "generator"):
+        shutil.rmtree(tmp_path / part)
+    assert pretrain(small_data, tmp_path / "run", **halves) == 0
+    assert parameters_sha256(tmp_path / "run", 12) == parameters_sha256(tmp_path / "whole", 12)
 
 
 def test_init_says_what_was_missing(capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path) -> None:

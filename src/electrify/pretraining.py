@@ -20,6 +20,7 @@ from .data.loader import Loader, Rows
 from .errors import UserError
 from .export.hf import export_run
 from .export.start import check_vocabulary, folder_shape, load_half
+from .model.encoder import Shape
 from .progress import say
 from .text.shards import MANIFEST, Corpus, Manifest
 from .train import checkpoint, dist
@@ -55,7 +56,7 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
     corpus, valid = Corpus(data, "train"), Corpus(data, "valid")
     world = dist.start(pick_device(config.train.device))
     try:
-        config, micro_rows = split_batch(from_folders(config, corpus.manifest.vocab_size), world.size)
+        config, micro_rows = split_batch(from_folders(config, output_dir, corpus.manifest.vocab_size), world.size)
         # Again, for a folder may have decided the shape. Where one decides the generator's, generator_size does not count.
         check(override(config, {"generator_size": 1.0}) if config.train.init_generator else config)
         rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
@@ -63,7 +64,7 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
         refuse(output_dir, resume)
         with ExitStack() as held:
             loaded = claim(held, output_dir, config, corpus.manifest, world)
-            built = starting_point(config, corpus.manifest, fresh=loaded is None, tokenizer=data / "tokenizer")
+            built = starting_point(config, output_dir, corpus.manifest, fresh=loaded is None, tokenizer=data / "tokenizer")
             run = Run(
                 built.objective,
                 config.train,
@@ -139,20 +140,31 @@ def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig
     return config, micro
 
 
-def from_folders(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
+def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> PretrainConfig:
     """The recipe with the kept encoder's shape taken from the folder that it starts from."""
     start = config.train.init_discriminator
     if not start:
         return config
-    shape = folder_shape(start, vocab_size=vocab_size)
+    shape = start_shape(run, "discriminator", start, vocab_size)
     own = {k: getattr(shape, k) for k in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")}
     return override(config, own | {"max_position_embeddings": shape.max_position_embeddings})
 
 
-def starting_point(config: PretrainConfig, manifest: Manifest, *, fresh: bool, tokenizer: Path) -> Built:
+def start_shape(run: Path, half: str, start: str, vocab_size: int) -> Shape:
+    """The shape of a half that started from the folder `start`. A run that has begun remembers it, so the folder may be gone when it continues."""
+    facts = run / "run.json"
+    if not facts.is_file():
+        return folder_shape(start, vocab_size=vocab_size)
+    try:
+        return Shape(**json.loads(facts.read_text(encoding="utf-8"))["shapes"][half])
+    except (ValueError, KeyError, TypeError) as e:
+        raise UserError(f"{facts} does not say the shape of the {half} ({e}); it is damaged, or no file of this program") from e
+
+
+def starting_point(config: PretrainConfig, run: Path, manifest: Manifest, *, fresh: bool, tokenizer: Path) -> Built:
     """The objective with its initial values: the seed's, then those of the folders it starts from."""
     t = config.train
-    shape = folder_shape(t.init_generator, vocab_size=manifest.vocab_size) if t.init_generator else None
+    shape = start_shape(run, "generator", t.init_generator, manifest.vocab_size) if t.init_generator else None
     if shape and shape.max_position_embeddings < config.data.max_seq_length:
         raise UserError(f"max_seq_length {config.data.max_seq_length} exceeds the {shape.max_position_embeddings} positions of {t.init_generator}")
     built = build(config, vocab_size=manifest.vocab_size, special=manifest.special_ids, generator=shape)

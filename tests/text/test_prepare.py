@@ -308,3 +308,32 @@ def test_changed_input_and_options_of_an_unfinished_run(corpus: Path, tmp_path: 
     assert log["parts_reused"] == len(parts) - 1
     run(corpus, tmp_path / "unbroken")
     assert contents(tmp_path / "data") == contents(tmp_path / "unbroken")
+
+
+def test_a_file_that_stopped_the_run_is_mended(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same command goes on after the last file, found to be broken while it was tokenised, has been replaced: nobody has to remove anything."""
+    out, last = tmp_path / "data", corpus / "z.txt"
+    text = "a last file, whole at first. " * 20
+    last.write_text(text)
+    real = prepare.Plan._hashed
+
+    def breaks(plan: prepare.Plan, advance: Any) -> Any:
+        yield from real(plan, advance)
+        raise UserError("z.txt is broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "TASK_CHARACTERS", 500)
+        patch.setattr(prepare.Plan, "_hashed", breaks)
+        with pytest.raises(UserError, match="is broken"):
+            run(corpus, out)
+    assert list((out / workspace.UNFINISHED).glob("parts/*/*.part"))
+    last.write_text(text + "and now mended")
+    with pytest.raises(UserError, match="holds another run: its lowercase is True, now False"):
+        run(corpus, out, lowercase=False)
+    capsys.readouterr()
+    run(corpus, out)
+    assert "corpus/z.txt changed since this folder was begun" in capsys.readouterr().err
+    run(corpus, tmp_path / "unbroken")
+    assert contents(out) == contents(tmp_path / "unbroken")

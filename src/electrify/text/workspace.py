@@ -102,6 +102,13 @@ def _must_be_same(folder: Path, had: dict[str, Any], sources: list[dict[str, Any
         raise UserError(f"{folder} holds another run: it was made from {what}; choose another folder or remove it")
 
 
+def _mended(had: dict[str, Any], options: dict[str, Any], identities: list[dict[str, Any]]) -> str:
+    """The first input whose contents changed, where options and names did not: somebody mended the file that stopped the run."""
+    if had["options"] != options or [row["name"] for row in had["sources"]] != [row["name"] for row in identities]:
+        return ""
+    return next((now["name"] for then, now in zip(had["sources"], identities, strict=True) if then != now), "")
+
+
 class Workspace:
     """The folder of one run, locked. Raises UserError where another run owns it, another process works in it, or the disk is too small."""
 
@@ -133,12 +140,19 @@ class Workspace:
         self.identities = [s.identity() for s in self.sources]
         path = self._inside / "state.json"
         if not path.is_file():
-            _write_atomically(path, json.dumps({"options": self.options, "sources": self.identities}, indent=1, sort_keys=True))
+            _write_state(path, self.options, self.identities)
             return
         try:
             had = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as e:
             raise UserError(f"{path} is damaged ({e}); remove {self.folder} and start again") from e
+        if changed := _mended(had, self.options, self.identities):
+            # Parts stay: each is known by a hash of its documents and of the tokenizer, and is used again only where both are the same.
+            say(f"{changed} changed since this folder was begun: reading all input anew")
+            for stale in (self.tokenizer, self._inside / "tokenizer.done", self._inside / "pydocs.jsonl"):
+                shutil.rmtree(stale) if stale.is_dir() else stale.unlink(missing_ok=True)
+            _write_state(path, self.options, self.identities)
+            return
         _must_be_same(self.folder, had["options"], had["sources"], self._config, self.identities)
         say(f"continuing in {self.folder}")
 
@@ -188,6 +202,10 @@ def _write_pydocs(path: Path, *, key: str, workers: int) -> None:
             f.write(json.dumps({key: text}) + "\n")
             bar.advance()
     part.replace(path)
+
+
+def _write_state(path: Path, options: dict[str, Any], identities: list[dict[str, Any]]) -> None:
+    _write_atomically(path, json.dumps({"options": options, "sources": identities}, indent=1, sort_keys=True))
 
 
 def _write_atomically(path: Path, text: str) -> None:
