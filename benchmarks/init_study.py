@@ -1,8 +1,9 @@
-"""How long does a plain post-norm encoder sit on the unigram plateau, with the published and with local initial values?
+"""How long does a plain post-norm encoder sit on the unigram plateau, with the published initial values, with local ones, and with words that start
+from co-occurrence as well?
 
     python benchmarks/init_study.py DATA --output-dir OUT [--tokens 10e6,50e6] [--seeds 3] [--objectives bert,electra] [--jobs 1] [--quick]
 
-Runs the tiny recipes with `--init bert` and `--init local` and several seeds at a constant learning rate (so one run serves every
+Runs the tiny recipes with each of INITS and several seeds at a constant learning rate (so one run serves every
 budget up to its end), validates every half million tokens, and writes curves.png, study.json and a Markdown table. All runs reach the first
 of `--tokens` before any goes on to the next; a run is stopped by SIGTERM and resumed, so a study that is interrupted loses nothing.
 """
@@ -21,6 +22,12 @@ from pathlib import Path
 
 ROWS, LENGTH = 32, 64
 SAVED = 75  # exit status of a run that was told to stop and has saved
+INITS = {
+    "bert": {"init": "bert", "init_words": "random"},
+    "local": {"init": "local", "init_words": "random"},
+    "local+words": {"init": "local", "init_words": "cooccurrence"},
+}
+COLORS = {"bert": "tab:gray", "local": "tab:blue", "local+words": "tab:red"}
 FIGURES = {
     "bert": ("mlm_loss_masked", "mlm_accuracy_masked"),
     "electra": ("generator_loss_masked", "generator_accuracy_masked", "rtd", "rtd_detection_auc", "rtd_detection_recall"),
@@ -35,7 +42,7 @@ def run(data: str, out: Path, objective: str, init: str, seed: int, *, until: fl
     """Takes the run of `tokens` as far as `until`: SIGTERM saves it there, and the next call resumes it."""
     folder, steps = out / name_of(objective, init, seed), round(tokens / (ROWS * LENGTH))
     options = {
-        "init": init,
+        **INITS[init],
         "seed": seed,
         "max_steps": steps,
         "train_batch_size": ROWS,
@@ -77,7 +84,7 @@ def curve(out: Path, objective: str, init: str, seed: int) -> list[dict]:
 def table(study: dict[str, list[list[dict]]], budgets: list[float]) -> str:
     lines = ["| objective | init | tokens | figure | median | lowest - highest | seeds |", "|---|---|---|---|---|---|---|"]
     for key, curves in study.items():
-        objective, init = key.split("-")
+        objective, init = key.split("-", 1)
         for budget in budgets:
             at = [min(c, key=lambda r: abs(r["tokens"] - budget)) for c in curves if c and c[-1]["tokens"] >= 0.95 * budget]
             for figure in FIGURES[objective] if at else ():
@@ -100,13 +107,14 @@ def plot(study: dict[str, list[list[dict]]], path: Path) -> None:
     ]
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.5), constrained_layout=True)
     for axis, (objective, name, title) in zip(axes, panels, strict=True):
-        for init, color in (("bert", "tab:gray"), ("local", "tab:blue")):
+        for init, color in COLORS.items():
             for k, c in enumerate(study.get(f"{objective}-{init}", [])):
                 label = f"init {init}" if k == 0 else None
                 axis.plot([r["tokens"] / 1e6 for r in c], [r[name] for r in c], color=color, label=label, alpha=0.8, linewidth=1.2)
         axis.set(title=title, xlabel="million tokens", xscale="log")
         axis.grid(alpha=0.3)
-        axis.legend()
+        if axis.lines:
+            axis.legend()
     figure.savefig(path, dpi=110)
 
 
@@ -118,7 +126,7 @@ def main() -> None:
     p.add_argument("--every", type=float, default=0.5e6)
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--objectives", default="bert,electra")
-    p.add_argument("--inits", default="local,bert")
+    p.add_argument("--inits", default=",".join(INITS))
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--quick", action="store_true", help="0.3 M tokens, one seed")
     a = p.parse_args()
@@ -133,7 +141,7 @@ def main() -> None:
         with ThreadPoolExecutor(a.jobs) as pool:
             for done in [pool.submit(run, a.data, out, *t, until=until, tokens=budgets[-1], every=a.every) for t in todo]:
                 done.result()
-    study = {f"{o}-{i}": [curve(out, o, i, s) for s in range(a.seeds)] for o in objectives for i in ("bert", "local")}
+    study = {f"{o}-{i}": [curve(out, o, i, s) for s in range(a.seeds)] for o in objectives for i in INITS}
     (out / "study.json").write_text(json.dumps(study, indent=1))
     text = table(study, sorted({*budgets, *(b for b in (1e6, 2e6, 5e6, 10e6, 20e6) if b <= budgets[-1])}))
     (out / "table.md").write_text(text + "\n")

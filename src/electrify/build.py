@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .config.pretrain import ModelConfig, PretrainConfig
 from .corruption.generator import Generator
 from .corruption.masking import MaskMix
 from .model.encoder import Embeddings, Encoder, Shape
 from .model.heads import BinaryHead, LMHead, MaskedLM
-from .model.init import init_bert, init_local_blocks, init_local_embeddings, init_local_head, subspace_width
+from .model.init import init_bert, init_local_blocks, init_local_embeddings, init_local_head, init_words, subspace_width
 from .objectives.electra import Electra
 from .objectives.mlm import MLM
 from .tokens import SpecialIds
+
+WordVectors = Callable[[int], Tensor]  # dimensions K -> [V, K]
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,13 @@ def generator_shape(model: ModelConfig, vocab_size: int) -> Shape:
     return replace(shape, intermediate_size=part(shape.intermediate_size), **small)
 
 
-def build(config: PretrainConfig, *, vocab_size: int, special: SpecialIds, generator: Shape | None = None) -> Built:
-    """The recipe's objective with its initial values, on the CPU in float32. The seed alone decides every value.
+def build(
+    config: PretrainConfig, *, vocab_size: int, special: SpecialIds, generator: Shape | None = None, vectors: WordVectors | None = None
+) -> Built:
+    """The recipe's objective with its initial values, on the CPU in float32. The seed, and `vectors`, decide every value.
 
-    `generator` overrides the derived shape of the generator (a folder that it starts from decides it).
+    `generator` overrides the derived shape of the generator (a folder that it starts from decides it). `vectors(K)` gives [V, K], where the words
+    start if the recipe says `init_words: cooccurrence`; without it they keep what was drawn (enough for weights that are overwritten).
     """
     m, c = config.model, config.corruption
     shape = kept_shape(m, vocab_size)
@@ -76,7 +82,7 @@ def build(config: PretrainConfig, *, vocab_size: int, special: SpecialIds, gener
             g_head, d_head = LMHead(g_shape, g_encoder.embeddings.words), BinaryHead(shape)
             corruptor = Generator(mask, MaskedLM(g_encoder, g_head), temperature=c.temperature)
             built = Built(Electra(corruptor, kept, d_head), {"discriminator": Half(kept, d_head), "generator": Half(g_encoder, g_head)})
-    initialise(built, config)
+    initialise(built, config, vectors)
     return built
 
 
@@ -96,16 +102,19 @@ def generator_encoder(config: PretrainConfig, shape: Shape, kept: Encoder) -> En
             return Encoder(shape, Embeddings(shape, dropout=m.dropout), dropout=m.dropout, attention_dropout=m.attention_dropout)
 
 
-def initialise(built: Built, config: PretrainConfig) -> None:
+def initialise(built: Built, config: PretrainConfig, vectors: WordVectors | None) -> None:
     rng = torch.Generator().manual_seed(config.train.seed)
     init_bert(built.objective, rng)
+    encoders = list({id(h.encoder): h.encoder for h in built.halves.values()}.values())
+    tables = {id(e.embeddings.words): e for e in reversed(encoders)}  # a word table that is shared is scaled and filled once
+    width = subspace_width(*(e.shape for e in encoders)) if config.model.init == "local" else 0
     if config.model.init == "local":
-        encoders = list({id(h.encoder): h.encoder for h in built.halves.values()}.values())
-        width = subspace_width(*(e.shape for e in encoders))
-        tables = {id(e.embeddings.words): e for e in reversed(encoders)}  # a word table that is shared is scaled once
         for encoder in encoders:
             init_local_embeddings(encoder, width, scale_words=tables[id(encoder.embeddings.words)] is encoder)
             init_local_blocks(encoder, width, rng, amplitude=config.model.local_amplitude)
         for half in built.halves.values():
             if isinstance(half.head, BinaryHead):
                 init_local_head(half.head, rng)
+    if config.model.init_words == "cooccurrence" and vectors:
+        for encoder in tables.values():
+            init_words(encoder, vectors(encoder.shape.embedding_size - width), local_width=width)

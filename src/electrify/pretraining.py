@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from .build import Built, build
-from .config.pretrain import PretrainConfig, check, dump, override, parse
+from .config.pretrain import PretrainConfig, check, override
+from .data.cooccurrence import word_vectors
 from .data.loader import Loader, Rows
 from .errors import UserError
 from .export.hf import export_run
 from .export.start import check_vocabulary, folder_shape, load_half
-from .model.encoder import Shape
 from .progress import say
 from .text.shards import MANIFEST, Corpus, Manifest
 from .train import checkpoint, dist
 from .train.allocator import keep_memory
-from .train.device import describe, pick_device
+from .train.device import pick_device
+from .train.folder import Resume, cleared, find_checkpoint, fingerprint, refuse, same_run, saved_shape, write_header
 from .train.log import MetricsLog
 from .train.loop import Run, Summary
-
-Resume = Literal["auto", "never", "must"]
-# Fields that may differ when a run continues: they move no number that training computes.
-FREE_FIELDS = {"max_minutes", "logging_steps", "save_steps", "save_total_limit", "eval_steps", "eval_rows", "report_to", "device"}
-SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps"}  # how a batch is cut: moves sums by rounding only
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,7 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
         refuse(output_dir, resume)
         with ExitStack() as held:
             loaded = claim(held, output_dir, config, corpus.manifest, world)
-            built = starting_point(config, output_dir, corpus.manifest, fresh=loaded is None, tokenizer=data / "tokenizer")
+            built = starting_point(config, output_dir, corpus, fresh=loaded is None, counts=world.rank == 0)
             run = Run(
                 built.objective,
                 config.train,
@@ -145,35 +139,30 @@ def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> Pretrain
     start = config.train.init_discriminator
     if not start:
         return config
-    shape = start_shape(run, "discriminator", start, vocab_size)
+    shape = saved_shape(run, "discriminator") or folder_shape(start, vocab_size=vocab_size)
     own = {k: getattr(shape, k) for k in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")}
     return override(config, own | {"max_position_embeddings": shape.max_position_embeddings})
 
 
-def start_shape(run: Path, half: str, start: str, vocab_size: int) -> Shape:
-    """The shape of a half that started from the folder `start`. A run that has begun remembers it, so the folder may be gone when it continues."""
-    facts = run / "run.json"
-    if not facts.is_file():
-        return folder_shape(start, vocab_size=vocab_size)
-    try:
-        return Shape(**json.loads(facts.read_text(encoding="utf-8"))["shapes"][half])
-    except (ValueError, KeyError, TypeError) as e:
-        raise UserError(f"{facts} does not say the shape of the {half} ({e}); it is damaged, or no file of this program") from e
+def starting_point(config: PretrainConfig, run: Path, corpus: Corpus, *, fresh: bool, counts: bool) -> Built:
+    """The objective with its initial values: the seed's, then the corpus's, then those of the folders it starts from.
 
-
-def starting_point(config: PretrainConfig, run: Path, manifest: Manifest, *, fresh: bool, tokenizer: Path) -> Built:
-    """The objective with its initial values: the seed's, then those of the folders it starts from."""
-    t = config.train
-    shape = start_shape(run, "generator", t.init_generator, manifest.vocab_size) if t.init_generator else None
+    counts: whether this rank reads the corpus for the initial words. One does; the others receive its values before the first step.
+    """
+    t, manifest = config.train, corpus.manifest
+    vectors = cache(partial(word_vectors, corpus, seed=t.seed)) if fresh and counts and not t.init_discriminator else None
+    shape = None
+    if t.init_generator:
+        shape = saved_shape(run, "generator") or folder_shape(t.init_generator, vocab_size=manifest.vocab_size)
     if shape and shape.max_position_embeddings < config.data.max_seq_length:
         raise UserError(f"max_seq_length {config.data.max_seq_length} exceeds the {shape.max_position_embeddings} positions of {t.init_generator}")
-    built = build(config, vocab_size=manifest.vocab_size, special=manifest.special_ids, generator=shape)
+    built = build(config, vocab_size=manifest.vocab_size, special=manifest.special_ids, generator=shape, vectors=vectors)
     if fresh:
         for half, start in (("discriminator", t.init_discriminator), ("generator", t.init_generator)):
             if start and half not in built.halves:
                 raise UserError(f"--init-{half} {start}: the objective {config.objective.objective} has no {half}")
             if start:
-                check_vocabulary(start, tokenizer=tokenizer)
+                check_vocabulary(start, tokenizer=corpus.folder / "tokenizer")
                 first = built.halves["discriminator"] if half == "generator" and t.init_discriminator else None
                 for line in load_half(built.halves[half], start, what=half, given=first):
                     say(line)
@@ -192,88 +181,6 @@ def unigram_entropy(corpus: Corpus) -> float:
     counts = corpus.unigram().astype(np.float64)
     p = counts[counts > 0] / max(1.0, counts.sum())
     return float(-(p * np.log(p)).sum())
-
-
-# ------------------------------------------------------------------ the run folder
-
-
-def refuse(folder: Path, resume: Resume) -> None:
-    """Raises UserError where names in the folder already say that the wish cannot be: before anything is written there, the lock included."""
-    saved = any(folder.glob("checkpoint-*"))
-    holds = saved or (folder / "config.yaml").exists()
-    if resume == "never" and holds:
-        raise UserError(f"{folder} holds another run; choose another --output-dir, or continue it with --resume auto")
-    if resume == "must" and not saved:
-        raise UserError(f"--resume must: {folder} has no checkpoint; start the run with --resume auto")
-    if not holds and folder.is_dir() and any(p for p in folder.iterdir() if not p.name.startswith(".")):
-        raise UserError(f"{folder} is not empty and holds no run; choose another --output-dir")
-    if not saved and (folder / "discriminator").exists():
-        raise UserError(f"{folder} holds a finished run whose checkpoints are gone; choose another --output-dir")
-
-
-def find_checkpoint(folder: Path) -> checkpoint.Found | None:
-    """The checkpoint to continue from, None in a new folder. Raises UserError where there are only damaged ones: never begin anew over a run."""
-    found = checkpoint.newest(folder)
-    if found is None and any(folder.glob("checkpoint-*")):
-        raise UserError(f"{folder} has checkpoints and none of them is complete; choose another --output-dir, or remove them to begin anew")
-    return found
-
-
-@contextmanager
-def cleared(folder: Path) -> Iterator[None]:
-    """A folder that was made for a run which a mistake of the user kept from beginning goes again."""
-    new = not folder.exists()
-    try:
-        yield
-    except UserError:
-        if new and [p.name for p in folder.glob("*")] == [checkpoint.LOCK]:
-            (folder / checkpoint.LOCK).unlink(missing_ok=True)
-            with suppress(OSError):
-                folder.rmdir()
-        raise
-
-
-def same_run(folder: Path, config: PretrainConfig, manifest: Manifest, saved: dict[str, Any]) -> None:
-    """Raises UserError where the folder's run has another recipe or other data, listing what differs."""
-    path = folder / "config.yaml"
-    if not path.is_file():
-        raise UserError(f"{folder} has checkpoints but no config.yaml; it is no run of this program, or a damaged one")
-    theirs = parse(path.read_text(encoding="utf-8"), str(path))
-    flat = [{k: v for section in asdict(c).values() for k, v in section.items()} for c in (config, theirs)]
-    odd = [f"{k} {flat[1][k]} there, {flat[0][k]} here" for k in flat[0] if flat[0][k] != flat[1][k] and k not in FREE_FIELDS | SPLIT_FIELDS]
-    if odd:
-        raise UserError(f"{folder} holds another run ({'; '.join(odd)}); choose another --output-dir, or repeat its options to continue it")
-    for key, what in (("tokenizer", "tokenizer"), ("data", "corpus")):
-        if saved[key] != fingerprint(manifest, None)[key]:
-            raise UserError(f"{folder} was trained with another {what} than DATA; give the run its own data, or start a new --output-dir")
-
-
-def fingerprint(manifest: Manifest, world: dist.World | None) -> dict[str, Any]:
-    """What bit-identical continuation rests on."""
-    import torch
-
-    data = {"data": manifest.fingerprint, "tokenizer": manifest.tokenizer_sha256}
-    machine = {"torch": torch.__version__, "threads": torch.get_num_threads(), "world_size": world.size, "device": world.device.type} if world else {}
-    return data | machine
-
-
-def write_header(run: Run, config: PretrainConfig, manifest: Manifest, parameters: int, *, tokenizer: Path, built: Built) -> None:
-    """config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the tokenizer: what ran, enough to export without DATA."""
-    shutil.copytree(tokenizer, run.folder / "tokenizer", dirs_exist_ok=True)
-    facts = {
-        "machine": describe(run.world.device),
-        "parameters": parameters,
-        "data": manifest.fingerprint,
-        "tokenizer_sha256": manifest.tokenizer_sha256,
-        "shapes": {name: asdict(half.encoder.shape) for name, half in built.halves.items()},
-        "vocab_size": manifest.vocab_size,
-        "special_ids": asdict(manifest.special_ids),
-        "corpus": {"counts": manifest.counts, "sources": manifest.sources},
-    }
-    for name, text in (("config.yaml", dump(config)), ("run.json", json.dumps(facts, indent=1, sort_keys=True, default=str) + "\n")):
-        part = run.folder / f".{name}.part"
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, run.folder / name)
 
 
 def announce(run: Run, parameters: int, loader: Loader) -> None:

@@ -23,6 +23,8 @@ from electrify.model.init import (
     init_bert,
     init_local_blocks,
     init_local_embeddings,
+    init_words,
+    local_heads,
     position_subspace,
     rotation,
     subspace_width,
@@ -128,6 +130,10 @@ def test_offsets() -> None:
     assert [head_offset(h) for h in range(6)] == [-1, 1, -2, 2, -3, 3]
 
 
+def test_how_many_heads_are_local() -> None:
+    assert {h: local_heads(h) for h in (1, 2, 3, 4, 8, 12, 16)} == {1: 1, 2: 2, 3: 2, 4: 2, 8: 4, 12: 6, 16: 8}
+
+
 def test_subspace_width() -> None:
     """The narrowest head, even, and at most half of embeddings and hidden states: a generator with one head would else pass no words through."""
 
@@ -159,8 +165,9 @@ def test_local_embeddings_table(tie: str) -> None:
         assert close_to(e.words.weight[:, p:], 0.1 * CUT), std(e.words.weight[:, p:])
         assert not e.segments.weight[:, :p].any()
         assert close_to(e.segments.weight[:, p:], 0.02 * CUT)
-        torch.testing.assert_close(e.positions.weight[:, :p].detach(), TOKEN_SCALE * position_subspace(64, p))
-        assert std(e.positions.weight[:, :p]) == pytest.approx(0.1, rel=1e-5)
+        torch.testing.assert_close(e.positions.weight[1:, :p].detach(), TOKEN_SCALE * position_subspace(64, p)[1:])
+        assert std(e.positions.weight[1:, :p]) == pytest.approx(0.1, rel=1e-5)
+        assert not e.positions.weight[0, :p].any()
         assert close_to(e.positions.weight[:, p:], 0.02 * CUT)
         assert bool((e.norm.weight == 1).all())
         assert not e.norm.bias.any()
@@ -186,7 +193,10 @@ def test_local_blocks_table(tie: str, amplitude: float) -> None:
         s = math.sqrt(amplitude * 4 * math.sqrt(w) / p)
         for block in half.encoder.blocks:
             q, k, v = block.qkv.weight.detach().view(3, heads, w, d)  # type: ignore[union-attr]
-            for h in range(heads):
+            for free in range(local_heads(heads), heads):
+                assert close_to(q[free], 1 / math.sqrt(d))
+                assert close_to(k[free], 1 / math.sqrt(d))
+            for h in range(local_heads(heads)):
                 rest_q, rest_k = q[h].clone(), k[h].clone()
                 rest_q[:p, :p] -= s * rotation(head_offset(h), p)
                 rest_k[:p, :p] -= s * torch.eye(p)
@@ -258,14 +268,23 @@ def test_head_j_looks_at_its_neighbour(amplitude: float, low: float, high: float
     """Layer 0: weight .3 (amplitude 1) to .8 (amplitude 3) on position i + o_j, as measured; deeper layers still prefer it."""
     layers = attention_weights(local_encoder(amplitude=amplitude, heads=heads, hidden=hidden, embedding=embedding))
     for depth, weights in enumerate(layers):
-        for head in range(heads):
+        for head in range(local_heads(heads)):
             offset = head_offset(head)
-            preferred = weights[head].diagonal(offset)
+            preferred = weights[head].diagonal(offset)[1:]
             if depth == 0:
                 assert low < float(preferred.mean()) < high, (head, float(preferred.mean()))
-            inside = slice(max(0, -offset), 64 - max(0, offset))
+            inside = slice(max(1, 1 - offset), 64 - max(0, offset))  # of the positions that neither are nor look at position 0
             best = weights[head].argmax(-1)[inside] - torch.arange(64)[inside]
             assert float((best == offset).float().mean()) > 0.8, (depth, head)
+
+
+@pytest.mark.parametrize(("heads", "hidden"), [(4, 128), (8, 256)])
+def test_position_0_looks_at_all_of_the_sequence(heads: int, hidden: int) -> None:
+    """What a classifier reads: no head of it prefers a neighbour, and a free head spreads its attention wherever it stands."""
+    first = attention_weights(local_encoder(amplitude=3.0, heads=heads, hidden=hidden, embedding=128))[0]
+    assert float(first[:, 0].max()) < 0.25  # of 64
+    assert float(first[local_heads(heads) :].amax(-1).mean()) < 0.25
+    assert float(first[: local_heads(heads), 8:].amax(-1).mean()) > 0.6
 
 
 def test_the_preferred_logit_is_four_times_the_amplitude() -> None:
@@ -279,6 +298,8 @@ def test_the_preferred_logit_is_four_times_the_amplitude() -> None:
             logits = turned[10] @ (s * at).T / math.sqrt(32)
             assert int(logits.argmax()) == 10 + head_offset(head)
             assert float(logits.max()) == pytest.approx(4 * amplitude, rel=1e-4)
+            if head >= local_heads(4):
+                continue
             # and the weights really hold that rotation: what is left is noise
             assert std(q[head][:32, :32] - s * rotation(head_offset(head), 32)) < 1.3 * NOISE / math.sqrt(128)
 
@@ -298,3 +319,40 @@ def test_the_words_get_through(field: str) -> None:
         one, other = (half.encoder.embed(pack([[ids]], row_length=4)) for ids in ([7, 8, 9, 10], [11, 12, 13, 14]))
         assert std(one - other) > 0.2 * std(one), half.encoder.shape
     assert TINY["generator_size"] != 0.25
+
+
+# ---------------------------------------------------------------- words that start from given vectors
+
+
+@pytest.mark.parametrize(("init", "width", "scale"), [("bert", 0, 0.02), ("local", 16, 0.1)])
+@pytest.mark.parametrize("tie", TIES)
+def test_words_start_from_vectors(tie: str, init: str, width: int, scale: float) -> None:
+    """Behind the position subspace, in every table of words; a word without a vector and everything else stay as they were."""
+    fields: dict[str, Any] = {"tie": tie, "init": init, "generator_size": 1.0 if tie == "all" else 0.5}
+    asked: list[int] = []
+
+    def vectors(dimensions: int) -> Tensor:
+        asked.append(dimensions)
+        found = torch.randn(VOCAB, dimensions, generator=torch.Generator().manual_seed(0))
+        found[7] = 0
+        return found
+
+    config = tiny("electra-tiny", **(ROOMY | fields | {"init_words": "cooccurrence"}))
+    b = build(config, vocab_size=VOCAB, special=SPECIAL, vectors=vectors)
+    plain = roomy(**fields, init_words="random")
+    assert set(asked) == {48 - width}
+    for name, half in b.halves.items():
+        words, before = half.encoder.embeddings.words.weight.detach(), plain.halves[name].encoder.embeddings.words.weight.detach()
+        known = torch.arange(VOCAB) != 7
+        torch.testing.assert_close(words[known, width:], scale * vectors(48 - width)[known])
+        assert torch.equal(words[7], before[7])
+        assert torch.equal(words[:, :width], before[:, :width])
+    one, other = b.objective.state_dict(), plain.objective.state_dict()
+    assert {n for n in one if not torch.equal(one[n], other[n])} == {n for n in one if one[n].shape == (VOCAB, 48)}
+
+
+def test_words_of_a_narrower_encoder() -> None:
+    encoder = local_encoder(amplitude=3.0, heads=4, hidden=128, embedding=64)
+    width = subspace_width(encoder.shape)
+    init_words(encoder, torch.ones(500, 64 - width), local_width=width)
+    assert encoder.embeddings.words.weight.detach().unique().tolist() == pytest.approx([0.0, 0.1])

@@ -43,6 +43,8 @@ class ModelConfig:
     """Initial values: bert = truncated normal .02; local = heads that look at neighbours from the first step (leaves the unigram plateau sooner)."""
     local_amplitude: float = 3.0
     """With init local: how sharply a head looks at its neighbour at the start (its logit is 4 times this)."""
+    init_words: Literal["random", "cooccurrence"] = "random"
+    """Where word embeddings start: random = as init draws them; cooccurrence = from which of them stand together in DATA (half a minute)."""
 
 
 @dataclass(frozen=True, kw_only=True)

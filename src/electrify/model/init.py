@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from .encoder import Block, Encoder, Shape
 from .heads import BinaryHead
 
+BERT_STD = 0.02
 TOKEN_SCALE = 0.1  # of `local`: what the position subspace and the words start with; at .02 Adam overwrites the positions within 20 steps
 OUTPUT_SCALE = 0.1  # of `local`: sub-layer outputs, so that post-norm keeps the position subspace readable through the depth
 NOISE = 0.3  # of `local`: share of ordinary random weights kept in queries and keys
 
 
-def init_bert(module: nn.Module, rng: torch.Generator, *, std: float = 0.02) -> None:
+def init_bert(module: nn.Module, rng: torch.Generator, *, std: float = BERT_STD) -> None:
     """The published initialisation (BERT and ELECTRA).
 
     | parameter                         | value                                        |
@@ -63,6 +64,14 @@ def head_offset(head: int) -> int:
     return (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
 
 
+def local_heads(num_attention_heads: int) -> int:
+    """How many heads of a layer look at a neighbour: the first half, and two at least.
+
+    The others are free to average over the sequence, which is what [CLS], and with it a classifier, needs.
+    """
+    return max(min(2, num_attention_heads), num_attention_heads // 2)
+
+
 def subspace_width(*shapes: Shape) -> int:
     """The position subspace is as wide as the narrowest head, so that the heads of generator and discriminator can both read it, and at most half of
     embeddings and hidden states: the words keep the other half (even number)."""
@@ -76,17 +85,31 @@ def init_local_embeddings(encoder: Encoder, width: int, *, scale_words: bool = T
     |------------------------|-------------------------------|-----------------------------|
     | words                  | 0                             | truncated normal, std .1    |
     | positions              | sinusoids of root mean square .1 | truncated normal, std .02 |
+    | position 0             | 0                             | truncated normal, std .02   |
     | segments               | 0                             | truncated normal, std .02   |
 
+    Position 0 is [CLS], which a classifier reads later: with no position of its own its heads start by averaging over the sequence.
     `scale_words` is False for a second encoder that shares its words with one already done.
     """
     e = encoder.embeddings
     with torch.no_grad():
         if scale_words:
-            e.words.weight.mul_(TOKEN_SCALE / 0.02)
+            e.words.weight.mul_(TOKEN_SCALE / BERT_STD)
         e.words.weight[:, :width] = 0
         e.segments.weight[:, :width] = 0
         e.positions.weight[:, :width] = TOKEN_SCALE * position_subspace(len(e.positions.weight), width)
+        e.positions.weight[0, :width] = 0
+
+
+def init_words(encoder: Encoder, vectors_VK: Tensor, *, local_width: int = 0) -> None:
+    """Words that start from given vectors, over what the other initialisations left: the K dimensions behind a position subspace of `local_width`.
+
+    Rows of root mean square 1 are scaled to what the words had (.02, with `local` .1); a row of zeros keeps what was drawn.
+    """
+    known_V = vectors_VK.any(1)
+    with torch.no_grad():
+        rows = encoder.embeddings.words.weight[:, local_width:]
+        rows[known_V] = (TOKEN_SCALE if local_width else BERT_STD) * vectors_VK[known_V]
 
 
 def init_local_head(head: BinaryHead, rng: torch.Generator) -> None:
@@ -101,13 +124,14 @@ def init_local_head(head: BinaryHead, rng: torch.Generator) -> None:
 
 
 def init_local_blocks(encoder: Encoder, width: int, rng: torch.Generator, *, amplitude: float) -> None:
-    """Attention heads that look at position i + o_j (o_j = -1, 1, -2, 2, ...), over what `init_bert` left.
+    """Half of the heads look at position i + o_j (o_j = -1, 1, -2, 2, ...), over what `init_bert` left.
 
     | parameter                         | value                                                                       |
     |-----------------------------------|-----------------------------------------------------------------------------|
     | embedding projection              | identity on the subspace, normal 1/sqrt(fan-in) elsewhere, 0 between        |
     | key of head j                     | s * identity on the subspace + .3 * normal 1/sqrt(fan-in)                   |
     | query of head j                   | s * rotation by o_j on the subspace + .3 * normal 1/sqrt(fan-in)            |
+    | key and query of the other heads  | normal 1/sqrt(fan-in)                                                       |
     | value, up                         | normal 1/sqrt(fan-in)                                                       |
     | attention output, down            | .1 * normal 1/sqrt(fan-in)                                                  |
 
@@ -131,6 +155,6 @@ def init_local_blocks(encoder: Encoder, width: int, rng: torch.Generator, *, amp
             normal(block.out, OUTPUT_SCALE)
             normal(block.down, OUTPUT_SCALE)
             q_HWD, k_HWD, _ = block.qkv.weight.view(3, shape.num_attention_heads, shape.head_width, shape.hidden_size)
-            for head in range(shape.num_attention_heads):
+            for head in range(local_heads(shape.num_attention_heads)):
                 q_HWD[head].mul_(NOISE)[:width, :width] += s * rotation(head_offset(head), width)
                 k_HWD[head].mul_(NOISE)[:width, :width] += s * torch.eye(width)
