@@ -3,9 +3,10 @@ from co-occurrence as well?
 
     python benchmarks/init_study.py DATA --output-dir OUT [--tokens 10e6,50e6] [--seeds 3] [--objectives bert,electra] [--jobs 1] [--quick]
 
-Runs the tiny recipes with each of INITS and several seeds at a constant learning rate (so one run serves every
-budget up to its end), validates every half million tokens, and writes curves.png, study.json and a Markdown table. All runs reach the first
-of `--tokens` before any goes on to the next; a run is stopped by SIGTERM and resumed, so a study that is interrupted loses nothing.
+Runs the tiny recipes with each of INITS and several seeds at a constant learning rate (so one run serves every budget up to its end), validates
+every half million tokens, and writes curves.png, study.json and a Markdown table. All runs reach the first of `--tokens` before any goes on to the
+next; a run is stopped by SIGTERM and resumed, so a study that is interrupted loses nothing. Curves of runs made on another machine count where they
+lie in OUT as NAME.jsonl: copy those of docs/curves/init_study there, and only what is missing is run.
 """
 
 from __future__ import annotations
@@ -76,8 +77,10 @@ def run(data: str, out: Path, objective: str, init: str, seed: int, *, until: fl
 
 
 def curve(out: Path, objective: str, init: str, seed: int) -> list[dict]:
-    path = out / name_of(objective, init, seed) / "metrics.jsonl"
-    records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """The validations of a run, or of the same run on another machine: OUT/NAME.jsonl, in the form in which docs/curves holds them."""
+    name = name_of(objective, init, seed)
+    path = next((p for p in (out / name / "metrics.jsonl", out / f"{name}.jsonl") if p.exists()), None)
+    records = [json.loads(line) for line in path.read_text().splitlines()] if path else []
     return [r for r in records if r["kind"] == "valid"]
 
 
