@@ -21,8 +21,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from electrify.train.signals import SAVED_EXIT
+
 ROWS, LENGTH = 32, 64
-SAVED = 75  # exit status of a run that was told to stop and has saved
 INITS = {
     "bert": {"init": "bert", "init_words": "random"},
     "local": {"init": "local", "init_words": "random"},
@@ -72,7 +73,7 @@ def run(data: str, out: Path, objective: str, init: str, seed: int, *, until: fl
             if until < tokens and arrived():
                 process.terminate()
                 process.wait()
-    if process.returncode not in (0, SAVED):
+    if process.returncode not in (0, SAVED_EXIT):
         sys.exit(f"{folder.name}: status {process.returncode}, see {log.name}")
 
 

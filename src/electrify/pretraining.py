@@ -51,8 +51,6 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
     world = dist.start(pick_device(config.train.device))
     try:
         config, micro_rows = split_batch(from_folders(config, output_dir, corpus.manifest.vocab_size), world.size)
-        # Again, for a folder may have decided the shape. Where one decides the generator's, generator_size does not count.
-        check(override(config, {"generator_size": 1.0}) if config.train.init_generator else config)
         rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
         loader = Loader(corpus, batch_rows=config.train.train_batch_size, seed=config.train.seed, **rows)
         refuse(output_dir, resume)
@@ -141,7 +139,10 @@ def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> Pretrain
         return config
     shape = saved_shape(run, "discriminator") or folder_shape(start, vocab_size=vocab_size)
     own = {k: getattr(shape, k) for k in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")}
-    return override(config, own | {"max_position_embeddings": shape.max_position_embeddings})
+    config = override(config, own | {"max_position_embeddings": shape.max_position_embeddings})
+    # Again, for the folder has decided the shape. Where another one decides the generator's, generator_size does not count.
+    check(override(config, {"generator_size": 1.0}) if config.train.init_generator else config)
+    return config
 
 
 def starting_point(config: PretrainConfig, run: Path, corpus: Corpus, *, fresh: bool, counts: bool) -> Built:
@@ -150,7 +151,7 @@ def starting_point(config: PretrainConfig, run: Path, corpus: Corpus, *, fresh: 
     counts: whether this rank reads the corpus for the initial words. One does; the others receive its values before the first step.
     """
     t, manifest = config.train, corpus.manifest
-    vectors = cache(partial(word_vectors, corpus, seed=t.seed)) if fresh and counts and not t.init_discriminator else None
+    vectors = cache(partial(word_vectors, corpus, seed=t.seed)) if fresh and counts else None
     shape = None
     if t.init_generator:
         shape = saved_shape(run, "generator") or folder_shape(t.init_generator, vocab_size=manifest.vocab_size)
