@@ -1,6 +1,6 @@
 """`electrify demo`: the whole path on the documentation of this Python installation. Nothing is downloaded.
 
-pydocs -> tokenizer -> electra-tiny -> Hugging Face folders -> detection of a wrong word -> "which package is this docstring from?", from the
+pydocs -> tokenizer -> electra-tiny -> Hugging Face folders -> detection of wrong words -> "which package is this docstring from?", from the
 pre-trained encoder and from random weights, with a plot of the curves beside the run. Run again, it continues where it was.
 """
 
@@ -22,16 +22,17 @@ from .downstream.tasks import Example, TaskData
 from .errors import UserError
 from .pretraining import pretrain
 from .progress import Progress, duration, say
-from .scoring.detect import detect
+from .scoring.planted import Verdict, first_sentences, judge, plant, summary
 from .text import pydocs
+from .text.dedup import digest, fraction
+from .text.pool import cores
 from .text.prepare import prepare, report
 
 VOCAB_SIZE = 8192
 PACKAGES, TRAIN_EACH, VALID_EACH = 8, 50, 50
 MIN_CHARACTERS, MAX_CHARACTERS = 80, 400  # of a docstring: shorter ones say too little, longer ones are cut by the encoder anyway
 SEEDS, EPOCHS = 3, 8
-TRUE_SENTENCE = "Return a list of the names of all files in the directory, in sorted order."
-WRONG_WORD, RIGHT_WORD = "banana", "list"
+SENTENCES, SHOWN = 200, 6
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,8 @@ class DemoResult:
 
     pretrained: list[Outcome]
     random: list[Outcome]
-    wrong_word: float
-    """Probability of having been replaced that the wrong word got."""
-    right_word: float
-    """The same for the word that belongs there."""
+    verdicts: list[Verdict]
+    """What the discriminator said of held-out sentences with a wrong word."""
     plot: Path | None
 
 
@@ -52,7 +51,8 @@ def demo(folder: Path, *, max_steps: int) -> DemoResult:
     began = time.monotonic()
     data, run = folder / "data", folder / "run"
     title(1, "The corpus: the documentation of this Python installation")
-    print(report(prepare(PrepareConfig(inputs=("pydocs",), output_dir=str(data), vocab_size=VOCAB_SIZE)), folder=data))
+    prepared = PrepareConfig(inputs=("pydocs",), output_dir=str(data), vocab_size=VOCAB_SIZE)
+    print(report(prepare(prepared), folder=data))
 
     title(2, f"Pre-training: electra-tiny, {max_steps} steps")
     config = override(load_recipe("electra-tiny"), {"max_steps": max_steps, "eval_steps": max(1, max_steps // 10), "logging_steps": 25})
@@ -66,10 +66,13 @@ def demo(folder: Path, *, max_steps: int) -> DemoResult:
 
     title(3, "Detection: which word does not belong?")
     discriminator = str(result.exported["discriminator"])
-    wrong, right = show_detection(discriminator)
+    say("reading the docstrings again")
+    texts = list(pydocs.documents(workers=cores()))
+    verdicts = judge(discriminator, plant(held_out(texts, prepared.valid_fraction), count=SENTENCES))
+    show_detection(verdicts)
 
     title(4, "Fine-tuning: which package does this docstring come from?")
-    task = docstring_task()
+    task = docstring_task(texts)
     print(f"{len(task.train)} training examples, {len(task.validation)} held out, {len(task.labels)} packages: {', '.join(task.labels)}")
     settings = FinetuneSettings(num_train_epochs=EPOCHS)
     outcomes = {}
@@ -79,34 +82,35 @@ def demo(folder: Path, *, max_steps: int) -> DemoResult:
     show_scores(outcomes)
     plot = draw(run, outcomes, data, folder / "curves.png")
     print(f"\n{duration(time.monotonic() - began)} in all." + (f" The curves: {plot}" if plot else ""))
-    return DemoResult(outcomes["pre-trained"], outcomes["random weights"], wrong, right, plot)
+    return DemoResult(outcomes["pre-trained"], outcomes["random weights"], verdicts, plot)
 
 
 def title(number: int, text: str) -> None:
     print(f"\n--- {number}. {text}", flush=True)
 
 
-def show_detection(discriminator: str) -> tuple[float, float]:
-    """Prints the sentence with the wrong word, token by token, and returns the probabilities of the wrong and of the right word."""
-    wrong_sentence = TRUE_SENTENCE.replace(RIGHT_WORD, WRONG_WORD, 1)
-    found = detect(discriminator, [wrong_sentence, TRUE_SENTENCE])
-    for piece in found[0].tokens:
-        print(f"  {piece.token:14s} {piece.probability:6.1%} {'#' * round(40 * piece.probability)}")
-    at = TRUE_SENTENCE.index(RIGHT_WORD)
-    wrong, right = (
-        max(p.probability for p in d.tokens if p.start < at + len(word) and p.end > at)
-        for d, word in zip(found, (WRONG_WORD, RIGHT_WORD), strict=True)
-    )
-    print(f'replaced, says the discriminator: "{WRONG_WORD}" {wrong:.1%}, and "{RIGHT_WORD}" in its place {right:.1%}')
-    return wrong, right
+def held_out(texts: list[tuple[str, str]], valid_fraction: float) -> list[str]:
+    """First sentences of the documents that pre-training did not see."""
+    return first_sentences(text for _, text in texts if fraction(digest(text.encode()), stream=0) < valid_fraction)
 
 
-def docstring_task() -> TaskData:
+def show_detection(verdicts: list[Verdict]) -> None:
+    """Prints a few sentences with the planted word in brackets, and the summary of all."""
+    if not verdicts:
+        print("no held-out docstring begins with a sentence of plain words")
+        return
+    print("held-out sentences with a planted [word], and how surely it, and the most suspected other word, counts as replaced:")
+    for v in verdicts[:SHOWN]:
+        p = v.planted
+        print(f"  {v.wrong:4.0%} {max(v.others):4.0%}  {p.text[: p.start]}[{p.wrong}]{p.text[p.end :]}")
+    print(summary(verdicts))
+
+
+def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
     """A few hundred docstrings of the packages with the most of them, the label being the package."""
     by_package: dict[str, list[str]] = defaultdict(list)
     seen: set[str] = set()
-    say("reading the docstrings again, by package")
-    for package, text in pydocs.documents():
+    for package, text in documents:
         text = " ".join(text.split())[:MAX_CHARACTERS]
         if len(text) >= MIN_CHARACTERS and text not in seen:
             seen.add(text)

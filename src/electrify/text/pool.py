@@ -26,6 +26,11 @@ from ..errors import UserError
 _LENGTH = struct.Struct("<Q")
 
 
+def cores() -> int:
+    """Cores that this process may use (a container or taskset may allow fewer than there are)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Workers:
     """`count` processes, each of which imports `module` and calls its `start(argument)`; what that returns is called with every task."""
 

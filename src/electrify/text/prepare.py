@@ -25,7 +25,7 @@ from . import documents, sample, workspace
 from .dedup import Seen, digest, fraction
 from .encode import Start, Task, read_part
 from .join import join
-from .pool import Workers
+from .pool import Workers, cores
 from .shards import Manifest, token_dtype
 from .tokenizer import load_tokenizer, special_ids, tokenizer_sha256, vocabulary_size
 from .workspace import Workspace
@@ -88,11 +88,6 @@ class Clock:
         for table, i in ((self.seconds, 0), (self.cpu, 1)):
             table[step], table["total"] = now[i] - self._last[i], now[i] - self._first[i]
         self._last = now
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from ..text.pool import cores
 
 POWERCAP = Path("/sys/class/powercap")
 
@@ -68,11 +69,6 @@ def describe(device: Any = None) -> dict[str, Any]:
         "cuda": torch.version.cuda,
     }
     return facts | {name: _version(name) for name in ("electrify", "torch", "transformers", "tokenizers", "numpy", "safetensors")}
-
-
-def cores() -> int:
-    """Cores that this process may use (a container or taskset may allow fewer than there are)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _version(package: str) -> str | None:
