@@ -9,13 +9,16 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from electrify.build import Built, build
+from electrify.build import Built, Vocabulary, build
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.draws import Draws, draws_for, hashed
-from electrify.tokens import SpecialIds, Tokens
+from electrify.tokens import SpecialIds, Tokens, WordEdges
 
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4, others=(5, 1))  # tokenizers list [UNK] among their specials, too
 VOCAB = 48
+# Skewed counts; the upper half of the words goes on with the word before.
+_EDGES = WordEdges(torch.where(torch.arange(VOCAB) < VOCAB // 2, 0, -1).to(torch.int8), torch.zeros(VOCAB, dtype=torch.int8))
+VOCABULARY = Vocabulary(VOCAB, SPECIAL, edges=_EDGES, counts_V=1000 // (1 + torch.arange(VOCAB)))
 
 TINY: dict[str, Any] = {
     "num_hidden_layers": 2,
@@ -115,7 +118,7 @@ def tiny(recipe: str, **fields: Any) -> PretrainConfig:
 
 
 def built(recipe: str, **fields: Any) -> Built:
-    return build(tiny(recipe, **fields), vocab_size=VOCAB, special=SPECIAL)
+    return build(tiny(recipe, **fields), VOCABULARY)
 
 
 def value(scalar: Tensor) -> float:

@@ -24,6 +24,7 @@ ORDER = [
     {"corruption"},
     {"objectives"},
     {"build"},
+    {"flops"},
     {"train"},
     {"export"},
     {"pretraining", "downstream", "scoring"},

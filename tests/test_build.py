@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from batches import SPECIAL, VOCAB, built, draws_of, ragged_batch, tiny
+from batches import SPECIAL, VOCAB, VOCABULARY, built, draws_of, ragged_batch, tiny
 from electrify.build import Built, build, generator_shape, kept_shape
 from electrify.config.pretrain import PretrainConfig, load_recipe
 from electrify.corruption.generator import Generator
@@ -74,7 +74,12 @@ def test_recipe_numbers_arrive() -> None:
     b = built("electra-tiny", mask_rate=0.3, mask_mix=[0.7, 0.2, 0.1], temperature=1.5, dropout=0.1, attention_dropout=0.2)
     assert isinstance(b.objective, Electra)
     corruptor = b.objective.corruptor
-    assert (corruptor.mask.rate, corruptor.mask.mix, corruptor.mask.mask_id, corruptor.temperature) == (0.3, (0.7, 0.2, 0.1), SPECIAL.mask, 1.5)
+    assert (corruptor.chooser.rate, corruptor.mask.mix, corruptor.mask_id, corruptor.sampling.temperature) == (
+        0.3,
+        (0.7, 0.2, 0.1),
+        SPECIAL.mask,
+        1.5,
+    )
     for half in b.halves.values():
         assert half.encoder.embeddings.dropout == 0.1
         assert {(block.dropout, block.attention_dropout) for block in half.encoder.blocks} == {(0.1, 0.2)}
@@ -121,7 +126,7 @@ def test_published_parameter_counts(recipe: str, encoder: int, whole: int) -> No
 def test_a_folder_may_decide_the_generators_shape() -> None:
     config = tiny("electra-tiny", tie="none")
     shape = Shape(**{**vars(generator_shape(config.model, VOCAB)), "num_hidden_layers": 3, "hidden_size": 24, "embedding_size": 20})
-    b = build(config, vocab_size=VOCAB, special=SPECIAL, generator=shape)
+    b = build(config, VOCABULARY, generator=shape)
     assert b.halves["generator"].encoder.shape == shape
     assert b.halves["discriminator"].encoder.shape == kept_shape(config.model, VOCAB)
     assert math.isfinite(float(b.objective(ragged_batch(), draws_of(ragged_batch()))["generator"].sum.detach()))
@@ -149,7 +154,7 @@ def test_buffers_are_not_saved() -> None:
 
 
 def test_building_runs_on_the_cpu_in_float32(tiny_config: PretrainConfig) -> None:
-    b = build(tiny_config, vocab_size=VOCAB, special=SPECIAL)
+    b = build(tiny_config, VOCABULARY)
     assert {(p.dtype, p.device.type) for p in b.objective.parameters()} == {(torch.float32, "cpu")}
     assert all(p.requires_grad for p in b.objective.parameters())
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from electrify import cli
-from electrify.config.pretrain import SECTION_OF, check, load_recipe, override
+from electrify.config.checks import check
+from electrify.config.pretrain import SECTION_OF, load_recipe, override
 from electrify.errors import UserError
 
 ROOT = Path(__file__).parent.parent

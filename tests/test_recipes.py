@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from batches import SPECIAL, VOCAB, draws_of, text_batch
+from batches import VOCABULARY, draws_of, text_batch
 from electrify.build import build
-from electrify.config.pretrain import check, load_recipe, override, recipe_names
+from electrify.config.checks import check
+from electrify.config.pretrain import load_recipe, override, recipe_names
 from electrify.objectives.terms import weighted
 from electrify.train.optim import make_optimizer, parameter_groups
 
@@ -45,7 +46,7 @@ def test_possible(name: str) -> None:
 def test_builds_and_takes_a_step(name: str) -> None:
     """Every parameter gets a finite gradient and one update of the recipe's own optimiser; the loss of the same batch falls."""
     config = override(load_recipe(name), {"num_hidden_layers": 1, "max_seq_length": 32, "dropout": 0.0, "attention_dropout": 0.0})
-    objective: Any = build(config, vocab_size=VOCAB, special=SPECIAL).objective
+    objective: Any = build(config, VOCABULARY).objective
     tokens = text_batch(seed=0, rows=2, row_length=32)
     named = dict(objective.named_parameters())
     t = config.train
@@ -53,7 +54,7 @@ def test_builds_and_takes_a_step(name: str) -> None:
     optimizer = make_optimizer(t.optim, groups, betas=(t.adam_beta1, t.adam_beta2), eps=t.adam_epsilon)
 
     def loss() -> torch.Tensor:
-        return weighted(objective(tokens, draws_of(tokens)), config.objective.term_weights, objective.counts(tokens))
+        return weighted(objective(tokens, draws_of(tokens)), config.objective.term_weights, objective.counts(tokens, draws_of(tokens)))
 
     before = loss()
     before.backward()

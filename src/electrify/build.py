@@ -8,17 +8,38 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from .config.pretrain import ModelConfig, PretrainConfig
-from .corruption.generator import Generator
+from .config.pretrain import CorruptionConfig, ModelConfig, PretrainConfig
+from .corruption.choosing import Chooser, rarity
+from .corruption.frequency import Frequency
+from .corruption.generator import Generator, Sampling
 from .corruption.masking import MaskMix
-from .model.encoder import Embeddings, Encoder, Shape
-from .model.heads import BinaryHead, LMHead, MaskedLM
+from .corruption.two_tower import TwoTower
+from .model.attention import Look
+from .model.encoder import DisentangledWords, Embeddings, Encoder, Shape, Words
+from .model.heads import BinaryHead, LinearHead, LMHead, MaskedLM
 from .model.init import init_bert, init_local_blocks, init_local_embeddings, init_local_head, init_words, subspace_width
+from .objectives.adversarial import Adversarial
+from .objectives.all_tokens import AllTokensMLM
 from .objectives.electra import Electra
+from .objectives.electric import Electric
 from .objectives.mlm import MLM
-from .tokens import SpecialIds
+from .tokens import SpecialIds, WordEdges
 
 WordVectors = Callable[[int], Tensor]  # dimensions K -> [V, K]
+Corruptor = MaskMix | Generator | Frequency | TwoTower
+Head = LMHead | BinaryHead | LinearHead
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What corruption must know of the tokens. `edges` and `counts_V` may be missing where nothing is trained (an export, a count of FLOPs)."""
+
+    size: int
+    special: SpecialIds
+    edges: WordEdges | None = None
+    """How tokens join into words."""
+    counts_V: Tensor | None = None
+    """[V] how often each occurs in the corpus."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +47,7 @@ class Half:
     """One network that can be exported: an encoder and its head."""
 
     encoder: Encoder
-    head: LMHead | BinaryHead
+    head: Head
 
 
 @dataclass(frozen=True)
@@ -50,71 +71,133 @@ def kept_shape(model: ModelConfig, vocab_size: int) -> Shape:
 
 
 def generator_shape(model: ModelConfig, vocab_size: int) -> Shape:
-    """Width, heads and feed-forward times `generator_size`, depth kept (2003.10555 section 3.2). Embeddings keep the discriminator's width."""
-
-    def part(n: int) -> int:
-        return max(1, round(n * model.generator_size))
-
-    shape = kept_shape(model, vocab_size)
-    small = {"hidden_size": part(shape.hidden_size), "num_attention_heads": part(shape.num_attention_heads)}
-    return replace(shape, intermediate_size=part(shape.intermediate_size), **small)
+    """The generator's, or that of a tower. Embeddings keep the discriminator's width."""
+    return replace(kept_shape(model, vocab_size), **model.generator_numbers())
 
 
-def build(
-    config: PretrainConfig, *, vocab_size: int, special: SpecialIds, generator: Shape | None = None, vectors: WordVectors | None = None
-) -> Built:
+def build(config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape | None = None, vectors: WordVectors | None = None) -> Built:
     """The recipe's objective with its initial values, on the CPU in float32. The seed, and `vectors`, decide every value.
 
     `generator` overrides the derived shape of the generator (a folder that it starts from decides it). `vectors(K)` gives [V, K], where the words
     start if the recipe says `init_words: cooccurrence`; without it they keep what was drawn (enough for weights that are overwritten).
     """
-    m, c = config.model, config.corruption
-    shape = kept_shape(m, vocab_size)
-    kept = Encoder(shape, Embeddings(shape, dropout=m.dropout), dropout=m.dropout, attention_dropout=m.attention_dropout)
-    mask = MaskMix(special, vocab_size, rate=c.mask_rate, mix=c.mask_mix)
-    match config.objective.objective:
-        case "mlm":
-            head = LMHead(shape, kept.embeddings.words)
-            built = Built(MLM(mask, MaskedLM(kept, head)), {"discriminator": Half(kept, head)})
-        case "rtd":
-            g_shape = generator or generator_shape(m, vocab_size)
-            g_encoder = generator_encoder(config, g_shape, kept)
-            g_head, d_head = LMHead(g_shape, g_encoder.embeddings.words), BinaryHead(shape)
-            corruptor = Generator(mask, MaskedLM(g_encoder, g_head), temperature=c.temperature)
-            built = Built(Electra(corruptor, kept, d_head), {"discriminator": Half(kept, d_head), "generator": Half(g_encoder, g_head)})
+    built = compose(config, vocabulary, generator=generator)
     initialise(built, config, vectors)
     return built
 
 
-def generator_encoder(config: PretrainConfig, shape: Shape, kept: Encoder) -> Encoder:
-    """The generator's encoder, sharing with the kept one what `tie` says: sharing is passing the same object."""
-    m = config.model
+def compose(config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape | None = None) -> Built:
+    """`build` without initial values: also on the meta device."""
+    shape = kept_shape(config.model, vocabulary.size)
+    kept, corruptor = parts(config, vocabulary, generator or generator_shape(config.model, vocabulary.size))
+    words = kept.embeddings.words
+    match config.objective.objective, corruptor:
+        case "mlm", MaskMix() | Generator():
+            head = LMHead(shape, words)
+            objective = MLM(corruptor, MaskedLM(kept, head))
+        case "rtd", Generator() | Frequency() | TwoTower():
+            head = BinaryHead(shape)
+            sentence = LinearHead(shape.hidden_size) if "sentence" in config.objective.term_weights else None
+            objective = Electra(corruptor, kept, head, loss_on=config.objective.loss_on, sentence_head=sentence)
+        case "all_tokens", Generator():
+            head = LMHead(shape, words)
+            objective = AllTokensMLM(corruptor, kept, head, LinearHead(shape.hidden_size))
+        case "adversarial", Generator():
+            head = BinaryHead(shape)
+            objective = Adversarial(corruptor, kept, head, LinearHead(corruptor.lm.encoder.shape.hidden_size))
+        case "electric", TwoTower():
+            head = LinearHead(shape.hidden_size)
+            objective = Electric(corruptor, kept, head)
+        case name, _:
+            raise AssertionError(f"{name} with {type(corruptor).__name__}: config/checks.py lets through what build does not know")
+    halves = {"discriminator": Half(kept, head)}
+    if isinstance(corruptor, Generator):
+        assert isinstance(corruptor.lm.head, LMHead)
+        halves["generator"] = Half(corruptor.lm.encoder, corruptor.lm.head)
+    return Built(objective, halves)
+
+
+def parts(config: PretrainConfig, vocabulary: Vocabulary, g_shape: Shape) -> tuple[Encoder, Corruptor]:
+    """The kept encoder and what corrupts its text, sharing what `tie` says: sharing is passing the same object."""
+    m, c = config.model, config.corruption
+    shape = kept_shape(m, vocabulary.size)
+
+    def encoder(shape: Shape, embeddings: Embeddings, look: Look = "both") -> Encoder:
+        return Encoder(shape, embeddings, dropout=m.dropout, attention_dropout=m.attention_dropout, look=look)
+
+    def embeddings(shape: Shape, words: Words | None = None) -> Embeddings:
+        return Embeddings(shape, dropout=m.dropout, words=words)
+
+    chooser = choosing(c, vocabulary)
+    sampling = Sampling(c.temperature, c.temperature_end, c.disallow_correct)
+    mask = MaskMix(chooser, vocabulary.special, vocabulary.size, mix=c.mask_mix)
+    if c.corruptor not in ("generator", "two_tower"):
+        kept = encoder(shape, embeddings(shape))
+        return kept, mask if c.corruptor == "mask" else frequency(c, chooser, vocabulary)
+    kept_embeddings, g_embeddings = shared(m, shape, g_shape, embeddings)
+    kept = encoder(shape, kept_embeddings)
+    if c.corruptor == "two_tower":
+        head = LMHead(replace(g_shape, hidden_size=2 * g_shape.hidden_size), table(g_embeddings))
+        left, right = encoder(g_shape, g_embeddings, "left"), encoder(g_shape, g_embeddings, "right")
+        return kept, TwoTower(chooser, left, right, head, sampling=sampling)
+    g_encoder = kept if m.tie == "all" else encoder(g_shape, g_embeddings)
+    lm = MaskedLM(g_encoder, LMHead(g_shape, table(g_embeddings)))
+    trains = c.generator_training == "joint"
+    if not trains:
+        lm.requires_grad_(False)
+    return kept, Generator(mask, lm, sampling=sampling, trains=trains)
+
+
+def shared(m: ModelConfig, shape: Shape, g_shape: Shape, embeddings: Callable[..., Embeddings]) -> tuple[Embeddings, Embeddings]:
+    """Embedding layers of the kept encoder and of the generator."""
     match m.tie:
-        case "all":
-            return kept
-        case "embeddings":
-            return Encoder(shape, kept.embeddings, dropout=m.dropout, attention_dropout=m.attention_dropout)
+        case "all" | "embeddings":
+            both = embeddings(shape)
+            return both, both
         case "tokens":
-            return Encoder(
-                shape, Embeddings(shape, dropout=m.dropout, words=kept.embeddings.words), dropout=m.dropout, attention_dropout=m.attention_dropout
-            )
+            own = embeddings(shape)
+            return own, embeddings(g_shape, own.words)
         case "none":
-            return Encoder(shape, Embeddings(shape, dropout=m.dropout), dropout=m.dropout, attention_dropout=m.attention_dropout)
+            return embeddings(shape), embeddings(g_shape)
+        case "gdes":
+            own = embeddings(g_shape)
+            return embeddings(shape, DisentangledWords(table(own))), own
+
+
+def choosing(c: CorruptionConfig, vocabulary: Vocabulary) -> Chooser:
+    weight_V = None
+    if c.mask_choice == "rare":
+        weight_V = rarity(torch.ones(vocabulary.size) if vocabulary.counts_V is None else vocabulary.counts_V)
+    edges = vocabulary.edges if c.mask_unit == "word" else None
+    return Chooser(vocabulary.special, vocabulary.size, rate=c.mask_rate, clean_rate=c.clean_rate, edges=edges, weight_V=weight_V)
+
+
+def frequency(c: CorruptionConfig, chooser: Chooser, vocabulary: Vocabulary) -> Frequency:
+    counts_V = vocabulary.counts_V if c.corruptor == "unigram" else None
+    counts_V = torch.ones(vocabulary.size) if counts_V is None else counts_V
+    return Frequency(chooser, vocabulary.special, vocabulary.size, counts_V=counts_V)
+
+
+def table(embeddings: Embeddings) -> nn.Embedding:
+    """The word table that holds values of its own, below a disentangled one."""
+    return embeddings.words.base if isinstance(embeddings.words, DisentangledWords) else embeddings.words
 
 
 def initialise(built: Built, config: PretrainConfig, vectors: WordVectors | None) -> None:
     rng = torch.Generator().manual_seed(config.train.seed)
     init_bert(built.objective, rng)
-    encoders = list({id(h.encoder): h.encoder for h in built.halves.values()}.values())
-    tables = {id(e.embeddings.words): e for e in reversed(encoders)}  # a word table that is shared is scaled and filled once
+    encoders = [part for part in built.objective.modules() if isinstance(part, Encoder)]
+    encoders.sort(key=lambda e: e is not built.halves["discriminator"].encoder)  # the kept one first
+    tables = {id(table(e.embeddings)): e for e in reversed(encoders)}  # a word table that is shared is scaled and filled once
     width = subspace_width(*(e.shape for e in encoders)) if config.model.init == "local" else 0
     if config.model.init == "local":
         for encoder in encoders:
-            init_local_embeddings(encoder, width, scale_words=tables[id(encoder.embeddings.words)] is encoder)
+            init_local_embeddings(encoder.embeddings, table(encoder.embeddings), width, scale_words=tables[id(table(encoder.embeddings))] is encoder)
             init_local_blocks(encoder, width, rng, amplitude=config.model.local_amplitude)
-        for half in built.halves.values():
-            if isinstance(half.head, BinaryHead):
-                init_local_head(half.head, rng)
+        for head in built.objective.modules():
+            if isinstance(head, BinaryHead):
+                init_local_head(head, rng)
     if config.model.init_words == "cooccurrence" and vectors:
         for encoder in tables.values():
-            init_words(encoder, vectors(encoder.shape.embedding_size - width), local_width=width)
+            words = table(encoder.embeddings)
+            init_words(words, vectors(words.embedding_dim - width), local_width=width)

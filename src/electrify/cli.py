@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from .config.checks import check
 from .config.detect import DetectConfig
 from .config.export import ExportConfig
 from .config.finetune import add_finetune_flags, finetune_from_flags
+from .config.flops import FlopsConfig
 from .config.prepare import PrepareConfig
-from .config.pretrain import SECTION_OF, SECTIONS, check, load_file, load_recipe, override, recipe_names
+from .config.pretrain import SECTION_OF, SECTIONS, load_file, load_recipe, override, recipe_names
 from .config.schema import Parser, add_flags, from_flags
 from .errors import UserError
 
@@ -67,6 +69,15 @@ def detect(args: argparse.Namespace) -> int:
     return main(from_flags(DetectConfig, args))
 
 
+def flops(args: argparse.Namespace) -> int:
+    config = from_flags(FlopsConfig, args)
+
+    from .flops import report
+
+    print(report(config))
+    return 0
+
+
 def demo(args: argparse.Namespace) -> int:
     from .demo import demo
 
@@ -109,6 +120,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("model", metavar="MODEL", help="folder or Hub id of a discriminator")
     p.add_argument("text", nargs="?", default=argparse.SUPPRESS, metavar="TEXT", help="the text; standard input where neither it nor --file is given")
     add_flags(p, DetectConfig, skip=("model", "text"))
+
+    p = verb("flops", flops, "what recipes cost to train and to run, in floating-point operations")
+    p.add_argument("recipes", nargs="*", metavar="RECIPE", help="shipped recipes; by default all of them")
+    add_flags(p, FlopsConfig, skip=("recipes",))
 
     p = verb("demo", demo, "the whole path on the documentation of this Python installation, in ten minutes on two cores")
     p.add_argument("--output-dir", "--output_dir", dest="output_dir", default="demo", metavar="DIR", help="where everything goes [demo]")

@@ -9,7 +9,7 @@ Shape suffixes: R rows, T = rows * row_length flat tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -48,16 +48,18 @@ def hashed(*coordinates: int | Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of one batch of rows."""
+    """The random numbers of one batch of rows, and how far the run is: what schedules of a corruptor read."""
 
     key_R: Tensor
     row_length: int
+    progress: Tensor = field(default_factory=lambda: torch.zeros(()))
+    """Share of the run that is done, 0-dim float32."""
 
     def to(self, device: torch.device | str) -> Draws:
-        return Draws(self.key_R.to(device, non_blocking=True), self.row_length)
+        return Draws(self.key_R.to(device, non_blocking=True), self.row_length, self.progress.to(device, non_blocking=True))
 
     def rows(self, start: int, stop: int) -> Draws:
-        return Draws(self.key_R[start:stop], self.row_length)
+        return Draws(self.key_R[start:stop], self.row_length, self.progress)
 
     def bits_T(self, purpose: Purpose) -> Tensor:
         """53 random bits for every token, as non-negative int64 [T]."""
@@ -69,6 +71,6 @@ class Draws:
         return self.bits_T(purpose).double() * 2.0**-53
 
 
-def draws_for(*, seed: int, step: int, num_rows: int, row_length: int, first_row: int = 0) -> Draws:
+def draws_for(*, seed: int, step: int, num_rows: int, row_length: int, first_row: int = 0, progress: float = 0.0) -> Draws:
     """The draws of rows first_row .. first_row + num_rows - 1 of the global batch of `step`."""
-    return Draws(hashed(seed, step, torch.arange(first_row, first_row + num_rows)), row_length)
+    return Draws(hashed(seed, step, torch.arange(first_row, first_row + num_rows)), row_length, torch.tensor(progress, dtype=torch.float32))

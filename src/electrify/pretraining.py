@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from .build import Built, build
-from .config.pretrain import PretrainConfig, check, override
+from .build import Built, Vocabulary, build
+from .config.checks import check
+from .config.pretrain import PretrainConfig, override
 from .data.cooccurrence import word_vectors
 from .data.loader import Loader, Rows
 from .errors import UserError
@@ -21,10 +23,11 @@ from .export.hf import export_run
 from .export.start import check_vocabulary, folder_shape, load_half
 from .progress import say
 from .text.shards import MANIFEST, Corpus, Manifest
+from .text.words import word_edges
 from .train import checkpoint, dist
 from .train.allocator import keep_memory
 from .train.device import pick_device
-from .train.folder import Resume, cleared, find_checkpoint, fingerprint, refuse, same_run, saved_shape, write_header
+from .train.folder import GENERATOR_STAGE, Resume, cleared, find_checkpoint, fingerprint, refuse, same_run, saved_shape, write_header
 from .train.log import MetricsLog
 from .train.loop import Run, Summary
 
@@ -39,13 +42,58 @@ class Result:
     """Hugging Face folders by half; empty where the run was stopped before its end."""
 
 
+Starts = dict[str, str]  # half -> Hugging Face folder or Hub id that it starts from
+
+
 def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume = "auto") -> Result:
-    """Trains `config` on the prepared corpus `data` into the run folder `output_dir`.
+    """Trains `config` on the prepared corpus `data` into the run folder `output_dir`; with `generator_steps`, a generator before that.
 
     resume: auto continues the newest complete checkpoint if there is one; must insists on one; never refuses a folder that holds a run.
     Raises UserError for every mistake of the user, before anything is written where that is possible.
     """
     check(config)
+    t = config.train
+    starts = {half: start for half, start in (("discriminator", t.init_discriminator), ("generator", t.init_generator)) if start}
+    if t.generator_steps:
+        first = output_dir / GENERATOR_STAGE
+        refuse(output_dir, resume)
+        if not (first / "discriminator").is_dir():
+            say(f"first stage: {t.generator_steps:,} updates of the generator alone, in {first}")
+            result = train_run(data, output_dir=first, config=generator_stage(config), resume="auto" if resume == "must" else resume, starts={})
+            if not result.summary.finished:
+                return result
+            say("second stage: the discriminator, against that generator")
+        starts["generator"] = str(first / "discriminator")
+        if t.discriminator_start == "generator":
+            starts["discriminator"] = starts["generator"]
+    return train_run(data, output_dir=output_dir, config=config, resume=resume, starts=starts)
+
+
+def generator_stage(config: PretrainConfig) -> PretrainConfig:
+    """The first of two stages (2003.10555 section 3.2): the generator of `config` as a masked language model of its own."""
+    t = config.train
+    fields: dict[str, Any] = config.model.generator_numbers() | {
+        "corruptor": "mask",
+        "generator_training": "joint",
+        "objective": "mlm",
+        "term_weights": {"mlm": 1.0},
+        "max_steps": t.generator_steps,
+        "generator_steps": 0,
+        "learning_rate": t.generator_learning_rate or t.learning_rate,
+        "temperature": 1.0,
+        "temperature_end": None,
+        "disallow_correct": False,
+        "loss_on": "all",
+        "init_discriminator": None,
+        "warmup_steps": min(t.warmup_steps, t.generator_steps),
+    }
+    stage = override(config, fields)
+    check(stage)
+    return stage
+
+
+def train_run(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume, starts: Starts) -> Result:
+    """One run, of one stage."""
     keep_memory()
     corpus, valid = Corpus(data, "train"), Corpus(data, "valid")
     world = dist.start(pick_device(config.train.device))
@@ -56,7 +104,7 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
         refuse(output_dir, resume)
         with ExitStack() as held:
             loaded = claim(held, output_dir, config, corpus.manifest, world)
-            built = starting_point(config, output_dir, corpus, fresh=loaded is None, counts=world.rank == 0)
+            built = starting_point(config, output_dir, corpus, starts, fresh=loaded is None, counts=world.rank == 0)
             run = Run(
                 built.objective,
                 config.train,
@@ -145,7 +193,14 @@ def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> Pretrain
     return config
 
 
-def starting_point(config: PretrainConfig, run: Path, corpus: Corpus, *, fresh: bool, counts: bool) -> Built:
+def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:
+    """What corruption reads of the corpus and of its tokenizer."""
+    m = corpus.manifest
+    edges = word_edges(corpus.folder / "tokenizer") if config.corruption.mask_unit == "word" else None
+    return Vocabulary(m.vocab_size, m.special_ids, edges=edges, counts_V=torch.from_numpy(corpus.unigram()))
+
+
+def starting_point(config: PretrainConfig, run: Path, corpus: Corpus, starts: Starts, *, fresh: bool, counts: bool) -> Built:
     """The objective with its initial values: the seed's, then the corpus's, then those of the folders it starts from.
 
     counts: whether this rank reads the corpus for the initial words. One does; the others receive its values before the first step.
@@ -157,16 +212,18 @@ def starting_point(config: PretrainConfig, run: Path, corpus: Corpus, *, fresh: 
         shape = saved_shape(run, "generator") or folder_shape(t.init_generator, vocab_size=manifest.vocab_size)
     if shape and shape.max_position_embeddings < config.data.max_seq_length:
         raise UserError(f"max_seq_length {config.data.max_seq_length} exceeds the {shape.max_position_embeddings} positions of {t.init_generator}")
-    built = build(config, vocab_size=manifest.vocab_size, special=manifest.special_ids, generator=shape, vectors=vectors)
+    built = build(config, vocabulary_of(corpus, config), generator=shape, vectors=vectors)
     if fresh:
-        for half, start in (("discriminator", t.init_discriminator), ("generator", t.init_generator)):
-            if start and half not in built.halves:
+        # A disentangled table is a difference to the generator's, which must be there first.
+        order = ("generator", "discriminator") if config.model.tie == "gdes" else ("discriminator", "generator")
+        for half in (h for h in order if h in starts):
+            start = starts[half]
+            if half not in built.halves:
                 raise UserError(f"--init-{half} {start}: the objective {config.objective.objective} has no {half}")
-            if start:
-                check_vocabulary(start, tokenizer=corpus.folder / "tokenizer")
-                first = built.halves["discriminator"] if half == "generator" and t.init_discriminator else None
-                for line in load_half(built.halves[half], start, what=half, given=first):
-                    say(line)
+            check_vocabulary(start, tokenizer=corpus.folder / "tokenizer")
+            first = built.halves["discriminator"] if half == "generator" and "discriminator" in starts else None
+            for line in load_half(built.halves[half], start, what=half, given=first):
+                say(line)
     return built
 
 

@@ -28,6 +28,26 @@ class SpecialIds:
         return tuple(sorted({self.pad, self.cls, self.sep, self.mask} | (set(self.others) - {self.unk})))
 
 
+ALWAYS_JOINS, ALWAYS_BEGINS = -1, 0
+
+
+@dataclass(frozen=True)
+class WordEdges:
+    """How tokens join into words, for each token of the vocabulary [V] (int8).
+
+    first_V: ALWAYS_JOINS what stands before it (`##ed`), ALWAYS_BEGINS a word, or the kind of its first character, 1, 2, ...: it then joins a token
+    whose last character is of that kind (last_V).
+    """
+
+    first_V: Tensor
+    last_V: Tensor
+
+    def joins(self, before_N: Tensor, ids_N: Tensor) -> Tensor:
+        """True where ids_N goes on with the word of before_N."""
+        first_N = self.first_V[ids_N]
+        return (first_N == ALWAYS_JOINS) | ((first_N > 0) & (first_N == self.last_V[before_N]))
+
+
 @dataclass(frozen=True)
 class Tokens:
     """A batch of rows laid flat. Every field has T = rows * row_length entries, row after row.

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batches import tiny
-from electrify.config.pretrain import SECTION_OF, SECTIONS, PretrainConfig, check, dump, load_file, load_recipe, override, parse, recipe_names
+from electrify.config.checks import check
+from electrify.config.pretrain import SECTION_OF, SECTIONS, PretrainConfig, dump, load_file, load_recipe, override, parse, recipe_names
 from electrify.errors import UserError
 
 ELECTRA, BERT = load_recipe("electra-tiny"), load_recipe("bert-tiny")
@@ -147,6 +148,7 @@ def test_wrong_files(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- numbers that cannot work together
 
+FROZEN: dict[str, Any] = {"generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 50.0}}
 ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
     ({"num_attention_heads": 3}, "hidden_size 128 is no multiple of num_attention_heads 3"),
     *[({name: n}, f"{name} must be positive, not {n}") for name in ("num_hidden_layers", "hidden_size", "intermediate_size") for n in (0, -1)],
@@ -161,16 +163,36 @@ ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
         for m in ((1.0,), (0.5, 0.5), (0.9, 0.2, -0.1), (0.8, 0.1, 0.2), (math.nan, 0.5, 0.5), ())
     ],
     *[({"temperature": t}, "temperature must be positive") for t in (0, -1, math.nan)],
-    ({"corruptor": "mask"}, "objective rtd needs corruptor generator"),
-    ({"objective": "mlm"}, "objective mlm needs corruptor mask"),
+    ({"corruptor": "mask"}, "objective rtd needs corruptor generator or two_tower or uniform or unigram, not mask"),
+    ({"objective": "mlm"}, r"term_weights must name \['generator', 'mlm'\], not \['generator', 'rtd'\]"),
+    ({"objective": "electric"}, "objective electric needs corruptor two_tower, not generator"),
+    ({"objective": "all_tokens", "corruptor": "two_tower"}, "objective all_tokens needs corruptor generator, not two_tower"),
+    ({"objective": "adversarial"}, r"term_weights must name \['baseline', 'reinforce', 'rtd'\]"),
+    ({"corruptor": "unigram"}, r"term_weights must name \['rtd'\]"),
+    ({"corruptor": "uniform", "term_weights": {"rtd": 1.0}, "temperature": 2.0}, "are for learned corruptors, not uniform"),
+    *[({"clean_rate": r}, r"clean_rate must lie in \[0, 1\)") for r in (1, -0.1, math.nan)],
+    ({"term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}}, "needs objective rtd and a clean_rate above 0"),
+    ({"objective": "all_tokens", "term_weights": {"generator": 1.0, "all_tokens": 1.0}, "loss_on": "chosen"}, "loss_on chosen is for objective rtd"),
+    ({"temperature_end": 0}, "temperature_end must be positive"),
+    ({"generator_training": "frozen", "term_weights": {"rtd": 50.0}}, "a frozen generator needs tie none or gdes"),
+    (
+        {"generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 50.0}},
+        "a frozen generator needs generator_steps, or an init_generator",
+    ),
+    ({"generator_steps": 10}, "say --generator-training frozen with it"),
+    ({"generator_steps": -1}, "generator_steps cannot be negative"),
+    (FROZEN | {"generator_steps": 10, "init_generator": "there"}, "exclude each other"),
+    (FROZEN | {"generator_steps": 10}, "needs generator_size 1 and no init_discriminator; or say --discriminator-start random"),
+    ({"corruptor": "two_tower", "tie": "all", "generator_size": 1}, "tie all is for corruptor generator"),
+    ({"generator_hidden_size": -8}, "generator_hidden_size must be positive"),
+    ({"generator_hidden_size": 99}, "the generator gets 2 attention heads over 99"),
     ({"term_weights": {"rtd": 50.0}}, r"term_weights must name \['generator', 'rtd'\]"),
     ({"term_weights": {"generator": 1.0, "rtd": 50.0, "mlm": 1.0}}, "term_weights must name"),
     *[({"term_weights": {"generator": 1.0, "rtd": w}}, "term_weights must be numbers from 0 on") for w in (-1.0, math.nan, math.inf)],
     ({"term_weights": {"generator": 0.0, "rtd": 0.0}}, "not all 0"),
-    ({"tie": "all"}, "tie all shares every encoder weight and needs generator_size 1, not 0.5"),
+    ({"tie": "all"}, "tie all shares every encoder weight and needs generator_size 1: the generator has hidden_size 64 for 128"),
     *[({"generator_size": s}, r"generator_size must lie in \(0, 1\]") for s in (0, -0.5, 1.5, math.nan)],
-    ({"generator_size": 0.125}, "generator_size 0.125 leaves 0.5 attention heads"),
-    ({"hidden_size": 132, "num_attention_heads": 6, "generator_size": 0.75}, "generator_size 0.75 leaves 4.5 attention heads over 99"),
+    ({"hidden_size": 132, "num_attention_heads": 6, "generator_size": 0.75}, "the generator gets 4 attention heads over 99"),
     *[({name: r}, r"dropout and attention_dropout must lie in \[0, 1\)") for name in ("dropout", "attention_dropout") for r in (1, -0.1, math.nan)],
     *[({"local_amplitude": a}, "local_amplitude must be positive") for a in (0, -3, math.inf, math.nan)],
     ({"num_attention_heads": 64, "generator_size": 1}, "init local needs heads and embeddings at least 4 wide, not 2"),
@@ -201,7 +223,8 @@ def test_check_refuses(fields: dict[str, Any], sentence: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"corruptor": "generator"}, "objective mlm needs corruptor mask"),
+        ({"corruptor": "generator"}, r"term_weights must name \['generator', 'mlm'\]"),
+        ({"corruptor": "uniform"}, "objective mlm needs corruptor generator or mask, not uniform"),
         ({"objective": "rtd"}, "objective rtd needs corruptor generator"),
         ({"term_weights": {"generator": 1.0, "rtd": 50.0}}, r"term_weights must name \['mlm'\]"),
     ],
@@ -217,6 +240,18 @@ def test_check_refuses_bert(fields: dict[str, Any], sentence: str) -> None:
     [
         {"generator_size": 1, "tie": "all"},
         {"tie": "none"},
+        {"tie": "gdes"},
+        {"generator_size": 0.125},  # half a head is one
+        {"generator_hidden_size": 96, "generator_num_hidden_layers": 1, "generator_num_attention_heads": 3, "generator_intermediate_size": 100},
+        FROZEN | {"generator_steps": 10, "discriminator_start": "random"},
+        FROZEN | {"generator_steps": 10, "generator_size": 1},
+        FROZEN | {"init_generator": "there", "tie": "gdes"},
+        {"objective": "mlm", "term_weights": {"generator": 1.0, "mlm": 1.0}},
+        {"corruptor": "two_tower"},
+        {"corruptor": "two_tower", "objective": "electric", "term_weights": {"generator": 1.0, "nce": 1.0}},
+        {"clean_rate": 0.2, "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}},
+        {"clean_rate": 0.2},
+        {"disallow_correct": True, "temperature": 2.0, "temperature_end": 1.0, "mask_unit": "word", "mask_choice": "rare"},
         {"init": "bert", "num_attention_heads": 128, "generator_size": 1},
         {"eval_steps": 0, "warmup_steps": 0, "max_grad_norm": 0, "weight_decay": 0, "adam_beta1": 0},
         {"warmup_steps": 10**9},

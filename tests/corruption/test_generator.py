@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from batches import SPECIAL, VOCAB, draws_of, packed_batches, ragged_batch
-from electrify.corruption.generator import Generator
+from electrify.corruption.choosing import Chooser
+from electrify.corruption.generator import Generator, Sampling
 from electrify.corruption.masking import MaskMix
 from electrify.corruption.sampling import sample
 from electrify.tokens import Tokens
@@ -19,14 +20,16 @@ class Fixed(nn.Module):
         super().__init__()
         self.logits_V = nn.Parameter(logits_V)
 
-    def forward(self, tokens: Tokens, at_M: Tensor) -> Tensor:
+        self.head = nn.Identity()
+
+    def states(self, tokens: Tokens, at_M: Tensor) -> Tensor:
         self.saw, self.at_M = tokens, at_M
         return self.logits_V.expand(len(at_M), -1)
 
 
 def generator(logits_V: Tensor, *, rate: float = 0.5, mix: tuple[float, ...] = (0.4, 0.3, 0.3), temperature: float = 1.0) -> tuple[Generator, Fixed]:
     lm = Fixed(logits_V)
-    return Generator(MaskMix(SPECIAL, VOCAB, rate=rate, mix=mix), lm, temperature=temperature), lm  # type: ignore[arg-type]
+    return Generator(MaskMix(Chooser(SPECIAL, VOCAB, rate=rate), SPECIAL, VOCAB, mix=mix), lm, sampling=Sampling(temperature)), lm  # type: ignore[arg-type]
 
 
 def only(token: int) -> Tensor:
@@ -48,7 +51,7 @@ def test_the_corrupted_text_starts_from_the_original(tokens: Tokens, seed: int) 
     assert torch.equal(z.shown_M, masked.shown_M)
     assert torch.equal(z.at_M, masked.at_M)
     assert torch.equal(lm.at_M, masked.at_M)
-    assert int(g.count(tokens)) == len(z.at_M)
+    assert int(g.count(tokens, draws)) == len(z.at_M)
 
 
 def test_a_sample_equal_to_the_original_is_original() -> None:

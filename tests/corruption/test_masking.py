@@ -7,9 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2, chisquare
+from torch import Tensor
 
 from batches import SPECIAL, VOCAB, draws_of, pack, packed_batches, ragged_batch, sequences_of
-from electrify.corruption.masking import Candidates, Corrupted, MaskMix, choose, substitute, wanted
+from electrify.corruption.choosing import Candidates, Chooser, wanted
+from electrify.corruption.masking import Corrupted, MaskMix, substitute
+from electrify.draws import Draws
 from electrify.tokens import SpecialIds, Tokens
 
 TABLE_8 = [(0.8, 0.1, 0.1), (1.0, 0.0, 0.0), (0.8, 0.0, 0.2), (0.8, 0.2, 0.0), (0.0, 0.2, 0.8), (0.0, 0.0, 1.0)]  # 1810.04805, Table 8
@@ -20,7 +23,11 @@ candidates = Candidates(SPECIAL, VOCAB)
 
 
 def mask(rate: float = 0.15, mix: tuple[float, ...] = (0.8, 0.1, 0.1), *, vocab: int = VOCAB) -> MaskMix:
-    return MaskMix(SPECIAL, vocab, rate=rate, mix=mix)
+    return MaskMix(Chooser(SPECIAL, vocab, rate=rate), SPECIAL, vocab, mix=mix)
+
+
+def choose(tokens: Tokens, rate: float, draws: Draws) -> Tensor:
+    return Chooser(SPECIAL, VOCAB, rate=rate)(tokens, draws)
 
 
 def plain_rows(count: int, length: int, *, vocab: int = VOCAB) -> Tokens:
@@ -50,7 +57,7 @@ def test_a_role_outweighs_being_unknown() -> None:
 
 @given(packed_batches(), RATES, st.integers(0, 2**40))
 def test_exact_counts_never_a_special_never_padding(tokens: Tokens, rate: float, seed: int) -> None:
-    at = choose(tokens, candidates(tokens), rate, draws_of(tokens, seed=seed)).tolist()
+    at = choose(tokens, rate, draws_of(tokens, seed=seed)).tolist()
     assert all(a < b for a, b in pairwise(at)), "ascending, so without replacement"
     ids = tokens.ids_T.tolist()
     for _, _, cut in sequences_of(tokens):
@@ -66,7 +73,7 @@ def test_exact_counts_never_a_special_never_padding(tokens: Tokens, rate: float,
 @given(packed_batches(), RATES, st.integers(0, 2**40))
 def test_count_is_known_before(tokens: Tokens, rate: float, seed: int) -> None:
     m = mask(rate)
-    assert int(m.count(tokens)) == len(m(tokens, draws_of(tokens, seed=seed)).at_M)
+    assert int(m.chooser.count(tokens, draws_of(tokens, seed=seed))) == len(m(tokens, draws_of(tokens, seed=seed)).at_M)
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.07, 0.1, 0.14, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.55, 0.7])
@@ -80,7 +87,7 @@ def test_specials_count_as_tokens_but_cap_nothing_else() -> None:
     """20 tokens at .15 are 3, of which only 2 may be chosen; the neighbour's candidates do not fill in."""
     tokens = pack([[[2, 7, 8, *[3] * 17], [2, *range(6, 14), 3]]], row_length=32)
     assert wanted(tokens, candidates(tokens), 0.15)[0, :4].tolist() == [0, 2, 2, 0]
-    at = choose(tokens, candidates(tokens), 0.15, draws_of(tokens)).tolist()
+    at = choose(tokens, 0.15, draws_of(tokens)).tolist()
     assert at[:2] == [1, 2]
     assert len(at) == 4
     assert all(21 <= i <= 28 for i in at[2:])
@@ -90,12 +97,12 @@ def test_padding_wants_nothing_whoever_is_a_candidate() -> None:
     tokens = pack([[[6, 7, 8]]], row_length=8)
     everyone = torch.ones(8, dtype=torch.bool)
     assert wanted(tokens, everyone, 0.5)[0].tolist() == [0, 2, 0, 0, 0, 0, 0, 0, 0]
-    assert all(i < 3 for i in choose(tokens, everyone, 0.5, draws_of(tokens)).tolist())
+    assert all(i < 3 for i in choose(tokens, 0.5, draws_of(tokens)).tolist())
 
 
 def test_many_short_sequences_in_one_row() -> None:
     tokens = pack([[[6 + i % 40] for i in range(512)]], row_length=512)
-    assert choose(tokens, candidates(tokens), 0.15, draws_of(tokens)).tolist() == list(range(512))
+    assert choose(tokens, 0.15, draws_of(tokens)).tolist() == list(range(512))
 
 
 # ---------------------------------------------------------------- which
@@ -105,7 +112,7 @@ def test_uniform_over_candidates() -> None:
     """10 000 sequences of the same 12 tokens with specials at both ends and in the middle: 3 of the 8 candidates, each position equally often."""
     one = [2, 6, 7, 1, 3, 8, 9, 4, 10, 11, 12, 3]
     tokens = pack([[one, one]] * 5_000, row_length=26)
-    at = choose(tokens, candidates(tokens), 0.25, draws_of(tokens, seed=3))
+    at = choose(tokens, 0.25, draws_of(tokens, seed=3))
     hits = torch.bincount(at % 26, minlength=26)
     for first in (0, 12):
         inside = hits[first : first + 12]
@@ -119,7 +126,7 @@ def test_uniform_over_candidates() -> None:
 
 def test_every_subset_is_equally_likely() -> None:
     tokens = pack([[[6, 7, 8, 9, 10]]] * 20_000, row_length=5)
-    at = choose(tokens, candidates(tokens), 0.4, draws_of(tokens, seed=1)).view(-1, 2) % 5
+    at = choose(tokens, 0.4, draws_of(tokens, seed=1)).view(-1, 2) % 5
     counts = torch.bincount(at[:, 0] * 5 + at[:, 1], minlength=25)
     assert chisquare(counts[counts > 0].numpy()).pvalue > 1e-3
     assert int((counts > 0).sum()) == 10
@@ -127,10 +134,10 @@ def test_every_subset_is_equally_likely() -> None:
 
 def test_another_step_and_another_seed_choose_otherwise() -> None:
     tokens = plain_rows(8, 64)
-    one, step, seed = (choose(tokens, candidates(tokens), 0.15, draws_of(tokens, **k)) for k in ({}, {"step": 1}, {"seed": 1}))
+    one, step, seed = (choose(tokens, 0.15, draws_of(tokens, **k)) for k in ({}, {"step": 1}, {"seed": 1}))
     assert not torch.equal(one, step)
     assert not torch.equal(one, seed)
-    assert torch.equal(one, choose(tokens, candidates(tokens), 0.15, draws_of(tokens)))
+    assert torch.equal(one, choose(tokens, 0.15, draws_of(tokens)))
 
 
 @given(packed_batches(max_rows=6), st.data())
@@ -213,7 +220,7 @@ def test_nothing_to_choose() -> None:
     tokens = pack([[], [[2, 3]]], row_length=8)
     z = mask()(tokens, draws_of(tokens))
     assert z.at_M.tolist() == []
-    assert int(mask().count(tokens)) == 0
+    assert int(mask().chooser.count(tokens, draws_of(tokens))) == 0
     assert torch.equal(z.tokens.ids_T, tokens.ids_T)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from electrify.build import Built, build
+from electrify.build import Built, Vocabulary, build
 from electrify.config.pretrain import (
     CorruptionConfig,
     DataConfig,
@@ -79,7 +79,7 @@ def shake(module: torch.nn.Module, seed: int = 1) -> None:
 
 
 def random_built(config: PretrainConfig, *, vocab_size: int = len(WORDS), seed: int = 1) -> Built:
-    built = build(config, vocab_size=vocab_size, special=SPECIAL)
+    built = build(config, Vocabulary(vocab_size, SPECIAL))
     shake(built.objective, seed)
     return built
 

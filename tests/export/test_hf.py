@@ -124,13 +124,13 @@ def test_a_generator_of_its_own_shape(tmp_path):
     """Where a folder decided the generator's shape, run.json says it."""
     from dataclasses import asdict, replace
 
-    from electrify.build import build, generator_shape
+    from electrify.build import Vocabulary, build, generator_shape
     from electrify.train import checkpoint
 
     run, config = tmp_path / "run", with_model(RTD, tie="none")
     write_run(run, config)
     shape = replace(generator_shape(config.model, len(WORDS)), num_hidden_layers=1, hidden_size=12, embedding_size=12, num_attention_heads=3)
-    built = build(config, vocab_size=len(WORDS), special=SPECIAL, generator=shape)
+    built = build(config, Vocabulary(len(WORDS), SPECIAL), generator=shape)
     model = {n: p.detach() for n, p in built.objective.named_parameters()}
     checkpoint.save(run, 1, tensors={"model": model}, state={"step": 1}, keep=None)
     with pytest.raises(UserError, match="not of the recipe"):

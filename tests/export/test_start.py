@@ -160,12 +160,12 @@ def test_a_folder_that_does_not_fit(tmp_path, fields, says):
 
 
 def test_embeddings_that_cannot_be_shared(tmp_path):
-    from electrify.build import build
+    from electrify.build import Vocabulary, build
 
     start = folder(tmp_path, "ElectraForMaskedLM", SMALL | {"max_position_embeddings": 30})
     from runs import SPECIAL
 
-    built = build(RTD, vocab_size=len(WORDS), special=SPECIAL, generator=folder_shape(start))
+    built = build(RTD, Vocabulary(len(WORDS), SPECIAL), generator=folder_shape(start))
     with pytest.raises(UserError, match="where it is shared with the other network; choose --tie none"):
         load_half(built.halves["generator"], start, what="generator")
 

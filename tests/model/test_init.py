@@ -11,7 +11,7 @@ from scipy.stats import kstest, truncnorm
 from torch import Tensor, nn
 
 from batches import SPECIAL, TINY, built, pack, tiny
-from electrify.build import Built, build
+from electrify.build import Built, Vocabulary, build
 from electrify.model.attention import sequence_bias
 from electrify.model.encoder import Embeddings, Encoder, Shape
 from electrify.model.heads import BinaryHead
@@ -34,11 +34,12 @@ from electrify.model.init import (
 CUT = 0.879626
 ROOMY = {"hidden_size": 64, "num_attention_heads": 4, "embedding_size": 48, "intermediate_size": 128}  # heads 16 wide, a projection in both halves
 VOCAB = 600
+VOCABULARY = Vocabulary(VOCAB, SPECIAL)
 TIES = ["none", "tokens", "embeddings", "all"]
 
 
 def roomy(recipe: str = "electra-tiny", **fields: Any) -> Built:
-    return build(tiny(recipe, **(ROOMY | fields)), vocab_size=VOCAB, special=SPECIAL)
+    return build(tiny(recipe, **(ROOMY | fields)), VOCABULARY)
 
 
 def std(t: Tensor) -> float:
@@ -244,7 +245,7 @@ def local_encoder(*, amplitude: float, heads: int, hidden: int, embedding: int) 
     encoder = Encoder(shape, Embeddings(shape, dropout=0.0), dropout=0.0, attention_dropout=0.0)
     rng = torch.Generator().manual_seed(0)
     init_bert(encoder, rng)
-    init_local_embeddings(encoder, subspace_width(shape))
+    init_local_embeddings(encoder.embeddings, encoder.embeddings.words, subspace_width(shape))
     init_local_blocks(encoder, subspace_width(shape), rng, amplitude=amplitude)
     return encoder
 
@@ -338,7 +339,7 @@ def test_words_start_from_vectors(tie: str, init: str, width: int, scale: float)
         return found
 
     config = tiny("electra-tiny", **(ROOMY | fields | {"init_words": "cooccurrence"}))
-    b = build(config, vocab_size=VOCAB, special=SPECIAL, vectors=vectors)
+    b = build(config, VOCABULARY, vectors=vectors)
     plain = roomy(**fields, init_words="random")
     assert set(asked) == {48 - width}
     for name, half in b.halves.items():
@@ -354,5 +355,5 @@ def test_words_start_from_vectors(tie: str, init: str, width: int, scale: float)
 def test_words_of_a_narrower_encoder() -> None:
     encoder = local_encoder(amplitude=3.0, heads=4, hidden=128, embedding=64)
     width = subspace_width(encoder.shape)
-    init_words(encoder, torch.ones(500, 64 - width), local_width=width)
+    init_words(encoder.embeddings.words, torch.ones(500, 64 - width), local_width=width)
     assert encoder.embeddings.words.weight.detach().unique().tolist() == pytest.approx([0.0, 0.1])

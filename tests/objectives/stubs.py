@@ -16,6 +16,10 @@ class FixedLM(nn.Module):
     def __init__(self, logits_TV: Tensor) -> None:
         super().__init__()
         self.logits_TV = nn.Parameter(logits_TV)
+        self.head = nn.Identity()
+
+    def states(self, tokens: Tokens, at_M: Tensor) -> Tensor:
+        return self(tokens, at_M)
 
     def forward(self, tokens: Tokens, at_M: Tensor) -> Tensor:
         self.saw_T = tokens.ids_T

@@ -7,7 +7,8 @@ from torch import nn
 
 from batches import built, draws_of, pack, ragged_batch, value
 from electrify.build import Built
-from electrify.corruption.generator import Generator
+from electrify.corruption.choosing import Chooser
+from electrify.corruption.generator import Generator, Sampling
 from electrify.corruption.masking import MaskMix
 from electrify.objectives.electra import Electra
 from electrify.objectives.terms import weighted
@@ -21,7 +22,7 @@ def by_hand(mix: tuple[float, ...] = (1.0, 0.0, 0.0)) -> tuple[Electra, FixedLM,
     logits = torch.zeros(5, 8)
     logits[1, 7] = logits[2, 6] = 50.0
     lm, encoder, head = FixedLM(logits), Ids(), FixedHead([0.0, 2.0, -1.0, 0.5, 100.0])
-    corruptor = Generator(MaskMix(BASIC, 8, rate=0.9, mix=mix), part(lm), temperature=1.0)
+    corruptor = Generator(MaskMix(Chooser(BASIC, 8, rate=0.9), BASIC, 8, mix=mix), part(lm), sampling=Sampling())
     return Electra(corruptor, part(encoder), part(head)), lm, encoder, head
 
 
@@ -38,7 +39,7 @@ def test_by_hand() -> None:
     assert value(terms["rtd"].sum) == pytest.approx(2.107414, abs=1e-6)
     assert int(terms["rtd"].count) == 4
     assert (value(terms["replaced"].sum), int(terms["replaced"].count)) == (1.0, 4)
-    counts = objective.counts(tokens)
+    counts = objective.counts(tokens, draws_of(tokens))
     assert {n: int(c) for n, c in counts.items()} == {"generator": 2, "rtd": 4}
     loss = weighted(terms, {"generator": 1.0, "rtd": 50.0}, counts)
     assert value(loss) == pytest.approx(51.342675, abs=1e-4)  # 50/2 + 50 * 2.107414/4
@@ -71,7 +72,7 @@ def test_counts_are_the_terms_counts() -> None:
     objective = built("electra-tiny", mask_rate=0.4).objective
     tokens = ragged_batch()
     terms = objective(tokens, draws_of(tokens))
-    counts = objective.counts(tokens)  # type: ignore[operator]
+    counts = objective.counts(tokens, draws_of(tokens))  # type: ignore[operator]
     assert {n: int(c) for n, c in counts.items()} == {n: int(terms[n].count) for n in ("generator", "rtd")}
     assert int(counts["rtd"]) == int((tokens.seq_T > 0).sum())
 
@@ -79,7 +80,7 @@ def test_counts_are_the_terms_counts() -> None:
 def test_nothing_but_padding() -> None:
     objective = built("electra-tiny").objective
     tokens = pack([[], []], row_length=32)
-    loss = weighted(objective(tokens, draws_of(tokens)), {"generator": 1.0, "rtd": 50.0}, objective.counts(tokens))  # type: ignore[operator]
+    loss = weighted(objective(tokens, draws_of(tokens)), {"generator": 1.0, "rtd": 50.0}, objective.counts(tokens, draws_of(tokens)))  # type: ignore[operator]
     loss.backward()
     assert value(loss) == 0
     assert all(not p.grad.any() for p in objective.parameters() if p.grad is not None)
@@ -92,7 +93,7 @@ def reached(b: Built, weights: dict[str, float]) -> set[int]:
     """ids of the parameters with a gradient that is not zero everywhere."""
     tokens = ragged_batch()
     b.objective.zero_grad(set_to_none=True)
-    weighted(b.objective(tokens, draws_of(tokens)), weights, b.objective.counts(tokens)).backward()  # type: ignore[operator]
+    weighted(b.objective(tokens, draws_of(tokens)), weights, b.objective.counts(tokens, draws_of(tokens))).backward()  # type: ignore[operator]
     return {id(p) for p in b.objective.parameters() if p.grad is not None and bool(p.grad.any())}
 
 

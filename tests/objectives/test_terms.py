@@ -137,7 +137,7 @@ def test_the_parts_of_the_loss_add_up(recipe: str) -> None:
 def gradients(b: Built, parts: list[Tokens], weights: dict[str, float], *, counts_of: Tokens) -> tuple[dict[str, list[float]], dict[str, Tensor]]:
     """Terms and gradients of a batch fed in parts, as the loop does it."""
     b.objective.zero_grad(set_to_none=True)
-    counts, total, first = b.objective.counts(counts_of), {}, 0  # type: ignore[operator]
+    counts, total, first = b.objective.counts(counts_of, draws_of(counts_of, seed=3)), {}, 0  # type: ignore[operator]
     for part in parts:
         terms = b.objective(part, draws_of(part, seed=3, first_row=first))
         weighted(terms, weights, counts).backward()
@@ -190,7 +190,7 @@ def test_pads_are_in_no_count_and_no_gradient(recipe: str) -> None:
 def test_counts_are_known_before_the_forward_pass(tokens: Tokens) -> None:
     for objective in _TWO:
         terms = objective(tokens, draws_of(tokens, seed=1))
-        for name, count in objective.counts(tokens).items():
+        for name, count in objective.counts(tokens, draws_of(tokens, seed=1)).items():
             assert int(count) == int(terms[name].count)
         assert all(bool(t.sum.isfinite().all()) for t in terms.values())
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from electrify import cli
-from electrify.build import build
+from electrify.build import Vocabulary, build
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader, Rows
 from electrify.objectives.terms import weighted
@@ -32,7 +32,7 @@ def recipe(name: str = "electra-tiny", **fields: Any) -> PretrainConfig:
 def run_of(data: Path, folder: Path, config: PretrainConfig, *, micro_rows: int | None = None) -> Run:
     """A run as `pretrain` makes it, without its folder."""
     corpus = Corpus(data, "train")
-    built = build(config, vocab_size=corpus.manifest.vocab_size, special=corpus.manifest.special_ids)
+    built = build(config, Vocabulary(corpus.manifest.vocab_size, corpus.manifest.special_ids))
     rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
     return Run(
         built.objective,

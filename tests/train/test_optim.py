@@ -138,7 +138,8 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = group["peak_lr"] * (self.step + 1) / 10
             self.optimizer.zero_grad(set_to_none=True)
-            weighted(objective(tokens, draws_of(tokens, step=self.step)), self.weights, objective.counts(tokens)).backward()
+            draws = draws_of(tokens, step=self.step)
+            weighted(objective(tokens, draws), self.weights, objective.counts(tokens, draws)).backward()
             self.optimizer.step()
             self.step += 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -32,9 +31,18 @@ class ModelConfig:
     max_position_embeddings: int = 512
     """Longest sequence the position table allows."""
     generator_size: float = 0.25
-    """Width, heads and feed-forward width of the generator as a share of the encoder's; depth is kept."""
-    tie: Literal["embeddings", "none", "tokens", "all"] = "embeddings"
-    """What generator and discriminator share: the embedding layer, nothing, the token table, or every encoder weight (needs generator_size 1)."""
+    """Width, heads and feed-forward width of the generator (of each tower of a two-tower one) as a share of the encoder's; depth is kept."""
+    generator_num_hidden_layers: int | None = None
+    """Blocks of the generator; by default num_hidden_layers."""
+    generator_hidden_size: int | None = None
+    """Width of the generator; by default what generator_size gives."""
+    generator_num_attention_heads: int | None = None
+    """Attention heads of the generator; by default what generator_size gives."""
+    generator_intermediate_size: int | None = None
+    """Width of the generator's feed-forward layers; by default what generator_size gives."""
+    tie: Literal["embeddings", "none", "tokens", "all", "gdes"] = "embeddings"
+    """What generator and discriminator share: the embedding layer, nothing, the token table, every encoder weight (needs generator_size 1), or
+    gdes: the discriminator's token table is the generator's, without gradient, plus a difference of its own."""
     dropout: float
     """Dropout of embeddings and sub-layer outputs."""
     attention_dropout: float
@@ -46,27 +54,56 @@ class ModelConfig:
     init_words: Literal["random", "cooccurrence"] = "random"
     """Where word embeddings start: random = as init draws them; cooccurrence = from which of them stand together in DATA (half a minute)."""
 
+    def generator_numbers(self) -> dict[str, int]:
+        """The generator's own: those given, else width, heads and feed-forward times `generator_size`, depth kept (2003.10555 section 3.2)."""
+
+        def part(n: int) -> int:
+            return max(1, round(n * self.generator_size))
+
+        return {
+            "num_hidden_layers": self.generator_num_hidden_layers or self.num_hidden_layers,
+            "hidden_size": self.generator_hidden_size or part(self.hidden_size),
+            "num_attention_heads": self.generator_num_attention_heads or part(self.num_attention_heads),
+            "intermediate_size": self.generator_intermediate_size or part(self.intermediate_size),
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class CorruptionConfig:
     """What is changed, and by whom."""
 
-    corruptor: Literal["mask", "generator"]
-    """mask = [MASK], kept and random tokens, no parameters; generator = samples of a masked LM trained beside."""
+    corruptor: Literal["mask", "generator", "unigram", "uniform", "two_tower"]
+    """mask = [MASK], kept and random tokens, no parameters; generator = samples of a masked LM trained beside; unigram, uniform = words drawn by
+    their frequency in the corpus, or all alike; two_tower = samples of a cloze model of a left-to-right and a right-to-left encoder."""
     mask_rate: float
     """Share of the tokens of each sequence that is chosen."""
-    mask_mix: tuple[float, ...]
-    """Shares of the chosen tokens shown to the language model as [MASK], unchanged, random."""
+    mask_mix: tuple[float, ...] = (0.85, 0.15, 0.0)
+    """Shares of the chosen tokens shown to the masked language model as [MASK], unchanged, random (corruptors mask and generator)."""
+    mask_unit: Literal["token", "word"] = "token"
+    """What is chosen as a whole: single tokens, or words with all their pieces."""
+    mask_choice: Literal["uniform", "rare"] = "uniform"
+    """Which are chosen: all alike, or in proportion to minus the logarithm of their frequency in the corpus."""
+    clean_rate: float = 0.0
+    """Share of the sequences left whole; with a term weight for `sentence` a head on [CLS] learns which."""
     temperature: float = 1.0
     """The generator's logits are divided by this before sampling."""
+    temperature_end: float | None = None
+    """Where the temperature ends, moving evenly over the run; by default it stays."""
+    disallow_correct: bool = False
+    """Whether the generator's draws exclude the original token."""
+    generator_training: Literal["joint", "frozen"] = "joint"
+    """joint = the generator learns beside the discriminator; frozen = it stays as it starts (--init-generator, or generator_steps)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig:
     """What is asked about the corrupted text."""
 
-    objective: Literal["mlm", "rtd"]
-    """mlm = predict the original at chosen positions; rtd = say of every token whether it was replaced."""
+    objective: Literal["mlm", "rtd", "all_tokens", "adversarial", "electric"]
+    """mlm = predict the original at chosen positions; rtd = say of every token whether it was replaced; all_tokens = predict every original token,
+    with a gate that copies; adversarial = rtd with a generator that is paid for fooling it; electric = energies by noise contrast."""
+    loss_on: Literal["all", "chosen"] = "all"
+    """Of rtd: the tokens that are graded."""
     term_weights: dict[str, float]
     """Weight of each loss term, e.g. generator=1,rtd=50."""
 
@@ -140,6 +177,10 @@ class TrainConfig:
     """Hugging Face folder or Hub id that the kept encoder starts from; it decides that half's shape."""
     init_generator: str | None = None
     """Hugging Face folder or Hub id that the generator starts from; it decides that half's shape."""
+    generator_steps: int = 0
+    """Two stages: updates of the generator alone, as a run of its own in RUN/generator-stage; it is then frozen and the max_steps begin."""
+    discriminator_start: Literal["generator", "random"] = "generator"
+    """With generator_steps: where the discriminator starts, from the generator's weights (needs equal shapes) or anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,12 +226,26 @@ def parse(text: str, where: str) -> PretrainConfig:
         raise UserError(f"{where} is not valid YAML: {' '.join(str(e).split())}") from e
     if not isinstance(raw, dict):
         raise UserError(f"{where} must have the sections {', '.join(SECTIONS)}")
+    raw = resolved(raw, where)
     for key in raw:
         if key not in SECTIONS:
             home = SECTION_OF.get(str(key))
             raise UserError(f"{where} has no section {key!r}" + (f"; {key} belongs to the section {home}" if home else nearest(str(key), SECTIONS)))
     sections = {s: from_mapping(cls, raw.get(s) or {}, f"{where}, section {s}") for s, cls in SECTIONS.items()}
     return PretrainConfig(**sections)
+
+
+def resolved(raw: dict[Any, Any], where: str) -> dict[Any, Any]:
+    """The sections with those of the recipe that `like` names below them: a variant states what differs. Raises UserError where there is none."""
+    like = raw.pop("like", None)
+    if like is None:
+        return raw
+    if like not in recipe_names():
+        raise UserError(f"{where} is like {like!r}, and there is no such recipe{nearest(str(like), recipe_names())}")
+    below = resolved(yaml.safe_load((resources.files("electrify") / "recipes" / f"{like}.yaml").read_text(encoding="utf-8")), f"recipe {like}")
+    if any(not isinstance(fields or {}, dict) for fields in raw.values()):
+        return raw  # the reader of the sections says what is wrong
+    return below | {s: (below.get(s) or {}) | (fields or {}) for s, fields in raw.items()}
 
 
 def dump(config: PretrainConfig) -> str:
@@ -209,62 +264,3 @@ def override(config: PretrainConfig, fields: dict[str, Any]) -> PretrainConfig:
         by_section.setdefault(section, {})[name] = convert(value, field_types(SECTIONS[section])[name], f"--{name.replace('_', '-')}")
     new = {s: dataclasses.replace(getattr(config, s), **values) for s, values in by_section.items()}
     return dataclasses.replace(config, **new)
-
-
-def check(config: PretrainConfig) -> None:
-    """Raises UserError where the numbers cannot work together."""
-    check_model(config.model, corruptor=config.corruption.corruptor)
-    check_task(config.corruption, config.objective)
-    check_train(config.train)
-    d, longest = config.data, config.model.max_position_embeddings
-    need(d.max_seq_length <= longest, f"max_seq_length {d.max_seq_length} exceeds max_position_embeddings {longest}")
-    need(d.max_seq_length >= 8, f"max_seq_length {d.max_seq_length} is too short; use at least 8")
-    need(d.num_segments in (1, 2), f"num_segments is 1 or 2, not {d.num_segments}")
-
-
-def need(ok: bool, sentence: str) -> None:
-    if not ok:
-        raise UserError(sentence)
-
-
-def check_model(m: ModelConfig, *, corruptor: str) -> None:
-    for name in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size", "max_position_embeddings"):
-        need(getattr(m, name) > 0, f"{name} must be positive, not {getattr(m, name)}")
-    need(m.hidden_size % m.num_attention_heads == 0, f"hidden_size {m.hidden_size} is no multiple of num_attention_heads {m.num_attention_heads}")
-    need(m.tie != "all" or m.generator_size == 1, f"tie all shares every encoder weight and needs generator_size 1, not {m.generator_size}")
-    need(0 < m.generator_size <= 1, f"generator_size must lie in (0, 1], not {m.generator_size}")
-    heads, width = m.num_attention_heads * m.generator_size, m.hidden_size * m.generator_size
-    need(
-        corruptor == "mask" or (heads >= 1 - 1e-9 and round(width) % max(1, round(heads)) == 0),
-        f"generator_size {m.generator_size} leaves {heads:g} attention heads over {width:g}; choose a size that divides",
-    )
-    need(0 <= m.dropout < 1 and 0 <= m.attention_dropout < 1, "dropout and attention_dropout must lie in [0, 1)")
-    need(0 < m.local_amplitude < math.inf, f"local_amplitude must be positive, not {m.local_amplitude}")
-    narrow = min(m.hidden_size // m.num_attention_heads, m.embedding_size)
-    need(m.init != "local" or narrow >= 4, f"init local needs heads and embeddings at least 4 wide, not {narrow}; take init bert")
-
-
-def check_task(c: CorruptionConfig, o: ObjectiveConfig) -> None:
-    need(0 < c.mask_rate < 1, f"mask_rate must lie between 0 and 1, not {c.mask_rate}")
-    need(
-        len(c.mask_mix) == 3 and min(c.mask_mix) >= 0 and abs(sum(c.mask_mix) - 1) < 1e-6, f"mask_mix {c.mask_mix} must be three shares that sum to 1"
-    )
-    need(c.temperature > 0, f"temperature must be positive, not {c.temperature}")
-    need(o.objective != "rtd" or c.corruptor == "generator", "objective rtd needs corruptor generator; corruptor mask goes with objective mlm")
-    need(o.objective != "mlm" or c.corruptor == "mask", "objective mlm needs corruptor mask")
-    want = {"mlm": {"mlm"}, "rtd": {"generator", "rtd"}}[o.objective]
-    need(set(o.term_weights) == want, f"term_weights must name {sorted(want)}, not {sorted(o.term_weights)}")
-    weights = o.term_weights.values()
-    need(all(0 <= w < math.inf for w in weights) and any(weights), f"term_weights must be numbers from 0 on, not all 0: {o.term_weights}")
-
-
-def check_train(t: TrainConfig) -> None:
-    for name in ("max_steps", "train_batch_size", "logging_steps", "save_steps", "learning_rate", "adam_epsilon", "eval_rows"):
-        need(getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
-    for name in ("warmup_steps", "eval_steps", "weight_decay", "max_grad_norm"):
-        need(getattr(t, name) >= 0, f"{name} cannot be negative: {getattr(t, name)}")
-    for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "save_total_limit", "max_minutes", "generator_learning_rate"):
-        need(getattr(t, name) is None or getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
-    for name in ("adam_beta1", "adam_beta2"):
-        need(0 <= getattr(t, name) < 1, f"{name} must lie in [0, 1), not {getattr(t, name)}")
-    need(0 <= t.seed < 2**63, f"seed must lie between 0 and 2**63 - 1, not {t.seed}")

@@ -7,12 +7,15 @@ from torch import Tensor
 
 
 @torch.no_grad()
-def sample(logits_MV: Tensor, uniform_M: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """One token a row, distributed as softmax(logits / temperature), in float32, without gradient.
+def sample(logits_MV: Tensor, uniform_M: Tensor, *, temperature: float | Tensor = 1.0, never_M: Tensor | None = None) -> Tensor:
+    """One token a row, distributed as softmax(logits / temperature), in float32, without gradient; `never_M` names a token a row that has no chance.
 
     Inverts the cumulative sum with one uniform number a row; a random number for each vocabulary entry (Gumbel) costs a quarter of a step on a CPU.
     """
-    probability_MV = (logits_MV.float() / temperature).softmax(-1)
+    scaled_MV = logits_MV.float() / temperature
+    if never_M is not None:
+        scaled_MV = scaled_MV.scatter(-1, never_M[:, None], float("-inf"))
+    probability_MV = scaled_MV.softmax(-1)
     cumulative_MV = probability_MV.cumsum(-1)
     total_M = cumulative_MV[:, -1]
     # Strictly below the total (rounding may reach it), so that the first larger entry exists, and has some probability.

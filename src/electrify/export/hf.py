@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ..build import Built, Half, build
+from ..build import Built, Half, Vocabulary, compose
 from ..config.export import Part
 from ..config.pretrain import PretrainConfig, parse
 from ..errors import UserError
@@ -64,7 +64,7 @@ def export(run: Path, *, output_dir: Path, part: Part = "discriminator", step: i
     config, facts = read_run(run)
     may_write(output_dir)
     found = _checkpoint(run, step)
-    built = build(config, vocab_size=facts["vocab_size"], special=special_ids(facts), generator=_generator_shape(config, facts))
+    built = compose(config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=_generator_shape(config, facts))
     if part not in built.halves:
         raise UserError(f"{run} has no {part}: its objective {config.objective.objective} trains {', '.join(built.halves)} only")
     tensors, state = checkpoint.load(found)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..build import Half
-from ..model.encoder import Shape
-from ..model.heads import LMHead
+from ..model.encoder import DisentangledWords, Shape
+from ..model.heads import LinearHead, LMHead
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,57 @@ def architecture_of(half: Half) -> Architecture:
 # ------------------------------------------------------------------ tensors
 
 
+WORDS = "encoder.embeddings.words.weight"
+
+
 def parameters_of(half: Half) -> dict[str, Tensor]:
-    """The half's parameters under the names of the tables. The word table, which an LM head reads again, is there once."""
-    words = half.encoder.embeddings.words.weight
+    """The half's parameters under the names of the tables: those themselves where they are ours, else values (a disentangled word table as its sum, a
+    linear head as the two layers that compute it). The word table, which an LM head reads again, is there once."""
+    words = half.encoder.embeddings.words
     named: dict[str, Tensor] = {f"encoder.{name}": p for name, p in half.encoder.named_parameters()}
-    for name, p in half.head.named_parameters():
-        if p is not words:
-            named[f"head.{name}"] = p
-    return named
+    head = {f"head.{name}": p for name, p in half.head.named_parameters() if not name.startswith("words.")}
+    if isinstance(words, DisentangledWords):
+        named = {name: p for name, p in named.items() if not name.startswith("encoder.embeddings.words.")} | {WORDS: words.weight.detach()}
+    return named | (head if not isinstance(half.head, LinearHead) else two_layers(half.head))
+
+
+def two_layers(head: LinearHead) -> dict[str, Tensor]:
+    """A linear head as dense, gelu and output, exactly: gelu(x) - gelu(-x) = x, so the dense layer gets w and -w, the output 1 and -1."""
+    w_D, b = head.out.weight.detach()[0], head.out.bias.detach()
+    dense_DD, bias_D, out_1D = w_D.new_zeros(len(w_D), len(w_D)), torch.zeros_like(w_D), w_D.new_zeros(1, len(w_D))
+    dense_DD[0], dense_DD[1], bias_D[0:1], bias_D[1:2], out_1D[0, 0], out_1D[0, 1] = w_D, -w_D, b, -b, 1, -1
+    return {"head.dense.weight": dense_DD, "head.dense.bias": bias_D, "head.out.weight": out_1D, "head.out.bias": torch.zeros_like(b)}
+
+
+def one_layer(named: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """What `two_layers` made, as the linear head again; None where the two layers compute something else."""
+    dense_DD, bias_D = named["head.dense.weight"], named["head.dense.bias"]
+    head = LinearHead(len(bias_D))
+    with torch.no_grad():
+        head.out.weight.copy_(dense_DD[:1])
+        head.out.bias.copy_(bias_D[:1])
+    same = all(torch.equal(named[name], t) for name, t in two_layers(head).items())
+    return {f"head.{name}": p.detach() for name, p in head.named_parameters()} if same else None
+
+
+@torch.no_grad()
+def fill(half: Half, named: Mapping[str, Tensor]) -> list[str]:
+    """Sets the parameters of these names, as `parameters_of` names them, and returns the names that the half cannot hold: its linear head cannot be
+    the two layers of another objective."""
+    own, words = parameters_of(half), half.encoder.embeddings.words
+    left = []
+    if isinstance(half.head, LinearHead):
+        layers = {name: named[name] for name in two_layers(half.head) if name in named}
+        one = one_layer(layers) if len(layers) == 4 else None
+        left = [] if one else list(layers)
+        named = {name: t for name, t in named.items() if name not in layers} | (one or {})
+        own |= {f"head.{name}": p for name, p in half.head.named_parameters()}
+    for name, t in named.items():
+        if name == WORDS and isinstance(words, DisentangledWords):
+            words.delta_VE.copy_(t - words.base.weight)
+        else:
+            own[name].copy_(t)
+    return left
 
 
 def _same_keys(have: Iterable[str], want: Iterable[str], what: str) -> None:

@@ -15,9 +15,9 @@ from ..model.heads import LMHead
 from .mapping import (
     Architecture,
     KeyMismatchError,
+    architecture_of,
     bert_for_masked_lm,
-    electra_for_masked_lm,
-    electra_for_pre_training,
+    fill,
     parameters_of,
     to_ours,
     without_tied,
@@ -108,10 +108,9 @@ def _fill(half: Half, new: dict[str, torch.Tensor], start: str, *, what: str, gi
                 f"choose --tie none, or folders of the same embedding_size and max_position_embeddings"
             )
     passed = [name for name in new if id(own[name]) in kept]
-    with torch.no_grad():
-        for name, t in new.items():
-            if name not in passed:
-                own[name].copy_(t)
+    left = fill(half, {name: t for name, t in new.items() if name not in passed})
+    if left:
+        return [f"{what}: {start} has a head of another objective; it keeps its initial values"]
     if not passed:
         return []
     shared = "embeddings" if all(".embeddings." in name for name in passed) else "encoder"
@@ -136,7 +135,7 @@ def _table(half: Half, model_type: str) -> Architecture:
     if model_type == "bert":
         bert = bert_for_masked_lm(half.encoder.shape)
         return bert if isinstance(half.head, LMHead) else replace(bert, head=())
-    return (electra_for_masked_lm if isinstance(half.head, LMHead) else electra_for_pre_training)(half.encoder.shape)
+    return architecture_of(half)
 
 
 def _other_vocabulary(start: str, theirs: int, ours: int) -> str:

@@ -16,15 +16,20 @@ from torch import Tensor
 from ..tokens import Tokens
 
 Backend = Literal["auto", "matmul", "sdpa"]
+Look = Literal["both", "left", "right"]
 
 
-def sequence_bias(tokens: Tokens, dtype: torch.dtype) -> Tensor:
+def sequence_bias(tokens: Tokens, dtype: torch.dtype, look: Look = "both") -> Tensor:
     """[R, 1, L, L]: 0 where query and key belong to one sequence, the lowest finite number elsewhere.
+
+    `left` also forbids keys behind the query, `right` those before it; a token always sees itself.
 
     Padding (sequence 0) attends to padding, so that no row of the softmax is empty; nothing reads the result.
     """
     seq_RL = tokens.seq_T.view(-1, tokens.row_length)
     same_RLL = seq_RL[:, :, None] == seq_RL[:, None, :]
+    if look != "both":
+        same_RLL = same_RLL.tril() if look == "left" else same_RLL.triu()
     return torch.zeros(same_RLL.shape, dtype=dtype, device=seq_RL.device).masked_fill_(~same_RLL, torch.finfo(dtype).min)[:, None]
 
 

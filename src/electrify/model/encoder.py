@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..tokens import Tokens
-from .attention import Backend, attend, sequence_bias
+from .attention import Backend, Look, attend, sequence_bias
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +35,36 @@ class Shape:
         return self.hidden_size // self.num_attention_heads
 
 
-class Embeddings(nn.Module):
-    """LayerNorm(word + position + segment), then dropout: width E. `words` may be another model's table (tie: tokens)."""
+class DisentangledWords(nn.Module):
+    """A word table that is another one's values, without their gradient, plus a difference of its own that starts at 0.
 
-    def __init__(self, shape: Shape, *, dropout: float, words: nn.Embedding | None = None) -> None:
+    Gradient-disentangled embedding sharing (DeBERTaV3, 2111.09543 section 3.2.3): what the discriminator asks of the words does not pull at the
+    generator's table, what the generator learns reaches both.
+    """
+
+    def __init__(self, base: nn.Embedding) -> None:
         super().__init__()
-        self.words = words or nn.Embedding(shape.vocab_size, shape.embedding_size)
+        self.base = base
+        self.delta_VE = nn.Parameter(torch.zeros_like(base.weight))
+
+    @property
+    def weight(self) -> Tensor:
+        """[V, E] the sum."""
+        return self.base.weight.detach() + self.delta_VE
+
+    def forward(self, ids_T: Tensor) -> Tensor:
+        return F.embedding(ids_T, self.base.weight.detach()) + F.embedding(ids_T, self.delta_VE)
+
+
+Words = nn.Embedding | DisentangledWords
+
+
+class Embeddings(nn.Module):
+    """LayerNorm(word + position + segment), then dropout: width E. `words` may be another model's table, or rest on it."""
+
+    def __init__(self, shape: Shape, *, dropout: float, words: Words | None = None) -> None:
+        super().__init__()
+        self.words: Words = words or nn.Embedding(shape.vocab_size, shape.embedding_size)
         self.positions = nn.Embedding(shape.max_position_embeddings, shape.embedding_size)
         self.segments = nn.Embedding(shape.type_vocab_size, shape.embedding_size)
         self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
@@ -74,11 +98,15 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Tokens -> hidden states [T, D]. `project` widens (or narrows) the embeddings where E differs from D."""
+    """Tokens -> hidden states [T, D]. `project` widens (or narrows) the embeddings where E differs from D. `look` left or right: each token sees
+    itself and what stands on that side of it only."""
 
-    def __init__(self, shape: Shape, embeddings: Embeddings, *, dropout: float, attention_dropout: float, backend: Backend = "auto") -> None:
+    def __init__(
+        self, shape: Shape, embeddings: Embeddings, *, dropout: float, attention_dropout: float, backend: Backend = "auto", look: Look = "both"
+    ) -> None:
         super().__init__()
         self.shape, self.embeddings = shape, embeddings
+        self.look: Look = look
         self.project = nn.Linear(shape.embedding_size, shape.hidden_size) if shape.embedding_size != shape.hidden_size else None
         self.blocks = nn.ModuleList(
             Block(shape, dropout=dropout, attention_dropout=attention_dropout, backend=backend) for _ in range(shape.num_hidden_layers)
@@ -94,7 +122,7 @@ class Encoder(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         x_TD = self.embed(tokens)
-        bias_R1LL = sequence_bias(tokens, x_TD.dtype)
+        bias_R1LL = sequence_bias(tokens, x_TD.dtype, self.look)
         for block in self.blocks:
             x_TD = block(x_TD, bias_R1LL)
         return x_TD

@@ -10,7 +10,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .encoder import Block, Encoder, Shape
+from .attention import Look
+from .encoder import Block, Embeddings, Encoder, Shape
 from .heads import BinaryHead
 
 BERT_STD = 0.02
@@ -59,8 +60,10 @@ def rotation(offset: int, width: int) -> Tensor:
     return torch.block_diag(*pair)
 
 
-def head_offset(head: int) -> int:
-    """-1, 1, -2, 2, -3, 3, ...: where head 0, 1, 2, ... looks."""
+def head_offset(head: int, look: Look = "both") -> int:
+    """-1, 1, -2, 2, -3, 3, ...: where head 0, 1, 2, ... looks; 0, -1, -2, ... in an encoder that sees its left only, 0, 1, 2, ... on the right."""
+    if look != "both":
+        return -head if look == "left" else head
     return (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
 
 
@@ -78,7 +81,7 @@ def subspace_width(*shapes: Shape) -> int:
     return min(min(s.head_width, s.embedding_size // 2, s.hidden_size // 2) for s in shapes) // 2 * 2
 
 
-def init_local_embeddings(encoder: Encoder, width: int, *, scale_words: bool = True) -> None:
+def init_local_embeddings(e: Embeddings, words: nn.Embedding, width: int, *, scale_words: bool = True) -> None:
     """Words and positions of `local`, over what `init_bert` left (its words are scaled up).
 
     | parameter              | first P dimensions            | the others                  |
@@ -89,26 +92,26 @@ def init_local_embeddings(encoder: Encoder, width: int, *, scale_words: bool = T
     | segments               | 0                             | truncated normal, std .02   |
 
     Position 0 is [CLS], which a classifier reads later: with no position of its own its heads start by averaging over the sequence.
-    `scale_words` is False for a second encoder that shares its words with one already done.
+    `words` is the table that holds the values (of a disentangled one, the table below); `scale_words` is False for a second encoder that shares it
+    with one already done.
     """
-    e = encoder.embeddings
     with torch.no_grad():
         if scale_words:
-            e.words.weight.mul_(TOKEN_SCALE / BERT_STD)
-        e.words.weight[:, :width] = 0
+            words.weight.mul_(TOKEN_SCALE / BERT_STD)
+        words.weight[:, :width] = 0
         e.segments.weight[:, :width] = 0
         e.positions.weight[:, :width] = TOKEN_SCALE * position_subspace(len(e.positions.weight), width)
         e.positions.weight[0, :width] = 0
 
 
-def init_words(encoder: Encoder, vectors_VK: Tensor, *, local_width: int = 0) -> None:
+def init_words(words: nn.Embedding, vectors_VK: Tensor, *, local_width: int = 0) -> None:
     """Words that start from given vectors, over what the other initialisations left: the K dimensions behind a position subspace of `local_width`.
 
     Rows of root mean square 1 are scaled to what the words had (.02, with `local` .1); a row of zeros keeps what was drawn.
     """
     known_V = vectors_VK.any(1)
     with torch.no_grad():
-        rows = encoder.embeddings.words.weight[:, local_width:]
+        rows = words.weight[:, local_width:]
         rows[known_V] = (TOKEN_SCALE if local_width else BERT_STD) * vectors_VK[known_V]
 
 
@@ -156,5 +159,5 @@ def init_local_blocks(encoder: Encoder, width: int, rng: torch.Generator, *, amp
             normal(block.down, OUTPUT_SCALE)
             q_HWD, k_HWD, _ = block.qkv.weight.view(3, shape.num_attention_heads, shape.head_width, shape.hidden_size)
             for head in range(local_heads(shape.num_attention_heads)):
-                q_HWD[head].mul_(NOISE)[:width, :width] += s * rotation(head_offset(head), width)
+                q_HWD[head].mul_(NOISE)[:width, :width] += s * rotation(head_offset(head, encoder.look), width)
                 k_HWD[head].mul_(NOISE)[:width, :width] += s * torch.eye(width)

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from ..corruption.generator import Generator
 from ..corruption.masking import MaskMix
 from ..draws import Draws
 from ..model.heads import MaskedLM
+from ..model.passes import Pass
 from ..tokens import Tokens
-from .terms import Terms, lm_terms
+from .terms import Terms, apart, generator_terms, lm_terms, term, token_ce
 
 
 class MLM(nn.Module):
     """The encoder predicts the original token at the chosen positions (BERT, 1810.04805 section 3.1, without next-sentence prediction).
 
-    Relations: `bert` with mix (.8, .1, .1); with mix (.85, .15, 0) it is what ELECTRA's generator trains.
+    Relations: `bert` with mix (.8, .1, .1); with mix (.85, .15, 0) it is what ELECTRA's generator trains; with a Generator in place of the mix it is
+    Replace MLM (ELECTRA, 2003.10555 section 3.5): samples stand where BERT puts [MASK], so pre-training sees no token that fine-tuning does not.
     """
 
-    def __init__(self, corruptor: MaskMix, lm: MaskedLM) -> None:
+    def __init__(self, corruptor: MaskMix | Generator, lm: MaskedLM) -> None:
         super().__init__()
         self.corruptor, self.lm = corruptor, lm
 
-    def counts(self, tokens: Tokens) -> dict[str, Tensor]:
-        return {"mlm": self.corruptor.count(tokens)}
+    def counts(self, tokens: Tokens, draws: Draws) -> dict[str, Tensor]:
+        chosen = self.corruptor.chooser.count(tokens, draws)
+        return {"generator": chosen, "mlm": chosen} if self.corruptor.trains else {"mlm": chosen}
+
+    def passes(self) -> list[Pass]:
+        return [*self.corruptor.passes(), Pass(self.lm.encoder, 1.0, True), Pass(self.lm.head, self.corruptor.chooser.share, True)]
 
     def forward(self, tokens: Tokens, draws: Draws) -> Terms:
         z = self.corruptor(tokens, draws)
-        return lm_terms("mlm", self.lm(z.tokens, z.at_M), z, self.corruptor.mask_id)
+        logits_MV = self.lm(z.tokens, z.at_M)
+        if z.logits_MV is None:
+            return lm_terms("mlm", logits_MV, z, self.corruptor.mask_id)
+        replaced_M = z.replaced_T[z.at_M]
+        terms = generator_terms(z, self.corruptor.mask_id) | apart("mlm", token_ce(logits_MV, z.was_M), replaced_M)
+        terms["mlm_accuracy"] = term((logits_MV.detach().argmax(-1) == z.was_M).float())
+        return terms | {"replaced": term(z.replaced_T.float(), tokens.real_T)}

@@ -6,13 +6,13 @@ Shape suffixes: T flat tokens, N tokens graded, M chosen positions, V vocabulary
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..corruption.masking import Corrupted
+from ..model.likelihood import token_ce
 
 BINS = 8000  # of the histogram of logits; equal bins of probability would put a cautious or a confident detector into one of them, where AUC is blind
 REACH = 20.0  # logits beyond it fall into the outermost bins; a bin is .005 wide
@@ -39,31 +39,6 @@ def term(values: Tensor, where: Tensor | None = None) -> Term:
     return Term((values * where).sum(), where.sum())
 
 
-class _TokenCE(torch.autograd.Function):
-    """Cross-entropy that keeps the logits in their own type and writes its gradient once; torch's keeps and passes float32 copies of [N, V]."""
-
-    @staticmethod
-    def forward(ctx: Any, logits_NV: Tensor, target_N: Tensor) -> Tensor:
-        float_NV = logits_NV.float()
-        total_N = float_NV.logsumexp(-1)
-        ctx.save_for_backward(logits_NV, target_N, total_N)
-        return total_N - float_NV.gather(-1, target_N[:, None]).squeeze(-1)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        logits_NV, target_N, total_N = ctx.saved_tensors
-        gradient_NV = (logits_NV.float() - total_N[:, None]).exp_()
-        gradient_NV.scatter_add_(-1, target_N[:, None], gradient_NV.new_full((len(target_N), 1), -1.0))
-        return gradient_NV.mul_(grads[0][:, None]).to(logits_NV.dtype), None
-
-
-def token_ce(logits_NV: Tensor, target_N: Tensor) -> Tensor:
-    """[N] cross-entropy in nats, float32."""
-    loss_N = _TokenCE.apply(logits_NV, target_N)
-    assert isinstance(loss_N, Tensor)
-    return loss_N
-
-
 def binary_ce(logits_N: Tensor, target_N: Tensor) -> Tensor:
     """[N] binary cross-entropy in nats, float32."""
     return F.binary_cross_entropy_with_logits(logits_N.float(), target_N.float(), reduction="none")
@@ -85,6 +60,35 @@ def lm_terms(name: str, logits_MV: Tensor, z: Corrupted, mask_id: int) -> Terms:
             f"{name}_accuracy_masked": term(right_M, masked_M),
         }
     return {name: term(loss_M)} | rates
+
+
+def generator_terms(z: Corrupted, mask_id: int) -> Terms:
+    """A learned corruptor graded on what it was asked for, under the name `generator`; nothing where there is none.
+
+    A masked LM is asked for the chosen tokens, a cloze model for every word; its accuracy is that at the chosen ones.
+    """
+    if z.logits_MV is None:
+        return {}
+    if z.log_q_T is None:
+        return lm_terms("generator", z.logits_MV, z, mask_id)
+    right_M = (z.logits_MV.argmax(-1) == z.was_M).float()
+    return {"generator": term(-z.log_q_T, z.words_T), "generator_accuracy": term(right_M)}
+
+
+def entropy_term(logits_MV: Tensor) -> Term:
+    """Entropy in nats of softmax(logits): how sure of themselves a generator's draws are."""
+    log_p_MV = logits_MV.detach().float().log_softmax(-1)
+    return term(-(log_p_MV.exp() * log_p_MV).sum(-1))
+
+
+def apart(name: str, loss_N: Tensor, replaced_N: Tensor, where_N: Tensor | None = None) -> Terms:
+    """The loss `name`, and as rates the same on replaced and on original tokens apart (most tokens are original, and easy)."""
+    there_N = torch.ones_like(replaced_N) if where_N is None else where_N
+    rates = {
+        f"{name}_loss_replaced": term(loss_N.detach(), there_N & replaced_N),
+        f"{name}_loss_original": term(loss_N.detach(), there_N & ~replaced_N),
+    }
+    return {name: term(loss_N, where_N)} | rates
 
 
 def histogram(logits_T: Tensor, label_T: Tensor, where_T: Tensor) -> Term:

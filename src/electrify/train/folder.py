@@ -26,6 +26,7 @@ from .device import describe
 from .loop import Run
 
 Resume = Literal["auto", "never", "must"]
+GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
 # Fields that may differ when a run continues: they move no number that training computes.
 FREE_FIELDS = {"max_minutes", "logging_steps", "save_steps", "save_total_limit", "eval_steps", "eval_rows", "report_to", "device"}
 SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps"}  # how a batch is cut: moves sums by rounding only
@@ -39,7 +40,7 @@ def refuse(folder: Path, resume: Resume) -> None:
         raise UserError(f"{folder} holds another run; choose another --output-dir, or continue it with --resume auto")
     if resume == "must" and not saved:
         raise UserError(f"--resume must: {folder} has no checkpoint; start the run with --resume auto")
-    if not holds and folder.is_dir() and any(p for p in folder.iterdir() if not p.name.startswith(".")):
+    if not holds and folder.is_dir() and any(p for p in folder.iterdir() if not p.name.startswith(".") and p.name != GENERATOR_STAGE):
         raise UserError(f"{folder} is not empty and holds no run; choose another --output-dir")
     if not saved and (folder / "discriminator").exists():
         raise UserError(f"{folder} holds a finished run whose checkpoints are gone; choose another --output-dir")

@@ -21,6 +21,7 @@ from ..config.pretrain import TrainConfig
 from ..data.loader import Loader, Rows, prefetch
 from ..draws import Draws, draws_for, hashed
 from ..errors import UserError
+from ..flops import flops_per_token
 from ..objectives.terms import Term, weighted
 from ..progress import Progress, say
 from ..tokens import Tokens
@@ -85,6 +86,8 @@ class Run:
         self.step, self.tokens, self.seconds, self.joules = 0, 0, 0.0, 0.0
         self.window, self.validation, self.energy = Window(world.device), {}, EnergyMeter(world.device)
         warmup_tokens = config.warmup_steps * loader.batch_rows * loader.rows.row_length
+        told: Any = self.objective
+        self.flops_per_token = flops_per_token(told, row_length=loader.rows.row_length, convention="hardware")
         self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens)
         self.began, self.logged_at = time.monotonic(), (0, 0.0)
         module: nn.Module = torch.compile(self.objective) if config.torch_compile else self.objective  # type: ignore[assignment]
@@ -98,14 +101,15 @@ class Run:
         length = self.loader.rows.row_length
         parts = []
         for start in range(first, first + share, self.micro_rows):
-            draws = draws_for(seed=self.config.seed, step=step, num_rows=self.micro_rows, row_length=length, first_row=start)
+            progress = step / self.config.max_steps
+            draws = draws_for(seed=self.config.seed, step=step, num_rows=self.micro_rows, row_length=length, first_row=start, progress=progress)
             parts.append((self.loader.batch(step, first_row=start, num_rows=self.micro_rows), draws))
         return Batch(parts)
 
     def counts(self, parts: list[tuple[Tokens, Draws]]) -> dict[str, Tensor]:
-        """Tokens in each loss of this update over all micro-batches and ranks: known from the tokens alone, before any forward pass."""
+        """Tokens in each loss of this update over all micro-batches and ranks: known from tokens and draws, before any forward pass."""
         objective: Any = self.objective
-        each = [objective.counts(tokens) for tokens, _ in parts]
+        each = [objective.counts(tokens, draws) for tokens, draws in parts]
         total = {name: torch.stack([c[name] for c in each]).sum().double() for name in each[0]}
         sum_across(list(total.values()))
         return {name: t.float() for name, t in total.items()}
@@ -136,6 +140,10 @@ class Run:
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
 
+    def flops(self) -> float:
+        """Of the run so far: matrix products of the model, pads included, whatever the machine does in fact (flops.py, convention hardware)."""
+        return self.flops_per_token * self.step * self.loader.batch_rows * self.loader.rows.row_length
+
     def factor(self, step: int) -> float:
         c = self.config
         return schedule.factor(c.lr_scheduler_type, step, warmup_steps=c.warmup_steps, max_steps=c.max_steps)
@@ -160,7 +168,13 @@ class Run:
         rate = (self.tokens - tokens) / max(elapsed - seconds, 1e-9)
         self.logged_at = (self.tokens, elapsed)
         rates = self.learning_rates()
-        timing = {"seconds": elapsed, "tokens_per_s": rate, "peak_memory_bytes": peak_memory_bytes(self.world.device), "joules": self.energy_used()}
+        timing = {
+            "flops": self.flops(),
+            "seconds": elapsed,
+            "tokens_per_s": rate,
+            "peak_memory_bytes": peak_memory_bytes(self.world.device),
+            "joules": self.energy_used(),
+        }
         self.record(log, "train", means | rates | timing)
         losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights)
         return f"{losses}, {rate / 1e3:.1f} k tokens/s"
@@ -170,7 +184,9 @@ class Run:
             return
         limit = min(self.config.eval_rows, self.valid.num_rows)
         rows = min(self.micro_rows, limit)
-        self.validation = evaluate(self.objective, self.valid, limit=limit, batch_rows=rows, world=self.world, bf16=self.config.bf16)
+        progress = self.step / self.config.max_steps
+        bf16 = self.config.bf16
+        self.validation = evaluate(self.objective, self.valid, limit=limit, batch_rows=rows, world=self.world, bf16=bf16, progress=progress)
         self.record(log, "valid", self.validation | {"seconds": self.elapsed()})
         if self.world.rank == 0:
             say(f"step {self.step}: valid " + ", ".join(f"{k} {v:.3f}" for k, v in shown(self.validation).items()))

@@ -1,0 +1,124 @@
+"""Whether the numbers of a recipe can work together: one sentence for each way in which they cannot."""
+
+from __future__ import annotations
+
+import math
+
+from ..errors import UserError
+from .pretrain import CorruptionConfig, ModelConfig, ObjectiveConfig, PretrainConfig, TrainConfig
+
+
+def check(config: PretrainConfig) -> None:
+    """Raises UserError where the numbers cannot work together."""
+    check_model(config.model, corruptor=config.corruption.corruptor)
+    check_task(config.corruption, config.objective, config.model)
+    check_train(config.train)
+    check_stages(config)
+    d, longest = config.data, config.model.max_position_embeddings
+    need(d.max_seq_length <= longest, f"max_seq_length {d.max_seq_length} exceeds max_position_embeddings {longest}")
+    need(d.max_seq_length >= 8, f"max_seq_length {d.max_seq_length} is too short; use at least 8")
+    need(d.num_segments in (1, 2), f"num_segments is 1 or 2, not {d.num_segments}")
+
+
+def need(ok: bool, sentence: str) -> None:
+    if not ok:
+        raise UserError(sentence)
+
+
+def check_model(m: ModelConfig, *, corruptor: str) -> None:
+    for name in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size", "max_position_embeddings"):
+        need(getattr(m, name) > 0, f"{name} must be positive, not {getattr(m, name)}")
+    need(m.hidden_size % m.num_attention_heads == 0, f"hidden_size {m.hidden_size} is no multiple of num_attention_heads {m.num_attention_heads}")
+    need(0 < m.generator_size <= 1, f"generator_size must lie in (0, 1], not {m.generator_size}")
+    if corruptor in LEARNED:
+        check_generator(m)
+    need(0 <= m.dropout < 1 and 0 <= m.attention_dropout < 1, "dropout and attention_dropout must lie in [0, 1)")
+    need(0 < m.local_amplitude < math.inf, f"local_amplitude must be positive, not {m.local_amplitude}")
+    narrow = min(m.hidden_size // m.num_attention_heads, m.embedding_size)
+    need(m.init != "local" or narrow >= 4, f"init local needs heads and embeddings at least 4 wide, not {narrow}; take init bert")
+
+
+def check_generator(m: ModelConfig) -> None:
+    own = m.generator_numbers()
+    for name, number in own.items():
+        need(number > 0, f"generator_{name} must be positive, not {number}")
+    heads, width = own["num_attention_heads"], own["hidden_size"]
+    need(width % heads == 0, f"the generator gets {heads} attention heads over {width}; choose a generator_size, or generator_* numbers, that divide")
+    odd = [f"{name} {own[name]} for {getattr(m, name)}" for name in own if own[name] != getattr(m, name)]
+    need(m.tie != "all" or not odd, f"tie all shares every encoder weight and needs generator_size 1: the generator has {', '.join(odd)}")
+
+
+# What each objective may be asked of, and the losses that it weighs (beside `generator`, where one is trained by maximum likelihood).
+TASKS: dict[str, tuple[set[str], set[str]]] = {
+    "mlm": ({"mask", "generator"}, {"mlm"}),
+    "rtd": ({"generator", "unigram", "uniform", "two_tower"}, {"rtd"}),
+    "all_tokens": ({"generator"}, {"all_tokens"}),
+    "adversarial": ({"generator"}, {"rtd", "reinforce", "baseline"}),
+    "electric": ({"two_tower"}, {"nce"}),
+}
+LEARNED = {"generator", "two_tower"}
+
+
+def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
+    need(0 < c.mask_rate < 1, f"mask_rate must lie between 0 and 1, not {c.mask_rate}")
+    need(0 <= c.clean_rate < 1, f"clean_rate must lie in [0, 1), not {c.clean_rate}")
+    need(
+        len(c.mask_mix) == 3 and min(c.mask_mix) >= 0 and abs(sum(c.mask_mix) - 1) < 1e-6, f"mask_mix {c.mask_mix} must be three shares that sum to 1"
+    )
+    corruptors, losses = TASKS[o.objective]
+    known = " or ".join(sorted(corruptors))
+    need(c.corruptor in corruptors, f"objective {o.objective} needs corruptor {known}, not {c.corruptor}")
+    check_drawing(c, m)
+    need(o.loss_on == "all" or o.objective == "rtd", f"loss_on {o.loss_on} is for objective rtd, not {o.objective}")
+    frozen = c.generator_training == "frozen"
+    need(not frozen or o.objective != "adversarial", "objective adversarial trains its generator; generator_training frozen goes with the others")
+    if c.corruptor in LEARNED and not frozen and o.objective != "adversarial":
+        losses = losses | {"generator"}
+    extra = {"sentence"} if o.objective == "rtd" and c.clean_rate > 0 else set()
+    names = set(o.term_weights)
+    need("sentence" not in names - extra, "a term weight for `sentence` needs objective rtd and a clean_rate above 0")
+    need(losses <= names <= losses | extra, f"term_weights must name {sorted(losses)}, not {sorted(names)}")
+    weights = o.term_weights.values()
+    need(all(0 <= w < math.inf for w in weights) and any(weights), f"term_weights must be numbers from 0 on, not all 0: {o.term_weights}")
+
+
+def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:
+    for name in ("temperature", "temperature_end"):
+        value = getattr(c, name)
+        need(value is None or 0 < value < math.inf, f"{name} must be positive, not {value}")
+    drawn = (c.temperature, c.temperature_end, c.disallow_correct) != (1.0, None, False)
+    need(c.corruptor in LEARNED or not drawn, f"temperature, temperature_end and disallow_correct are for learned corruptors, not {c.corruptor}")
+    frozen = c.generator_training == "frozen"
+    need(not frozen or c.corruptor == "generator", f"generator_training frozen is for corruptor generator, not {c.corruptor}")
+    need(not frozen or m.tie in ("none", "gdes"), f"a frozen generator needs tie none or gdes: with {m.tie} the discriminator would change it")
+    need(m.tie != "all" or c.corruptor != "two_tower", "a two_tower generator has two encoders; tie all is for corruptor generator")
+
+
+def check_stages(config: PretrainConfig) -> None:
+    """Two-stage training: a generator first, then a discriminator against it."""
+    t = config.train
+    need(t.generator_steps >= 0, f"generator_steps cannot be negative: {t.generator_steps}")
+    frozen = config.corruption.generator_training == "frozen"
+    need(not frozen or bool(t.generator_steps or t.init_generator), "a frozen generator needs generator_steps, or an init_generator, to be one")
+    if not t.generator_steps:
+        return
+    need(frozen, "generator_steps trains the generator first; say --generator-training frozen with it")
+    need(t.init_generator is None, "generator_steps and init_generator exclude each other: both say where the generator comes from")
+    own, m = config.model.generator_numbers(), config.model
+    odd = [name for name in own if own[name] != getattr(m, name)]
+    need(
+        t.discriminator_start == "random" or (not odd and t.init_discriminator is None),
+        "a discriminator that starts from the generator needs generator_size 1 and no init_discriminator; or say --discriminator-start random",
+    )
+
+
+def check_train(t: TrainConfig) -> None:
+    for name in ("max_steps", "train_batch_size", "logging_steps", "save_steps", "learning_rate", "adam_epsilon", "eval_rows"):
+        need(getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
+    for name in ("warmup_steps", "eval_steps", "weight_decay", "max_grad_norm"):
+        need(getattr(t, name) >= 0, f"{name} cannot be negative: {getattr(t, name)}")
+    for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "save_total_limit", "max_minutes", "generator_learning_rate"):
+        need(getattr(t, name) is None or getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
+    for name in ("adam_beta1", "adam_beta2"):
+        need(0 <= getattr(t, name) < 1, f"{name} must lie in [0, 1), not {getattr(t, name)}")
+    need(0 <= t.seed < 2**63, f"seed must lie between 0 and 2**63 - 1, not {t.seed}")

@@ -1,0 +1,42 @@
+"""The options of `electrify flops`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import UserError
+from .pretrain import load_recipe
+
+Convention = Literal["paper", "hardware"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlopsConfig:
+    """Whose cost is counted, and how."""
+
+    recipes: tuple[str, ...] = ()
+    """shipped recipes; none = all of them"""
+    published: bool = False
+    """instead of recipes, the models that ELECTRA's authors counted (ELMo to T5-11B), in their convention"""
+    convention: Convention = "paper"
+    """paper = as ELECTRA's public script: backward = forward, one-hot embedding lookup, softmax on 15.625 % of the positions, small terms;
+    hardware = matrix products only, backward = 2 x forward, exact mask rate"""
+    equal_to: str | None = None
+    """a recipe; adds how many steps of each listed recipe cost what this one costs in whole"""
+    vocab_size: int = 30522
+    """size of the vocabulary"""
+    json: bool = False
+    """write JSON"""
+
+    def __post_init__(self) -> None:
+        if self.published and (self.recipes or self.equal_to):
+            raise UserError("--published is a list of its own: it takes no recipe and no --equal-to")
+        if self.published and (self.convention != "paper" or self.vocab_size != 30522):
+            raise UserError(
+                "--published keeps the convention and the vocabularies of the paper: it takes no --convention hardware and no --vocab-size"
+            )
+        if self.vocab_size < 32:
+            raise UserError(f"vocab_size must be at least 32, not {self.vocab_size}")
+        for name in (*self.recipes, *([self.equal_to] if self.equal_to else [])):
+            load_recipe(name)  # raises with the nearest name, before torch is imported

@@ -1,0 +1,151 @@
+"""Which positions are chosen: how many of each sequence, by single tokens or whole words, evenly or the rare ones first.
+
+Shape suffixes: R rows, L row length, S sequence number, T = R * L flat tokens, M chosen positions, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..draws import Draws
+from ..tokens import SpecialIds, Tokens, WordEdges
+
+
+class Candidates(nn.Module):
+    """True for every token that may be chosen: all but the special ones; [UNK] may."""
+
+    def __init__(self, special: SpecialIds, vocab_size: int) -> None:
+        super().__init__()
+        allowed_V = torch.ones(vocab_size, dtype=torch.bool)
+        allowed_V[list(special.never_chosen)] = False
+        self.register_buffer("allowed_V", allowed_V, persistent=False)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        assert isinstance(self.allowed_V, Tensor)
+        return self.allowed_V[tokens.ids_T] & tokens.real_T
+
+
+def per_sequence(values_T: Tensor, tokens: Tokens) -> Tensor:
+    """[R, L + 1]: the sum of integers over sequence s of each row (s = 0 is padding)."""
+    seq_RL = tokens.seq_T.view(-1, tokens.row_length)
+    zero_RS = seq_RL.new_zeros(seq_RL.shape[0], tokens.row_length + 1)
+    return zero_RS.scatter_add(1, seq_RL, values_T.view(seq_RL.shape).long())
+
+
+def wanted(tokens: Tokens, candidate_T: Tensor, rate: float) -> Tensor:
+    """[R, L + 1]: how many positions to choose in sequence s of each row: max(1, round(rate * tokens)), capped by its
+    candidates; 0 for padding (s = 0)."""
+    length_RS = per_sequence(torch.ones_like(tokens.seq_T), tokens)
+    # In float64, half to even, as Python's round(); in float32 .15 * 190 lies above 28.5.
+    want_RS = torch.minimum((length_RS.double() * rate).round().long().clamp(min=1), per_sequence(candidate_T, tokens))
+    want_RS[:, 0] = 0
+    return want_RS
+
+
+class Chooser(nn.Module):
+    """at_M: in every sequence `wanted` positions, without replacement. Published choosers are rows of its arguments:
+
+    | chooser                                                                      | edges | weight_V       | clean_rate |
+    |------------------------------------------------------------------------------|-------|----------------|------------|
+    | BERT, ELECTRA: uniform over the candidates                                   |       |                | 0          |
+    | whole words (BERT's later release)                                           | given |                | 0          |
+    | strategic: rare tokens more often (2003.10555, appendix of negative results) |       | -log frequency | 0          |
+    | sequences left whole, for a sentence-level head (same appendix)              |       |                | .2         |
+
+    edges: how tokens join into words. Words are then taken whole, in random order, as long as at least half of the next one fits into
+    the number wanted (the first always is), so a sequence gets the number up to half a word. weight_V: positive; without replacement, the chance
+    of being drawn next is proportional to it (with whole words, to that of a word's first piece). clean_rate: share of the sequences left whole.
+    """
+
+    def __init__(
+        self,
+        special: SpecialIds,
+        vocab_size: int,
+        *,
+        rate: float,
+        clean_rate: float = 0.0,
+        edges: WordEdges | None = None,
+        weight_V: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.rate, self.clean_rate = rate, clean_rate
+        self.candidates = Candidates(special, vocab_size)
+        self.words = edges is not None
+        self.register_buffer("first_V", edges and edges.first_V, persistent=False)
+        self.register_buffer("last_V", edges and edges.last_V, persistent=False)
+        self.register_buffer("weight_V", weight_V, persistent=False)
+
+    @property
+    def share(self) -> float:
+        """Of all tokens, about."""
+        return self.rate * (1 - self.clean_rate)
+
+    def count(self, tokens: Tokens, draws: Draws) -> Tensor:
+        """How many positions will be chosen: known before any forward pass."""
+        if self.words:
+            return torch.tensor(len(self(tokens, draws)), device=tokens.ids_T.device)
+        return self.wanted(tokens, self.candidates(tokens), draws).sum()
+
+    def wanted(self, tokens: Tokens, candidate_T: Tensor, draws: Draws) -> Tensor:
+        """[R, L + 1], as the function `wanted`, and 0 for sequences left whole."""
+        want_RS = wanted(tokens, candidate_T, self.rate)
+        if not self.clean_rate:
+            return want_RS
+        first_T = (tokens.pos_T == 0) & tokens.real_T  # a sequence's own draw is that of its first token
+        clean_RS = per_sequence(first_T & (draws.uniform_T("sentence") < self.clean_rate), tokens)
+        return want_RS * (clean_RS == 0)
+
+    def forward(self, tokens: Tokens, draws: Draws) -> Tensor:
+        candidate_T = self.candidates(tokens)
+        seq_RL, candidate_RL = (t.view(-1, tokens.row_length) for t in (tokens.seq_T, candidate_T))
+        key_RL = self.keys(tokens, draws).view(seq_RL.shape)
+        if self.words:
+            key_RL = key_RL.gather(1, self.word_starts(tokens, candidate_T))
+        # One integer orders a row by sequence, candidates first, then at random: 15 bits, 1 bit, 47 bits.
+        key_RL = (seq_RL << 48) | ((~candidate_RL).long() << 47) | (key_RL >> 6)
+        sorted_key_RL, order_RL = key_RL.sort(1)
+        sorted_RL = sorted_key_RL >> 48
+        first_RL = torch.searchsorted(sorted_RL, sorted_RL)  # where this token's sequence begins in the sorted row
+        want_RL = self.wanted(tokens, candidate_T, draws).gather(1, sorted_RL)
+        if not self.words:
+            rank_RL = torch.arange(tokens.row_length, device=seq_RL.device) - first_RL
+            take_RL = rank_RL < want_RL
+        else:  # the tokens of a word have one key: its place is [start, stop) of the sequence's candidates
+            start_RL = torch.searchsorted(sorted_key_RL, sorted_key_RL) - first_RL
+            stop_RL = torch.searchsorted(sorted_key_RL, sorted_key_RL, right=True) - first_RL
+            fits_RL = (start_RL + stop_RL <= 2 * want_RL) | (start_RL == 0)
+            take_RL = fits_RL & (want_RL > 0) & candidate_RL.gather(1, order_RL)
+        chosen_RL = torch.zeros_like(take_RL).scatter(1, order_RL, take_RL)
+        return chosen_RL.flatten().nonzero().squeeze(1)
+
+    def keys(self, tokens: Tokens, draws: Draws) -> Tensor:
+        """53 bits for every token; the smallest of a sequence are taken first."""
+        bits_T = draws.bits_T("choose")
+        if self.weight_V is None:
+            return bits_T
+        assert isinstance(self.weight_V, Tensor)
+        # Largest u^(1/w) first is a draw without replacement in proportion to w (Efraimidis and Spirakis 2006).
+        u_T = (bits_T.double() + 0.5) * 2.0**-53
+        return ((-torch.expm1(u_T.log() / self.weight_V[tokens.ids_T])) * 2.0**53).long().clamp(max=(1 << 53) - 1)
+
+    def word_starts(self, tokens: Tokens, candidate_T: Tensor) -> Tensor:
+        """[R, L]: where in its row the word of each token begins. What may not be chosen stands alone."""
+        assert isinstance(self.first_V, Tensor)
+        assert isinstance(self.last_V, Tensor)
+        candidate_RL, ids_RL = (t.view(-1, tokens.row_length) for t in (candidate_T, tokens.ids_T))
+        joins_RL = torch.zeros_like(candidate_RL)
+        joins_RL[:, 1:] = WordEdges(self.first_V, self.last_V).joins(ids_RL[:, :-1], ids_RL[:, 1:])
+        joins_RL[:, 1:] &= candidate_RL[:, 1:] & candidate_RL[:, :-1]
+        begins_RL = ~joins_RL | (tokens.pos_T == 0).view(candidate_RL.shape)
+        at_L = torch.arange(tokens.row_length, device=candidate_RL.device)
+        return torch.where(begins_RL, at_L, 0).cummax(1).values
+
+
+def rarity(counts_V: Tensor) -> Tensor:
+    """[V] weights of strategic masking: -log of a token's frequency in the corpus, in nats (2003.10555, appendix of negative results).
+
+    counts_V: how often each token occurs; one that never does counts once.
+    """
+    counts_V = counts_V.double().clamp(min=1)
+    return -(counts_V / counts_V.sum()).log().clamp(max=-1e-6)

@@ -1,0 +1,40 @@
+"""Replacements without a network. Shape suffixes: T flat tokens, M chosen positions, V vocabulary."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..draws import Draws
+from ..model.passes import Pass
+from ..tokens import SpecialIds, Tokens
+from .choosing import Chooser
+from .masking import Corrupted, ordinary, substitute
+
+
+class Frequency(nn.Module):
+    """Fills the chosen positions from one distribution, whatever stands around them: with the corpus's counts the "unigram generator" of ELECTRA
+    (2003.10555 section 3.2), with equal counts uniform. Never a special token or [UNK]. It shows that replacements must be plausible to teach.
+    """
+
+    trains = False
+
+    def __init__(self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, counts_V: Tensor) -> None:
+        super().__init__()
+        self.chooser = chooser
+        allowed = ordinary(special, vocab_size)
+        kept_V = torch.zeros(vocab_size, dtype=torch.float64).index_copy(0, allowed, counts_V.double()[allowed])
+        if not kept_V.is_meta and not bool(kept_V.sum() > 0):
+            raise ValueError("no ordinary token has a count; random replacements have nothing to be drawn from")
+        self.register_buffer("cumulative_V", kept_V.cumsum(0), persistent=False)
+
+    def passes(self) -> list[Pass]:
+        return []
+
+    def forward(self, tokens: Tokens, draws: Draws) -> Corrupted:
+        assert isinstance(self.cumulative_V, Tensor)
+        at_M = self.chooser(tokens, draws)
+        target_M = draws.uniform_T("sample")[at_M] * self.cumulative_V[-1]
+        # A draw below the total, so the first entry above it exists and has a count.
+        new_M = torch.searchsorted(self.cumulative_V, target_M, right=True).clamp_(max=len(self.cumulative_V) - 1)
+        return substitute(tokens, at_M, new_M, shown_M=tokens.ids_T[at_M])

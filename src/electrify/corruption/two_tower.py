@@ -1,0 +1,62 @@
+"""The cloze model of Electric: every token from all the others, in one pass.
+
+Shape suffixes: T flat tokens, M chosen positions, V vocabulary, D width of a tower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from ..draws import Draws
+from ..model.encoder import Encoder
+from ..model.heads import LMHead
+from ..model.likelihood import log_probability
+from ..model.passes import Pass
+from ..tokens import Tokens
+from .choosing import Chooser
+from .generator import Sampling
+from .masking import Corrupted, substitute
+
+
+class TwoTower(nn.Module):
+    """One encoder that looks left and one that looks right, their states shifted by one and side by side under one LM head: position i is predicted
+    without ever being seen (Electric, 2012.08561 section 2.3; Baevski et al. 2019). It learns from every token and draws at the chosen positions.
+    """
+
+    trains = True
+
+    def __init__(self, chooser: Chooser, left: Encoder, right: Encoder, head: LMHead, *, sampling: Sampling) -> None:
+        super().__init__()
+        assert (left.look, right.look) == ("left", "right")
+        self.chooser, self.left, self.right, self.head, self.sampling = chooser, left, right, head, sampling
+
+    def count(self, tokens: Tokens, draws: Draws) -> Tensor:
+        """How many tokens its own loss is over: every one that may be chosen. Known before any forward pass."""
+        return self.chooser.candidates(tokens).sum()
+
+    def passes(self) -> list[Pass]:
+        """The head runs a second time, without gradient, where it draws."""
+        own = [Pass(part, 1.0, True) for part in (self.left, self.right, self.head)]
+        return [*own, Pass(self.head, self.chooser.share, False)]
+
+    def context(self, tokens: Tokens) -> Tensor:
+        """[T, 2 D]: what stands left of each token and what stands right of it; 0 where nothing does."""
+        left_TD, right_TD = self.left(tokens), self.right(tokens)
+        first_T = tokens.pos_T == 0
+        last_T = torch.cat([first_T[1:], first_T.new_ones(1)])  # what follows is another sequence, padding (which has position 0), or another row
+        before_TD = left_TD.roll(1, 0).masked_fill(first_T[:, None], 0)
+        after_TD = right_TD.roll(-1, 0).masked_fill(last_T[:, None], 0)
+        return torch.cat([before_TD, after_TD], -1)
+
+    def forward(self, tokens: Tokens, draws: Draws) -> Corrupted:
+        context_TD, at_M = self.context(tokens), self.chooser(tokens, draws)
+        log_q_T, _ = log_probability(self.head, context_TD, tokens.ids_T)
+        with torch.no_grad():
+            logits_MV = self.head(context_TD[at_M])
+        uniform_M = draws.uniform_T("sample")[at_M]
+        new_M = self.sampling.draw(logits_MV, tokens.ids_T[at_M], uniform_M, draws.progress)
+        z = substitute(tokens, at_M, new_M, shown_M=tokens.ids_T[at_M], logits_MV=logits_MV)
+        return replace(z, log_q_T=log_q_T, words_T=self.chooser.candidates(tokens))

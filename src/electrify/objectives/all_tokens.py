@@ -1,0 +1,55 @@
+"""All-Tokens MLM. Shape suffixes: T flat tokens, D hidden width."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..corruption.generator import Generator
+from ..draws import Draws
+from ..model.encoder import Encoder
+from ..model.heads import LinearHead, LMHead
+from ..model.likelihood import log_probability
+from ..model.passes import Pass
+from ..tokens import Tokens
+from .terms import Terms, apart, generator_terms, histogram, term
+
+
+def copy_log_probability(log_p_T: Tensor, copy_T: Tensor, same_T: Tensor) -> Tensor:
+    """[T] log of c * 1[token = input] + (1 - c) * p(token), with c = sigmoid(copy) and same_T true where the token asked for is the input."""
+    new_T = F.logsigmoid(-copy_T) + log_p_T
+    return torch.where(same_T, torch.logaddexp(F.logsigmoid(copy_T), new_T), new_T)
+
+
+class AllTokensMLM(nn.Module):
+    """The encoder predicts EVERY original token from the corrupted text, with a gate that copies the input (ELECTRA, 2003.10555 section 3.5):
+    p(x) = c * 1[x = input] + (1 - c) * softmax(x), c = sigmoid(w . h).
+
+    Relations: Replace MLM grades the chosen positions only and has no gate; the gate alone is replaced token detection, one minus c being its answer.
+    """
+
+    def __init__(self, corruptor: Generator, encoder: Encoder, head: LMHead, copy_head: LinearHead) -> None:
+        super().__init__()
+        self.corruptor, self.encoder, self.head, self.copy_head = corruptor, encoder, head, copy_head
+
+    def counts(self, tokens: Tokens, draws: Draws) -> dict[str, Tensor]:
+        counts = {"generator": self.corruptor.count(tokens, draws)} if self.corruptor.trains else {}
+        return counts | {"all_tokens": tokens.real_T.sum()}
+
+    def passes(self) -> list[Pass]:
+        return [*self.corruptor.passes(), *(Pass(part, 1.0, True) for part in (self.encoder, self.head, self.copy_head))]
+
+    def forward(self, tokens: Tokens, draws: Draws) -> Terms:
+        z = self.corruptor(tokens, draws)
+        real_T, replaced_T = tokens.real_T, z.replaced_T
+        x_TD = self.encoder(z.tokens)
+        copy_T = self.copy_head(x_TD).float()
+        log_p_T, right_T = log_probability(self.head, x_TD, z.original_T)
+        loss_T = -copy_log_probability(log_p_T, copy_T, ~replaced_T)
+        terms = generator_terms(z, self.corruptor.mask_id) | apart("all_tokens", loss_T, replaced_T, real_T)
+        terms["all_tokens_accuracy"] = term(right_T[z.at_M].float())
+        terms["replaced"] = term(replaced_T.float(), real_T)
+        if not self.training:
+            terms["copy_detection"] = histogram(-copy_T, replaced_T, real_T)
+        return terms

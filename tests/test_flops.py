@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from batches import SPECIAL, VOCAB, built, draws_of, ragged_batch, tiny
+from electrify.build import Built, Vocabulary, build
+from electrify.cli import main
+from electrify.config.flops import Convention
+from electrify.config.pretrain import load_recipe, override
+from electrify.flops import CHOSEN, binary_flops, flops_per_token, forward_flops, passes_flops, published, recipe_flops
+from electrify.model.encoder import Block, Encoder
+from electrify.model.heads import LinearHead
+from electrify.model.passes import Measured, Pass
+from electrify.objectives.terms import weighted
+
+# ---------------------------------------------------------------- the published figures
+
+# What the public script prints (google-research/electra, flops_computation.py at 62e478a), to seven digits.
+SCRIPT = {
+    "elmo": 3.411439e18,
+    "xlnet": 3.856582e21,
+    "gpt": 3.968752e19,
+    "bert_small": 1.418740e18,
+    "bert_base": 6.428335e19,
+    "bert_large": 1.917209e20,
+    "electra_small": 1.293744e18,
+    "electra_base": 6.424542e19,
+    "electra_400k": 7.117606e20,
+    "electra_1.75M": 3.113953e21,
+    "roberta": 3.187221e21,
+    "albert": 3.113924e22,
+    "t5_11b": 4.581900e22,
+}
+
+
+def test_published_figures() -> None:
+    assert published() == pytest.approx(SCRIPT, rel=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model", "runs"),
+    [
+        ("electra-small", "electra_small", 1.0),
+        ("electra-base", "electra_base", 1.0),
+        ("electra-large", "electra_400k", 1.0),
+        ("bert-small", "bert_small", 1.0),
+        ("bert-base", "bert_base", 1.0),
+        ("bert-large", "bert_large", 464_000 * 2048 / (1_000_000 * 256)),  # the script counts the original BERT: batch 256, a million steps
+    ],
+)
+def test_recipes_cost_what_is_published(recipe: str, model: str, runs: float) -> None:
+    """The networks that are built, counted by the paper's convention, against the script's own numbers."""
+    cost = recipe_flops(load_recipe(recipe), vocab_size=30522, convention="paper")
+    assert cost.train == pytest.approx(runs * published()[model], rel=1e-12)
+
+
+@pytest.mark.parametrize(("recipe", "flops"), [("small", "3.7e+09"), ("base", "2.9e+10")])
+def test_published_inference(recipe: str, flops: str) -> None:
+    """2003.10555, Table 1: inference on a sequence of 128 tokens; the authors add a head."""
+    config = override(load_recipe(f"electra-{recipe}"), {"max_seq_length": 128})
+    encoder = recipe_flops(config, vocab_size=30522, convention="paper").inference
+    assert f"{encoder + 128 * binary_flops(config.model.hidden_size):.1e}" == flops
+
+
+def test_steps_at_equal_compute(capsys: pytest.CaptureFixture[str]) -> None:
+    """2003.10555, Table 6: 1M BERT-Base and 464k BERT-Large steps for 766k and 400k of ELECTRA. (Small: 1.32M, where the table says 1.45M.)"""
+    for bert, electra, steps in (("bert-base", "electra-base", 1_000_000), ("bert-large", "electra-large", 464_000)):
+        assert main(["flops", bert, "--equal-to", electra, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)["recipes"][bert]
+        assert found["equal_steps"] == pytest.approx(steps, rel=2e-3)
+        assert found["max_steps"] == steps
+    assert main(["flops", "bert-small", "--equal-to", "electra-small", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["recipes"]["bert-small"]["equal_steps"] == pytest.approx(1.3222e6, rel=1e-4)
+
+
+# ---------------------------------------------------------------- matrix products, against torch's counter
+
+SHAPES: list[dict[str, Any]] = [
+    {},
+    {"embedding_size": 16},
+    {"embedding_size": 48, "num_hidden_layers": 1},
+    {"hidden_size": 48, "intermediate_size": 100, "num_hidden_layers": 3, "dropout": 0.1, "attention_dropout": 0.1},
+    {"generator_size": 0.25, "mask_rate": 0.4, "tie": "none"},
+]
+
+
+OBJECTIVES: dict[str, dict[str, Any]] = {
+    "electra-15": {"loss_on": "chosen"},
+    "gdes": {"tie": "gdes"},
+    "two-stage": {"generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 1.0}},
+    "uniform": {"corruptor": "uniform", "term_weights": {"rtd": 1.0}},
+    "replace-mlm": {"objective": "mlm", "term_weights": {"generator": 1.0, "mlm": 1.0}},
+    "all-tokens-mlm": {"objective": "all_tokens", "term_weights": {"generator": 1.0, "all_tokens": 1.0}},
+}
+
+
+def exactly(recipe: str, *, row_length: int, fields: dict[str, Any]) -> tuple[int, int]:
+    """FLOPs of one forward and backward pass over a batch with pads, packed rows and an empty one: as torch counts them, and as we do, with what runs
+    on chosen positions on exactly their share."""
+    weights = tiny(recipe, **fields).objective.term_weights
+    objective, tokens = cast(Any, built(recipe, **fields).objective), ragged_batch(row_length=row_length)
+    through_matmul(objective)
+    draws, size = draws_of(tokens), len(tokens.ids_T)
+    share = len(objective.corruptor.chooser(tokens, draws)) / size
+    assert 0 < share < 1
+    with FlopCounterMode(display=False) as counter:
+        weighted(objective(tokens, draws), weights, objective.counts(tokens, draws)).backward()
+    return counter.get_total_flops(), round(size * passes_flops(with_share(objective, share), row_length=row_length, convention="hardware"))
+
+
+def through_matmul(module: nn.Module) -> None:
+    """torch's counter does not look into the fused attention kernel of a CPU."""
+    for part in module.modules():
+        if isinstance(part, Block):
+            part.backend = "matmul"
+
+
+def with_share(objective: Measured, share: float) -> list[Pass]:
+    """The objective's passes, what runs on chosen positions on `share` of the tokens."""
+    return [one if one.share == 1 else replace(one, share=share) for one in objective.passes()]
+
+
+@pytest.mark.parametrize("fields", SHAPES, ids=str)
+@pytest.mark.parametrize("row_length", [32, 40])
+@pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
+def test_hardware_is_what_torch_counts(recipe: str, row_length: int, fields: dict[str, Any]) -> None:
+    """To the last operation."""
+    theirs, ours = exactly(recipe, row_length=row_length, fields=fields)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_says_what_it_runs(name: str) -> None:
+    theirs, ours = exactly("electra-tiny", row_length=32, fields={"embedding_size": 16, "hidden_size": 48, "generator_size": 0.25} | OBJECTIVES[name])
+    assert ours == theirs
+
+
+def test_shares_are_the_mask_rate() -> None:
+    """Without a batch at hand the share is the recipe's."""
+    b = built("electra-tiny", mask_rate=0.3)
+    want = passes_flops(with_share(cast(Measured, b.objective), 0.3), row_length=32, convention="hardware")
+    assert flops_per_token(cast(Measured, b.objective), row_length=32, convention="hardware") == pytest.approx(want, rel=1e-12)
+
+
+def test_a_frozen_network_has_no_backward_pass() -> None:
+    b, tokens = built("electra-tiny", embedding_size=16), ragged_batch()
+    encoder = b.halves["discriminator"].encoder
+    through_matmul(encoder)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        encoder(tokens)
+    once = passes_flops([Pass(encoder, 1.0, False)], row_length=32, convention="hardware")
+    assert len(tokens.ids_T) * once == counter.get_total_flops()
+    factors: dict[Convention, int] = {"hardware": 3, "paper": 2}
+    for convention, times in factors.items():
+        frozen, trained = (passes_flops([Pass(encoder, 1.0, t)], row_length=32, convention=convention) for t in (False, True))
+        assert trained == times * frozen
+
+
+def test_small_heads() -> None:
+    linear, head = nn.Linear(24, 3), LinearHead(32)
+    assert forward_flops(linear, row_length=9, convention="hardware") == 2 * 24 * 3
+    assert forward_flops(linear, row_length=9, convention="paper") == 2 * 24 * 3 + 3
+    assert forward_flops(head, row_length=9, convention="hardware") == 2 * 32
+    assert forward_flops(head, row_length=9, convention="paper") == 2 * 32 + 1
+    for convention in ("hardware", "paper"):
+        with pytest.raises(TypeError, match="nobody has counted a Tanh"):
+            forward_flops(nn.Tanh(), row_length=9, convention=convention)
+
+
+def test_the_paper_has_its_own_share_of_output_softmaxes() -> None:
+    head = built("bert-tiny").halves["discriminator"].head
+    on = {share: passes_flops([Pass(head, share, True)], row_length=32, convention="paper") for share in (0.1, 0.4, 1.0)}
+    assert on[0.1] == on[0.4] == CHOSEN * on[1.0]
+    exact = {share: passes_flops([Pass(head, share, True)], row_length=32, convention="hardware") for share in (0.1, 0.4)}
+    assert exact[0.4] == pytest.approx(4 * exact[0.1])
+
+
+# ---------------------------------------------------------------- recipes
+
+
+def test_numbers_of_a_recipe_hang_together() -> None:
+    config = tiny("electra-tiny", max_steps=7, train_batch_size=3, max_seq_length=16)
+    cost = recipe_flops(config, vocab_size=VOCAB, convention="hardware")
+    b = build(config, Vocabulary(VOCAB, SPECIAL))
+    assert cost.token == flops_per_token(cast(Measured, b.objective), row_length=16, convention="hardware")
+    assert cost.step == pytest.approx(3 * 16 * cost.token, rel=1e-12)
+    assert cost.train == pytest.approx(7 * cost.step, rel=1e-12)
+    encoder = b.halves["discriminator"].encoder
+    assert cost.inference == 16 * forward_flops(encoder, row_length=16, convention="hardware")
+    assert cost.parameters == sum(p.numel() for p in encoder.parameters())
+    assert (cost.max_steps, cost.train_batch_size, cost.max_seq_length) == (7, 3, 16)
+    assert recipe_flops(config, vocab_size=2 * VOCAB, convention="hardware").token > cost.token
+
+
+def test_a_disentangled_table_is_one_table() -> None:
+    costs = [recipe_flops(tiny("electra-tiny", tie=tie), vocab_size=VOCAB, convention="paper") for tie in ("none", "gdes")]
+    assert costs[0] == costs[1]
+
+
+def test_two_stages_pay_for_the_first() -> None:
+    fields = {"max_steps": 10, "generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 1.0}}
+    alone, both = (recipe_flops(tiny("electra-tiny", generator_steps=n, **fields), vocab_size=VOCAB, convention="hardware") for n in (0, 5))
+    b: Built = built("electra-tiny", **fields)
+    half = b.halves["generator"]
+    stage = [Pass(half.encoder, 1.0, True), Pass(half.head, 0.15, True)]
+    rows = 5 * alone.train_batch_size * alone.max_seq_length
+    assert both.train - alone.train == pytest.approx(rows * passes_flops(stage, row_length=32, convention="hardware"))
+    assert both.step == alone.step
+
+
+def test_nothing_is_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The networks of ELECTRA-Large alone would take 1.4 GB."""
+    seen: list[str] = []
+    init = Encoder.__init__
+    monkeypatch.setattr(Encoder, "__init__", lambda self, *a, **k: (init(self, *a, **k), seen.extend(p.device.type for p in self.parameters()))[0])
+    cost = recipe_flops(load_recipe("electra-large"), vocab_size=30522, convention="hardware")
+    assert cost.parameters == 334_092_288
+    assert set(seen) == {"meta"}
+
+
+# ---------------------------------------------------------------- the verb
+
+
+def lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:
+    """The table that `electrify flops WORDS` prints, in cells."""
+    assert main(["flops", *words]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert len({len(line) for line in out.splitlines()}) == 1, "not aligned"
+    return [line.split() for line in out.splitlines()]
+
+
+def test_table_of_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    head, bert, electra = lines(capsys, "bert-small", "electra-small", "--equal-to", "electra-small")
+    assert " ".join(head).endswith("steps steps for electra-small's FLOPs")
+    assert bert == ["bert-small", "13,483,008", "128", "128", "5.97e7", "9.78e11", "3.66e9", "1.42e18", "1,450,000", "1,322,250"]
+    assert electra[-3:] == ["1.29e18", "1,000,000", "1,000,000"]
+    hardware = lines(capsys, "electra-small", "--convention", "hardware")[1]
+    assert hardware[-1] == "1,000,000"
+    assert hardware[-2] != "1.29e18"
+
+
+def test_table_of_published_models(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = dict(lines(capsys, "--published")[1:])
+    stated = {"elmo": "3.41e18", "xlnet": "3.86e21", "gpt": "3.97e19", "bert_small": "1.42e18", "bert_base": "6.43e19", "bert_large": "1.92e20"}
+    stated |= {"electra_small": "1.29e18", "electra_base": "6.42e19", "electra_400k": "7.12e20", "electra_1.75M": "3.11e21"}
+    assert rows == stated | {"roberta": "3.19e21", "albert": "3.11e22", "t5_11b": "4.58e22"}
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["flops", "electra-tiny", "--json", "--vocab-size", "8192", "--convention", "hardware"]) == 0
+    got = json.loads(capsys.readouterr().out)
+    cost = recipe_flops(load_recipe("electra-tiny"), vocab_size=8192, convention="hardware")
+    assert got == {"convention": "hardware", "vocab_size": 8192, "recipes": {"electra-tiny": vars(cost)}}
+    assert main(["flops", "--published", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"convention": "paper", "published": published()}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["electra-smal"], "there is no recipe 'electra-smal'; did you mean 'electra-small'?"),
+        (["electra-small", "--equal-to", "bert-smal"], "there is no recipe 'bert-smal'; did you mean 'bert-small'?"),
+        (["electra-small", "--published"], "--published is a list of its own"),
+        (["--published", "--convention", "hardware"], "it takes no --convention hardware"),
+        (["electra-small", "--vocab-size", "3"], "vocab_size must be at least 32, not 3"),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], says: str) -> None:
+    assert main(["flops", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert says in err
