@@ -16,7 +16,11 @@ from electrify.train.loop import Run
 from electrify.train.state import Window
 
 HERE = Path(__file__).parent
-RECIPES = ("bert-small", "bert-tiny", "electra-small", "electra-tiny")  # the published optimiser and initial values, and ours
+# The published optimiser and initial values, and ours; then one of every other objective.
+RECIPES = (
+    *("bert-small", "bert-tiny", "electra-small", "electra-tiny", "electra-15-tiny", "replace-mlm-tiny", "all-tokens-mlm-tiny", "two-stage-tiny"),
+    *("adversarial-tiny", "electric-tiny", "unigram-tiny", "uniform-tiny"),
+)
 STEPS, ROWS, MICRO_ROWS, ROW_LENGTH = 10, 8, 4, 32
 SHORT: dict[str, Any] = {"max_steps": STEPS, "warmup_steps": 3, "learning_rate": 2e-3, "train_batch_size": ROWS, "generator_learning_rate": 4e-3}
 HEADER = (
