@@ -36,7 +36,7 @@ class WordEdges:
     """How tokens join into words, for each token of the vocabulary [V] (int8).
 
     first_V: ALWAYS_JOINS what stands before it (`##ed`), ALWAYS_BEGINS a word, or the kind of its first character, 1, 2, ...: it then joins a token
-    whose last character is of that kind (last_V).
+    whose last character is of that kind (last_V; ALWAYS_JOINS there: whatever does not begin a word goes on with it).
     """
 
     first_V: Tensor
@@ -45,7 +45,8 @@ class WordEdges:
     def joins(self, before_N: Tensor, ids_N: Tensor) -> Tensor:
         """True where ids_N goes on with the word of before_N."""
         first_N = self.first_V[ids_N]
-        return (first_N == ALWAYS_JOINS) | ((first_N > 0) & (first_N == self.last_V[before_N]))
+        last_N = self.last_V[before_N]
+        return (first_N == ALWAYS_JOINS) | ((first_N > 0) & ((first_N == last_N) | (last_N == ALWAYS_JOINS)))
 
 
 @dataclass(frozen=True)

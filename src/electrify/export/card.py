@@ -13,6 +13,11 @@ from ..config.pretrain import dump, override, parse
 from ..model.encoder import Shape
 from ..train.log import FILE, read
 
+TAGS = {"mlm": "masked-language-modelling", "rtd": "replaced-token-detection"}  # others: their own names
+GRADED = {
+    "all_tokens": "it predicts the original of every token (All-Tokens MLM; the gate that copies the input is not part of this folder)",
+    "electric": "its logit is an energy, low where a token fits the others (Electric); minus their sum is a pseudo-log-likelihood",
+}
 MACHINE = {
     "device_name": "device", "world_size": "processes", "cores": "CPU cores", "platform": "platform", "python": "Python", "cuda": "CUDA",
     "torch": "torch", "transformers": "transformers", "tokenizers": "tokenizers", "electrify": "electrify", "commit": "commit",
@@ -55,7 +60,7 @@ def _records(run: Path) -> list[dict[str, Any]]:
 
 
 def _metadata(*, is_lm: bool, objective: str, start: str | None) -> str:
-    tags = ["electrify", "electra", {"rtd": "replaced-token-detection", "mlm": "masked-language-modelling"}[objective]]
+    tags = ["electrify", "electra", TAGS.get(objective, objective.replace("_", "-"))]
     fields = {"library_name": "transformers", "pipeline_tag": "fill-mask" if is_lm else "feature-extraction", "tags": tags}
     if start and HUB_ID.fullmatch(start) and not Path(start).exists():
         fields["base_model"] = start
@@ -71,6 +76,8 @@ def _title(part: str, objective: str) -> str:
 def _what(part: str, objective: str) -> str:
     if objective == "mlm":
         text = "A text encoder pre-trained to predict masked tokens (BERT without next-sentence prediction), in ELECTRA's architecture."
+    elif part == "discriminator" and objective in GRADED:
+        text = f"A text encoder pre-trained on text that a small generator changed: {GRADED[objective]}."
     elif part == "discriminator":
         text = "A text encoder pre-trained to say of every token whether it is original or was replaced by a small generator (ELECTRA)."
     else:

@@ -19,7 +19,8 @@ def word_edges(folder: Path) -> WordEdges:
     """How the tokens of the tokenizer in `folder` join into words.
 
     WordPiece: what carries the prefix of continuation joins. Metaspace (SentencePiece): what does not carry the mark of a space joins.
-    Byte-level: what carries no space joins a token whose last character is, like its own first, a letter, a digit or a sign.
+    Byte-level: what carries no space joins a token whose last character is, like its own first, a letter, a digit or a sign, or a space that
+    stands alone (of a contraction, which the splitting keeps whole, the sign and the letters count as two words where they are two tokens).
     Raises UserError for other tokenizers.
     """
     described = json.loads((folder / TOKENIZER_FILE).read_text(encoding="utf-8"))
@@ -55,7 +56,7 @@ def _byte_level(piece: str) -> tuple[int, int]:
     raw = bytes(_BYTES.get(c, 0x3F) for c in piece)
     text = raw.decode("utf-8", "replace")
     first = ALWAYS_BEGINS if text[:1].isspace() else _kind(text[:1])
-    return first, _kind(text[-1:])
+    return first, ALWAYS_JOINS if text == " " else _kind(text[-1:])
 
 
 def _kind(character: str) -> int:

@@ -1,0 +1,126 @@
+"""Whole words, rare tokens first, sequences left whole; where words begin; and how draws move over a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batches import SPECIAL, VOCAB, VOCABULARY, draws_of, pack, packed_batches, ragged_batch, sequences_of
+from electrify.corruption.choosing import Chooser, rarity
+from electrify.corruption.generator import Sampling
+from electrify.text.tokenizer import save_trained
+from electrify.text.vocabulary import train
+from electrify.text.words import word_edges
+from electrify.tokens import Tokens
+
+EDGES = VOCABULARY.edges
+assert EDGES is not None
+NEVER = {0, 2, 3, 4, 5}
+
+
+def words_of(tokens: Tokens, cut: slice) -> list[list[int]]:
+    """The words of a sequence, in plain Python: ids from VOCAB / 2 on join the candidate before them."""
+    words: list[list[int]] = []
+    ids = tokens.ids_T.tolist()
+    for i in range(cut.start, cut.stop):
+        if ids[i] in NEVER:
+            continue
+        joins = ids[i] >= VOCAB // 2 and i > cut.start and ids[i - 1] not in NEVER
+        if joins:
+            words[-1].append(i)
+        else:
+            words.append([i])
+    return words
+
+
+@given(packed_batches(), st.sampled_from([0.05, 0.15, 0.5]), st.integers(0, 2**40))
+@settings(max_examples=60)
+def test_words_are_chosen_whole_and_about_as_many(tokens: Tokens, rate: float, seed: int) -> None:
+    chooser, draws = Chooser(SPECIAL, VOCAB, rate=rate, edges=EDGES), draws_of(tokens, seed=seed)
+    at = chooser(tokens, draws).tolist()
+    assert int(chooser.count(tokens, draws)) == len(at)
+    for _, _, cut in sequences_of(tokens):
+        words = words_of(tokens, cut)
+        taken = [w for w in words if set(w) <= set(at)]
+        assert sorted(i for w in taken for i in w) == [i for i in at if cut.start <= i < cut.stop], "no half of a word"
+        want = min(sum(map(len, words)), max(1, round(rate * (cut.stop - cut.start))))
+        if words:
+            longest = max(map(len, words))
+            assert len(taken) >= 1
+            assert abs(sum(map(len, taken)) - want) <= max(longest / 2, longest - want)
+
+
+def test_rare_tokens_are_chosen_more_often() -> None:
+    """Two kinds of token with weights 1 and 3, one of eight drawn: the share of the heavy kind is 3/4 (4000 rows, five standard errors)."""
+    rows, weight = 4000, torch.ones(VOCAB, dtype=torch.float64)
+    weight[7] = 3.0
+    tokens = pack([[[6, 7] * 4]] * rows, row_length=8)
+    at = Chooser(SPECIAL, VOCAB, rate=0.1, weight_V=weight)(tokens, draws_of(tokens))
+    assert len(at) == rows
+    share = float((tokens.ids_T[at] == 7).double().mean())
+    assert abs(share - 0.75) < 5 * (0.75 * 0.25 / rows) ** 0.5
+
+
+def test_rarity_by_hand() -> None:
+    assert rarity(torch.tensor([1, 3, 0])).tolist() == pytest.approx([1.609438, 0.510826, 1.609438], abs=1e-6)  # log 5, log 5/3; none counts as one
+
+
+def test_sequences_left_whole() -> None:
+    tokens = pack([[[2, 7, 8, 9, 3], [2, 10, 11, 3]]] * 2000, row_length=9)
+    chooser, draws = Chooser(SPECIAL, VOCAB, rate=0.3, clean_rate=0.2), draws_of(tokens)
+    at = set(chooser(tokens, draws).tolist())
+    whole = sum(not at & set(range(cut.start, cut.stop)) for _, _, cut in sequences_of(tokens))
+    assert abs(whole / 4000 - 0.2) < 5 * (0.2 * 0.8 / 4000) ** 0.5
+    assert int(chooser.count(tokens, draws)) == len(at)
+
+
+def test_disallow_correct_and_temperature() -> None:
+    logits = torch.zeros(5000, 4)
+    logits[:, 2] = 2.0
+    was, u = torch.full((5000,), 2), (torch.arange(5000) + 0.5) / 5000
+    drawn = Sampling(disallow_correct=True).draw(logits, was, u, torch.tensor(0.0))
+    assert torch.bincount(drawn, minlength=4).tolist() == pytest.approx([1667, 1667, 0, 1666], abs=2)
+    moving = Sampling(1.0, 4.0)
+    start, end = (moving.draw(logits, was, u, torch.tensor(p)) for p in (0.0, 1.0))
+    # e^2 / (3 + e^2) = .7112; at temperature 4 e^.5 / (3 + e^.5) = .3547
+    assert float((start == 2).double().mean()) == pytest.approx(0.7112, abs=1e-3)
+    assert float((end == 2).double().mean()) == pytest.approx(0.3547, abs=1e-3)
+
+
+def test_progress_travels_with_the_draws() -> None:
+    from electrify.draws import draws_for
+
+    d = draws_for(seed=0, step=3, num_rows=2, row_length=4, progress=0.25)
+    assert float(d.progress) == float(d.rows(0, 1).progress) == float(d.to("cpu").progress) == 0.25
+    assert float(draws_of(ragged_batch()).progress) == 0.0
+
+
+SENTENCES = [
+    "the gardener of the umbrella was not unremarkable, was it?",
+    "tokenization of antidisestablishmentarianism (and floccinaucinihilipilification) takes pieces.",
+    "wavelength of the gardener and umbrellas; remarkable pieces of tokens...",
+]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+def test_words_are_those_of_the_tokenizer(kind: str, tmp_path: Path) -> None:
+    """Read from the vocabulary alone, equal to what the tokenizer's own splitting says of a text."""
+    vocab_size = {"wordpiece": 300, "bpe": 300, "unigram": 120}[kind]
+    tokenizer = train(SENTENCES * 3, kind=kind, vocab_size=vocab_size, lowercase=True, strip_accents=True, min_frequency=1)
+    save_trained(tokenizer, tmp_path, kind=kind, lowercase=True, strip_accents=True)
+    edges, joined = word_edges(tmp_path), 0
+    for text in [
+        *SENTENCES,
+        "the pieces unumbrellable gardenerization takes, wavelengthening remarkableness tokenizational umbrellagarden, piecestoken takespieces.",
+    ]:
+        found = tokenizer.encode(text, add_special_tokens=False)
+        ids = torch.tensor(found.ids)
+        joins = edges.joins(ids[:-1], ids[1:]).tolist()
+        want = [a == b for a, b in zip(found.word_ids[:-1], found.word_ids[1:], strict=True)]
+        assert joins == want, [found.tokens[i : i + 2] for i in range(len(joins)) if joins[i] != want[i]]
+        joined += sum(joins)
+    assert joined > 10, "no word fell into pieces; the test saw nothing"

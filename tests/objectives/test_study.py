@@ -1,0 +1,310 @@
+"""The other systems of the study: examples by hand, gradients that must and must not flow, and what holds for each of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from stubs import FixedHead, FixedLM, Ids, part
+from torch import Tensor, nn
+
+from batches import built, draws_of, pack, ragged_batch, value
+from electrify.corruption.choosing import Chooser
+from electrify.corruption.frequency import Frequency
+from electrify.corruption.generator import Generator, Sampling
+from electrify.corruption.masking import Corrupted, MaskMix
+from electrify.corruption.two_tower import TwoTower
+from electrify.draws import Draws
+from electrify.objectives.adversarial import Adversarial, baseline, reward
+from electrify.objectives.all_tokens import AllTokensMLM, copy_log_probability
+from electrify.objectives.electra import Electra
+from electrify.objectives.electric import Electric, noise_logit
+from electrify.objectives.mlm import MLM
+from electrify.objectives.terms import binary_ce, weighted
+from electrify.tokens import SpecialIds, Tokens
+
+BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+STUDY = ["electra-15", "replace-mlm", "all-tokens-mlm", "two-stage", "adversarial", "electric", "unigram", "uniform"]
+TEXT = [[[2, 5, 6, 3]]]
+
+
+def chooser() -> Chooser:
+    return Chooser(BASIC, 8, rate=0.9)  # both words of TEXT
+
+
+def generator() -> Generator:
+    """Sure of 7 at position 1 (the original is 5) and of 6 at position 2 (which is right)."""
+    logits = torch.zeros(5, 8)
+    logits[1, 7] = logits[2, 6] = 50.0
+    return Generator(MaskMix(chooser(), BASIC, 8, mix=(1.0, 0.0, 0.0)), part(FixedLM(logits)), sampling=Sampling())
+
+
+# ---------------------------------------------------------------- by hand
+
+
+def test_electra_15_grades_the_chosen_tokens_only() -> None:
+    tokens = pack(TEXT, row_length=5)
+    objective = Electra(generator(), part(Ids()), part(FixedHead([2.0, -1.0])), loss_on="chosen")
+    terms = objective(tokens, draws_of(tokens))
+    # Labels 1 (replaced) and 0: softplus(-2) + softplus(-1) = .126928 + .313262.
+    assert value(terms["rtd"].sum) == pytest.approx(0.440190, abs=1e-6)
+    assert int(terms["rtd"].count) == int(objective.counts(tokens, draws_of(tokens))["rtd"]) == 2
+    assert value(terms["rtd_loss_replaced"].sum) == pytest.approx(0.126928, abs=1e-6)
+
+
+def test_frequency_never_asks_the_context() -> None:
+    """All counts on 7: every chosen token becomes 7; specials have counts too and are never drawn."""
+    tokens = pack(TEXT, row_length=5)
+    counts = torch.tensor([9, 9, 9, 9, 9, 0, 0, 1])
+    encoder = Ids()
+    objective = Electra(Frequency(chooser(), BASIC, 8, counts_V=counts), part(encoder), part(FixedHead([0.0, 2.0, -1.0, 0.5, 100.0])))
+    terms = objective(tokens, draws_of(tokens))
+    assert encoder.saw_T.tolist() == [2, 7, 7, 3, 0]
+    # Labels 0 1 1 0: softplus of 0, -2, 1 and .5 = .693147 + .126928 + 1.313262 + .974077
+    assert value(terms["rtd"].sum) == pytest.approx(3.107414, abs=1e-6)
+    assert "generator" not in terms
+    assert objective.counts(tokens, draws_of(tokens)).keys() == {"rtd"}
+
+
+def test_replace_mlm_reads_samples_and_predicts_the_original() -> None:
+    tokens = pack(TEXT, row_length=5)
+    logits = torch.zeros(5, 8)
+    logits[1, 5] = logits[2, 6] = math.log(8.0)  # probability 8 / 15
+    lm = FixedLM(logits)
+    terms = MLM(generator(), part(lm))(tokens, draws_of(tokens))
+    assert lm.saw_T.tolist() == [2, 7, 6, 3, 0]
+    assert value(terms["mlm"].sum) == pytest.approx(2 * math.log(15 / 8), abs=1e-5)
+    assert value(terms["generator"].sum) == 50.0
+    assert [int(terms[f"mlm_loss_{kind}"].count) for kind in ("replaced", "original")] == [1, 1]
+
+
+class Logits(nn.Module):
+    """A head over the vocabulary that believes the same everywhere."""
+
+    def __init__(self, logits_V: Tensor) -> None:
+        super().__init__()
+        self.logits_V = nn.Parameter(logits_V)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        return self.logits_V.expand(len(x_ND), -1)
+
+
+def test_all_tokens_by_hand() -> None:
+    """Gate 1/2 everywhere and 1/8 for every word: a copy has 1/2 + 1/16, the replaced token 1/16."""
+    tokens = pack(TEXT, row_length=5)
+    objective = AllTokensMLM(generator(), part(Ids()), part(Logits(torch.zeros(8))), part(FixedHead([0.0] * 5)))
+    terms = objective(tokens, draws_of(tokens))
+    assert value(terms["all_tokens"].sum) == pytest.approx(-3 * math.log(9 / 16) - math.log(1 / 16), abs=1e-5)
+    assert int(terms["all_tokens"].count) == 4
+    assert value(terms["all_tokens_loss_replaced"].sum) == pytest.approx(math.log(16), abs=1e-5)
+
+
+@pytest.mark.parametrize("gate", [-30.0, -2.0, 0.0, 3.0, 30.0])
+def test_all_tokens_likelihood_sums_to_one(gate: float) -> None:
+    log_p_V = torch.randn(11, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    log_all_V = copy_log_probability(log_p_V, torch.full((11,), gate), torch.arange(11) == 4)
+    assert float(log_all_V.exp().sum()) == pytest.approx(1.0, abs=1e-6)
+
+
+# ---------------------------------------------------------------- adversarial
+
+
+class Drawn(nn.Module):
+    """A generator whose draws a test decides: logits of its own at both words of TEXT."""
+
+    trains, mask_id = True, 4
+
+    def __init__(self, logits_MV: Tensor) -> None:
+        super().__init__()
+        self.logits_MV, self.now_M, self.chooser = nn.Parameter(logits_MV), torch.tensor([5, 6]), chooser()
+
+    def count(self, tokens: Tokens, draws: Draws) -> Tensor:
+        return self.chooser.count(tokens, draws)
+
+    def forward(self, tokens: Tokens, draws: Draws) -> Corrupted:
+        at_M = torch.tensor([1, 2])
+        changed = tokens.with_ids(tokens.ids_T.index_copy(0, at_M, self.now_M))
+        return Corrupted(changed, tokens.ids_T, at_M, torch.full((2,), 4), self.logits_MV, states_MD=self.logits_MV[:, :3])
+
+
+class ByToken(nn.Module):
+    """A discriminator's logit for each id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits_V = nn.Parameter(torch.linspace(-2, 2, 8))
+
+    def forward(self, x_T1: Tensor) -> Tensor:
+        return self.logits_V[x_T1[:, 0].long()]
+
+
+def test_reinforce_is_the_exact_gradient_of_the_expected_reward() -> None:
+    """Every pair of draws weighted by its probability; the baseline, whatever it says, drops out of the expectation."""
+    tokens = pack(TEXT, row_length=5)
+    corruptor = Drawn(torch.randn(2, 8, generator=torch.Generator().manual_seed(1)))
+    objective = Adversarial(part(corruptor), part(Ids()), part(ByToken()), part(FixedHead([0.7, -1.1])))
+    p_MV = corruptor.logits_MV.detach().softmax(-1)
+    found = torch.zeros(2, 8)
+    for a, b in itertools.product(range(8), repeat=2):
+        corruptor.now_M = torch.tensor([a, b])
+        (gradient,) = torch.autograd.grad(objective(tokens, draws_of(tokens))["reinforce"].sum, [corruptor.logits_MV])
+        found += p_MV[0, a] * p_MV[1, b] * gradient
+    logits_V, was = torch.linspace(-2, 2, 8), torch.tensor([5, 6])
+    paid_MV = torch.stack([reward(logits_V, torch.arange(8) != w) for w in was])
+    (exact,) = torch.autograd.grad((corruptor.logits_MV.softmax(-1) * paid_MV).sum(), [corruptor.logits_MV])
+    torch.testing.assert_close(found, -exact, rtol=1e-4, atol=1e-6)
+
+
+def test_adversarial_by_hand() -> None:
+    tokens = pack(TEXT, row_length=5)
+    corruptor = Drawn(torch.zeros(2, 8))
+    corruptor.now_M = torch.tensor([7, 6])  # replaced, original
+    objective = Adversarial(part(corruptor), part(Ids()), part(FixedHead([0.0, 2.0, -1.0, 0.0, 0.0])), part(FixedHead([0.0, 0.0])))
+    terms = objective(tokens, draws_of(tokens))
+    # Paid the discriminator's loss: softplus(-2) = .126928 and softplus(-1) = .313262; the baseline expects log 2 of both; log p = -log 8.
+    assert value(terms["reward"].sum) == pytest.approx(0.440190, abs=1e-5)
+    assert value(terms["reinforce"].sum) == pytest.approx((0.440190 - 2 * math.log(2)) * math.log(8), abs=1e-4)
+    assert float(baseline(torch.zeros(1))) == pytest.approx(math.log(2))
+    # Cross-entropy of 1/2 towards exp(-reward) is log 2 whatever the target.
+    assert value(terms["baseline"].sum) == pytest.approx(2 * math.log(2), abs=1e-5)
+    assert value(terms["generator_entropy"].sum) == pytest.approx(2 * math.log(8), abs=1e-5)
+    assert not terms["generator"].sum.requires_grad
+
+
+# ---------------------------------------------------------------- electric
+
+
+def test_noise_contrast_is_best_at_the_data() -> None:
+    """Four words, data p, noise q, k noise tokens for n - k of the text: the expected loss has no gradient where exp(-E) = p, and only there."""
+    p, q, odds = torch.tensor([0.5, 0.3, 0.15, 0.05]), torch.tensor([0.1, 0.2, 0.3, 0.4]), math.log(0.15 / 0.85)
+
+    def gradient(energy: Tensor) -> Tensor:
+        energy = energy.clone().requires_grad_()
+        logit = noise_logit(energy, q.log(), torch.full((4,), odds))
+        loss = 0.85 * (p * binary_ce(logit, torch.zeros(4))).sum() + 0.15 * (q * binary_ce(logit, torch.ones(4))).sum()
+        return torch.autograd.grad(loss, [energy])[0]
+
+    assert float(gradient(-p.log()).abs().max()) < 1e-7
+    assert float(gradient(-p.log() + 0.1).abs().max()) > 1e-4
+    assert float(gradient(-q.log()).abs().max()) > 1e-3
+
+
+def test_noise_is_noise_also_where_it_equals_the_original() -> None:
+    objective: Any = built("electric-tiny", mask_rate=0.5).objective.eval()
+    tokens = ragged_batch()
+    z = objective.corruptor(tokens, draws_of(tokens))
+    terms = objective(tokens, draws_of(tokens))
+    assert int(terms["energy_noise"].count) == len(z.at_M)
+    assert int(terms["nce_detection"].sum[1].sum()) == len(z.at_M)
+    assert int(terms["nce"].count) == int(z.words_T.sum())
+
+
+def test_the_towers_never_see_the_token_they_predict() -> None:
+    """Position i may take any id without moving its own prediction; both neighbours' move, other sequences' do not."""
+    corruptor = part(built("electric-tiny", init="bert").objective).corruptor
+    assert isinstance(corruptor, TwoTower)
+    tokens = ragged_batch()
+    before_TD = corruptor.context(tokens)
+    for i in (1, 3, 7, 33, 40):
+        after_TD = corruptor.context(tokens.with_ids(tokens.ids_T.index_fill(0, torch.tensor([i]), 17 if int(tokens.ids_T[i]) != 17 else 18)))
+        moved_T = (after_TD - before_TD).abs().amax(1) > 1e-6
+        assert not bool(moved_T[i])
+        same_T = (tokens.seq_T == tokens.seq_T[i]) & (torch.arange(len(moved_T)) // tokens.row_length == i // tokens.row_length)
+        assert not bool(moved_T[~same_T].any())
+        assert bool(moved_T[i - 1])
+        assert bool(moved_T[i + 1])
+
+
+# ---------------------------------------------------------------- all of them
+
+
+@pytest.mark.parametrize("name", STUDY)
+def test_counts_are_the_terms_counts_and_the_weights_name_them(name: str) -> None:
+    from batches import tiny
+
+    objective: Any = built(f"{name}-tiny", mask_rate=0.4).objective
+    tokens = ragged_batch()
+    terms, counts = objective(tokens, draws_of(tokens)), objective.counts(tokens, draws_of(tokens))
+    assert {n: int(c) for n, c in counts.items()} == {n: int(terms[n].count) for n in counts}
+    loss = weighted(terms, tiny(f"{name}-tiny").objective.term_weights, counts)
+    loss.backward()
+    assert bool(loss.isfinite())
+    assert all(bool(t.sum.isfinite().all()) for t in objective.eval()(tokens, draws_of(tokens)).values())
+    assert not any(t.sum.requires_grad for n, t in terms.items() if n not in counts), "rates carry no graph"
+
+
+@pytest.mark.parametrize("name", STUDY)
+def test_nothing_but_padding(name: str) -> None:
+    from batches import tiny
+
+    objective: Any = built(f"{name}-tiny").objective
+    tokens = pack([[], []], row_length=32)
+    counts = objective.counts(tokens, draws_of(tokens))
+    loss = weighted(objective(tokens, draws_of(tokens)), tiny(f"{name}-tiny").objective.term_weights, counts)
+    loss.backward()
+    assert value(loss) == 0
+
+
+@pytest.mark.parametrize("name", ["electra-15", "replace-mlm", "all-tokens-mlm", "electric"])
+def test_the_graders_gradient_never_reaches_the_generator_nor_the_other_way(name: str) -> None:
+    """With tie none; the towers' and the generator's own loss reach them alone."""
+    objective: Any = built(f"{name}-tiny", tie="none").objective
+    tokens = ragged_batch()
+    terms = objective(tokens, draws_of(tokens))
+    own = {id(p) for p in objective.corruptor.parameters()}
+    for term in objective.counts(tokens, draws_of(tokens)):
+        objective.zero_grad(set_to_none=True)
+        terms[term].sum.backward(retain_graph=True)
+        reached = {id(p) for p in objective.parameters() if p.grad is not None and bool(p.grad.any())}
+        assert reached
+        assert (reached <= own) if term == "generator" else not reached & own, term
+
+
+def test_disentangled_words() -> None:
+    """The discriminator's loss moves its difference and not the generator's table; the generator's loss the reverse; values start equal."""
+    b = built("electra-tiny", tie="gdes")
+    objective: Any = b.objective
+    words, table = b.halves["discriminator"].encoder.embeddings.words, b.halves["generator"].encoder.embeddings.words
+    assert torch.equal(words.weight.detach(), table.weight.detach())
+    tokens = ragged_batch()
+    terms = objective(tokens, draws_of(tokens))
+    rtd = torch.autograd.grad(terms["rtd"].sum, [table.weight, part(words).delta_VE], allow_unused=True, retain_graph=True)
+    lm = torch.autograd.grad(terms["generator"].sum, [table.weight, part(words).delta_VE], allow_unused=True)
+    assert [g is not None for g in (*rtd, *lm)] == [False, True, True, False]
+
+
+def test_a_frozen_generator_has_no_gradient_and_no_loss() -> None:
+    objective: Any = built("two-stage-tiny").objective
+    assert not any(p.requires_grad for p in objective.corruptor.parameters())
+    tokens = ragged_batch()
+    assert objective.counts(tokens, draws_of(tokens)).keys() == {"rtd"}
+    assert not objective(tokens, draws_of(tokens))["generator"].sum.requires_grad
+
+
+def test_the_sentence_head_by_hand() -> None:
+    """Two sequences, the second left whole in effect (its draws are right): labels 1 and 0."""
+    tokens = pack([[[2, 5, 3], [2, 6, 3]]], row_length=7)
+    logits = torch.zeros(7, 8)
+    logits[1, 7] = logits[4, 6] = 50.0
+    corruptor = Generator(MaskMix(chooser(), BASIC, 8, mix=(1.0, 0.0, 0.0)), part(FixedLM(logits)), sampling=Sampling())
+    objective = Electra(corruptor, part(Ids()), part(FixedHead([0.0] * 7)), sentence_head=part(FixedHead([2.0, 2.0])))
+    terms = objective(tokens, draws_of(tokens))
+    assert value(terms["sentence"].sum) == pytest.approx(0.126928 + 2.126928, abs=1e-5)
+    assert int(terms["sentence"].count) == int(objective.counts(tokens, draws_of(tokens))["sentence"]) == 2
+    assert value(terms["sentence_accuracy"].sum) == 1
+
+
+def test_electric_takes_the_odds_of_each_sequence() -> None:
+    from electrify.objectives.electric import log_odds
+
+    tokens = pack([[[2, 5, 6, 7, 3], [2, 5, 3]]], row_length=9)
+    words = (tokens.ids_T > 4) & tokens.real_T
+    noise = torch.zeros(9, dtype=torch.bool).index_fill(0, torch.tensor([1, 6]), True)
+    z = Corrupted(tokens, tokens.ids_T, noise.nonzero().squeeze(1), tokens.ids_T[noise])
+    found = log_odds(z, noise, words)
+    assert found[1].item() == pytest.approx(math.log(1 / 2))  # one of three
+    assert found[6].item() == pytest.approx(0.0)  # one of one: n - k counts as 1
+    assert isinstance(built("electric-tiny").objective, Electric)
