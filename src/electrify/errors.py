@@ -9,13 +9,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+SHOWN = 12
+
 
 class UserError(ValueError):
     """One clear sentence for the user: what is wrong, where, and what to do."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for a name close to a known one, else the list of what is known."""
+    """`; did you mean 'x'?` for a name close to a known one, else what is known: of a long list the likest."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}"
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    if len(names) > SHOWN:
+        likest = difflib.get_close_matches(name, names, n=SHOWN, cutoff=0.0)
+        return f"; known: {', '.join(sorted(likest))} and {len(names) - SHOWN} more"
+    return f"; known: {', '.join(names)}"

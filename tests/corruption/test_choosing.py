@@ -109,7 +109,7 @@ SENTENCES = [
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 def test_words_are_those_of_the_tokenizer(kind: str, tmp_path: Path) -> None:
     """Read from the vocabulary alone, equal to what the tokenizer's own splitting says of a text."""
-    vocab_size = {"wordpiece": 300, "bpe": 300, "unigram": 120}[kind]
+    vocab_size = {"wordpiece": 480, "bpe": 300, "unigram": 120}[kind]
     tokenizer = train(SENTENCES * 3, kind=kind, vocab_size=vocab_size, lowercase=True, strip_accents=True, min_frequency=1)
     save_trained(tokenizer, tmp_path, kind=kind, lowercase=True, strip_accents=True)
     edges, joined = word_edges(tmp_path), 0
