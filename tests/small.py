@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from electrify.train import checkpoint, log
 
@@ -173,6 +174,23 @@ def electrify(words: Sequence[str], folder: Path, *, expect: int = 0, **variable
     return done
 
 
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+def torchrun(words: Sequence[str], folder: Path) -> Process:
+    """`electrify WORDS` in two processes."""
+    return Process(["-m", "electrify", *words], folder / "stderr.txt", prefix=TORCHRUN)
+
+
+def stop_at(words: list[str], run: Path, folder: Path, *, step: int, number: signal.Signals, delay: float = 0.0, **variables: str) -> Done:
+    """Starts a run and sends it a signal `delay` seconds after `step` has appeared in its log."""
+    process = Process(words, folder / "stderr.txt", variables=variables)
+    assert process.wait_for(lambda: logged_step(run) >= step), process.end().err
+    time.sleep(delay)
+    process.signal(number)
+    return process.end()
+
+
 def one_sentence(err: str) -> str:
     """The last line on stderr, which is the message of a user's mistake."""
     assert "Traceback" not in err, err
@@ -215,6 +233,21 @@ def same_ending(a: Path, b: Path, *, step: int) -> None:
     assert optimizer_sha256(a, step) == optimizer_sha256(b, step)
     one, other = (checkpoint.load(run / f"checkpoint-{step}")[1] for run in (a, b))
     assert {k: v for k, v in one.items() if k not in log.TIMING_FIELDS} == {k: v for k, v in other.items() if k not in log.TIMING_FIELDS}
+
+
+CLOSE = 1e-5
+
+
+def same_numbers(a: Path, b: Path) -> None:
+    """Fails where two logs do not hold the same records: whole numbers equal, others to CLOSE (relative where large, as norms and losses are)."""
+    ours, theirs = records(a), records(b)
+    assert [(r["kind"], r["step"], r.keys()) for r in ours] == [(r["kind"], r["step"], r.keys()) for r in theirs]
+    for x, y in zip(ours, theirs, strict=True):
+        for name, value in x.items():
+            if isinstance(value, float):
+                assert y[name] == pytest.approx(value, rel=CLOSE, abs=CLOSE), (x["kind"], x["step"], name)
+            else:
+                assert y[name] == value, (x["kind"], x["step"], name)
 
 
 def listing(folder: Path) -> dict[str, str]:

@@ -14,7 +14,8 @@ from electrify.build import Built, Vocabulary, build
 from electrify.cli import main
 from electrify.config.flops import Convention
 from electrify.config.pretrain import load_recipe, override
-from electrify.flops import CHOSEN, binary_flops, flops_per_token, forward_flops, passes_flops, published, recipe_flops
+from electrify.flops.count import flops_per_token, forward_flops, passes_flops, recipe_flops
+from electrify.flops.paper import CHOSEN, binary_flops, published
 from electrify.model.encoder import Block, Encoder
 from electrify.model.heads import LinearHead
 from electrify.model.passes import Measured, Pass

@@ -72,7 +72,7 @@ def detect(args: argparse.Namespace) -> int:
 def flops(args: argparse.Namespace) -> int:
     config = from_flags(FlopsConfig, args)
 
-    from .flops import report
+    from .flops.report import report
 
     print(report(config))
     return 0

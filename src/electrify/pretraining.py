@@ -21,6 +21,7 @@ from .data.loader import Loader, Rows
 from .errors import UserError
 from .export.hf import export_run
 from .export.start import check_vocabulary, folder_shape, load_half
+from .flops.count import first_stage_flops
 from .progress import say
 from .text.shards import MANIFEST, Corpus, Manifest
 from .text.words import word_edges
@@ -54,19 +55,27 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
     check(config)
     t = config.train
     starts = {half: start for half, start in (("discriminator", t.init_discriminator), ("generator", t.init_generator)) if start}
-    if t.generator_steps:
-        first = output_dir / GENERATOR_STAGE
-        refuse(output_dir, resume)
-        if not (first / "discriminator").is_dir():
-            say(f"first stage: {t.generator_steps:,} updates of the generator alone, in {first}")
-            result = train_run(data, output_dir=first, config=generator_stage(config), resume="auto" if resume == "must" else resume, starts={})
-            if not result.summary.finished:
-                return result
-            say("second stage: the discriminator, against that generator")
-        starts["generator"] = str(first / "discriminator")
-        if t.discriminator_start == "generator":
-            starts["discriminator"] = starts["generator"]
-    return train_run(data, output_dir=output_dir, config=config, resume=resume, starts=starts)
+    keep_memory()
+    world = dist.start(pick_device(t.device))
+    try:
+        if t.generator_steps:
+            first = output_dir / GENERATOR_STAGE
+            refuse(output_dir, resume)
+            if dist.any_across(not (first / "discriminator").is_dir()):
+                if world.is_main:
+                    say(f"first stage: {t.generator_steps:,} updates of the generator alone, in {first}")
+                again: Resume = "auto" if resume == "must" else resume
+                result = train_run(data, output_dir=first, config=generator_stage(config), resume=again, starts={}, world=world)
+                if not result.summary.finished:
+                    return result
+                if world.is_main:
+                    say("second stage: the discriminator, against that generator")
+            starts["generator"] = str(first / "discriminator")
+            if t.discriminator_start == "generator":
+                starts["discriminator"] = starts["generator"]
+        return train_run(data, output_dir=output_dir, config=config, resume=resume, starts=starts, world=world)
+    finally:
+        dist.stop()
 
 
 def generator_stage(config: PretrainConfig) -> PretrainConfig:
@@ -92,40 +101,36 @@ def generator_stage(config: PretrainConfig) -> PretrainConfig:
     return stage
 
 
-def train_run(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume, starts: Starts) -> Result:
+def train_run(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume, starts: Starts, world: dist.World) -> Result:
     """One run, of one stage."""
-    keep_memory()
     corpus, valid = Corpus(data, "train"), Corpus(data, "valid")
-    world = dist.start(pick_device(config.train.device))
-    try:
-        config, micro_rows = split_batch(from_folders(config, output_dir, corpus.manifest.vocab_size), world.size)
-        rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
-        loader = Loader(corpus, batch_rows=config.train.train_batch_size, seed=config.train.seed, **rows)
-        refuse(output_dir, resume)
-        with ExitStack() as held:
-            loaded = claim(held, output_dir, config, corpus.manifest, world)
-            built = starting_point(config, output_dir, corpus, starts, fresh=loaded is None, counts=world.rank == 0)
-            run = Run(
-                built.objective,
-                config.train,
-                weights=config.objective.term_weights,
-                kept=kept_names(built),
-                loader=loader,
-                valid=Rows(valid, **rows) if valid.num_documents else None,
-                folder=output_dir,
-                world=world,
-                micro_rows=micro_rows,
-                fingerprint=fingerprint(corpus.manifest, world),
-                unigram_entropy=unigram_entropy(corpus),
-            )
-            begin(run, built, config, corpus.manifest, loaded, tokenizer=data / "tokenizer")
-            with MetricsLog(output_dir, resume_step=run.step if loaded else None, report_to=config.train.report_to, rank=world.rank) as log:
-                summary = run.train(log)
-            exported = export_run(output_dir, built=built) if summary.finished and world.rank == 0 else {}
-            dist.barrier()
-        return Result(output_dir, summary, exported)
-    finally:
-        dist.stop()
+    config, micro_rows = split_batch(from_folders(config, output_dir, corpus.manifest.vocab_size), world.size)
+    rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
+    loader = Loader(corpus, batch_rows=config.train.train_batch_size, seed=config.train.seed, **rows)
+    refuse(output_dir, resume)
+    with ExitStack() as held:
+        loaded = claim(held, output_dir, config, corpus.manifest, world)
+        built = starting_point(config, output_dir, corpus, starts, fresh=loaded is None, counts=world.rank == 0)
+        run = Run(
+            built.objective,
+            config.train,
+            weights=config.objective.term_weights,
+            kept=kept_names(built),
+            loader=loader,
+            valid=Rows(valid, **rows) if valid.num_documents else None,
+            folder=output_dir,
+            world=world,
+            micro_rows=micro_rows,
+            fingerprint=fingerprint(corpus.manifest, world),
+            unigram_entropy=unigram_entropy(corpus),
+            flops_before=first_stage_flops(config, built, convention="hardware"),
+        )
+        begin(run, built, config, corpus.manifest, loaded, tokenizer=data / "tokenizer")
+        with MetricsLog(output_dir, resume_step=run.step if loaded else None, report_to=config.train.report_to, rank=world.rank) as log:
+            summary = run.train(log)
+        exported = export_run(output_dir, built=built) if summary.finished and world.rank == 0 else {}
+        dist.barrier()
+    return Result(output_dir, summary, exported)
 
 
 Loaded = tuple[dict[str, dict[str, Tensor]], dict[str, Any]]  # tensors and state of a checkpoint

@@ -12,13 +12,11 @@ from batch_spy import spying
 
 from electrify import cli
 from electrify.train.loop import Run
-from small import DROPOUT, Done, Process, logged_step, pretrain_words, records, same_ending, steps_of
+from small import DROPOUT, TORCHRUN, Done, Process, logged_step, pretrain_words, same_ending, same_numbers, steps_of, torchrun
 
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 SPY = Path(__file__).with_name("batch_spy.py")
 # Every update is logged. Without dropout, whose masks depend on the number of processes.
 EXACT: dict[str, Any] = {"max_steps": 32, "logging_steps": 1, "eval_steps": 16, "save_steps": 1000}
-CLOSE = 1e-5
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -39,22 +37,6 @@ def spy(words: list[str], folder: Path, *, processes: int) -> list[list[str]]:
     return spied_rows(folder, processes)
 
 
-def torchrun(words: list[str], folder: Path) -> Process:
-    return Process(["-m", "electrify", *words], folder / "stderr.txt", prefix=TORCHRUN)
-
-
-def assert_same_numbers(a: Path, b: Path) -> None:
-    """The same records, whole numbers equal and others to 1e-5 (relative where large, as norms and losses are)."""
-    ours, theirs = records(a), records(b)
-    assert [(r["kind"], r["step"], r.keys()) for r in ours] == [(r["kind"], r["step"], r.keys()) for r in theirs]
-    for x, y in zip(ours, theirs, strict=True):
-        for name, value in x.items():
-            if isinstance(value, float):
-                assert y[name] == pytest.approx(value, rel=CLOSE, abs=CLOSE), (x["kind"], x["step"], name)
-            else:
-                assert y[name] == value, (x["kind"], x["step"], name)
-
-
 @pytest.fixture(scope="module")
 def alone(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[str]]]:
     """One process (this one), the whole batch at once."""
@@ -71,7 +53,7 @@ def test_two_processes(small_data: Path, alone: tuple[Path, list[list[str]]], tm
     assert all(len(set(step)) == 4 for step in rows)
     two = spy(pretrain_words(small_data, tmp_path / "run", **EXACT), tmp_path, processes=2)
     assert two == rows
-    assert_same_numbers(run, tmp_path / "run")
+    same_numbers(run, tmp_path / "run")
     assert (tmp_path / "run" / "generator" / "model.safetensors").is_file()
 
 
@@ -85,7 +67,7 @@ def test_two_processes(small_data: Path, alone: tuple[Path, list[list[str]]], tm
 )
 def test_accumulation(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path, cut: dict[str, int]) -> None:
     assert cli.main(pretrain_words(small_data, tmp_path / "run", **EXACT | cut)) == 0
-    assert_same_numbers(alone[0], tmp_path / "run")
+    same_numbers(alone[0], tmp_path / "run")
 
 
 @pytest.mark.slow
@@ -100,7 +82,7 @@ def test_two_processes_of_both_kinds(small_data: Path, tmp_path: Path, recipe: s
         folder.mkdir()
         rows[processes] = spy(pretrain_words(small_data, folder / "run", **fields | cut), folder, processes=processes)
     assert rows[1] == rows[2]
-    assert_same_numbers(tmp_path / "1" / "run", tmp_path / "2" / "run")
+    same_numbers(tmp_path / "1" / "run", tmp_path / "2" / "run")
 
 
 def stopped(process: Process, run: Path, *, step: int) -> Done:
@@ -125,7 +107,7 @@ def test_from_two_processes_to_one_and_back(small_data: Path, alone: tuple[Path,
     done = torchrun(words, tmp_path).end()
     assert done.status == 0, done.err
     assert done.err.count("world_size 1 then, 2 now") == 1
-    assert_same_numbers(alone[0], run)
+    same_numbers(alone[0], run)
 
 
 @pytest.mark.slow
@@ -192,4 +174,4 @@ def test_electrify_itself_as_one_process_of_torchrun(small_data: Path, alone: tu
     prefix = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "-m", "electrify")
     done = Process(pretrain_words(small_data, tmp_path / "run", **EXACT), tmp_path / "stderr.txt", prefix=prefix).end()
     assert done.status == 0, done.err
-    assert_same_numbers(alone[0], tmp_path / "run")
+    same_numbers(alone[0], tmp_path / "run")

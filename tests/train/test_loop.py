@@ -210,5 +210,5 @@ def test_torch_compile(small_data: Path, tmp_path: Path) -> None:
 
 def test_the_figures_of_a_line() -> None:
     figures = {"generator": 1.0, "generator_accuracy": 0.5, "generator_loss_kept": 2.0}
-    figures |= {"rtd": 3.0, "rtd_detection_auc": 0.7, "rtd_detection_positives": 4.0}
-    assert shown(figures) == {"generator": 1.0, "generator_accuracy": 0.5, "rtd": 3.0, "auc": 0.7}
+    figures |= {"nce": 3.0, "nce_detection_auc": 0.7, "nce_detection_replaced": 4.0, "energy_data": 2.0}
+    assert shown(figures, losses=("generator", "nce")) == {"generator": 1.0, "generator_accuracy": 0.5, "nce": 3.0, "nce auc": 0.7}

@@ -33,6 +33,27 @@ def test_a_model_no_better_than_word_frequencies(name: str) -> None:
     assert monitor.watch(valid(**{f"{name}_loss_masked": 6.24})) == []  # just off the plateau
 
 
+@pytest.mark.parametrize(
+    ("figures", "says"),
+    [
+        ({"mlm_loss_replaced": 6.4, "generator_loss_masked": 5.0}, "mlm: no better than word frequencies after 50.0 M tokens (loss 6.40 on replaced"),
+        (
+            {"all_tokens": 0.9, "all_tokens_loss_replaced": 6.4},
+            "all_tokens: no better than word frequencies after 50.0 M tokens (loss 6.40 on replaced",
+        ),
+        ({"generator": 6.4, "nce": 0.3}, "generator: no better than word frequencies after 50.0 M tokens (loss 6.40, unigram 6.44)"),
+    ],
+)
+def test_language_models_of_other_objectives(figures: dict[str, float], says: str) -> None:
+    (text,) = Monitor(unigram_entropy=6.44).watch(valid(**figures))
+    assert text.startswith(says)
+
+
+def test_losses_that_say_nothing_of_the_context() -> None:
+    """BERT's mix shows some of the answers, so its whole loss is not judged; a detector's loss is no language model's."""
+    assert Monitor(unigram_entropy=6.44).watch(valid(generator=6.5, generator_loss_masked=6.2, rtd_loss_replaced=0.9)) == []
+
+
 def test_a_discriminator_that_says_original_everywhere() -> None:
     (text,) = Monitor(unigram_entropy=6.0).watch(valid(rtd_detection_recall=0.004))
     assert "calls every token original" in text

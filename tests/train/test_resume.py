@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,13 @@ import pytest
 
 from small import (
     DROPOUT,
-    Done,
     Process,
     electrify,
-    logged_step,
     pretrain_words,
     records,
     same_ending,
     steps_of,
+    stop_at,
 )
 
 # Of the two intervals none divides the other: a checkpoint stands in the middle of a log line, and the sums of that line must survive.
@@ -27,15 +25,6 @@ INTERVALS = {"logging_steps": 3, "save_steps": 7, "eval_steps": 20}
 SHORT: dict[str, Any] = DROPOUT | INTERVALS | {"max_steps": 40}
 LONG: dict[str, Any] = DROPOUT | INTERVALS | {"max_steps": 200}
 KINDS = [("electra-tiny", "electra_adam"), ("electra-tiny", "adamw"), ("bert-tiny", "electra_adam"), ("bert-tiny", "adamw")]
-
-
-def stop_at(words: list[str], run: Path, folder: Path, *, step: int, number: signal.Signals, delay: float = 0.0, **variables: str) -> Done:
-    """Starts a run and sends it a signal `delay` seconds after `step` has appeared in its log."""
-    process = Process(words, folder / "stderr.txt", variables=variables)
-    assert process.wait_for(lambda: logged_step(run) >= step), process.end().err
-    time.sleep(delay)
-    process.signal(number)
-    return process.end()
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from ..model.encoder import Encoder
 from ..model.heads import BinaryHead, LinearHead
 from ..model.passes import Pass
 from ..tokens import Tokens
-from .terms import Terms, apart, binary_ce, generator_terms, histogram, term
+from .terms import Terms, apart, binary_ce, entropy_term, generator_terms, histogram, term
 
 
 class Electra(nn.Module):
@@ -63,6 +63,8 @@ class Electra(nn.Module):
         terms["replaced"] = term(replaced_T.float(), real_T)
         if not self.training:
             terms["rtd_detection"] = histogram(self.head(x_TD), replaced_T, real_T)
+            if z.logits_MV is not None:
+                terms["generator_entropy"] = entropy_term(z.logits_MV)
         if self.sentence_head is not None:
             at_T = first_T(tokens)
             counts_RS, seq_RL = per_sequence(replaced_T & real_T, tokens), tokens.seq_T.view(-1, tokens.row_length)

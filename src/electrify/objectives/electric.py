@@ -53,7 +53,7 @@ class Electric(nn.Module):
         }
         if not self.training:
             terms["nce_detection"] = histogram(logits_T, noise_T, words_T)
-            terms["energy_detection"] = histogram(energy_T, z.replaced_T, words_T)
+            terms["energy_ranking"] = histogram(energy_T, z.replaced_T, words_T)
         return terms
 
 

@@ -119,12 +119,15 @@ def detection_summary(counts_2B: Tensor) -> dict[str, float]:
 
 
 def summarise(terms: Terms) -> dict[str, float]:
-    """Terms summed over batches and ranks -> one number a name: means, and for histograms the detection figures."""
+    """Terms summed over batches and ranks -> one number a name: means, and for histograms the detection figures (of a `*_ranking` its AUC alone)."""
     out: dict[str, float] = {}
     for name, one in terms.items():
         total, count = one.sum, one.count
         if total.ndim == 2:
-            out |= {f"{name}_{k}": v for k, v in detection_summary(total).items()}
+            figures = detection_summary(total)
+            # Of a score that is no log-odds only the order counts: zero is no threshold.
+            kept = ("auc",) if name.endswith("_ranking") else figures.keys()
+            out |= {f"{name}_{k}": figures[k] for k in kept}
         elif float(count) > 0:
             out[name] = float(total) / float(count)
     return out

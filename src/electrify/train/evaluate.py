@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import nn
 
@@ -31,3 +33,9 @@ def evaluate(objective: nn.Module, rows: Rows, *, limit: int, batch_rows: int, w
             window.add(objective(tokens.rows(*mine).to(world.device), draws.rows(*mine).to(world.device)))
     objective.train(was_training)
     return window.means()
+
+
+def shown(validation: dict[str, float], *, losses: Iterable[str]) -> dict[str, float]:
+    """The figures of a validation that fit on a line: the losses, accuracies, the share replaced, and how well replaced tokens are told."""
+    ends = ("_accuracy", "_auc", "_recall", "_precision")
+    return {k.replace("_detection_", " "): v for k, v in validation.items() if k in losses or k == "replaced" or k.endswith(ends)}

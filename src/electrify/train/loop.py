@@ -21,14 +21,14 @@ from ..config.pretrain import TrainConfig
 from ..data.loader import Loader, Rows, prefetch
 from ..draws import Draws, draws_for, hashed
 from ..errors import UserError
-from ..flops import flops_per_token
+from ..flops.count import flops_per_token
 from ..objectives.terms import Term, weighted
 from ..progress import Progress, say
 from ..tokens import Tokens
 from . import checkpoint, schedule
 from .device import EnergyMeter, peak_memory_bytes
 from .dist import World, any_across, barrier, sum_across
-from .evaluate import evaluate
+from .evaluate import evaluate, shown
 from .log import MetricsLog
 from .monitor import Monitor
 from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
@@ -73,8 +73,9 @@ class Run:
         micro_rows: int,
         fingerprint: dict[str, Any],
         unigram_entropy: float,
+        flops_before: float = 0.0,
     ) -> None:
-        """kept: names of the parameters of the encoder that is kept; the others take generator_learning_rate."""
+        """kept: names of the parameters of the encoder that is kept; the others take generator_learning_rate. flops_before: of an earlier stage."""
         self.objective = objective.to(world.device).train()
         self.config, self.weights, self.loader, self.valid, self.folder, self.world = config, weights, loader, valid, folder, world
         self.micro_rows, self.fingerprint = micro_rows, fingerprint
@@ -87,6 +88,7 @@ class Run:
         self.window, self.validation, self.energy = Window(world.device), {}, EnergyMeter(world.device)
         warmup_tokens = config.warmup_steps * loader.batch_rows * loader.rows.row_length
         told: Any = self.objective
+        self.flops_before = flops_before
         self.flops_per_token = flops_per_token(told, row_length=loader.rows.row_length, convention="hardware")
         self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens)
         self.began, self.logged_at = time.monotonic(), (0, 0.0)
@@ -141,8 +143,8 @@ class Run:
         self.step += 1
 
     def flops(self) -> float:
-        """Of the run so far: matrix products of the model, pads included, whatever the machine does in fact (flops.py, convention hardware)."""
-        return self.flops_per_token * self.step * self.loader.batch_rows * self.loader.rows.row_length
+        """Of the run so far: matrix products of the model, pads included, whatever the machine does in fact (flops/, convention hardware)."""
+        return self.flops_before + self.flops_per_token * self.step * self.loader.batch_rows * self.loader.rows.row_length
 
     def factor(self, step: int) -> float:
         c = self.config
@@ -189,7 +191,7 @@ class Run:
         self.validation = evaluate(self.objective, self.valid, limit=limit, batch_rows=rows, world=self.world, bf16=bf16, progress=progress)
         self.record(log, "valid", self.validation | {"seconds": self.elapsed()})
         if self.world.rank == 0:
-            say(f"step {self.step}: valid " + ", ".join(f"{k} {v:.3f}" for k, v in shown(self.validation).items()))
+            say(f"step {self.step}: valid " + ", ".join(f"{k} {v:.3f}" for k, v in shown(self.validation, losses=self.weights).items()))
 
     def record(self, log: MetricsLog, kind: Literal["train", "valid"], figures: dict[str, Any]) -> None:
         """One line of the log, and the monitors' warnings about it."""
@@ -289,9 +291,3 @@ def not_finite(step: int) -> UserError:
         f"the gradient of update {step} is not finite, so the run stopped without saving; begin anew in another folder with a lower --learning-rate, "
         f"a higher --warmup-steps or --bf16 false"
     )
-
-
-def shown(validation: dict[str, float]) -> dict[str, float]:
-    """The figures of a validation that fit on a line."""
-    short = {k.removeprefix("rtd_detection_"): v for k, v in validation.items()}
-    return {k: v for k, v in short.items() if k in ("mlm", "generator", "rtd", "auc", "recall", "precision", "replaced") or k.endswith("_accuracy")}

@@ -14,6 +14,8 @@ MIN_RECALL = 0.01
 GRACE_TOKENS = 5_000_000
 # Repeating a corpus gains next to nothing from about 40 times on (Muennighoff et al. 2023, "Scaling data-constrained language models").
 MAX_EPOCHS = 40
+# Losses of language models on tokens that they could not see. (That of a detector, a binary loss, never comes near the entropy of words.)
+BLIND = {"_loss_masked": " on [MASK]", "_loss_replaced": " on replaced tokens"}
 
 
 class Monitor:
@@ -31,17 +33,19 @@ class Monitor:
     def watch(self, record: Mapping[str, Any]) -> list[str]:
         """The warnings that this record of the log newly gives cause for.
 
-        Read are "epoch" (how often the corpus was seen), and of validation "tokens" (trained on so far), "*_loss_masked" (nats on [MASK] positions),
+        Read are "epoch" (how often the corpus was seen), and of validation "tokens" (trained on so far), the losses of language models where the
+        answer cannot be seen, in nats ("*_loss_masked" on [MASK], "*_loss_replaced" on replaced tokens, "generator" of a cloze model),
         "*_detection_recall" and "*_detection_replaced" (share of the replaced tokens found, share replaced). What is missing is not judged.
         """
         said = []
         if "epoch" in record:
             said.append(self._say("epochs", record["epoch"] > MAX_EPOCHS, _epochs_text(record["epoch"])))
         if record["kind"] == "valid" and record["tokens"] >= self.grace_tokens:
+            cloze = "generator_loss_masked" not in record
             for name, value in record.items():
-                if name.endswith("_loss_masked"):
+                if name.endswith(tuple(BLIND)) or (name == "generator" and cloze):
                     bad = not value < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
-                    said.append(self._say(name, bad, _unigram_text(name.removesuffix("_loss_masked"), value, self.unigram_entropy, record["tokens"])))
+                    said.append(self._say(name, bad, _unigram_text(name, value, self.unigram_entropy, record["tokens"])))
                 elif name.endswith("_detection_recall") and record.get(name.replace("_recall", "_replaced"), 1.0) > 0:
                     said.append(self._say(name, value < MIN_RECALL, _majority_text(value, record["tokens"])))
         return [text for text in said if text]
@@ -67,8 +71,10 @@ def _epochs_text(epochs: float) -> str:
 
 
 def _unigram_text(name: str, loss: float, entropy: float, tokens: int) -> str:
+    where = next((text for end, text in BLIND.items() if name.endswith(end)), "")
+    name = name.split("_loss_")[0]
     return (
-        f"{name}: no better than word frequencies after {tokens / 1e6:.1f} M tokens (loss {loss:.2f} on [MASK], unigram {entropy:.2f}): "
+        f"{name}: no better than word frequencies after {tokens / 1e6:.1f} M tokens (loss {loss:.2f}{where}, unigram {entropy:.2f}): "
         "it does not use the context; try --init local, a longer warm-up or another --learning-rate"
     )
 

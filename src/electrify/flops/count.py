@@ -1,0 +1,118 @@
+"""Any objective, any recipe, by either convention."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from ..build import Built, Vocabulary, compose
+from ..config.flops import Convention
+from ..config.pretrain import PretrainConfig
+from ..model.encoder import DisentangledWords, Encoder
+from ..model.heads import BinaryHead, LinearHead, LMHead
+from ..model.passes import Measured, Pass
+from ..tokens import SpecialIds
+from . import paper
+
+BACKWARD = {"paper": paper.BACKWARD, "hardware": 2}  # of a forward pass
+
+# Any ids do: they decide no shape.
+_SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+
+
+def hardware_flops(network: nn.Module, *, row_length: int) -> float:
+    """Forward FLOPs of the matrix products of a network for one token that it runs on."""
+    products = sum(2 * m.weight.numel() for m in network.modules() if isinstance(m, nn.Linear))
+    match network:
+        case Encoder(shape=n):  # scores and weighted sum over the row
+            return products + n.num_hidden_layers * 2 * (2 * row_length * n.hidden_size)
+        case LMHead(dense=dense, bias_V=bias_V):
+            return products + 2 * dense.out_features * len(bias_V)
+        case BinaryHead() | LinearHead() | nn.Linear():
+            return products
+        case _:
+            raise TypeError(f"nobody has counted a {type(network).__name__}")
+
+
+def forward_flops(network: nn.Module, *, row_length: int, convention: Convention) -> float:
+    """Forward FLOPs of a network for one token that it runs on, in a row of `row_length` tokens."""
+    count = paper.paper_flops if convention == "paper" else hardware_flops
+    return count(network, row_length=row_length)
+
+
+def passes_flops(passes: Iterable[Pass], *, row_length: int, convention: Convention) -> float:
+    """FLOPs of forward and backward passes for one token of the batch (heads on a share of the tokens are spread over all)."""
+    total = 0.0
+    for one in passes:
+        share = paper.CHOSEN if convention == "paper" and isinstance(one.network, LMHead) and one.share < 1 else one.share
+        times = 1 + BACKWARD[convention] if one.trains else 1
+        total += share * times * forward_flops(one.network, row_length=row_length, convention=convention)
+    return total
+
+
+def flops_per_token(objective: Measured, *, row_length: int, convention: Convention) -> float:
+    """FLOPs of training `objective`, for one token of the batch (pads are tokens, too) in rows of `row_length`; no optimiser."""
+    return passes_flops(objective.passes(), row_length=row_length, convention=convention)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeFlops:
+    """What a recipe costs. A run is `max_steps` updates of `train_batch_size` rows of `max_seq_length` tokens."""
+
+    train: float
+    """FLOPs of the whole run, with those of the `generator_steps` of a first stage."""
+    step: float
+    """FLOPs of one update, optimiser apart."""
+    token: float
+    """FLOPs of training, for one token."""
+    inference: float
+    """FLOPs of the forward pass of the encoder that is kept (without a head), for one sequence of `max_seq_length` tokens."""
+    parameters: int
+    """Of the encoder that is kept, embeddings included."""
+    max_steps: int
+    train_batch_size: int
+    max_seq_length: int
+
+
+def recipe_flops(config: PretrainConfig, *, vocab_size: int, convention: Convention) -> RecipeFlops:
+    """The cost of a recipe with a vocabulary of `vocab_size`. Touches no memory."""
+    built = _outline(config, vocab_size=vocab_size)
+    length, rows, steps = config.data.max_seq_length, config.train.train_batch_size, config.train.max_steps
+    encoder = built.halves["discriminator"].encoder
+    token = flops_per_token(typing.cast(Measured, built.objective), row_length=length, convention=convention)
+    return RecipeFlops(
+        train=rows * length * steps * token + first_stage_flops(config, built, convention=convention),
+        step=rows * length * token,
+        token=token,
+        inference=length * forward_flops(encoder, row_length=length, convention=convention),
+        parameters=_parameters(encoder),
+        max_steps=steps,
+        train_batch_size=rows,
+        max_seq_length=length,
+    )
+
+
+def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Convention) -> float:
+    """FLOPs of the `generator_steps` of a first stage in whole: masked language modelling with the generator alone. 0 where there is none."""
+    if not config.train.generator_steps:
+        return 0.0
+    half = built.halves["generator"]
+    length, rows = config.data.max_seq_length, config.train.train_batch_size
+    stage = [Pass(half.encoder, 1.0, True), Pass(half.head, config.corruption.mask_rate, True)]
+    return rows * length * config.train.generator_steps * passes_flops(stage, row_length=length, convention=convention)
+
+
+def _outline(config: PretrainConfig, *, vocab_size: int) -> Built:
+    """The recipe's networks without their numbers."""
+    with torch.device("meta"):
+        return compose(config, Vocabulary(vocab_size, _SPECIAL))
+
+
+def _parameters(encoder: Encoder) -> int:
+    words = encoder.embeddings.words
+    below = words.base.weight.numel() if isinstance(words, DisentangledWords) else 0  # the generator's; an export adds the two up
+    return sum(p.numel() for p in encoder.parameters()) - below

@@ -1,0 +1,55 @@
+"""`electrify flops`: recipes or published models -> a table, or JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from ..config.flops import FlopsConfig
+from ..config.pretrain import load_recipe, recipe_names
+from .count import RecipeFlops, recipe_flops
+from .paper import published
+
+
+def report(options: FlopsConfig) -> str:
+    """What `electrify flops` prints: a table, or one JSON object."""
+    if options.published:
+        figures = published()
+        whole = {"convention": "paper", "published": figures}
+        return json.dumps(whole) if options.json else _table([["model", "train FLOPs"], *([name, _short(x)] for name, x in figures.items())])
+    found = {name: _cost(name, options) for name in options.recipes or recipe_names()}
+    equal: dict[str, float] = {}
+    if options.equal_to:
+        budget = _cost(options.equal_to, options).train
+        equal = {name: cost.max_steps * budget / cost.train for name, cost in found.items()}  # a first stage grows with the second
+    if options.json:
+        head = {"convention": options.convention, "vocab_size": options.vocab_size}
+        recipes = {name: asdict(cost) | ({"equal_steps": equal[name]} if equal else {}) for name, cost in found.items()}
+        return json.dumps(head | ({"equal_to": options.equal_to} if equal else {}) | {"recipes": recipes})
+    return _table(_cells(found, equal, equal_to=options.equal_to))
+
+
+def _cost(name: str, options: FlopsConfig) -> RecipeFlops:
+    return recipe_flops(load_recipe(name), vocab_size=options.vocab_size, convention=options.convention)
+
+
+def _cells(found: dict[str, RecipeFlops], equal: dict[str, float], *, equal_to: str | None) -> list[list[str]]:
+    head = ["recipe", "parameters", "batch", "length", "FLOPs/token", "FLOPs/step", "inference/sequence", "train FLOPs", "steps"]
+    cells = [head + ([f"steps for {equal_to}'s FLOPs"] if equal else [])]
+    for name, c in found.items():
+        row = [name, f"{c.parameters:,}", f"{c.train_batch_size:,}", f"{c.max_seq_length:,}"]
+        row += [_short(x) for x in (c.token, c.step, c.inference, c.train)] + [f"{c.max_steps:,}"]
+        cells.append(row + ([f"{equal[name]:,.0f}"] if equal else []))
+    return cells
+
+
+def _table(cells: list[list[str]]) -> str:
+    """Aligned columns: names to the left, numbers to the right."""
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    return "\n".join("  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells)
+
+
+def _short(x: float) -> str:
+    """1.29e18: three digits."""
+    digits, power = f"{x:.2e}".split("e")
+    return f"{digits}e{int(power)}"
