@@ -19,7 +19,8 @@ from electrify.pretraining import kept_names, unigram_entropy
 from electrify.text.shards import Corpus
 from electrify.train import schedule
 from electrify.train.dist import World
-from electrify.train.loop import Run, shown
+from electrify.train.evaluate import shown
+from electrify.train.loop import Run
 from small import DROPOUT, SMALL, electrify, listing, logged_step, parameters_sha256, pretrain_words, records, steps_of
 
 ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))

@@ -1,0 +1,112 @@
+"""What holds for every system of the study, whatever the text and the numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from batches import SPECIAL, built, draws_of, packed_batches, tiny, value
+from electrify.objectives.adversarial import baseline, reward
+from electrify.objectives.all_tokens import copy_log_probability
+from electrify.objectives.electric import noise_logit
+from electrify.objectives.terms import binary_ce, weighted
+from electrify.tokens import Tokens
+
+SYSTEMS = ["electra", "bert", "electra-15", "replace-mlm", "all-tokens-mlm", "two-stage", "adversarial", "electric", "unigram", "uniform"]
+OBJECTIVES: dict[str, Any] = {name: built(f"{name}-tiny", mask_rate=0.4).objective for name in SYSTEMS}
+TOWERS: Any = built("electric-tiny", init="bert").objective.corruptor
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@given(tokens=packed_batches(), seed=st.integers(0, 2**40))
+@settings(max_examples=20, deadline=None)
+def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
+    """Empty rows, sequences of one token or of specials only: losses are finite and not negative (but for REINFORCE), counts are known before."""
+    objective, draws = OBJECTIVES[name].train(), draws_of(tokens, seed=seed)
+    terms, counts = objective(tokens, draws), objective.counts(tokens, draws)
+    assert {n: int(c) for n, c in counts.items()} == {n: int(terms[n].count) for n in counts}
+    for n in counts:
+        assert bool(terms[n].sum.isfinite())
+        assert n == "reinforce" or value(terms[n].sum) >= 0
+        assert int(counts[n]) > 0 or value(terms[n].sum) == 0
+    objective.zero_grad(set_to_none=True)
+    weighted(terms, tiny(f"{name}-tiny").objective.term_weights, counts).backward()
+    assert all(bool(p.grad.isfinite().all()) for p in objective.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@given(tokens=packed_batches(), seed=st.integers(0, 2**40), other=st.integers(6, 47))
+@settings(max_examples=15, deadline=None)
+def test_what_stands_in_padding_is_in_no_loss(name: str, tokens: Tokens, seed: int, other: int) -> None:
+    objective, draws = OBJECTIVES[name].eval(), draws_of(tokens, seed=seed)
+    pads = ~tokens.real_T
+    assume(bool(pads.any()))
+    with torch.no_grad():
+        one = objective(tokens, draws)
+        two = objective(tokens.with_ids(tokens.ids_T.masked_fill(pads, other)), draws)
+    for n in objective.counts(tokens, draws):
+        torch.testing.assert_close(one[n].sum, two[n].sum, rtol=1e-5, atol=1e-5)
+
+
+@given(tokens=packed_batches(), data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_towers_are_blind_to_the_token_itself(tokens: Tokens, data: st.DataObject) -> None:
+    """And to other sequences."""
+    real = tokens.real_T.nonzero().squeeze(1).tolist()
+    assume(real)
+    i = data.draw(st.sampled_from(real))
+    other = data.draw(st.sampled_from([x for x in (SPECIAL.unk, 9, 30, 47) if x != int(tokens.ids_T[i])]))
+    with torch.no_grad():
+        before_TD = TOWERS.context(tokens)
+        after_TD = TOWERS.context(tokens.with_ids(tokens.ids_T.index_fill(0, torch.tensor([i]), other)))
+    moved_T = (after_TD - before_TD).abs().amax(1) > 1e-6
+    row_T = torch.arange(len(moved_T)) // tokens.row_length
+    own_T = (tokens.seq_T == tokens.seq_T[i]) & (row_T == row_T[i])
+    assert not bool(moved_T[i])
+    assert not bool((moved_T & ~own_T & tokens.real_T).any())
+
+
+numbers = st.floats(-20, 20, width=32)
+
+
+@given(arrays("float32", st.integers(2, 30), elements=numbers), st.floats(-40, 40), st.data())
+def test_all_tokens_likelihood_sums_to_one(logits: Any, gate: float, data: st.DataObject) -> None:
+    log_p_V = torch.from_numpy(logits).log_softmax(-1)
+    stands = data.draw(st.integers(0, len(log_p_V) - 1))
+    log_all_V = copy_log_probability(log_p_V, torch.full_like(log_p_V, gate), torch.arange(len(log_p_V)) == stands)
+    assert float(log_all_V.exp().sum()) == pytest.approx(1.0, abs=1e-5)
+    assert bool((log_all_V <= 1e-6).all())
+
+
+masses = arrays("float64", 5, elements=st.floats(0.05, 1.0))
+
+
+@given(masses, masses, st.floats(0.05, 0.95), arrays("float64", 5, elements=st.floats(-2, 2)))
+def test_noise_contrast_has_its_minimum_at_the_data(p_V: Any, q_V: Any, k: float, step_V: Any) -> None:
+    """Data p, noise q, a share k of noise: at exp(-E) = p the expected loss has no gradient, and any other energies cost more."""
+    p, q = (torch.from_numpy(x / x.sum()) for x in (p_V, q_V))
+    odds = torch.tensor(k / (1 - k)).log().double()
+
+    def loss(energy: Any) -> Any:
+        logit = noise_logit(energy, q.log(), odds)
+        return (1 - k) * (p * binary_ce(logit, torch.zeros(5))).sum() + k * (q * binary_ce(logit, torch.ones(5))).sum()
+
+    best = (-p.log()).requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(best), [best])
+    assert float(gradient.abs().max()) < 1e-6
+    assert value(loss(best + torch.from_numpy(step_V))) >= value(loss(best)) - 1e-6
+
+
+@given(st.floats(-30, 30), st.booleans())
+def test_what_the_generator_is_paid(logit: float, replaced: bool) -> None:
+    """The discriminator's loss, without a gradient; the baseline is the reward that it expects."""
+    logits = torch.tensor([logit], requires_grad=True)
+    paid = reward(logits, torch.tensor([replaced]))
+    assert not paid.requires_grad
+    torch.testing.assert_close(paid, binary_ce(logits.detach(), torch.tensor([replaced])))
+    torch.testing.assert_close(torch.sigmoid(logits.detach()), (-baseline(logits.detach())).exp())
