@@ -178,6 +178,21 @@ def test_init_from_the_folders_of_a_run(capsys: pytest.CaptureFixture[str], smal
     assert json.loads((tmp_path / "run" / "discriminator" / "config.json").read_text())["hidden_size"] == 32
 
 
+def test_words_of_the_half_that_starts_from_no_folder(small_data: Path, finished: Path, tmp_path: Path) -> None:
+    """With nothing shared and words from co-occurrence: the folder decides the discriminator's, the corpus the generator's."""
+    still = {"tie": "none", "init_words": "cooccurrence", "max_steps": 1, "learning_rate": 1e-30, "warmup_steps": 0}
+    assert pretrain(small_data, tmp_path / "fresh", **still) == 0
+    assert pretrain(small_data, tmp_path / "run", **still, init_discriminator=finished / "discriminator") == 0
+    words = "electra.embeddings.word_embeddings.weight"
+
+    def table(folder: Path) -> torch.Tensor:
+        return load_file(folder / "model.safetensors")[words]
+
+    assert torch.equal(table(tmp_path / "run" / "discriminator"), table(finished / "discriminator"))
+    torch.testing.assert_close(table(tmp_path / "run" / "generator"), table(tmp_path / "fresh" / "generator"), rtol=0, atol=1e-20)
+    assert not torch.equal(table(tmp_path / "run" / "generator"), table(finished / "generator"))
+
+
 def test_a_run_continues_without_the_folders_that_it_started_from(small_data: Path, finished: Path, tmp_path: Path) -> None:
     """Weights are in the checkpoint and shapes in run.json; the result is that of a run nobody stopped."""
     for part in ("discriminator", "generator"):

@@ -1,0 +1,70 @@
+"""Every system of the study learns from real text: a language model falls below the entropy of the unigram, a detector tells replaced tokens.
+
+1.5 million tokens each, about a minute on one core; what a longer run reaches is in docs/results.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify.pretraining import unigram_entropy
+from electrify.text.shards import Corpus
+from small import electrify, flags, records
+
+TEXT = Path(__file__).parents[2] / "shared" / "data" / "corpus" / "wiki-00.txt.xz"
+FIELDS: dict[str, Any] = {
+    "max_steps": 750,
+    "train_batch_size": 32,
+    "max_seq_length": 64,
+    "warmup_steps": 100,
+    "eval_steps": 0,
+    "eval_rows": 512,
+    "save_steps": 10_000,
+    "logging_steps": 250,
+    "report_to": "none",
+    "device": "cpu",
+}
+# What each system must have learnt: losses of language models on tokens that they could not see, and detectors.
+LANGUAGE, DETECTION = "language", "detection"
+SYSTEMS = {
+    "electra": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
+    "bert": {LANGUAGE: ["mlm_loss_masked"], DETECTION: []},
+    "electra-15": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
+    "replace-mlm": {LANGUAGE: ["generator_loss_masked", "mlm"], DETECTION: []},
+    "all-tokens-mlm": {LANGUAGE: ["generator_loss_masked", "all_tokens_loss_replaced"], DETECTION: ["copy_detection_auc"]},
+    "two-stage": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
+    "adversarial": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
+    "electric": {LANGUAGE: ["generator"], DETECTION: ["nce_detection_auc", "energy_ranking_auc"]},
+    "unigram": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
+    "uniform": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
+}
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not TEXT.is_file():
+        pytest.skip("no ../shared/data/corpus")
+    folder = tmp_path_factory.mktemp("wiki")
+    electrify(["prepare", str(TEXT), "--output-dir", str(folder / "data"), "--vocab-size", "2048", "--workers", "1"], folder)
+    return folder / "data"
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_learns(system: str, data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stages = {"generator_steps": FIELDS["max_steps"]} if system == "two-stage" else {}
+    words = ["pretrain", str(data), "--output-dir", str(run), "--recipe", f"{system}-tiny", *flags(**FIELDS | stages)]
+    electrify(words, tmp_path)
+    (valid,) = records(run, "valid")
+    entropy = unigram_entropy(Corpus(data, "train"))
+    assert 5.5 < entropy < 6.5
+    print(system, valid)
+    for name in SYSTEMS[system][LANGUAGE]:
+        assert valid[name] < entropy - 0.5, name
+    for name in SYSTEMS[system][DETECTION]:
+        assert valid[name] > 0.6, name
