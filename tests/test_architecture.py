@@ -27,6 +27,7 @@ ORDER = [
     {"flops"},
     {"train"},
     {"export"},
+    {"running"},
     {"pretraining", "downstream", "scoring"},
     {"demo"},
     {"cli"},

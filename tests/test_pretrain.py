@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from electrify import cli
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
-from electrify.pretraining import split_batch
+from electrify.running import split_batch
 from electrify.text.shards import read_manifest, sha256_of
 from electrify.train import checkpoint, log
 from electrify.train.folder import refuse

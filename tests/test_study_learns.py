@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from electrify.pretraining import unigram_entropy
+from electrify.running import unigram_entropy
 from electrify.text.shards import Corpus
 from small import electrify, flags, records
 
@@ -32,9 +32,9 @@ LANGUAGE, DETECTION = "language", "detection"
 SYSTEMS = {
     "electra": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "bert": {LANGUAGE: ["mlm_loss_masked"], DETECTION: []},
-    "electra-15": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
+    "electra-15": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_chosen_detection_auc"]},
     "replace-mlm": {LANGUAGE: ["generator_loss_masked", "mlm"], DETECTION: []},
-    "all-tokens-mlm": {LANGUAGE: ["generator_loss_masked", "all_tokens_loss_replaced"], DETECTION: ["copy_detection_auc"]},
+    "all-tokens-mlm": {LANGUAGE: ["generator_loss_masked", "softmax_loss_replaced"], DETECTION: ["copy_detection_auc"]},
     "two-stage": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "adversarial": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
     "electric": {LANGUAGE: ["generator"], DETECTION: ["nce_detection_auc", "energy_ranking_auc"]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from electrify import cli
-from small import pretrain_words, records
+from small import listing, one_sentence, pretrain_words, records
 
 SHORT: dict[str, Any] = {"max_steps": 12, "logging_steps": 4, "save_steps": 5, "eval_steps": 8}
 LOSSES = {
@@ -91,6 +92,130 @@ def test_a_two_stage_run_killed_in_its_first_stage_goes_on(small_data: Path, tmp
     assert not (run / "config.yaml").exists()
     assert pretrain(small_data, run, "two-stage-tiny", **fields) == 0
     assert (run / "discriminator").exists()
+
+
+STAGES: dict[str, Any] = {"generator_steps": 6, "learning_rate": 1e-3}
+
+
+def sentence(capsys: pytest.CaptureFixture[str]) -> str:
+    return one_sentence(capsys.readouterr().err)
+
+
+def test_a_first_stage_of_another_recipe_is_refused(small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Though it is finished and exported: its generator is not what these options would make."""
+    run = tmp_path / "run"
+    first = run / "generator-stage"
+    assert pretrain(small_data, run, "two-stage-tiny", **STAGES) == 0
+    for path in run.iterdir():
+        if path != first:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = listing(first)
+    assert pretrain(small_data, run, "two-stage-tiny", **STAGES | {"mask_rate": 0.3}) == 2
+    assert "holds another run (mask_rate 0.15 there, 0.3 here)" in sentence(capsys)
+    assert pretrain(small_data, run, "two-stage-tiny", **STAGES, resume="never") == 2
+    assert "generator-stage holds another run" in sentence(capsys)
+    assert listing(first) == before
+    assert pretrain(small_data, run, "two-stage-tiny", **STAGES) == 0, "the same options use it"
+    assert (run / "discriminator").exists()
+
+
+def test_must_goes_on_with_the_first_stage(small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert pretrain(small_data, run, "two-stage-tiny", **STAGES, resume="must") == 2
+    assert "has no checkpoint" in sentence(capsys)
+    assert not run.exists()
+    assert pretrain(small_data, run, "two-stage-tiny", **STAGES, max_minutes=1e-9) == 75
+    assert pretrain(small_data, run, "two-stage-tiny", **STAGES, resume="must") == 0
+
+
+def test_mistakes_are_found_before_the_first_stage(small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder that holds another run, and a discriminator's start that is not there."""
+    other, run = tmp_path / "other", tmp_path / "run"
+    assert pretrain(small_data, other, "unigram-tiny") == 0
+    before = listing(other)
+    assert pretrain(small_data, other, "two-stage-tiny", **STAGES) == 2
+    assert "holds another run" in sentence(capsys)
+    assert listing(other) == before
+    start = {"discriminator_start": "random", "init_discriminator": tmp_path / "nowhere"}
+    assert pretrain(small_data, run, "two-stage-tiny", **STAGES | start) == 2
+    assert "nowhere" in sentence(capsys)
+    assert not run.exists()
+
+
+def test_a_second_stage_needs_its_first_no_more(small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its checkpoint holds the generator."""
+    run = tmp_path / "run"
+    assert pretrain(small_data, run, "two-stage-tiny", **STAGES) == 0
+    shutil.rmtree(run / "generator-stage")
+    shutil.rmtree(run / "checkpoint-12")
+    capsys.readouterr()
+    assert pretrain(small_data, run, "two-stage-tiny", **STAGES) == 0
+    assert "first stage" not in capsys.readouterr().err
+    assert not (run / "generator-stage").exists()
+
+
+def test_a_discriminator_from_a_folder_against_a_first_stage(small_data: Path, tmp_path: Path) -> None:
+    """The folder decides the width; the generator of the first stage is derived from that, not from the recipe's."""
+    start, run = tmp_path / "start", tmp_path / "run"
+    assert pretrain(small_data, start, "electra-tiny") == 0
+    fields = STAGES | {"discriminator_start": "random", "init_discriminator": start / "discriminator", "hidden_size": 16}
+    assert pretrain(small_data, run, "two-stage-tiny", **fields) == 0
+    widths = [json.loads((run / half / "config.json").read_text())["hidden_size"] for half in ("discriminator", "generator")]
+    assert widths == [32, 32]
+
+
+def test_an_adversarial_generator_that_was_a_language_model_first(small_data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert pretrain(small_data, run, "adversarial-tiny", generator_steps=6, discriminator_start="random", learning_rate=1e-3) == 0
+    assert records(run, "valid")[-1]["reward"] > 0
+    assert records(run / "generator-stage", "valid")[-1].keys() >= {"mlm_loss_masked"}
+    first, second = tables(run / "generator-stage" / "discriminator"), tables(run / "generator")
+    assert any(not torch.equal(first[n], second[n]) for n in first), "it goes on learning"
+
+
+def test_max_minutes_are_those_of_both_stages(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline is set once: a first stage that takes it all leaves the second one update a start."""
+    from electrify import pretraining
+
+    seen = []
+
+    def spied(*words: Any, deadline: float | None, **fields: Any) -> Any:
+        seen.append(deadline)
+        return train_run(*words, deadline=deadline, **fields)
+
+    train_run = pretraining.train_run
+    monkeypatch.setattr(pretraining, "train_run", spied)
+    assert pretrain(small_data, tmp_path / "run", "two-stage-tiny", **STAGES, max_minutes=60) == 0
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+
+
+def test_a_log_line_of_a_loss_without_any_token(small_data: Path, tmp_path: Path) -> None:
+    """Nearly all sequences are left whole, so in many updates nothing is chosen."""
+    assert pretrain(small_data, tmp_path / "run", "electra-tiny", clean_rate=0.99, logging_steps=1) == 0
+
+
+CARDS = {
+    "replace-mlm": ("ElectraForMaskedLM", "in which a small generator changed tokens, to predict the original of the changed tokens"),
+    "all-tokens-mlm": ("ElectraForMaskedLM", "to predict the original of every token"),
+    "electric": ("# of each token: its energy", "in which a small cloze model changed tokens, to give every token an energy"),
+    "unigram": ("probability that it was replaced", "in which tokens were replaced by others drawn by their frequency"),
+}
+
+
+@pytest.mark.parametrize("name", list(CARDS))
+def test_cards_say_what_was_done(name: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from electrify.cli import main
+
+    run = tmp_path / "run"
+    assert pretrain(small_data, run, f"{name}-tiny", max_steps=1) == 0
+    card = (run / "discriminator" / "README.md").read_text()
+    for text in CARDS[name]:
+        assert text in card
+    assert ("fill-mask" in card) is False
+    if name == "electric":
+        assert main(["detect", str(run / "discriminator"), "the dog"]) == 2
+        assert "its logits are energies" in sentence(capsys)
 
 
 def test_an_energy_comes_back_from_its_folder(small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

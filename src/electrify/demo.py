@@ -175,7 +175,7 @@ def tokens(records: list[dict[str, Any]]) -> list[float]:
 
 
 def unigram_of(data: Path) -> float:
-    from .pretraining import unigram_entropy
+    from .running import unigram_entropy
     from .text.shards import Corpus
 
     return unigram_entropy(Corpus(data, "train"))

@@ -1,49 +1,24 @@
-"""`electrify pretrain`: a prepared corpus and a recipe -> a trained run folder with Hugging Face folders of its halves."""
+"""`electrify pretrain`: one run, or two stages; DATA is prepared first where it is text."""
 
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import cache, partial
+import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from .build import Built, Vocabulary, build
 from .config.checks import check
 from .config.pretrain import PretrainConfig, override
-from .data.cooccurrence import word_vectors
-from .data.loader import Loader, Rows
+from .draws import hashed
 from .errors import UserError
-from .export.hf import export_run
-from .export.start import check_vocabulary, folder_shape, load_half
-from .flops.count import first_stage_flops
+from .export.start import check_vocabulary
 from .progress import say
-from .text.shards import MANIFEST, Corpus, Manifest
-from .text.words import word_edges
-from .train import checkpoint, dist
+from .running import Result, Starts, from_folders, train_run
+from .text.shards import MANIFEST, Corpus
+from .train import dist
 from .train.allocator import keep_memory
 from .train.device import pick_device
-from .train.folder import GENERATOR_STAGE, Resume, cleared, find_checkpoint, fingerprint, refuse, same_run, saved_shape, write_header
-from .train.log import MetricsLog
-from .train.loop import Run, Summary
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a run left behind."""
-
-    run: Path
-    summary: Summary
-    exported: dict[str, Path]
-    """Hugging Face folders by half; empty where the run was stopped before its end."""
-
-
-Starts = dict[str, str]  # half -> Hugging Face folder or Hub id that it starts from
+from .train.folder import GENERATOR_STAGE, Resume, find_checkpoint, refuse
 
 
 def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume = "auto") -> Result:
@@ -55,206 +30,75 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
     check(config)
     t = config.train
     starts = {half: start for half, start in (("discriminator", t.init_discriminator), ("generator", t.init_generator)) if start}
+    deadline = None if t.max_minutes is None else time.monotonic() + 60 * t.max_minutes
     keep_memory()
     world = dist.start(pick_device(t.device))
     try:
         if t.generator_steps:
-            first = output_dir / GENERATOR_STAGE
-            refuse(output_dir, resume)
-            if dist.any_across(not (first / "discriminator").is_dir()):
-                if world.is_main:
-                    say(f"first stage: {t.generator_steps:,} updates of the generator alone, in {first}")
-                again: Resume = "auto" if resume == "must" else resume
-                result = train_run(data, output_dir=first, config=generator_stage(config), resume=again, starts={}, world=world)
-                if not result.summary.finished:
-                    return result
-                if world.is_main:
-                    say("second stage: the discriminator, against that generator")
-            starts["generator"] = str(first / "discriminator")
-            if t.discriminator_start == "generator":
-                starts["discriminator"] = starts["generator"]
-        return train_run(data, output_dir=output_dir, config=config, resume=resume, starts=starts, world=world)
+            return two_stages(data, output_dir=output_dir, config=config, resume=resume, starts=starts, world=world, deadline=deadline)
+        return train_run(data, output_dir=output_dir, config=config, resume=resume, starts=starts, world=world, deadline=deadline)
     finally:
         dist.stop()
 
 
+def two_stages(
+    data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume, starts: Starts, world: dist.World, deadline: float | None
+) -> Result:
+    """The generator as a run of its own in RUN/generator-stage, then the run that starts from it (2003.10555 section 3.2).
+
+    Both are ordinary runs: each resumes, and each refuses the folder of another recipe. What is wrong with the second is said before the first.
+    """
+    config = from_folders(config, output_dir, Corpus(data, "train").manifest.vocab_size)
+    if "discriminator" in starts:
+        check_vocabulary(starts["discriminator"], tokenizer=data / "tokenizer")
+    first = output_dir / GENERATOR_STAGE
+    starts = starts | {"generator": str(first / "discriminator")}
+    if config.train.discriminator_start == "generator":
+        starts |= {"discriminator": starts["generator"]}
+    if find_checkpoint(output_dir) is None:  # a checkpoint of the second stage holds the generator
+        waiting = resume == "must" and any(first.glob("checkpoint-*"))
+        refuse(output_dir, "auto" if waiting else resume)
+        if world.is_main:
+            say(f"first stage: {config.train.generator_steps:,} updates of the generator alone, in {first}")
+        stage = generator_stage(config)
+        result = train_run(data, output_dir=first, config=stage, resume=resume, starts={}, world=world, deadline=deadline)
+        if not result.summary.finished:
+            return result
+        if world.is_main:
+            say("second stage: the discriminator, against that generator")
+        resume = "auto"
+    return train_run(data, output_dir=output_dir, config=config, resume=resume, starts=starts, world=world, deadline=deadline)
+
+
 def generator_stage(config: PretrainConfig) -> PretrainConfig:
-    """The first of two stages (2003.10555 section 3.2): the generator of `config` as a masked language model of its own."""
+    """The first stage: the generator of `config` as a masked language model of its own.
+
+    Its seed is another one: with the same, each text of the second stage would come with the very masks that the generator was trained on.
+    """
     t = config.train
     fields: dict[str, Any] = config.model.generator_numbers() | {
         "corruptor": "mask",
+        "clean_rate": 0.0,
         "generator_training": "joint",
         "objective": "mlm",
         "term_weights": {"mlm": 1.0},
         "max_steps": t.generator_steps,
         "generator_steps": 0,
+        "discriminator_start": "generator",
         "learning_rate": t.generator_learning_rate or t.learning_rate,
+        "generator_learning_rate": None,
         "temperature": 1.0,
         "temperature_end": None,
         "disallow_correct": False,
         "loss_on": "all",
         "init_discriminator": None,
         "warmup_steps": min(t.warmup_steps, t.generator_steps),
+        "seed": int(hashed(t.seed, 1, 0, 0)) >> 1 & (1 << 62) - 1,
     }
+    fields |= dict.fromkeys("generator_" + k for k in config.model.generator_numbers())
     stage = override(config, fields)
     check(stage)
     return stage
-
-
-def train_run(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume, starts: Starts, world: dist.World) -> Result:
-    """One run, of one stage."""
-    corpus, valid = Corpus(data, "train"), Corpus(data, "valid")
-    config, micro_rows = split_batch(from_folders(config, output_dir, corpus.manifest.vocab_size), world.size)
-    rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
-    loader = Loader(corpus, batch_rows=config.train.train_batch_size, seed=config.train.seed, **rows)
-    refuse(output_dir, resume)
-    with ExitStack() as held:
-        loaded = claim(held, output_dir, config, corpus.manifest, world)
-        built = starting_point(config, output_dir, corpus, starts, fresh=loaded is None, counts=world.rank == 0)
-        run = Run(
-            built.objective,
-            config.train,
-            weights=config.objective.term_weights,
-            kept=kept_names(built),
-            loader=loader,
-            valid=Rows(valid, **rows) if valid.num_documents else None,
-            folder=output_dir,
-            world=world,
-            micro_rows=micro_rows,
-            fingerprint=fingerprint(corpus.manifest, world),
-            unigram_entropy=unigram_entropy(corpus),
-            flops_before=first_stage_flops(config, built, convention="hardware"),
-        )
-        begin(run, built, config, corpus.manifest, loaded, tokenizer=data / "tokenizer")
-        with MetricsLog(output_dir, resume_step=run.step if loaded else None, report_to=config.train.report_to, rank=world.rank) as log:
-            summary = run.train(log)
-        exported = export_run(output_dir, built=built) if summary.finished and world.rank == 0 else {}
-        dist.barrier()
-    return Result(output_dir, summary, exported)
-
-
-Loaded = tuple[dict[str, dict[str, Tensor]], dict[str, Any]]  # tensors and state of a checkpoint
-
-
-def claim(held: ExitStack, folder: Path, config: PretrainConfig, manifest: Manifest, world: dist.World) -> Loaded | None:
-    """Locks the run folder as long as `held` and returns what to continue from, if anything. A mistake that one rank finds is raised on all."""
-    with dist.together():
-        if world.rank == 0:
-            held.enter_context(cleared(folder))
-            held.enter_context(checkpoint.lock(folder))
-        found = find_checkpoint(folder)
-        loaded = checkpoint.load(found.path) if found else None
-        if loaded:
-            same_run(folder, config, manifest, loaded[1]["fingerprint"])
-    dist.same_across(f"{manifest.fingerprint} {found}", what="prepared corpus and newest checkpoint")
-    return loaded
-
-
-def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, loaded: Loaded | None, *, tokenizer: Path) -> None:
-    """Parameters from the checkpoint or the header of a new run, and the line that says what will be trained."""
-    parameters = sum(p.numel() for p in run.named.values())
-    saves = -(-config.train.max_steps // config.train.save_steps)
-    copies = min(config.train.save_total_limit or 10, saves) + 1
-    checkpoint.require_space(run.folder, 12 * parameters * copies)  # float32 parameters and two moments, in each kept checkpoint and the next
-    if loaded:
-        run.resume(*loaded)
-        odd = [f"{k} {v} then, {run.fingerprint[k]} now" for k, v in loaded[1]["fingerprint"].items() if v != run.fingerprint[k]]
-        if odd and run.world.rank == 0:
-            say(f"warning: continuing under other conditions ({'; '.join(odd)}): the data is the same, the last bits may differ")
-    elif run.world.rank == 0:
-        write_header(run, config, manifest, parameters, tokenizer=tokenizer, built=built)
-    if run.world.rank == 0:
-        announce(run, parameters, run.loader)
-
-
-def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig, int]:
-    """The recipe with its global batch decided, and the rows of one forward pass. Raises UserError where the batch cannot be cut evenly."""
-    t = config.train
-    if t.per_device_train_batch_size and t.gradient_accumulation_steps:
-        size = t.per_device_train_batch_size * t.gradient_accumulation_steps * world_size
-        config = override(config, {"train_batch_size": size})
-        return config, t.per_device_train_batch_size
-    share, left = divmod(t.train_batch_size, world_size)
-    micro = t.per_device_train_batch_size or share // (t.gradient_accumulation_steps or 1)
-    if left or not micro or share % micro or share // micro != (t.gradient_accumulation_steps or share // micro):
-        passes = f"{t.gradient_accumulation_steps} passes each" if t.gradient_accumulation_steps else f"passes of {micro} rows"
-        raise UserError(
-            f"a batch of {t.train_batch_size} rows cannot be cut evenly into {world_size} process{'es' * (world_size > 1)} with {passes}; "
-            f"choose --train-batch-size, --per-device-train-batch-size and --gradient-accumulation-steps that divide"
-        )
-    return config, micro
-
-
-def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> PretrainConfig:
-    """The recipe with the kept encoder's shape taken from the folder that it starts from."""
-    start = config.train.init_discriminator
-    if not start:
-        return config
-    shape = saved_shape(run, "discriminator") or folder_shape(start, vocab_size=vocab_size)
-    own = {k: getattr(shape, k) for k in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")}
-    config = override(config, own | {"max_position_embeddings": shape.max_position_embeddings})
-    # Again, for the folder has decided the shape. Where another one decides the generator's, generator_size does not count.
-    check(override(config, {"generator_size": 1.0}) if config.train.init_generator else config)
-    return config
-
-
-def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:
-    """What corruption reads of the corpus and of its tokenizer."""
-    m = corpus.manifest
-    edges = word_edges(corpus.folder / "tokenizer") if config.corruption.mask_unit == "word" else None
-    return Vocabulary(m.vocab_size, m.special_ids, edges=edges, counts_V=torch.from_numpy(corpus.unigram()))
-
-
-def starting_point(config: PretrainConfig, run: Path, corpus: Corpus, starts: Starts, *, fresh: bool, counts: bool) -> Built:
-    """The objective with its initial values: the seed's, then the corpus's, then those of the folders it starts from.
-
-    counts: whether this rank reads the corpus for the initial words. One does; the others receive its values before the first step.
-    """
-    t, manifest = config.train, corpus.manifest
-    vectors = cache(partial(word_vectors, corpus, seed=t.seed)) if fresh and counts else None
-    shape = None
-    if t.init_generator:
-        shape = saved_shape(run, "generator") or folder_shape(t.init_generator, vocab_size=manifest.vocab_size)
-    if shape and shape.max_position_embeddings < config.data.max_seq_length:
-        raise UserError(f"max_seq_length {config.data.max_seq_length} exceeds the {shape.max_position_embeddings} positions of {t.init_generator}")
-    built = build(config, vocabulary_of(corpus, config), generator=shape, vectors=vectors)
-    if fresh:
-        # A disentangled table is a difference to the generator's, which must be there first.
-        order = ("generator", "discriminator") if config.model.tie == "gdes" else ("discriminator", "generator")
-        for half in (h for h in order if h in starts):
-            start = starts[half]
-            if half not in built.halves:
-                raise UserError(f"--init-{half} {start}: the objective {config.objective.objective} has no {half}")
-            check_vocabulary(start, tokenizer=corpus.folder / "tokenizer")
-            first = built.halves["discriminator"] if half == "generator" and "discriminator" in starts else None
-            for line in load_half(built.halves[half], start, what=half, given=first):
-                say(line)
-    return built
-
-
-def kept_names(built: Built) -> set[str]:
-    """Parameters of the half that is kept; what only the generator has takes the generator's learning rate."""
-    half = built.halves["discriminator"]
-    kept = {id(p) for part in (half.encoder, half.head) for p in part.parameters()}
-    return {n for n, p in built.objective.named_parameters() if id(p) in kept}
-
-
-def unigram_entropy(corpus: Corpus) -> float:
-    """Nats: the loss of the best model that sees no context."""
-    counts = corpus.unigram().astype(np.float64)
-    p = counts[counts > 0] / max(1.0, counts.sum())
-    return float(-(p * np.log(p)).sum())
-
-
-def announce(run: Run, parameters: int, loader: Loader) -> None:
-    epochs = loader.epoch(run.config.max_steps)
-    say(
-        f"{parameters / 1e6:.1f} M parameters, {loader.num_rows:,} rows of {loader.rows.row_length} ({100 * loader.fill_rate:.1f} % filled), "
-        f"batch {loader.batch_rows} rows, {run.config.max_steps:,} steps = {epochs:.1f} epochs"
-        + (f", continuing after step {run.step:,}" if run.step else "")
-    )
-    if run.config.eval_steps and run.valid is None:
-        say("warning: the corpus has no valid split, so nothing is validated; prepare it with --valid-fraction 0.01")
 
 
 def prepared(data: str, run: Path) -> Path:

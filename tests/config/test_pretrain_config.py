@@ -149,6 +149,10 @@ def test_wrong_files(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- numbers that cannot work together
 
 FROZEN: dict[str, Any] = {"generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 50.0}}
+ELECTRIC: dict[str, Any] = {"corruptor": "two_tower", "objective": "electric", "term_weights": {"generator": 1.0, "nce": 1.0}}
+ADVERSARIAL: dict[str, Any] = {"objective": "adversarial", "term_weights": {"rtd": 50.0, "reinforce": 1.0, "baseline": 1.0}}
+UNIGRAM: dict[str, Any] = {"corruptor": "unigram", "term_weights": {"rtd": 50.0}}
+DRAWING: list[dict[str, Any]] = [{"temperature": 2.0}, {"temperature_end": 2.0}, {"disallow_correct": True}]
 ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
     ({"num_attention_heads": 3}, "hidden_size 128 is no multiple of num_attention_heads 3"),
     *[({name: n}, f"{name} must be positive, not {n}") for name in ("num_hidden_layers", "hidden_size", "intermediate_size") for n in (0, -1)],
@@ -180,6 +184,15 @@ ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
         "a frozen generator needs generator_steps, or an init_generator",
     ),
     ({"generator_steps": 10}, "say --generator-training frozen with it"),
+    ({"discriminator_start": "random"}, "discriminator_start random is for two stages: it needs generator_steps"),
+    *[({**ADVERSARIAL, **f}, "objective adversarial is exact for plain draws only") for f in DRAWING],
+    *[({**ELECTRIC, **f}, "objective electric is exact for plain draws only") for f in (*DRAWING, {"clean_rate": 0.1}, {"mask_choice": "rare"})],
+    (ELECTRIC | {"init_generator": "there"}, "init_generator is for corruptor generator, not two_tower"),
+    (UNIGRAM | {"generator_learning_rate": 1e-3}, "no generator is trained here"),
+    (FROZEN | {"init_generator": "there", "generator_learning_rate": 1e-3}, "no generator is trained here"),
+    (UNIGRAM | {"generator_hidden_size": 64}, "generator_hidden_size: corruptor unigram has no generator"),
+    *[({name: 0}, f"{name} must be positive") for name in ("generator_hidden_size", "generator_num_hidden_layers")],
+    ({"generator_hidden_size": 4, "generator_num_attention_heads": 4}, "init local needs heads and embeddings at least 4 wide, not 1"),
     ({"generator_steps": -1}, "generator_steps cannot be negative"),
     (FROZEN | {"generator_steps": 10, "init_generator": "there"}, "exclude each other"),
     (FROZEN | {"generator_steps": 10}, "needs generator_size 1 and no init_discriminator; or say --discriminator-start random"),
@@ -248,7 +261,9 @@ def test_check_refuses_bert(fields: dict[str, Any], sentence: str) -> None:
         FROZEN | {"init_generator": "there", "tie": "gdes"},
         {"objective": "mlm", "term_weights": {"generator": 1.0, "mlm": 1.0}},
         {"corruptor": "two_tower"},
-        {"corruptor": "two_tower", "objective": "electric", "term_weights": {"generator": 1.0, "nce": 1.0}},
+        ADVERSARIAL | {"generator_steps": 10, "discriminator_start": "random"},
+        FROZEN | {"generator_steps": 10, "generator_size": 1, "generator_learning_rate": 1e-3},
+        ELECTRIC,
         {"clean_rate": 0.2, "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}},
         {"clean_rate": 0.2},
         {"disallow_correct": True, "temperature": 2.0, "temperature_end": 1.0, "mask_unit": "word", "mask_choice": "rare"},

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from batches import VOCAB, built, text_batch, tiny
-from electrify.pretraining import kept_names
+from electrify.running import kept_names
 from electrify.tokens import Tokens
 from electrify.train.dist import World
 from electrify.train.loop import Run

@@ -24,6 +24,7 @@ from electrify.objectives.electra import Electra
 from electrify.objectives.electric import Electric, noise_logit
 from electrify.objectives.mlm import MLM
 from electrify.objectives.terms import binary_ce, weighted
+from electrify.running import kept_names
 from electrify.tokens import SpecialIds, Tokens
 
 BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
@@ -53,6 +54,8 @@ def test_electra_15_grades_the_chosen_tokens_only() -> None:
     assert value(terms["rtd"].sum) == pytest.approx(0.440190, abs=1e-6)
     assert int(terms["rtd"].count) == int(objective.counts(tokens, draws_of(tokens))["rtd"]) == 2
     assert value(terms["rtd_loss_replaced"].sum) == pytest.approx(0.126928, abs=1e-6)
+    found = Electra(generator(), part(Ids()), part(ByToken()), loss_on="chosen").eval()(tokens, draws_of(tokens))
+    assert [found[f"rtd{which}_detection"].sum.sum(1).tolist() for which in ("", "_chosen")] == [[3, 1], [1, 1]]
 
 
 def test_frequency_never_asks_the_context() -> None:
@@ -100,6 +103,7 @@ def test_all_tokens_by_hand() -> None:
     assert value(terms["all_tokens"].sum) == pytest.approx(-3 * math.log(9 / 16) - math.log(1 / 16), abs=1e-5)
     assert int(terms["all_tokens"].count) == 4
     assert value(terms["all_tokens_loss_replaced"].sum) == pytest.approx(math.log(16), abs=1e-5)
+    assert value(terms["softmax_loss_replaced"].sum) == pytest.approx(math.log(8), abs=1e-5)
 
 
 @pytest.mark.parametrize("gate", [-30.0, -2.0, 0.0, 3.0, 30.0])
@@ -282,6 +286,31 @@ def test_a_frozen_generator_has_no_gradient_and_no_loss() -> None:
     tokens = ragged_batch()
     assert objective.counts(tokens, draws_of(tokens)).keys() == {"rtd"}
     assert not objective(tokens, draws_of(tokens))["generator"].sum.requires_grad
+
+
+def test_a_frozen_generator_runs_without_dropout() -> None:
+    objective: Any = built("two-stage-tiny", dropout=0.5).objective.train()
+    tokens = ragged_batch()
+    assert objective.encoder.training
+    one, two = (objective.corruptor(tokens, draws_of(tokens)).logits_MV for _ in range(2))
+    assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "heads"),
+    [
+        ("all-tokens-mlm", {}, {"copy_head."}),
+        ("electra", {"clean_rate": 0.2, "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}}, {"sentence_head."}),
+        ("adversarial", {}, set()),
+    ],
+)
+def test_only_the_generators_parameters_take_its_learning_rate(name: str, fields: dict[str, Any], heads: set[str]) -> None:
+    """Every head on the kept encoder is kept; the baseline reads the generator."""
+    b = built(f"{name}-tiny", tie="none", **fields)
+    names = {n for n, _ in b.objective.named_parameters()}
+    kept = kept_names(b)
+    assert {n for n in names if n.startswith(("encoder.", "head.", *heads))} == kept
+    assert all(n.startswith(("corruptor.", "baseline_head.")) for n in names - kept)
 
 
 def test_the_sentence_head_by_hand() -> None:

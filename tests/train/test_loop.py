@@ -15,7 +15,7 @@ from electrify.build import Vocabulary, build
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader, Rows
 from electrify.objectives.terms import weighted
-from electrify.pretraining import kept_names, unigram_entropy
+from electrify.running import kept_names, unigram_entropy
 from electrify.text.shards import Corpus
 from electrify.train import schedule
 from electrify.train.dist import World

@@ -32,9 +32,14 @@ def check_model(m: ModelConfig, *, corruptor: str) -> None:
     need(0 < m.generator_size <= 1, f"generator_size must lie in (0, 1], not {m.generator_size}")
     if corruptor in LEARNED:
         check_generator(m)
+    else:
+        given = [name for name in GENERATOR_SHAPE if getattr(m, name) is not None]
+        need(not given, f"{', '.join(given)}: corruptor {corruptor} has no generator")
     need(0 <= m.dropout < 1 and 0 <= m.attention_dropout < 1, "dropout and attention_dropout must lie in [0, 1)")
     need(0 < m.local_amplitude < math.inf, f"local_amplitude must be positive, not {m.local_amplitude}")
-    narrow = min(m.hidden_size // m.num_attention_heads, m.embedding_size)
+    shapes = [{"hidden_size": m.hidden_size, "num_attention_heads": m.num_attention_heads}]
+    shapes += [m.generator_numbers()] if corruptor in LEARNED else []
+    narrow = min(m.embedding_size, *(s["hidden_size"] // s["num_attention_heads"] for s in shapes))
     need(m.init != "local" or narrow >= 4, f"init local needs heads and embeddings at least 4 wide, not {narrow}; take init bert")
 
 
@@ -57,6 +62,10 @@ TASKS: dict[str, tuple[set[str], set[str]]] = {
     "electric": ({"two_tower"}, {"nce"}),
 }
 LEARNED = {"generator", "two_tower"}
+GENERATOR_SHAPE = ("generator_num_hidden_layers", "generator_hidden_size", "generator_num_attention_heads", "generator_intermediate_size")
+# Options that an objective's mathematics does not cover: its draws must come from the very distribution that its loss speaks of.
+_DRAWING = ("temperature", "temperature_end", "disallow_correct")
+UNCOVERED = {"adversarial": _DRAWING, "electric": (*_DRAWING, "clean_rate", "mask_choice")}
 
 
 def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
@@ -69,6 +78,9 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
     known = " or ".join(sorted(corruptors))
     need(c.corruptor in corruptors, f"objective {o.objective} needs corruptor {known}, not {c.corruptor}")
     check_drawing(c, m)
+    default = CorruptionConfig(corruptor=c.corruptor, mask_rate=c.mask_rate)
+    odd = [name for name in UNCOVERED.get(o.objective, ()) if getattr(c, name) != getattr(default, name)]
+    need(not odd, f"objective {o.objective} is exact for plain draws only: leave {', '.join(odd)} at the default")
     need(o.loss_on == "all" or o.objective == "rtd", f"loss_on {o.loss_on} is for objective rtd, not {o.objective}")
     frozen = c.generator_training == "frozen"
     need(not frozen or o.objective != "adversarial", "objective adversarial trains its generator; generator_training frozen goes with the others")
@@ -96,13 +108,19 @@ def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:
 
 def check_stages(config: PretrainConfig) -> None:
     """Two-stage training: a generator first, then a discriminator against it."""
-    t = config.train
+    t, corruptor = config.train, config.corruption.corruptor
     need(t.generator_steps >= 0, f"generator_steps cannot be negative: {t.generator_steps}")
+    need(t.init_generator is None or corruptor == "generator", f"init_generator is for corruptor generator, not {corruptor}")
     frozen = config.corruption.generator_training == "frozen"
     need(not frozen or bool(t.generator_steps or t.init_generator), "a frozen generator needs generator_steps, or an init_generator, to be one")
+    alone = corruptor not in LEARNED or (frozen and not t.generator_steps)
+    need(not alone or t.generator_learning_rate is None, "generator_learning_rate: no generator is trained here")
     if not t.generator_steps:
+        need(t.discriminator_start == "generator", f"discriminator_start {t.discriminator_start} is for two stages: it needs generator_steps")
         return
-    need(frozen, "generator_steps trains the generator first; say --generator-training frozen with it")
+    first = frozen or config.objective.objective == "adversarial"
+    need(first, "generator_steps trains the generator first; say --generator-training frozen with it (recipes two-stage-*), or objective adversarial")
+    need(corruptor == "generator", f"generator_steps is for corruptor generator, not {corruptor}")
     need(t.init_generator is None, "generator_steps and init_generator exclude each other: both say where the generator comes from")
     own, m = config.model.generator_numbers(), config.model
     odd = [name for name in own if own[name] != getattr(m, name)]

@@ -60,12 +60,14 @@ class ModelConfig:
         def part(n: int) -> int:
             return max(1, round(n * self.generator_size))
 
-        return {
-            "num_hidden_layers": self.generator_num_hidden_layers or self.num_hidden_layers,
-            "hidden_size": self.generator_hidden_size or part(self.hidden_size),
-            "num_attention_heads": self.generator_num_attention_heads or part(self.num_attention_heads),
-            "intermediate_size": self.generator_intermediate_size or part(self.intermediate_size),
+        derived = {
+            "num_hidden_layers": self.num_hidden_layers,
+            "hidden_size": part(self.hidden_size),
+            "num_attention_heads": part(self.num_attention_heads),
+            "intermediate_size": part(self.intermediate_size),
         }
+        given = {name: getattr(self, f"generator_{name}") for name in derived}
+        return {name: number if given[name] is None else given[name] for name, number in derived.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,12 @@ class Generator(nn.Module):
         self.mask, self.lm, self.sampling, self.trains = mask, lm, sampling, trains
         self.chooser, self.mask_id = mask.chooser, mask.mask_id
 
+    def train(self, mode: bool = True) -> Generator:
+        """A frozen generator stays in evaluation: without dropout."""
+        super().train(mode)
+        self.lm.train(mode and self.trains)
+        return self
+
     def count(self, tokens: Tokens, draws: Draws) -> Tensor:
         """How many tokens its own loss is over: the chosen ones. Known before any forward pass."""
         return self.chooser.count(tokens, draws)

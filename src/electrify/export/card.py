@@ -14,10 +14,24 @@ from ..model.encoder import Shape
 from ..train.log import FILE, read
 
 TAGS = {"mlm": "masked-language-modelling", "rtd": "replaced-token-detection"}  # others: their own names
-GRADED = {
-    "all_tokens": "it predicts the original of every token (All-Tokens MLM; the gate that copies the input is not part of this folder)",
-    "electric": "its logit is an energy, low where a token fits the others (Electric); minus their sum is a pseudo-log-likelihood",
+CHANGED = {  # what the kept encoder read, by the corruptor
+    "generator": "in which a small generator changed tokens",
+    "two_tower": "in which a small cloze model changed tokens",
+    "unigram": "in which tokens were replaced by others drawn by their frequency",
+    "uniform": "in which tokens were replaced by others drawn at random",
 }
+GRADED = {  # what it was asked
+    "mlm": "to predict the original of the changed tokens (Replace MLM)",
+    "all_tokens": "to predict the original of every token (All-Tokens MLM; the gate that copies the input is not part of this folder)",
+    "electric": "to give every token an energy, low where it fits the others (Electric); minus their sum is a pseudo-log-likelihood",
+    "rtd": "to say of every token whether it is original or was replaced (ELECTRA)",
+    "adversarial": "to say of every token whether it is original or was replaced by a generator that was paid for fooling it",
+}
+LOGITS = {
+    "electric": "print(model(**inputs).logits)  # of each token: its energy",
+    "lm": "print(model(**inputs).logits.argmax(-1))  # of each token: the id of what should stand there",
+}
+REPLACED = "print(model(**inputs).logits.sigmoid())  # of each token: probability that it was replaced"
 MACHINE = {
     "device_name": "device", "world_size": "processes", "cores": "CPU cores", "platform": "platform", "python": "Python", "cuda": "CUDA",
     "torch": "torch", "transformers": "transformers", "tokenizers": "tokenizers", "electrify": "electrify", "commit": "commit",
@@ -36,15 +50,17 @@ def model_card(run: Path, *, part: str, shape: Shape, is_lm: bool, parameters: i
     starts = {name: getattr(config.train, name) for name in ("init_discriminator", "init_generator")}
     recipe = dump(override(config, {name: _relative(start) for name, start in starts.items() if start}))
     objective, start = config.objective.objective, starts[f"init_{part}"]
+    corruptor = config.corruption.corruptor
+    fills = is_lm and (part == "generator" or corruptor == "mask")  # it was trained on texts with [MASK]
     records = [r for r in _records(run) if step is None or r["step"] <= step]
     last = records[-1] if records else {}
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     name = _plain(run.resolve().name)
     sections = [
-        _metadata(is_lm=is_lm, objective=objective, start=start),
+        _metadata(fills=fills, objective=objective, start=start),
         f"# {name}: {_title(part, objective)}",
-        _what(part, objective),
-        _use(is_lm=is_lm),
+        _what(part, objective, corruptor),
+        _use(is_lm=is_lm, fills=fills, objective=objective),
         _section("Training", _rows(_training(shape, last, step=step, parameters=parameters))),
         _validation(valid),
         _corpus(facts),
@@ -59,34 +75,32 @@ def _records(run: Path) -> list[dict[str, Any]]:
     return [r for r in read(path) if r.get("kind") in ("train", "valid")] if path.is_file() else []
 
 
-def _metadata(*, is_lm: bool, objective: str, start: str | None) -> str:
+def _metadata(*, fills: bool, objective: str, start: str | None) -> str:
     tags = ["electrify", "electra", TAGS.get(objective, objective.replace("_", "-"))]
-    fields = {"library_name": "transformers", "pipeline_tag": "fill-mask" if is_lm else "feature-extraction", "tags": tags}
+    fields = {"library_name": "transformers", "pipeline_tag": "fill-mask" if fills else "feature-extraction", "tags": tags}
     if start and HUB_ID.fullmatch(start) and not Path(start).exists():
         fields["base_model"] = start
     return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
 
 
 def _title(part: str, objective: str) -> str:
-    if objective == "mlm":
+    if objective == "mlm" or part == "generator":
         return "masked language model"
-    return f"ELECTRA {part}"
+    return {"all_tokens": "All-Tokens masked language model", "electric": "Electric encoder"}.get(objective, "ELECTRA discriminator")
 
 
-def _what(part: str, objective: str) -> str:
-    if objective == "mlm":
+def _what(part: str, objective: str, corruptor: str) -> str:
+    if corruptor == "mask":
         text = "A text encoder pre-trained to predict masked tokens (BERT without next-sentence prediction), in ELECTRA's architecture."
-    elif part == "discriminator" and objective in GRADED:
-        text = f"A text encoder pre-trained on text that a small generator changed: {GRADED[objective]}."
     elif part == "discriminator":
-        text = "A text encoder pre-trained to say of every token whether it is original or was replaced by a small generator (ELECTRA)."
+        text = f"A text encoder pre-trained on text {CHANGED[corruptor]}, {GRADED[objective]}."
     else:
-        text = "The masked language model that proposed the replacements for an ELECTRA discriminator. Fine-tune the discriminator, not this."
+        text = "The masked language model that proposed the replacements for the encoder beside it. Fine-tune that one, not this."
     return f"{text} Trained from raw text with electrify."
 
 
-def _use(*, is_lm: bool) -> str:
-    if is_lm:
+def _use(*, is_lm: bool, fills: bool, objective: str) -> str:
+    if fills:
         code = [
             "from transformers import pipeline",
             "",
@@ -94,12 +108,14 @@ def _use(*, is_lm: bool) -> str:
             'print(fill(f"The capital of France is {fill.tokenizer.mask_token}."))',
         ]
     else:
+        kind = "ElectraForMaskedLM" if is_lm else "ElectraForPreTraining"
+        shown = LOGITS.get("lm" if is_lm else objective, REPLACED)
         code = [
-            "from transformers import AutoTokenizer, ElectraForPreTraining",
+            f"from transformers import AutoTokenizer, {kind}",
             "",
-            'tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), ElectraForPreTraining.from_pretrained("FOLDER")',
+            f'tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), {kind}.from_pretrained("FOLDER")',
             'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")',
-            "print(model(**inputs).logits.sigmoid())  # of each token: probability that it was replaced",
+            shown,
         ]
     head = "\n".join(code)
     auto = '`AutoModel.from_pretrained("FOLDER")` gives the encoder, `AutoModelForSequenceClassification` and its like a model to fine-tune.'

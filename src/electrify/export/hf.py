@@ -149,7 +149,8 @@ def _write(run: Path, half: Half, part: str, target: Path, *, config: PretrainCo
         is_lm = isinstance(half.head, LMHead)
         text = card.model_card(run, part=part, shape=half.encoder.shape, is_lm=is_lm, parameters=parameters, facts=facts, step=step)
         (new / "README.md").write_text(text, encoding="utf-8")
-        mark = {"format": 1, "part": part, "weights_sha256": sha256_of(new / "model.safetensors"), "data": facts.get("data")}
+        mark = {"format": 1, "part": part, "objective": config.objective.objective, "data": facts.get("data")}
+        mark |= {"weights_sha256": sha256_of(new / "model.safetensors")}
         (new / MARK).write_text(json.dumps(mark, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         for path in (*new.iterdir(), new):
             checkpoint.sync(path)

@@ -48,6 +48,8 @@ class AllTokensMLM(nn.Module):
         log_p_T, right_T = log_probability(self.head, x_TD, z.original_T)
         loss_T = -copy_log_probability(log_p_T, copy_T, ~replaced_T)
         terms = generator_terms(z, self.corruptor.mask_id) | apart("all_tokens", loss_T, replaced_T, real_T)
+        # Of the softmax by itself: the loss above pays for the gate, too, which says "copy" of most replaced tokens.
+        terms["softmax_loss_replaced"] = term(-log_p_T.detach(), replaced_T & real_T)
         terms["all_tokens_accuracy"] = term(right_T[z.at_M].float())
         terms["replaced"] = term(replaced_T.float(), real_T)
         if not self.training:

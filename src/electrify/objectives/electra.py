@@ -62,7 +62,10 @@ class Electra(nn.Module):
             terms |= apart("rtd", binary_ce(self.head(x_TD[z.at_M]), replaced_T[z.at_M]), replaced_T[z.at_M])
         terms["replaced"] = term(replaced_T.float(), real_T)
         if not self.training:
-            terms["rtd_detection"] = histogram(self.head(x_TD), replaced_T, real_T)
+            logits_T = self.head(x_TD)
+            terms["rtd_detection"] = histogram(logits_T, replaced_T, real_T)
+            if self.loss_on == "chosen":  # what it learns; of the other tokens it has never been told
+                terms["rtd_chosen_detection"] = histogram(logits_T, replaced_T, z.chosen_T)
             if z.logits_MV is not None:
                 terms["generator_entropy"] = entropy_term(z.logits_MV)
         if self.sentence_head is not None:

@@ -20,6 +20,7 @@ from transformers import ElectraForPreTraining
 from ..config.detect import DetectConfig
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer
+from ..export.hf import MARK
 from ..export.quiet import quiet
 from ..text.whole import decode, read_text
 
@@ -81,6 +82,8 @@ def load_discriminator(model: str) -> tuple[Any, Any]:
     advice = "detection needs a discriminator: use the discriminator/ folder of a run"
     if config.model_type != "electra":
         raise UserError(f"{model}: a {config.model_type!r} model has no replaced-token head; {advice}")
+    if _objective(model) == "electric":
+        raise UserError(f"{model}: its logits are energies (objective electric), not log-odds of a replacement; {advice} with objective rtd")
     try:
         with quiet():
             loaded: Any = ElectraForPreTraining.from_pretrained(model, output_loading_info=True)
@@ -96,6 +99,14 @@ def load_discriminator(model: str) -> tuple[Any, Any]:
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None or not tokenizer.is_fast:
         raise UserError(f"{model}: its tokenizer has no [CLS] and [SEP], or knows no offsets")
     return discriminator.float().eval(), tokenizer
+
+
+def _objective(model: str) -> str | None:
+    """What an export of ours was trained for; None where the folder does not say."""
+    try:
+        return json.loads(Path(model, MARK).read_text(encoding="utf-8")).get("objective")
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,10 @@ class Run:
         fingerprint: dict[str, Any],
         unigram_entropy: float,
         flops_before: float = 0.0,
+        deadline: float | None = None,
     ) -> None:
-        """kept: names of the parameters of the encoder that is kept; the others take generator_learning_rate. flops_before: of an earlier stage."""
+        """kept: names of the parameters of the encoder that is kept; the others take generator_learning_rate. flops_before: of an earlier stage.
+        deadline: on the clock of time.monotonic(), after which the run saves and stops."""
         self.objective = objective.to(world.device).train()
         self.config, self.weights, self.loader, self.valid, self.folder, self.world = config, weights, loader, valid, folder, world
         self.micro_rows, self.fingerprint = micro_rows, fingerprint
@@ -88,9 +90,9 @@ class Run:
         self.window, self.validation, self.energy = Window(world.device), {}, EnergyMeter(world.device)
         warmup_tokens = config.warmup_steps * loader.batch_rows * loader.rows.row_length
         told: Any = self.objective
-        self.flops_before = flops_before
+        self.flops_before, self.deadline = flops_before, deadline
         self.flops_per_token = flops_per_token(told, row_length=loader.rows.row_length, convention="hardware")
-        self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens)
+        self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens, generator_learns="generator" in weights)
         self.began, self.logged_at = time.monotonic(), (0, 0.0)
         module: nn.Module = torch.compile(self.objective) if config.torch_compile else self.objective  # type: ignore[assignment]
         self.module = DistributedDataParallel(module) if world.size > 1 else module
@@ -178,7 +180,7 @@ class Run:
             "joules": self.energy_used(),
         }
         self.record(log, "train", means | rates | timing)
-        losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights)
+        losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights if name in means)
         return f"{losses}, {rate / 1e3:.1f} k tokens/s"
 
     def validate(self, log: MetricsLog) -> None:
@@ -274,7 +276,7 @@ class Run:
                 done = self.step == c.max_steps
                 if done or (c.eval_steps and self.step % c.eval_steps == 0):
                     self.validate(log)
-                late = c.max_minutes is not None and time.monotonic() - self.began >= 60 * c.max_minutes
+                late = self.deadline is not None and time.monotonic() >= self.deadline
                 # With several GPUs a question to all ranks makes the device wait: ask every tenth update only.
                 ask = self.world.size == 1 or self.world.device.type == "cpu" or self.step % 10 == 0
                 stopped = not done and ask and any_across(stop.requested or late)

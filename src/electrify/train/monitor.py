@@ -14,19 +14,20 @@ MIN_RECALL = 0.01
 GRACE_TOKENS = 5_000_000
 # Repeating a corpus gains next to nothing from about 40 times on (Muennighoff et al. 2023, "Scaling data-constrained language models").
 MAX_EPOCHS = 40
-# Losses of language models on tokens that they could not see. (That of a detector, a binary loss, never comes near the entropy of words.)
-BLIND = {"_loss_masked": " on [MASK]", "_loss_replaced": " on replaced tokens"}
+# Losses of language models on tokens that they could not see.
+BLIND = {"_loss_masked": " on [MASK]", "mlm_loss_replaced": " on replaced tokens", "softmax_loss_replaced": " on replaced tokens"}
 
 
 class Monitor:
     """Each warning is said once, and again only after the trouble was gone in between.
 
-    unigram_entropy: of the tokens that can be chosen, in nats. warmup_tokens: while the learning rate still rises nothing is expected, so the
+    unigram_entropy: of the tokens that can be chosen, in nats. generator_learns: whether it is trained as a language model; otherwise (frozen, or
+    paid for fooling) it is not judged as one. warmup_tokens: while the learning rate still rises nothing is expected, so the
     silence at the start lasts that long, and at least GRACE_TOKENS.
     """
 
-    def __init__(self, *, unigram_entropy: float, warmup_tokens: int = 0) -> None:
-        self.unigram_entropy = unigram_entropy
+    def __init__(self, *, unigram_entropy: float, warmup_tokens: int = 0, generator_learns: bool = True) -> None:
+        self.unigram_entropy, self.generator_learns = unigram_entropy, generator_learns
         self.grace_tokens = max(GRACE_TOKENS, warmup_tokens)
         self._in_trouble: set[str] = set()
 
@@ -34,8 +35,9 @@ class Monitor:
         """The warnings that this record of the log newly gives cause for.
 
         Read are "epoch" (how often the corpus was seen), and of validation "tokens" (trained on so far), the losses of language models where the
-        answer cannot be seen, in nats ("*_loss_masked" on [MASK], "*_loss_replaced" on replaced tokens, "generator" of a cloze model),
-        "*_detection_recall" and "*_detection_replaced" (share of the replaced tokens found, share replaced). What is missing is not judged.
+        answer cannot be seen, in nats ("*_loss_masked" on [MASK], "mlm_loss_replaced" and "softmax_loss_replaced" on replaced tokens, "generator" of
+        a cloze model), and "*_detection_recall", "*_precision" and "*_replaced" (of the replaced tokens the share found; share replaced). What is
+        missing is not judged.
         """
         said = []
         if "epoch" in record:
@@ -43,11 +45,18 @@ class Monitor:
         if record["kind"] == "valid" and record["tokens"] >= self.grace_tokens:
             cloze = "generator_loss_masked" not in record
             for name, value in record.items():
+                if name.startswith("generator") and not self.generator_learns:
+                    continue
                 if name.endswith(tuple(BLIND)) or (name == "generator" and cloze):
                     bad = not value < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
                     said.append(self._say(name, bad, _unigram_text(name, value, self.unigram_entropy, record["tokens"])))
-                elif name.endswith("_detection_recall") and record.get(name.replace("_recall", "_replaced"), 1.0) > 0:
-                    said.append(self._say(name, value < MIN_RECALL, _majority_text(value, record["tokens"])))
+                elif name.endswith("_detection_recall"):
+                    replaced, precision = (
+                        record.get(name.replace("_recall", end), default) for end, default in (("_replaced", 0.5), ("_precision", 1.0))
+                    )
+                    said.append(self._say(name, replaced > 0 and value < MIN_RECALL, _majority_text("original", value, "replaced", record["tokens"])))
+                    spared = spared_share(value, precision, replaced)
+                    said.append(self._say(f"{name} 1", spared < MIN_RECALL, _majority_text("replaced", spared, "original", record["tokens"])))
         return [text for text in said if text]
 
     def _say(self, trouble: str, bad: bool, text: str) -> str:
@@ -79,8 +88,15 @@ def _unigram_text(name: str, loss: float, entropy: float, tokens: int) -> str:
     )
 
 
-def _majority_text(recall: float, tokens: int) -> str:
+def spared_share(recall: float, precision: float, replaced: float) -> float:
+    """Of the original tokens the share that is called original; 1 where there is none, or nothing is called replaced."""
+    if replaced >= 1 or not precision:
+        return 1.0
+    return 1 - recall * replaced * (1 - precision) / precision / (1 - replaced)
+
+
+def _majority_text(every: str, found: float, others: str, tokens: int) -> str:
     return (
-        f"the discriminator calls every token original after {tokens / 1e6:.1f} M tokens (it finds {recall:.1%} of the replaced ones): "
-        "look at the generator first, then try another --learning-rate"
+        f"the discriminator calls every token {every} after {tokens / 1e6:.1f} M tokens (it finds {found:.1%} of the {others} ones): "
+        "look at what replaces the tokens first, then try another --learning-rate"
     )
