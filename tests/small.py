@@ -167,9 +167,9 @@ class Process:
         return Done(self.popen.returncode, out, self.errors.read_text(encoding="utf-8"), time.monotonic() - self.began)
 
 
-def electrify(words: Sequence[str], folder: Path, *, expect: int = 0, **variables: str) -> Done:
+def electrify(words: Sequence[str], folder: Path, *, expect: int = 0, seconds: float = 300, **variables: str) -> Done:
     """Runs `python -m electrify WORDS` to its end and checks its exit status."""
-    done = Process(words, folder / "stderr.txt", variables=variables).end()
+    done = Process(words, folder / "stderr.txt", variables=variables).end(seconds=seconds)
     assert done.status == expect, f"status {done.status}, not {expect}: {done.err}"
     return done
 

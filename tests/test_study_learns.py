@@ -42,7 +42,7 @@ SYSTEMS = {
     "uniform": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_learns(system: str, data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     stages = {"generator_steps": FIELDS["max_steps"]} if system == "two-stage" else {}
     words = ["pretrain", str(data), "--output-dir", str(run), "--recipe", f"{system}-tiny", *flags(**FIELDS | stages)]
-    electrify(words, tmp_path)
+    electrify(words, tmp_path, seconds=1500)
     (valid,) = records(run, "valid")
     entropy = unigram_entropy(Corpus(data, "train"))
     assert 5.5 < entropy < 6.5

@@ -99,14 +99,7 @@ def parser() -> argparse.ArgumentParser:
     add_flags(p, PrepareConfig, skip=("inputs",))
 
     p = verb("pretrain", pretrain, "a prepared corpus (or a text file) and a recipe -> a run with Hugging Face folders")
-    p.add_argument("data", metavar="DATA", help="folder made by `electrify prepare`, or a corpus, which is then prepared first")
-    p.add_argument("--output-dir", "--output_dir", dest="output_dir", required=True, metavar="RUN", help="the run's folder")
-    source = p.add_mutually_exclusive_group()
-    source.add_argument("--recipe", metavar="NAME", help=f"one of {', '.join(recipe_names())} [{DEFAULT_RECIPE}]")
-    source.add_argument("--config", metavar="FILE.yaml", help="a recipe of your own")
-    p.add_argument("--resume", choices=("auto", "never", "must"), default="auto", help="continue the newest complete checkpoint [auto]")
-    for cls in SECTIONS.values():
-        add_flags(p, cls)
+    pretrain_flags(p)
 
     p = verb("export", export, "a run -> a Hugging Face folder, compared with transformers before success is reported")
     p.add_argument("run", metavar="RUN", help="folder made by `electrify pretrain`")
@@ -129,6 +122,17 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--output-dir", "--output_dir", dest="output_dir", default="demo", metavar="DIR", help="where everything goes [demo]")
     p.add_argument("--max-steps", type=int, default=2500, metavar="N", help="updates of the pre-training [2500]")
     return top
+
+
+def pretrain_flags(p: argparse.ArgumentParser) -> None:
+    p.add_argument("data", metavar="DATA", help="folder made by `electrify prepare`, or a corpus, which is then prepared first")
+    p.add_argument("--output-dir", "--output_dir", dest="output_dir", required=True, metavar="RUN", help="the run's folder")
+    source = p.add_mutually_exclusive_group()
+    source.add_argument("--recipe", metavar="NAME", help=f"one of {', '.join(recipe_names())} [{DEFAULT_RECIPE}]")
+    source.add_argument("--config", metavar="FILE.yaml", help="a recipe of your own")
+    p.add_argument("--resume", choices=("auto", "never", "must"), default="auto", help="continue the newest complete checkpoint [auto]")
+    for cls in SECTIONS.values():
+        add_flags(p, cls)
 
 
 def main(argv: list[str] | None = None) -> int:
