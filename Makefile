@@ -19,7 +19,7 @@ test: install
 	$(BIN)/python -m pytest -n 2
 
 test-slow: install
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n 2
 
 check: install
 	$(BIN)/ruff check src tests benchmarks
