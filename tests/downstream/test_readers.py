@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from electrify.downstream import readers
-from electrify.downstream.tasks import TASKS, Example, TaskData, task_named
+from electrify.downstream.tasks import AVERAGED, TASKS, Example, TaskData, task_named
 from electrify.errors import UserError
 
 GLUE = Path(__file__).parents[3] / "shared" / "data" / "glue"
@@ -86,14 +86,73 @@ def test_tasks_by_name():
         task_named("colla")
 
 
-@pytest.mark.parametrize(("task", "train", "dev"), [("cola", 8551, 1043), ("sst2", 67349, 872), ("stsb", 5749, 1500)])
+def test_all_of_glue():
+    assert len(TASKS) == 9
+    assert set(AVERAGED) == set(TASKS) - {"wnli"}
+    assert [name for name, task in TASKS.items() if task.symmetric] == ["mrpc", "stsb"]
+    assert {name: task.epochs for name, task in TASKS.items() if task.epochs != 3} == {"stsb": 10, "rte": 10}
+
+
+def test_mrpc_with_a_byte_order_mark(tmp_path: Path):
+    text = '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tA "plane .\tA jet .\n0\t7\t9\tA\tB\n'
+    data = glue(tmp_path, "mrpc", text)
+    assert data.train == (Example('A "plane .', "A jet .", 1), Example("A", "B", 0))
+    assert data.symmetric
+
+
+MNLI = "index\tsentence1\tsentence2\tlabel1\tgold_label\n0\ta\tb\tneutral\tneutral\n1\tc\td\tneutral\tcontradiction\n"
+
+
+def mnli(tmp_path: Path, **files: str) -> TaskData:
+    folder = tmp_path / "MNLI"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / f"{name}.tsv").write_text(text)
+    return readers.read_glue(TASKS["mnli"], tmp_path)
+
+
+def test_mnli_has_two_development_sets_of_other_columns(tmp_path: Path):
+    wide = "gold_label\tsentence2\tx\tsentence1\nentailment\tB\t-\tA\n"
+    data = mnli(tmp_path, train=MNLI, dev_matched=wide, dev_mismatched=MNLI)
+    assert [e.label for e in data.train] == [1, 2]
+    assert data.validation == (Example("A", "B", 0),)
+    assert data.also == (("mismatched", data.train),)
+    assert data.score_names == ("accuracy", "accuracy_mismatched")
+    assert data.notes == ()
+
+
+def test_subsets_are_named(tmp_path: Path):
+    data = mnli(tmp_path, train_subset=MNLI, dev_matched=MNLI)
+    assert data.score_names == ("accuracy",)
+    assert data.notes == (
+        "train_subset.tsv (2 examples) stands in for the official train.tsv",
+        "dev_mismatched.tsv is not there: mismatched is not scored",
+    )
+
+
+def test_the_official_file_comes_before_a_subset(tmp_path: Path):
+    data = mnli(tmp_path, train=MNLI, train_subset="broken", dev_matched=MNLI, dev_mismatched=MNLI)
+    assert len(data.train) == 2
+    assert data.notes == ()
+
+
+OFFICIAL = [
+    ("cola", 8551, 1043), ("sst2", 67349, 872), ("mrpc", 3668, 408), ("stsb", 5749, 1500), ("qqp", 8999, 1000),
+    ("mnli", 9999, 9815), ("qnli", 9999, 5463), ("rte", 2490, 277), ("wnli", 635, 71),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "train", "dev"), OFFICIAL)
 def test_the_official_files(task: str, train: int, dev: int):
     if not GLUE.is_dir():
         pytest.skip("no ../shared/data/glue")
     data = readers.read_glue(TASKS[task], GLUE)
     assert (len(data.train), len(data.validation)) == (train, dev)
     if data.labels:
-        assert {e.label for e in data.train} == {0, 1}
+        assert {e.label for e in data.train} == set(range(len(data.labels)))
+    assert bool(data.notes) == (task in ("qqp", "mnli", "qnli"))
+    if data.labels:
+        assert {e.label for e in data.validation} == set(range(len(data.labels)))
     else:
         assert (min(e.label for e in data.train), max(e.label for e in data.train)) == (0.0, 5.0)
 

@@ -76,9 +76,9 @@ class FinetuneConfig:
     output_dir: str
     """Where scores.jsonl, report.md, report.csv and report.json go. A rerun continues there."""
     task: tuple[str, ...] = ()
-    """Tasks, separated by commas: cola, sst2, stsb."""
+    """Tasks, separated by commas: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli; glue = all nine."""
     data_dir: str | None = None
-    """The folder that holds the tasks' own folders (CoLA, SST-2, STS-B) as GLUE ships them."""
+    """The folder that holds the tasks' own folders (CoLA, SST-2, ...) as GLUE ships them."""
     train_file: str | None = None
     """Your own training examples: .csv, .tsv (no quoting), .jsonl."""
     validation_file: str | None = None

@@ -27,7 +27,7 @@ from . import loop, metrics, readers
 from .encoder import RANDOM, Classifier, Loaded, encoder_fingerprint, load
 from .report import Report, report_of, write_atomically, write_report
 from .saving import can_save, save
-from .tasks import Example, TaskData, task_named
+from .tasks import TASKS, Example, TaskData, task_named
 
 _DROPOUT_SEED = 1 << 32  # added to a run's seed, so that dropout does not depend on how many numbers the loading took
 _EVALUATIONS = 5  # at most, where the user does not say: ten rounds over a validation set larger than the training set would be half of the time
@@ -85,9 +85,13 @@ def finetune_one(
             classifier, data, regression=task.kind == "regression", rates=loop.rates_for(classifier, settings), settings=settings, epochs=epochs,
             seed=seed, bf16=bf16, after=curve.after,
         )  # fmt: skip
+        scores = dict(curve.points[-1].metrics)
+        for name, examples in task.also:
+            found = curve.score(loop.encode(examples, loaded.tokenizer, **common))
+            scores |= {f"{metric}_{name}": value for metric, value in found.items()}
         if save_to is not None:
             save(classifier, loaded, task, save_to, center=center, scale=scale)
-    return Outcome(curve.points[-1].metrics, tuple(curve.points), len(training), curve.total, time.monotonic() - began)
+    return Outcome(scores, tuple(curve.points), len(training), curve.total, time.monotonic() - began)
 
 
 def _classifier(loaded: Loaded, task: TaskData, settings: FinetuneSettings, seed: int) -> Classifier:
@@ -130,18 +134,18 @@ class _Curve:
         if step % self.every == 0 or step == self.total:
             mean = float(torch.stack(self._losses).mean())
             self._losses.clear()
-            self.points.append(Point(step, round(epoch, 4), mean, self._score()))
+            self.points.append(Point(step, round(epoch, 4), mean, self.score(self.held_out)))
             name = self.task.metrics[0]
             note = f"{self.title}: loss {mean:.3f}, {name} {self.points[-1].metrics[name]:.3f}"
         if self.progress is not None:
             self.progress.advance(1, note)
 
-    def _score(self) -> dict[str, float]:
-        logits_NC = loop.predict(self.model, self.held_out, bf16=self.bf16)
+    def score(self, data: loop.Encoded) -> dict[str, float]:
+        logits_NC = loop.predict(self.model, data, bf16=self.bf16)
         if not bool(logits_NC.isfinite().all()):
             raise UserError(f"{self.title}: the model's outputs are no numbers any more; lower --learning-rate")
         predictions = logits_NC[:, 0] if self.task.kind == "regression" else logits_NC.argmax(-1)
-        return metrics.score(self.task.metrics, self.held_out.labels_N.cpu().numpy(), predictions.numpy())
+        return metrics.score(self.task.metrics, data.labels_N.cpu().numpy(), predictions.numpy())
 
 
 def finetune(options: FinetuneConfig) -> Report:
@@ -169,12 +173,12 @@ def finetune(options: FinetuneConfig) -> Report:
     with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
         for run in todo:
             outcome = finetune_one(run.model, run.task, seed=run.seed, settings=options.settings, progress=progress, save_to=run.save_to)
-            done[run.key] = run.identity | dataclasses.asdict(outcome) | {"validation_examples": len(run.task.validation)}
+            done[run.key] = run.identity | dataclasses.asdict(outcome) | {"validation_examples": len(run.task.validation), "notes": run.task.notes}
             write_atomically(out / "scores.jsonl", "".join(json.dumps(r, sort_keys=True) + "\n" for r in done.values()))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
             say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
     report = report_of(
-        [done[run.key] for run in plan], {t.name: t.metrics for t in tasks}, settings=options.settings, shown={r.label: r.model for r in plan}
+        [done[run.key] for run in plan], {t.name: t.score_names for t in tasks}, settings=options.settings, shown={r.label: r.model for r in plan}
     )
     write_report(report, out)
     return report
@@ -203,7 +207,8 @@ class _Run:
 
 def _read(options: FinetuneConfig) -> list[TaskData]:
     if options.task:
-        rows = [task_named(name) for name in dict.fromkeys(options.task)]
+        names = [name for given in options.task for name in (TASKS if given == "glue" else (given,))]
+        rows = list({row.name: row for row in map(task_named, names)}.values())
         return [readers.read_glue(row, options.data_dir or "") for row in rows]
     named = {"text_column": options.text_column, "pair_column": options.pair_column, "label_column": options.label_column}
     return [readers.read_own(options.train_file or "", options.validation_file or "", **named, problem_type=options.problem_type)]

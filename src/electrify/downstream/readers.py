@@ -25,19 +25,31 @@ OWN_METRICS: dict[Kind, tuple[str, ...]] = {"classification": ("accuracy", "macr
 Row = tuple[int, dict[str, Any]]
 
 
-def glue_files(task: Task, data_dir: str | Path) -> list[Path]:
-    """The training and validation files of a task below `data_dir`. Raises UserError where the folder is missing."""
+def read_glue(task: Task, data_dir: str | Path) -> TaskData:
+    """The examples of a GLUE task. Where a file is missing and one called NAME_subset.tsv is there, that is read, and `notes` say so.
+
+    Raises UserError naming file and line.
+    """
     folder = Path(data_dir) / task.folder
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; --data-dir must hold GLUE's folder {task.folder} for task {task.name!r}")
-    return [folder / task.train, *(folder / name for name in task.validation)]
+    notes: list[str] = []
 
+    def examples(name: str) -> tuple[Example, ...]:
+        path, part = folder / name, folder / name.replace(".tsv", "_subset.tsv")
+        if path.exists() or not part.exists():
+            return tuple(_glue_examples(path, task))
+        found = tuple(_glue_examples(part, task))
+        notes.append(f"{part.name} ({len(found):,} examples) stands in for the official {name}")
+        return found
 
-def read_glue(task: Task, data_dir: str | Path) -> TaskData:
-    """The examples of a GLUE task. Raises UserError naming file and line."""
-    train, *validation = (_glue_examples(path, task) for path in glue_files(task, data_dir))
-    joined = tuple(e for part in validation for e in part)
-    return TaskData(task.name, task.kind, task.labels, task.metrics, task.epochs, tuple(train), joined, symmetric=task.symmetric)
+    train, validation = examples(task.train), examples(task.validation)
+    there = {key: name for key, name in task.also.items() if (folder / name).exists()}
+    notes += [f"{name} is not there: {key} is not scored" for key, name in task.also.items() if key not in there]
+    also = tuple((key, examples(name)) for key, name in there.items())
+    return TaskData(
+        task.name, task.kind, task.labels, task.metrics, task.epochs, train, validation, symmetric=task.symmetric, also=also, notes=tuple(notes)
+    )
 
 
 def _glue_examples(path: Path, task: Task) -> list[Example]:

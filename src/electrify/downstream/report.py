@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ..config.finetune import FinetuneSettings
-from .tasks import TASKS
+from .tasks import AVERAGED, TASKS
+
+# Median development scores of the same eight tasks (2003.10555, Table 1).
+PUBLISHED_AVERAGES = {"ELECTRA-Small": 79.9, "ELECTRA-Base": 85.1, "BERT-Small": 75.1, "BERT-Base": 82.2}
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,19 @@ class Report:
                 return row.median
         raise KeyError((task, model, metric))
 
+    def glue_averages(self) -> dict[str, float]:
+        """Of each model that has them all: the mean over GLUE's tasks but WNLI of the median of the first metric."""
+        found = {}
+        for model in dict.fromkeys(r.model for r in self.rows):
+            medians = {r.task: r.median for r in self.rows if r.model == model and r.task in TASKS and r.metric == TASKS[r.task].metrics[0]}
+            if medians.keys() >= set(AVERAGED):
+                found[model] = statistics.fmean(medians[task] for task in AVERAGED)
+        return found
+
+    def notes(self) -> list[str]:
+        """What a reader of the scores must know of their data, each once."""
+        return list(dict.fromkeys(f"{r['task']}: {note}" for r in self.records for note in r.get("notes", ())))
+
     def cells(self) -> list[list[str]]:
         """The table as text, header first, scores times 100."""
         head = ["task", "metric", "model", "median", "mean", "std", "best", "worst", "seeds", "trained on"]
@@ -61,9 +77,9 @@ class Report:
         """The table for a terminal or a log: aligned columns."""
         cells = self.cells()
         widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-        return "\n".join(
-            "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in cells
-        )
+        lines = ["  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in cells]
+        averages = [f"GLUE average of {model}: {100 * value:.1f}" for model, value in self.glue_averages().items()]
+        return "\n".join([*lines, *averages, *(f"note: {note}" for note in self.notes())])
 
     def markdown(self) -> str:
         head, *body = ["| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in self.cells()]
@@ -83,6 +99,11 @@ class Report:
             if published:
                 shown = ", ".join(f"{model} {value:.1f}" for model, value in published.items())
                 lines.append(f"Published for {task} ({TASKS[task].metrics[0]}, all training examples, official development set): {shown}.")
+        averages = [f"{model} {100 * value:.1f}" for model, value in self.glue_averages().items()]
+        if averages:
+            shown = ", ".join(f"{model} {value:.1f}" for model, value in PUBLISHED_AVERAGES.items())
+            lines += ["", f"GLUE average (mean of the first metrics' medians, WNLI left out): {', '.join(averages)}. Published: {shown}."]
+        lines += ["", *(f"- {note}" for note in self.notes())] if self.notes() else []
         options = {k: v for k, v in dataclasses.asdict(self.settings).items() if v is not None and k != "device"}
         return "\n".join([*lines, "", "Settings: " + ", ".join(f"{k} {v}" for k, v in sorted(options.items())) + ".", ""])
 
