@@ -17,7 +17,7 @@ from typing import Any
 from .config.finetune import FinetuneSettings
 from .config.prepare import PrepareConfig
 from .config.pretrain import load_recipe, override
-from .downstream.finetune import Outcome, finetune_one
+from .downstream.single import Outcome, finetune_one
 from .downstream.tasks import Example, TaskData
 from .errors import UserError
 from .pretraining import pretrain

@@ -11,9 +11,10 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from electrify.config.finetune import FinetuneConfig, FinetuneSettings, add_finetune_flags, finetune_from_flags
-from electrify.downstream.finetune import finetune, finetune_one, training_examples
+from electrify.downstream.finetune import finetune
 from electrify.downstream.readers import read_own
 from electrify.downstream.report import Report
+from electrify.downstream.single import finetune_one, training_examples
 from electrify.downstream.tasks import Example, TaskData
 from electrify.errors import UserError
 

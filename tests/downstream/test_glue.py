@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from electrify.config.finetune import FinetuneConfig, FinetuneSettings
 from electrify.downstream.finetune import finetune
 from electrify.downstream.tasks import AVERAGED, TASKS
+from electrify.errors import UserError
 
 HEADERS = {
     "cola": None,
@@ -50,9 +54,11 @@ def glue(tmp_path: Path) -> Path:
     return root
 
 
-def run(zoo: Path, glue: Path, out: Path, *tasks: str):
+def run(zoo: Path, glue: Path, out: Path, *tasks: str, **more: Any):
     settings = FinetuneSettings(num_train_epochs=1, max_seq_length=16, bf16="false", per_device_train_batch_size=8)
-    return finetune(FinetuneConfig(models=(str(zoo / "electra"),), output_dir=str(out), task=tasks, data_dir=str(glue), seeds=1, settings=settings))
+    return finetune(
+        FinetuneConfig(models=(str(zoo / "electra"),), output_dir=str(out), task=tasks, data_dir=str(glue), settings=settings, **{"seeds": 1} | more)
+    )
 
 
 def test_all_nine(zoo: Path, glue: Path, tmp_path: Path):
@@ -85,3 +91,70 @@ def test_eight_tasks_without_one_have_no_average_and_subsets_are_told(zoo: Path,
     assert run(zoo, glue, tmp_path / "out", "qnli", "mnli", "wnli").notes() == told, "also where nothing is left to run"
     assert (tmp_path / "out" / "scores.jsonl").read_bytes() == before
     assert json.loads(before.splitlines()[0])["notes"]
+
+
+def write_test_sets(glue: Path) -> None:
+    for name, task in TASKS.items():
+        header = "index\tsentence" if HEADERS[name] is None else f"index\t{task.text}" + (f"\t{task.pair}" if task.pair else "")
+        rows = "".join(f"{k}\tthe good film" + ("\tit was" if task.pair else "") + "\n" for k in range(5))
+        for file in (task.test or {"": "test.tsv"}).values():
+            path = glue / task.folder / file
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"{header}\n{rows}")
+
+
+def test_a_submission(zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Eleven files, each with a header and one line an example, labels as the task writes them; the best seed of each task; the same bytes again."""
+    write_test_sets(glue)
+    out = tmp_path / "out"
+    report = run(zoo, glue, out, "glue", predict_test=True, seeds=2)
+    (archive,) = out.glob("submission-*.zip")
+    content = archive.read_bytes()
+    with zipfile.ZipFile(io.BytesIO(content)) as z:
+        files = {name: z.read(name).decode().splitlines() for name in z.namelist()}
+    wanted = {"CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "AX", "QNLI", "RTE", "WNLI"}
+    assert set(files) == {f"{name}.tsv" for name in wanted}
+    for lines in files.values():
+        assert lines[0] == "index\tprediction"
+        assert [line.split("\t")[0] for line in lines[1:]] == ["0", "1", "2", "3", "4"]
+        assert len({line.split("\t")[1] for line in lines[1:]}) == 1, "the same text has the same answer"
+    assert files["AX.tsv"][1].split("\t")[1] in TASKS["mnli"].labels
+    assert files["RTE.tsv"][1].split("\t")[1] in TASKS["rte"].labels
+    assert 0 < float(files["STS-B.tsv"][1].split("\t")[1]) < 6
+    for name, task in TASKS.items():
+        best = max((r for r in report.records if r["task"] == name), key=lambda r: r["scores"][task.metrics[0]])
+        test = next(iter(task.test), task.folder)
+        (folder,) = (out / "predictions").glob(f"*/{name}-seed{best['seed']}")
+        assert (folder / f"{test}.tsv").read_text().splitlines() == files[f"{test}.tsv"]
+    assert "11 test sets" in capsys.readouterr().err
+    (folder / "WNLI.tsv").unlink()
+    before = (out / "scores.jsonl").read_bytes()
+    run(zoo, glue, out, "glue", predict_test=True, seeds=2)
+    assert (folder / "WNLI.tsv").is_file(), "a run whose predictions are gone is run again"
+    assert archive.read_bytes() == content
+    assert [{**json.loads(r), "seconds": 0} for r in (out / "scores.jsonl").read_bytes().splitlines()] == [
+        {**json.loads(r), "seconds": 0} for r in before.splitlines()
+    ]
+
+
+def test_a_submission_of_some_tasks(zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (glue / "RTE" / "test.tsv").write_text("index\tsentence1\tsentence2\n0\tthe film\tit was\n")
+    run(zoo, glue, tmp_path / "out", "rte", "wnli", predict_test=True)
+    assert "1 test sets; GLUE's server also wants CoLA, SST-2" in capsys.readouterr().err
+    run(zoo, glue, tmp_path / "other", "wnli", predict_test=True)
+    assert "no test set is there to predict" in capsys.readouterr().err
+    assert not list((tmp_path / "other").glob("submission*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("index\tsentence1\n0\ta\n", r"RTE/test.tsv, line 2: no column 'sentence2'"),
+        ("index\tsentence1\tsentence2\n", r"RTE/test.tsv: no examples"),
+        ("index\tsentence1\tsentence2\n0\ta\n", r"RTE/test.tsv, line 2: 2 columns, expected 3"),
+    ],
+)
+def test_broken_test_sets(zoo: Path, glue: Path, tmp_path: Path, text: str, said: str):
+    (glue / "RTE" / "test.tsv").write_text(text)
+    with pytest.raises(UserError, match=said):
+        run(zoo, glue, tmp_path / "out", "rte", predict_test=True)

@@ -242,3 +242,15 @@ def test_any_text_survives_a_tsv(tmp_path_factory: pytest.TempPathFactory, texts
     path = tmp_path_factory.mktemp("any")
     data = glue(path, "sst2", "sentence\tlabel\n" + "".join(f"{t}\t1\n" for t in texts))
     assert [e.text for e in data.train] == texts
+
+
+@pytest.mark.parametrize(
+    ("task", "rows"), [("cola", 1063), ("sst2", 1821), ("mrpc", 1725), ("stsb", 1379), ("qnli", 5463), ("rte", 3000), ("wnli", 146)]
+)
+def test_the_official_test_sets(task: str, rows: int):
+    if not GLUE.is_dir():
+        pytest.skip("no ../shared/data/glue")
+    ((name, examples),) = readers.read_glue(TASKS[task], GLUE, test=True).test
+    assert name == TASKS[task].folder
+    assert len(examples) == rows
+    assert all(bool(e.pair) == (TASKS[task].pair is not None) for e in examples)

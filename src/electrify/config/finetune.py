@@ -99,6 +99,8 @@ class FinetuneConfig:
     """Give every model random weights in place of its own."""
     random_baseline: bool = False
     """Run every model also with random weights."""
+    predict_test: bool = False
+    """Also answer GLUE's test sets, and write submission-MODEL.zip in its layout, each task by its seed with the best development score."""
     save_model: bool = False
     """Keep the fine-tuned model of the first seed as a Hugging Face folder (ELECTRA, BERT, RoBERTa)."""
     settings: FinetuneSettings = field(default_factory=FinetuneSettings)
@@ -116,6 +118,8 @@ class FinetuneConfig:
             raise UserError(f"--{'validation' if self.train_file else 'train'}-file is missing: both files are needed")
         if self.task and not self.data_dir:
             raise UserError("--data-dir is missing: the folder that holds the tasks' own folders")
+        if self.predict_test and not self.task:
+            raise UserError("--predict-test is for GLUE's test sets: give --task")
         if self.seeds < 1:
             raise UserError(f"seeds must be at least 1, not {self.seeds}")
 

@@ -25,8 +25,9 @@ OWN_METRICS: dict[Kind, tuple[str, ...]] = {"classification": ("accuracy", "macr
 Row = tuple[int, dict[str, Any]]
 
 
-def read_glue(task: Task, data_dir: str | Path) -> TaskData:
-    """The examples of a GLUE task. Where a file is missing and one called NAME_subset.tsv is there, that is read, and `notes` say so.
+def read_glue(task: Task, data_dir: str | Path, *, test: bool = False) -> TaskData:
+    """The examples of a GLUE task. Where a file is missing and one called NAME_subset.tsv is there, that is read, and `notes` say so. test: also the
+    test sets that are there.
 
     Raises UserError naming file and line.
     """
@@ -47,9 +48,24 @@ def read_glue(task: Task, data_dir: str | Path) -> TaskData:
     there = {key: name for key, name in task.also.items() if (folder / name).exists()}
     notes += [f"{name} is not there: {key} is not scored" for key, name in task.also.items() if key not in there]
     also = tuple((key, examples(name)) for key, name in there.items())
-    return TaskData(
-        task.name, task.kind, task.labels, task.metrics, task.epochs, train, validation, symmetric=task.symmetric, also=also, notes=tuple(notes)
-    )
+    tests = _test_sets(task, folder) if test else ()
+    more: dict[str, Any] = {"symmetric": task.symmetric, "also": also, "test": tests, "notes": tuple(notes)}
+    return TaskData(task.name, task.kind, task.labels, task.metrics, task.epochs, train, validation, **more)
+
+
+def _test_sets(task: Task, folder: Path) -> tuple[tuple[str, tuple[Example, ...]], ...]:
+    """Test files have a header each, also CoLA's, and no label."""
+    text = task.text if isinstance(task.text, str) else "sentence"
+    found = []
+    for name, file in (task.test or {task.folder: "test.tsv"}).items():
+        path = folder / file
+        if path.exists():
+            rows = list(_tsv_rows(str(path), _lines(read_text(path))))
+            if not rows:
+                raise UserError(f"{path}: no examples")
+            cells = [_texts(str(path), row, text, None if task.pair is None else str(task.pair)) for row in rows]
+            found.append((name, tuple(Example(a, b, 0) for a, b in cells)))
+    return tuple(found)
 
 
 def _glue_examples(path: Path, task: Task) -> list[Example]:
@@ -149,18 +165,26 @@ def _column(path: str, header: list[str], given: str | None, known: tuple[str, .
 
 
 def _cells(path: str, row: Row, text: str, pair: str | None, label: str) -> tuple[str, str | None, Any, str]:
+    a, b = _texts(path, row, text, pair)
     number, cells = row
     where = f"{path}, line {number}"
-    for column in (text, pair, label):
-        if column is not None and column not in cells:
-            raise UserError(f"{where}: no column {column!r}; found: {', '.join(cells) or 'nothing'}")
-    for column in (text, pair):
-        if column is not None and not isinstance(cells[column], str):
-            raise UserError(f"{where}: {column!r} must be a text, not {json.dumps(cells[column])[:40]}")
+    if label not in cells:
+        raise UserError(f"{where}: no column {label!r}; found: {', '.join(cells) or 'nothing'}")
     value = cells[label]
     if not isinstance(value, str | int | float) or (isinstance(value, str) and not value.strip()):
         raise UserError(f"{where}: {label!r} must be a text or a number, not {json.dumps(value)[:40]}")
-    return cells[text], None if pair is None else cells[pair], value, where
+    return a, b, value, where
+
+
+def _texts(path: str, row: Row, text: str, pair: str | None) -> tuple[str, str | None]:
+    number, cells = row
+    where = f"{path}, line {number}"
+    for column in (text, pair):
+        if column is not None and column not in cells:
+            raise UserError(f"{where}: no column {column!r}; found: {', '.join(cells) or 'nothing'}")
+        if column is not None and not isinstance(cells[column], str):
+            raise UserError(f"{where}: {column!r} must be a text, not {json.dumps(cells[column])[:40]}")
+    return cells[text], None if pair is None else cells[pair]
 
 
 def _rows(path: str) -> Iterator[Row]:

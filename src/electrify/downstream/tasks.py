@@ -16,7 +16,8 @@ class Task:
 
     columns: of the texts, by header name, or by 0-based number where the file has no header. labels: the classes as written in the file; the
     position is the class number; empty for regression. metrics: names in metrics.METRICS, the first is the one that is compared. also: further
-    development sets by the name that their scores carry. published: development scores times 100 of the first metric, by model (README of
+    development sets by the name that their scores carry. test: GLUE's test sets, file by name of the submission; none = test.tsv under the name of
+    the folder. published: development scores times 100 of the first metric, by model (README of
     google-research/electra; BERT-Base from 2012.08561, table 4).
     """
 
@@ -33,6 +34,7 @@ class Task:
     epochs: float
     symmetric: bool = False
     also: dict[str, str] = field(default_factory=dict)
+    test: dict[str, str] = field(default_factory=dict)
     published: dict[str, float] = field(default_factory=dict)
 
 
@@ -59,6 +61,8 @@ class TaskData:
     symmetric: bool = False
     also: tuple[tuple[str, tuple[Example, ...]], ...] = ()
     """Further development sets, by name; scored after the last update."""
+    test: tuple[tuple[str, tuple[Example, ...]], ...] = ()
+    """Test sets without labels, by the name of their file in a submission."""
     notes: tuple[str, ...] = ()
     """What a reader of the scores must know: files that are not the official ones."""
 
@@ -114,6 +118,7 @@ TASKS: dict[str, Task] = {
         Task(
             "mnli", "classification", "MNLI", "train.tsv", "dev_matched.tsv", "sentence1", "sentence2", "gold_label",
             ("entailment", "neutral", "contradiction"), ("accuracy",), 3, also={"mismatched": "dev_mismatched.tsv"},
+            test={"MNLI-m": "test_matched.tsv", "MNLI-mm": "test_mismatched.tsv", "AX": "../diagnostic/diagnostic.tsv"},
             published=_published(81.3, 88.8, 90.9, 84.5),
         ),
         Task(

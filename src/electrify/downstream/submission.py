@@ -1,0 +1,50 @@
+"""GLUE's test sets: predictions as files, and the archive that its server takes (a TSV of index and prediction for each test set)."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from .report import write_atomically
+from .tasks import TASKS, TaskData
+
+Candidate = tuple[TaskData, Path, Mapping[str, float]]  # a run: its task, the folder of its predictions, its development scores
+
+
+def expected() -> list[str]:
+    """Names of the files of a whole submission."""
+    return [name for task in TASKS.values() for name in (task.test or {task.folder: ""})]
+
+
+def write_predictions(folder: Path, predictions: Mapping[str, Sequence[str]]) -> None:
+    """FOLDER/NAME.tsv for each test set, whole or not at all."""
+    for name, answers in predictions.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / f"{name}.tsv", "index\tprediction\n" + "".join(f"{k}\t{answer}\n" for k, answer in enumerate(answers)))
+
+
+def assemble(out: Path, runs: Iterable[Candidate], *, name: str) -> list[str]:
+    """OUT/submission-NAME.zip: for each task the predictions of the run with the best first metric. Returns lines that tell what is in it.
+
+    Nothing is written where no test set was there. The archive's bytes depend on its files only.
+    """
+    best: dict[str, Candidate] = {}
+    for run in runs:
+        task, _, scores = run
+        if task.test and (task.name not in best or scores[task.metrics[0]] > best[task.name][2][task.metrics[0]]):
+            best[task.name] = run
+    files = {f"{test}.tsv": folder / f"{test}.tsv" for task, folder, _ in best.values() for test, _ in task.test}
+    if not files:
+        return ["no test set is there to predict: a task's folder holds it as test.tsv"]
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
+        for file, path in sorted(files.items()):
+            z.writestr(zipfile.ZipInfo(file, date_time=(1980, 1, 1, 0, 0, 0)), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    target = out / f"submission-{name}.zip"
+    part = target.with_name(target.name + ".part")
+    part.write_bytes(archive.getvalue())
+    part.replace(target)
+    missing = [test for test in expected() if f"{test}.tsv" not in files]
+    return [f"{target}: {len(files)} test sets" + (f"; GLUE's server also wants {', '.join(missing)}" if missing else "")]
