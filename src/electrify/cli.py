@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .config.checks import check
 from .config.detect import DetectConfig
+from .config.evaluate import EvaluateConfig
 from .config.export import ExportConfig
 from .config.finetune import add_finetune_flags, finetune_from_flags
 from .config.flops import FlopsConfig
@@ -69,6 +70,15 @@ def detect(args: argparse.Namespace) -> int:
     return main(from_flags(DetectConfig, args))
 
 
+def evaluate(args: argparse.Namespace) -> int:
+    config = from_flags(EvaluateConfig, args, models=tuple(args.models))
+
+    from .scoring.blimp import evaluate, table
+
+    print(table(evaluate(config)))
+    return 0
+
+
 def flops(args: argparse.Namespace) -> int:
     config = from_flags(FlopsConfig, args)
 
@@ -113,6 +123,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("model", metavar="MODEL", help="folder or Hub id of a discriminator")
     p.add_argument("text", nargs="?", default=argparse.SUPPRESS, metavar="TEXT", help="the text; standard input where neither it nor --file is given")
     add_flags(p, DetectConfig, skip=("model", "text"))
+
+    p = verb("evaluate", evaluate, "tests that need no training: BLiMP's minimal pairs")
+    p.add_argument("models", nargs="+", metavar="MODEL", help="folders or Hub ids, with the head that they were pre-trained with")
+    add_flags(p, EvaluateConfig, skip=("models",))
 
     p = verb("flops", flops, "what recipes cost to train and to run, in floating-point operations")
     p.add_argument("recipes", nargs="*", metavar="RECIPE", help="shipped recipes; by default all of them")

@@ -15,9 +15,10 @@ from typing import Any
 from ..config.finetune import FinetuneConfig, FinetuneSettings
 from ..errors import UserError
 from ..progress import Progress, say
+from ..text.whole import write_atomically
 from . import loop, metrics, readers, submission
 from .encoder import RANDOM, encoder_fingerprint, load
-from .report import Report, report_of, write_atomically, write_report
+from .report import Report, report_of, write_report
 from .saving import can_save
 from .single import finetune_one, training_examples
 from .tasks import TASKS, TaskData, task_named

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.finetune import FinetuneSettings
+from ..text.whole import write_atomically
 from .tasks import AVERAGED, TASKS
 
 # Median development scores of the same eight tasks (2003.10555, Table 1).
@@ -150,16 +151,6 @@ def _row(runs: list[dict[str, Any]], *, task: str, metric: str, model: str) -> R
     std = statistics.stdev(values) if len(values) > 1 else None
     counts = runs[0]["train_examples"], runs[0]["validation_examples"]
     return Row(task, metric, model, statistics.median(values), statistics.fmean(values), std, max(values), min(values), len(values), *counts)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """The whole file or none of it."""
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8", newline="\n") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(path)
 
 
 def write_report(report: Report, folder: Path) -> None:

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .report import write_atomically
+from ..text.whole import write_atomically
 from .tasks import TASKS, TaskData
 
 Candidate = tuple[TaskData, Path, Mapping[str, float]]  # a run: its task, the folder of its predictions, its development scores

@@ -1,0 +1,36 @@
+"""The options of `electrify evaluate`: tests that need no training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateConfig:
+    """Which models are tested on what."""
+
+    models: tuple[str, ...]
+    """Folders or Hub ids with the head that they were pre-trained with (RUN/discriminator, RUN/generator, any masked language model)."""
+    task: Literal["blimp"] = "blimp"
+    """blimp: of two sentences the grammatical one should have the higher score."""
+    data_dir: str
+    """The folder of BLiMP's .jsonl files, one a paradigm; those in its folder supplement are reported apart."""
+    output_dir: str | None = None
+    """Where blimp.json (every paradigm) and blimp.md go; none only prints the table."""
+    max_eval_samples: int | None = None
+    """The first so many pairs of each paradigm."""
+    batch_tokens: int = 8192
+    """Tokens of a forward pass, padding included."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda, cuda:1."""
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise UserError("no model is given: name a folder or a Hub id")
+        for name in ("max_eval_samples", "batch_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name} must be at least 1, not {value}")

@@ -1,0 +1,149 @@
+"""BLiMP: minimal pairs of English grammar, without training (1912.00582). A pair is right where the good sentence has the higher score.
+
+The data is a folder of JSON lines (`sentence_good`, `sentence_bad`), a file for each paradigm; those in `supplement/` are reported apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from ..config.evaluate import EvaluateConfig
+from ..errors import UserError
+from ..progress import Progress
+from ..text.whole import read_text, write_atomically
+from ..train.device import pick_device
+from .pll import Scorer, load_scorer
+
+# The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms of selection among argument structure.
+PHENOMENON = {"s-selection": "argument_structure"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sentences that differ in one point of grammar."""
+
+    good: str
+    bad: str
+
+
+@dataclass(frozen=True)
+class Paradigm:
+    """A file of pairs. phenomenon and field are the linguists' terms ("-" where the file names none); part: blimp or supplement."""
+
+    name: str
+    part: str
+    field: str
+    phenomenon: str
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """What a model got right of a paradigm. A tie is not right."""
+
+    model: str
+    paradigm: str
+    part: str
+    field: str
+    phenomenon: str
+    pairs: int
+    accuracy: float
+    ties: int
+
+
+def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradigm]:
+    """The paradigms of a folder and of its `supplement/`, in the order of their names, each with its first `limit` pairs.
+
+    Raises UserError naming file and line.
+    """
+    folder = Path(data_dir)
+    found = [_paradigm(path, part, limit) for part, where in (("blimp", folder), ("supplement", folder / "supplement")) for path in _files(where)]
+    if not found:
+        raise UserError(f"{folder}: no .jsonl file there; --data-dir must hold the files of BLiMP, one a paradigm")
+    return found
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.jsonl"))
+
+
+def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:
+    pairs: list[Pair] = []
+    terms: dict[str, Any] = {}
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip() or (limit is not None and len(pairs) >= limit):
+            continue
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as e:
+            raise UserError(f"{where}: broken JSON ({getattr(e, 'msg', None) or type(e).__name__})") from None
+        if not isinstance(row, dict):
+            raise UserError(f"{where}: not a JSON object")
+        for key in ("sentence_good", "sentence_bad"):
+            if not isinstance(row.get(key), str) or not row[key].strip():
+                raise UserError(f"{where}: no text under {key!r}")
+        pairs.append(Pair(row["sentence_good"], row["sentence_bad"]))
+        terms = terms or row
+    if not pairs:
+        raise UserError(f"{path}: no pairs")
+    term = str(terms.get("linguistics_term", "-"))
+    return Paradigm(path.stem, part, str(terms.get("field", "-")), PHENOMENON.get(term, term), tuple(pairs))
+
+
+def judge(scorer: Scorer, paradigms: Sequence[Paradigm], *, batch_tokens: int, progress: Progress) -> list[Accuracy]:
+    """The accuracy of a model on each paradigm."""
+    found = []
+    for p in paradigms:
+        texts = [text for pair in p.pairs for text in (pair.good, pair.bad)]
+        scores = scorer.scores(texts, batch_tokens=batch_tokens, after=progress.advance)
+        good, bad = scores[::2], scores[1::2]
+        right, ties = (sum(test(a, b) for a, b in zip(good, bad, strict=True)) for test in (float.__gt__, float.__eq__))
+        found.append(Accuracy(scorer.name, p.name, p.part, p.field, p.phenomenon, len(p.pairs), right / len(p.pairs), ties))
+    return found
+
+
+def means(rows: Sequence[Accuracy]) -> dict[tuple[str, str], float]:
+    """(part, phenomenon) -> mean accuracy over its paradigms; ("blimp", "overall") the mean over all of them, which is how BLiMP is reported."""
+    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in rows:
+        groups[row.part, row.phenomenon if row.part == "blimp" else row.paradigm].append(row.accuracy)
+    for part in dict.fromkeys(row.part for row in rows):
+        groups[part, "overall"] = [row.accuracy for row in rows if row.part == part]
+    return {key: fmean(values) for key, values in groups.items()}
+
+
+def table(rows: Sequence[Accuracy]) -> str:
+    """Phenomena by models, in percent."""
+    models = list(dict.fromkeys(row.model for row in rows))
+    by_model = {model: means([row for row in rows if row.model == model]) for model in models}
+    keys = list(by_model[models[0]])
+    cells = [["part", "phenomenon", *models]]
+    cells += [[part, name, *(f"{100 * by_model[model][part, name]:.1f}" for model in models)] for part, name in keys]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    lines = ["  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in cells]
+    ties = sum(row.ties for row in rows)
+    return "\n".join([*lines, *([f"{ties} pairs have equal scores and count as wrong"] if ties else [])])
+
+
+def evaluate(options: EvaluateConfig) -> list[Accuracy]:
+    """Every model on every paradigm; with an output folder blimp.json and blimp.md there. Raises UserError before anything is scored."""
+    paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
+    scorers = [load_scorer(model, device=pick_device(options.device)) for model in options.models]
+    total = len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
+    with Progress(total, title="blimp", unit="sentences") as progress:
+        rows = [row for scorer in scorers for row in judge(scorer, paradigms, batch_tokens=options.batch_tokens, progress=progress)]
+    if options.output_dir:
+        out = Path(options.output_dir)
+        out.mkdir(parents=True, exist_ok=True)
+        kinds = {scorer.name: scorer.kind for scorer in scorers}
+        whole = {"max_eval_samples": options.max_eval_samples, "scored_as": kinds, "paradigms": [asdict(row) for row in rows]}
+        write_atomically(out / "blimp.json", json.dumps(whole, indent=1, sort_keys=True) + "\n")
+        write_atomically(out / "blimp.md", f"# BLiMP\n\nAccuracy in percent; paradigms count alike.\n\n```\n{table(rows)}\n```\n")
+    return rows

@@ -1,0 +1,131 @@
+"""Pseudo-log-likelihood: how well a sentence fits what an encoder knows, by what the encoder was trained for.
+
+| kind       | score of a sentence, summed over its tokens (special ones apart)          | passes |
+|------------|---------------------------------------------------------------------------|--------|
+| `mlm`      | log p(token, given all the others), each masked by itself (1910.14659)     | one a token |
+| `rtd`      | log P(original), the replaced-token head's (2003.10555)                    | one    |
+| `electric` | minus the energy (2012.08561 section 3)                                    | one    |
+
+Shape suffixes: B rows of a batch, L tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import AutoModelForMaskedLM, ElectraForPreTraining
+
+from ..errors import UserError
+from ..export.folders import load_config, load_tokenizer
+from ..export.hf import MARK
+from ..export.quiet import quiet
+
+Kind = Literal["mlm", "rtd", "electric"]
+Row = tuple[int, list[int], int]  # number of its sentence, ids, the place that is asked about (0: all of them)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """An encoder with the head that it was trained with."""
+
+    name: str
+    kind: Kind
+    model: Any
+    tokenizer: Any
+    longest: int
+    """Tokens that the model reads at once, special ones included."""
+
+    def scores(self, texts: Sequence[str], *, batch_tokens: int = 8192, after: Callable[[int], None] = lambda n: None) -> list[float]:
+        """One number a text, in nats; higher fits better.
+
+        batch_tokens: slots of a forward pass. after(n): called when n texts more are done. Raises UserError for a text that the model cannot read
+        whole.
+        """
+        rows = [row for k, text in enumerate(texts) for row in self._rows(k, text)]
+        rows.sort(key=lambda row: len(row[1]))
+        totals, waiting = torch.zeros(len(texts), dtype=torch.float64), torch.zeros(len(texts), dtype=torch.long)
+        for k, _, _ in rows:
+            waiting[k] += 1
+        at = 0
+        while at < len(rows):
+            guess = max(1, batch_tokens // len(rows[at][1]))
+            last = rows[min(len(rows), at + guess) - 1]  # the longest of them, and so of fewer
+            size = max(1, batch_tokens // len(last[1]))
+            batch = rows[at : at + size]
+            totals.index_add_(0, torch.tensor([k for k, _, _ in batch]), self._score(batch).double().cpu())
+            waiting.index_add_(0, torch.tensor([k for k, _, _ in batch]), torch.full((len(batch),), -1))
+            after(int((waiting[torch.tensor(sorted({k for k, _, _ in batch}))] == 0).sum()))
+            at += size
+        return totals.tolist()
+
+    def _rows(self, number: int, text: str) -> list[Row]:
+        ids = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        if not ids:
+            raise UserError(f"{self.name}: its tokenizer finds no token in {text[:60]!r}")
+        if len(ids) + 2 > self.longest:
+            raise UserError(f"{self.name}: reads {self.longest} tokens and the text has {len(ids) + 2}: {text[:60]!r}...")
+        whole = [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
+        if self.kind != "mlm":
+            return [(number, whole, 0)]
+        return [(number, whole, place) for place in range(1, len(ids) + 1)]
+
+    @torch.inference_mode()
+    def _score(self, batch: list[Row]) -> Tensor:
+        """[B] the part of its sentence's score that each row gives."""
+        device = next(self.model.parameters()).device
+        longest = max(len(ids) for _, ids, _ in batch)
+        ids_BL = torch.tensor([ids + [self.tokenizer.pad_token_id] * (longest - len(ids)) for _, ids, _ in batch], device=device)
+        length_B = torch.tensor([len(ids) for _, ids, _ in batch], device=device)
+        place_L = torch.arange(longest, device=device)
+        inputs = {"attention_mask": (place_L < length_B[:, None]).long()}
+        if self.kind != "mlm":
+            logits_BL = self.model(input_ids=ids_BL, **inputs).logits.float()
+            score_BL = -logits_BL if self.kind == "electric" else F.logsigmoid(-logits_BL)
+            return (score_BL * ((place_L > 0) & (place_L < length_B[:, None] - 1))).sum(1)
+        row_B, at_B = torch.arange(len(batch), device=device), torch.tensor([place for _, _, place in batch], device=device)
+        masked_BL = ids_BL.index_put((row_B, at_B), torch.tensor(self.tokenizer.mask_token_id, device=device))
+        logits_BV = self.model(input_ids=masked_BL, **inputs).logits[row_B, at_B].float()
+        return -F.cross_entropy(logits_BV, ids_BL[row_B, at_B], reduction="none")
+
+
+def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
+    """The scorer of a folder or Hub id: what its head says (electrify.json tells energies from replaced-token logits).
+
+    Raises UserError where the weights of a head are missing, or the tokenizer has no [MASK], [CLS] or [SEP].
+    """
+    config = load_config(model)
+    kind = _kind(model, config)
+    cls: Any = AutoModelForMaskedLM if kind == "mlm" else ElectraForPreTraining
+    try:
+        with quiet():
+            loaded, info = cls.from_pretrained(model, output_loading_info=True)
+    except Exception as e:  # damaged weights raise types of three libraries
+        raise UserError(f"{model}: its weights cannot be loaded: {(str(e).strip() or type(e).__name__).splitlines()[0][:300]}") from e
+    missing = sorted(info["missing_keys"])
+    if missing:
+        raise UserError(f"{model}: the folder lacks {len(missing)} weights ({missing[0]}, ...): a score needs the head that it was pre-trained with")
+    tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
+    names = ("cls_token", "sep_token", *(["mask_token"] if kind == "mlm" else []))
+    lacking = [name for name in names if getattr(tokenizer, f"{name}_id") is None]
+    if lacking:
+        raise UserError(f"{model}: its tokenizer has no {' and no '.join(lacking)}")
+    offset = 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0  # position ids begin behind the padding's
+    longest = getattr(config, "max_position_embeddings", 512) - offset
+    return Scorer(model, kind, loaded.float().eval().to(device or torch.device("cpu")), tokenizer, longest)
+
+
+def _kind(model: str, config: Any) -> Kind:
+    if "ElectraForPreTraining" not in (config.architectures or ()):
+        return "mlm"
+    try:
+        mark = json.loads(Path(model, MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "rtd"
+    return "electric" if mark.get("objective") == "electric" else "rtd"

@@ -1,0 +1,137 @@
+"""Minimal pairs: files, counting, tables, the verb; the real files where they are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from electrify.cli import main
+from electrify.config.evaluate import EvaluateConfig
+from electrify.errors import UserError
+from electrify.progress import Progress
+from electrify.scoring.blimp import Accuracy, evaluate, judge, means, read_blimp, table
+from electrify.scoring.pll import load_scorer
+
+BLIMP = Path(__file__).parents[3] / "shared" / "data" / "blimp"
+
+
+def write(folder: Path, name: str, pairs: list[tuple[str, str]], **terms: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"sentence_good": good, "sentence_bad": bad, **terms}) for good, bad in pairs]
+    (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    root = tmp_path / "blimp"
+    write(root, "order", [("the chef ate", "ate the chef"), ("the meal", "meal the")], field="syntax", linguistics_term="order")
+    write(root, "other", [("the chef", "chef the"), ("the cook", "the cook"), ("a b", "b a")], field="syntax", linguistics_term="order")
+    write(root, "ends", [("the chefs ate", "the chef ate")], field="morphology", linguistics_term="ending")
+    write(root / "supplement", "turns", [("a: the chef\nb: the meal", "a: the meal\nb: the chef")])
+    return root
+
+
+def test_files_and_terms(data: Path):
+    found = read_blimp(data)
+    assert [(p.name, p.part, p.phenomenon, len(p.pairs)) for p in found] == [
+        ("ends", "blimp", "ending", 1),
+        ("order", "blimp", "order", 2),
+        ("other", "blimp", "order", 3),
+        ("turns", "supplement", "-", 1),
+    ]
+    assert [len(p.pairs) for p in read_blimp(data, limit=2)] == [1, 2, 2, 1]
+    assert "\n" in found[3].pairs[0].good
+
+
+def test_accuracy_is_counted_from_the_scores_and_a_tie_is_wrong(models_root: Path, data: Path):
+    scorer = load_scorer(str(models_root / "run" / "generator"))
+    paradigms = read_blimp(data)
+    with Progress(14, title="blimp", unit="sentences") as progress:
+        found = judge(scorer, paradigms, batch_tokens=64, progress=progress)
+    for p, row in zip(paradigms, found, strict=True):
+        scores = [(scorer.scores([pair.good])[0], scorer.scores([pair.bad])[0]) for pair in p.pairs]
+        assert row.accuracy == sum(good > bad for good, bad in scores) / len(p.pairs)
+        assert row.ties == (1 if p.name == "other" else 0)
+
+
+def row(paradigm: str, accuracy: float, *, phenomenon: str = "x", part: str = "blimp", model: str = "m", ties: int = 0) -> Accuracy:
+    return Accuracy(model, paradigm, part, "f", phenomenon, 10, accuracy, ties)
+
+
+def test_means_by_hand():
+    """Phenomena and the whole are means over paradigms, whatever their sizes; the supplement has no phenomena."""
+    rows = [row("a", 0.5), row("b", 0.7), row("c", 0.9, phenomenon="y"), row("s", 0.2, phenomenon="-", part="supplement")]
+    rows += [row("t", 0.4, phenomenon="-", part="supplement")]
+    assert means(rows) == pytest.approx(
+        {
+            ("blimp", "x"): 0.6,
+            ("blimp", "y"): 0.9,
+            ("blimp", "overall"): 0.7,
+            ("supplement", "s"): 0.2,
+            ("supplement", "t"): 0.4,
+            ("supplement", "overall"): 0.3,
+        }
+    )
+
+
+def test_a_table_by_hand():
+    text = table([row("a", 0.5, model="one", ties=2), row("a", 0.75, model="two", ties=1)])
+    assert text.splitlines() == [
+        "part   phenomenon   one   two",
+        "blimp  x           50.0  75.0",
+        "blimp  overall     50.0  75.0",
+        "3 pairs have equal scores and count as wrong",
+    ]
+
+
+def test_the_verb(models_root: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    models = [str(models_root / "run" / half) for half in ("generator", "discriminator")]
+    assert main(["evaluate", *models, "--task", "blimp", "--data-dir", str(data), "--output-dir", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0].split() == ["part", "phenomenon", *models]
+    whole = json.loads((tmp_path / "out" / "blimp.json").read_text())
+    assert whole["scored_as"] == dict(zip(models, ("mlm", "rtd"), strict=True))
+    assert len(whole["paradigms"]) == 8
+    assert printed.strip() in (tmp_path / "out" / "blimp.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"sentence_good": "a"}\n', r"p.jsonl, line 1: no text under 'sentence_bad'"),
+        ('{"sentence_good": "a", "sentence_bad": " "}\n', r"line 1: no text under 'sentence_bad'"),
+        ('{"sentence_good": "a", "sentence_bad": "b"}\n[1]\n', r"line 2: not a JSON object"),
+        ('\n{"sentence_good"\n', r"line 2: broken JSON"),
+        ("\n", r"p.jsonl: no pairs"),
+    ],
+)
+def test_broken_files(tmp_path: Path, text: str, said: str):
+    (tmp_path / "p.jsonl").write_text(text)
+    with pytest.raises(UserError, match=said):
+        read_blimp(tmp_path)
+
+
+def test_mistakes(tmp_path: Path, models_root: Path, data: Path):
+    with pytest.raises(UserError, match=r"no \.jsonl file there"):
+        read_blimp(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="max_eval_samples must be at least 1"):
+        EvaluateConfig(models=("x",), data_dir="y", max_eval_samples=0)
+    shutil.rmtree(data / "supplement")
+    options = EvaluateConfig(models=(str(models_root / "run"),), data_dir=str(data), output_dir=str(tmp_path / "out"))
+    with pytest.raises(UserError, match="did you mean"):
+        evaluate(options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_real_files():
+    if not BLIMP.is_dir():
+        pytest.skip("no ../shared/data/blimp")
+    found = read_blimp(BLIMP)
+    parts = [[p for p in found if p.part == part] for part in ("blimp", "supplement")]
+    assert [len(part) for part in parts] == [67, 5]
+    assert all(len(p.pairs) == 1000 for p in parts[0])
+    assert sum(len(p.pairs) for p in parts[1]) == 5218
+    assert len({p.phenomenon for p in parts[0]}) == 12

@@ -1,0 +1,98 @@
+"""Scores of sentences against the definition, one sentence and one masked token at a time, with transformers' own models."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
+
+from electrify.errors import UserError
+from electrify.scoring.pll import load_scorer
+
+TEXTS = ["The chef cooked the meal", "the", "the meal cooked the chef the meal", "chef, cooked"]
+
+
+@pytest.fixture(scope="module")
+def run(models_root: Path) -> Path:
+    return models_root / "run"
+
+
+def ids_of(folder: Path, text: str) -> list[int]:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return [tokenizer.cls_token_id, *tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.sep_token_id]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 20, 8192])
+def test_a_masked_language_model_by_hand(run: Path, batch_tokens: int):
+    folder = run / "generator"
+    model, tokenizer = ElectraForMaskedLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    wanted = []
+    for text in TEXTS:
+        ids, total = ids_of(folder, text), 0.0
+        for i in range(1, len(ids) - 1):
+            masked = torch.tensor([ids])
+            masked[0, i] = tokenizer.mask_token_id
+            with torch.no_grad():
+                total += float(model(input_ids=masked).logits[0, i].log_softmax(-1)[ids[i]])
+        wanted.append(total)
+    scorer = load_scorer(str(folder))
+    assert scorer.kind == "mlm"
+    assert scorer.scores(TEXTS, batch_tokens=batch_tokens) == pytest.approx(wanted, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["rtd", "electric"])
+def test_one_pass_by_hand(run: Path, tmp_path: Path, kind: str):
+    """Log P(original) of every token; for a folder whose mark says so, minus the energies."""
+    folder = shutil.copytree(run / "discriminator", tmp_path / "model")
+    (folder / "electrify.json").write_text(json.dumps({"objective": kind}))
+    model = ElectraForPreTraining.from_pretrained(folder).eval()
+    wanted = []
+    for text in TEXTS:
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([ids_of(folder, text)])).logits[0, 1:-1].double()
+        wanted.append(float(-logits.sum() if kind == "electric" else (1 - logits.sigmoid()).log().sum()))
+    scorer = load_scorer(str(folder))
+    assert scorer.kind == kind
+    assert scorer.scores(TEXTS) == pytest.approx(wanted, abs=1e-4)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(["the", "chef", "meal", "cooked"]), min_size=1, max_size=6).map(" ".join), min_size=1, max_size=6), st.data()
+)
+def test_neighbours_in_a_batch_do_not_matter(models_root: Path, texts: list[str], data: st.DataObject):
+    """And every text is counted once."""
+    for half in ("generator", "discriminator"):
+        scorer = load_scorer(str(models_root / "run" / half))
+        done: list[int] = []
+        together = scorer.scores(texts, batch_tokens=data.draw(st.integers(1, 200)), after=done.append)
+        assert sum(done) == len(texts)
+        assert together == pytest.approx([scorer.scores([text])[0] for text in texts], abs=1e-4)
+
+
+def test_what_cannot_be_scored(run: Path, tmp_path: Path):
+    scorer = load_scorer(str(run / "generator"))
+    with pytest.raises(UserError, match="finds no token in ' '"):
+        scorer.scores([" "])
+    with pytest.raises(UserError, match=r"reads \d+ tokens and the text has"):
+        scorer.scores(["the " * 600])
+    with pytest.raises(UserError, match="no such folder"):
+        load_scorer(str(tmp_path / "nowhere"))
+    bare = tmp_path / "bare"
+    AutoModel.from_pretrained(run / "generator").save_pretrained(bare)
+    AutoTokenizer.from_pretrained(run / "generator").save_pretrained(bare)
+    with pytest.raises(UserError, match="a score needs the head"):
+        load_scorer(str(bare))
+    cut = shutil.copytree(run / "discriminator", tmp_path / "cut")
+    tensors = load_file(cut / "model.safetensors")
+    tensors.pop("discriminator_predictions.dense.weight")
+    save_file(tensors, cut / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"lacks 1 weights \(discriminator_predictions.dense.weight"):
+        load_scorer(str(cut))
