@@ -5,16 +5,30 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
+from transformers import (
+    AlbertConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    BertConfig,
+    DebertaV2Config,
+    DistilBertConfig,
+    ElectraForMaskedLM,
+    ElectraForPreTraining,
+    ModernBertConfig,
+    RobertaConfig,
+)
+from transformers.modeling_outputs import MaskedLMOutput
 
 from electrify.errors import UserError
-from electrify.scoring.pll import load_scorer
+from electrify.scoring.pll import is_short, load_scorer, logits_at
 
 TEXTS = ["The chef cooked the meal", "the", "the meal cooked the chef the meal", "chef, cooked"]
 
@@ -75,6 +89,40 @@ def test_neighbours_in_a_batch_do_not_matter(models_root: Path, texts: list[str]
         together = scorer.scores(texts, batch_tokens=data.draw(st.integers(1, 200)), after=done.append)
         assert sum(done) == len(texts)
         assert together == pytest.approx([scorer.scores([text])[0] for text in texts], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "config", [RobertaConfig, BertConfig, DistilBertConfig, AlbertConfig, DebertaV2Config, ModernBertConfig], ids=lambda c: c.model_type
+)
+def test_the_short_way_is_the_whole_way(config: Any):
+    """Random models of other architectures: at one place of each row, the same logits."""
+    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 40, "pad_token_id": 0}
+    small |= {"dim": 16, "n_heads": 2, "n_layers": 2, "hidden_dim": 32} if config is DistilBertConfig else {}
+    torch.manual_seed(0)
+    model = AutoModelForMaskedLM.from_config(config(**small)).eval()
+    inputs = {"input_ids": torch.randint(5, 40, (3, 7)), "attention_mask": torch.ones(3, 7, dtype=torch.long)}
+    at_B = torch.tensor([1, 5, 6])
+    with torch.inference_mode():
+        whole = logits_at(model, at_B, short=False, **inputs)
+        assert torch.equal(whole, model(**inputs).logits[torch.arange(3), at_B])
+        assert is_short(model, vocab_size=40)
+        torch.testing.assert_close(logits_at(model, at_B, short=True, **inputs), whole, atol=1e-5, rtol=1e-4)
+        assert model(**inputs).logits.shape == (3, 7, 40), "the hook is gone"
+
+
+def test_a_head_that_needs_the_whole_row_gets_it():
+    """A model whose logits depend on the other places: noticed, and run the whole way."""
+
+    class Mixing(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.base_model = torch.nn.Embedding(40, 8)
+
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+            states = self.base_model(input_ids)
+            return MaskedLMOutput(logits=states + states.mean(1, keepdim=True))
+
+    assert not is_short(Mixing(), vocab_size=40)
 
 
 def test_what_cannot_be_scored(run: Path, tmp_path: Path):

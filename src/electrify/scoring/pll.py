@@ -41,6 +41,8 @@ class Scorer:
     tokenizer: Any
     longest: int
     """Tokens that the model reads at once, special ones included."""
+    short: bool = False
+    """Whether a masked language model's head may be run on the masked places alone."""
 
     def scores(self, texts: Sequence[str], *, batch_tokens: int = 8192, after: Callable[[int], None] = lambda n: None) -> list[float]:
         """One number a text, in nats; higher fits better.
@@ -91,8 +93,40 @@ class Scorer:
             return (score_BL * ((place_L > 0) & (place_L < length_B[:, None] - 1))).sum(1)
         row_B, at_B = torch.arange(len(batch), device=device), torch.tensor([place for _, _, place in batch], device=device)
         masked_BL = ids_BL.index_put((row_B, at_B), torch.tensor(self.tokenizer.mask_token_id, device=device))
-        logits_BV = self.model(input_ids=masked_BL, **inputs).logits[row_B, at_B].float()
+        logits_BV = logits_at(self.model, at_B, short=self.short, input_ids=masked_BL, **inputs).float()
         return -F.cross_entropy(logits_BV, ids_BL[row_B, at_B], reduction="none")
+
+
+def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Tensor:
+    """[B, V] a masked language model's logits at one place of each row.
+
+    short: the head sees those places only, put in by a hook behind the encoder: the other places' logits are most of the work.
+    """
+    row_B = torch.arange(len(at_B), device=at_B.device)
+    if not short:
+        return model(**inputs).logits[row_B, at_B]
+
+    def pick(module: Any, arguments: Any, output: Any) -> Any:
+        output["last_hidden_state"] = output[0][row_B, at_B][:, None]
+        return output
+
+    hook = model.base_model.register_forward_hook(pick)
+    try:
+        return model(**inputs).logits[:, 0]
+    finally:
+        hook.remove()
+
+
+@torch.inference_mode()
+def is_short(model: Any, *, vocab_size: int) -> bool:
+    """Whether this model's head works on single places: tried on two rows, against the whole way."""
+    ids_BL = torch.arange(12).view(2, 6) % vocab_size
+    inputs = {"input_ids": ids_BL, "attention_mask": torch.tensor([[1] * 6, [1] * 4 + [0] * 2])}
+    at_B = torch.tensor([4, 1])
+    try:
+        return torch.allclose(logits_at(model, at_B, short=True, **inputs), logits_at(model, at_B, short=False, **inputs), atol=1e-4, rtol=1e-4)
+    except (RuntimeError, TypeError, KeyError, IndexError, ValueError, AttributeError):
+        return False
 
 
 def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
@@ -118,7 +152,9 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
         raise UserError(f"{model}: its tokenizer has no {' and no '.join(lacking)}")
     offset = 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0  # position ids begin behind the padding's
     longest = getattr(config, "max_position_embeddings", 512) - offset
-    return Scorer(model, kind, loaded.float().eval().to(device or torch.device("cpu")), tokenizer, longest)
+    loaded = loaded.float().eval()
+    short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)
+    return Scorer(model, kind, loaded.to(device or torch.device("cpu")), tokenizer, longest, short)
 
 
 def _kind(model: str, config: Any) -> Kind:
