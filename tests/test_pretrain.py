@@ -230,7 +230,7 @@ def test_init_mistakes(capsys: pytest.CaptureFixture[str], finished: Path, small
         (small_data, {"init_generator": small_data}, "no config.json"),
         (other, kept, "vocabulary"),
         (other, generator, "vocabulary"),
-        (small_data, generator | {"recipe": "bert-tiny"}, "has no generator"),
+        (small_data, generator | {"recipe": "bert-tiny"}, "init_generator is for corruptor generator, not mask"),
         (small_data, kept | long, "max_seq_length 64 exceeds max_position_embeddings 32"),
         (small_data, generator | long, "exceeds the 32 positions of"),
     ]
