@@ -215,7 +215,9 @@ prepare.prepare(PrepareConfig(inputs=(sys.argv[1],), output_dir=sys.argv[2], voc
 
 
 def start(corpus: Path, out: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(corpus), str(out)], stderr=subprocess.PIPE)
+    # A shell starts background jobs with SIGINT ignored, and so would everything below them.
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(corpus), str(out)], stderr=subprocess.PIPE, preexec_fn=heard)
 
 
 def stop_when(process: subprocess.Popen[bytes], moment: Callable[[], Any], sign: int) -> None:
