@@ -66,7 +66,9 @@ def plan(data: str, out: Path, system: str, seconds: float) -> list[str]:
         execute(command(data, probe, system, "--max-steps", str(PROBE), "--logging-steps", "20", "--eval-steps", "0", *stages), out / "probes.log")
     share = seconds / 2 if two else seconds
     steps = round(share * steps_per_second(probe))
-    flags = ["--max-steps", str(steps), "--eval-steps", str(max(1, steps // 5)), "--logging-steps", "50"]
+    every = max(1, steps // 20)
+    steps -= steps % every  # the last update has a line of the log
+    flags = ["--max-steps", str(steps), "--eval-steps", str(max(1, steps // 5)), "--logging-steps", str(every)]
     if two:
         flags += ["--generator-steps", str(round(share * steps_per_second(probe / "generator-stage")))]
     return command(data, out / probe.name, system, *flags)
@@ -75,7 +77,7 @@ def plan(data: str, out: Path, system: str, seconds: float) -> list[str]:
 def row(system: str, run: Path) -> dict[str, Any]:
     """The end of a run: what it cost and the last validation, the first stage's cost counted in."""
     valid, trained = records(run, "valid")[-1], records(run, "train")[-1]
-    first = (records(run / "generator-stage", "train") or [{"seconds": 0.0, "tokens": 0}])[-1]
+    first = (records(run / "generator-stage", "valid") or [{"seconds": 0.0, "tokens": 0}])[-1]
     figures = {k: v for k, v in valid.items() if k not in ("kind", "step", "epoch", "tokens", "seconds")}
     seconds, tokens = valid["seconds"] + first["seconds"], valid["tokens"] + first["tokens"]
     return {"system": system, "steps": valid["step"], "tokens": tokens, "flops": trained["flops"], "seconds": seconds, "valid": figures}
@@ -112,7 +114,7 @@ def plot(out: Path, names: list[str], path: Path) -> None:
             curve = records(out / name, "valid")
             points = [(r["tokens"] / 1e6, x) for r in curve for key, x in r.items() if key.endswith(end)]
             if points:
-                axis.plot(*zip(*points, strict=True), "o-", label=name, color=f"C{k % 10}", linestyle="-" if k < 10 else "--", markersize=3)
+                axis.plot(*zip(*points, strict=True), marker="o", label=name, color=f"C{k % 10}", linestyle="-" if k < 10 else "--", markersize=3)
         axis.set(title=title, xlabel="million tokens")
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8)

@@ -65,7 +65,6 @@ def test_learns(system: str, data: Path, tmp_path: Path) -> None:
     (valid,) = records(run, "valid")
     entropy = unigram_entropy(Corpus(data, "train"))
     assert 5.5 < entropy < 6.5
-    print(system, valid)
     for name in SYSTEMS[system][LANGUAGE]:
         assert valid[name] < entropy - 0.5, name
     for name in SYSTEMS[system][DETECTION]:

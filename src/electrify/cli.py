@@ -115,6 +115,20 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("run", metavar="RUN", help="folder made by `electrify pretrain`")
     add_flags(p, ExportConfig)
 
+    test_verbs(verb)
+
+    p = verb("flops", flops, "what recipes cost to train and to run, in floating-point operations")
+    p.add_argument("recipes", nargs="*", metavar="RECIPE", help="shipped recipes; by default all of them")
+    add_flags(p, FlopsConfig, skip=("recipes",))
+
+    p = verb("demo", demo, "the whole path on the documentation of this Python installation, in ten minutes on two cores")
+    p.add_argument("--output-dir", "--output_dir", dest="output_dir", default="demo", metavar="DIR", help="where everything goes [demo]")
+    p.add_argument("--max-steps", type=int, default=2500, metavar="N", help="updates of the pre-training [2500]")
+    return top
+
+
+def test_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
+    """The verbs that try a model."""
     p = verb("finetune", finetune, "fine-tune any encoder on a task, with several seeds")
     p.add_argument("models", nargs="+", metavar="MODEL", help="folders or Hub ids")
     add_finetune_flags(p)
@@ -127,15 +141,6 @@ def parser() -> argparse.ArgumentParser:
     p = verb("evaluate", evaluate, "tests that need no training: BLiMP's minimal pairs")
     p.add_argument("models", nargs="+", metavar="MODEL", help="folders or Hub ids, with the head that they were pre-trained with")
     add_flags(p, EvaluateConfig, skip=("models",))
-
-    p = verb("flops", flops, "what recipes cost to train and to run, in floating-point operations")
-    p.add_argument("recipes", nargs="*", metavar="RECIPE", help="shipped recipes; by default all of them")
-    add_flags(p, FlopsConfig, skip=("recipes",))
-
-    p = verb("demo", demo, "the whole path on the documentation of this Python installation, in ten minutes on two cores")
-    p.add_argument("--output-dir", "--output_dir", dest="output_dir", default="demo", metavar="DIR", help="where everything goes [demo]")
-    p.add_argument("--max-steps", type=int, default=2500, metavar="N", help="updates of the pre-training [2500]")
-    return top
 
 
 def pretrain_flags(p: argparse.ArgumentParser) -> None:

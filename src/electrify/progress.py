@@ -37,6 +37,13 @@ def duration(seconds: float) -> str:
     return f"{s // 3600}:{s // 60 % 60:02d}:{s % 60:02d}" if s >= 3600 else f"{s // 60}:{s % 60:02d}"
 
 
+def aligned(cells: list[list[str]], *, names: int) -> list[str]:
+    """The rows of a table as lines: the first `names` columns to the left, numbers to the right."""
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    lines = ("  ".join(c.ljust(w) if i < names else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells)
+    return [line.rstrip() for line in lines]
+
+
 class Progress:
     """How far a piece of work has come. A context manager.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from ..errors import UserError
 from .pretrain import CorruptionConfig, ModelConfig, ObjectiveConfig, PretrainConfig, TrainConfig
@@ -53,19 +54,27 @@ def check_generator(m: ModelConfig) -> None:
     need(m.tie != "all" or not odd, f"tie all shares every encoder weight and needs generator_size 1: the generator has {', '.join(odd)}")
 
 
-# What each objective may be asked of, and the losses that it weighs (beside `generator`, where one is trained by maximum likelihood).
-TASKS: dict[str, tuple[set[str], set[str]]] = {
-    "mlm": ({"mask", "generator"}, {"mlm"}),
-    "rtd": ({"generator", "unigram", "uniform", "two_tower"}, {"rtd"}),
-    "all_tokens": ({"generator"}, {"all_tokens"}),
-    "adversarial": ({"generator"}, {"rtd", "reinforce", "baseline"}),
-    "electric": ({"two_tower"}, {"nce"}),
+@dataclass(frozen=True)
+class Task:
+    """What an objective may be asked of (corruptors), the losses that it weighs (beside `generator`, where that is trained by maximum likelihood),
+    the options that its mathematics does not cover, and whether its generator is trained by a reward in place of likelihood."""
+
+    corruptors: set[str]
+    losses: set[str]
+    uncovered: tuple[str, ...] = ()
+    rewarded: bool = False
+
+
+_DRAWING = ("temperature", "temperature_end", "disallow_correct")  # the draws must come from the very distribution that the loss speaks of
+TASKS: dict[str, Task] = {
+    "mlm": Task({"mask", "generator"}, {"mlm"}),
+    "rtd": Task({"generator", "unigram", "uniform", "two_tower"}, {"rtd"}),
+    "all_tokens": Task({"generator"}, {"all_tokens"}),
+    "adversarial": Task({"generator"}, {"rtd", "reinforce", "baseline"}, uncovered=_DRAWING, rewarded=True),
+    "electric": Task({"two_tower"}, {"nce"}, uncovered=(*_DRAWING, "clean_rate", "mask_choice")),
 }
 LEARNED = {"generator", "two_tower"}
 GENERATOR_SHAPE = ("generator_num_hidden_layers", "generator_hidden_size", "generator_num_attention_heads", "generator_intermediate_size")
-# Options that an objective's mathematics does not cover: its draws must come from the very distribution that its loss speaks of.
-_DRAWING = ("temperature", "temperature_end", "disallow_correct")
-UNCOVERED = {"adversarial": _DRAWING, "electric": (*_DRAWING, "clean_rate", "mask_choice")}
 
 
 def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
@@ -74,17 +83,17 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
     need(
         len(c.mask_mix) == 3 and min(c.mask_mix) >= 0 and abs(sum(c.mask_mix) - 1) < 1e-6, f"mask_mix {c.mask_mix} must be three shares that sum to 1"
     )
-    corruptors, losses = TASKS[o.objective]
-    known = " or ".join(sorted(corruptors))
-    need(c.corruptor in corruptors, f"objective {o.objective} needs corruptor {known}, not {c.corruptor}")
+    task = TASKS[o.objective]
+    losses, known = task.losses, " or ".join(sorted(task.corruptors))
+    need(c.corruptor in task.corruptors, f"objective {o.objective} needs corruptor {known}, not {c.corruptor}")
     check_drawing(c, m)
     default = CorruptionConfig(corruptor=c.corruptor, mask_rate=c.mask_rate)
-    odd = [name for name in UNCOVERED.get(o.objective, ()) if getattr(c, name) != getattr(default, name)]
+    odd = [name for name in task.uncovered if getattr(c, name) != getattr(default, name)]
     need(not odd, f"objective {o.objective} is exact for plain draws only: leave {', '.join(odd)} at the default")
     need(o.loss_on == "all" or o.objective == "rtd", f"loss_on {o.loss_on} is for objective rtd, not {o.objective}")
     frozen = c.generator_training == "frozen"
-    need(not frozen or o.objective != "adversarial", "objective adversarial trains its generator; generator_training frozen goes with the others")
-    if c.corruptor in LEARNED and not frozen and o.objective != "adversarial":
+    need(not (frozen and task.rewarded), f"objective {o.objective} trains its generator; generator_training frozen goes with the others")
+    if c.corruptor in LEARNED and not frozen and not task.rewarded:
         losses = losses | {"generator"}
     extra = {"sentence"} if o.objective == "rtd" and c.clean_rate > 0 else set()
     names = set(o.term_weights)
@@ -118,7 +127,7 @@ def check_stages(config: PretrainConfig) -> None:
     if not t.generator_steps:
         need(t.discriminator_start == "generator", f"discriminator_start {t.discriminator_start} is for two stages: it needs generator_steps")
         return
-    first = frozen or config.objective.objective == "adversarial"
+    first = frozen or TASKS[config.objective.objective].rewarded
     need(first, "generator_steps trains the generator first; say --generator-training frozen with it (recipes two-stage-*), or objective adversarial")
     need(corruptor == "generator", f"generator_steps is for corruptor generator, not {corruptor}")
     need(t.init_generator is None, "generator_steps and init_generator exclude each other: both say where the generator comes from")

@@ -180,7 +180,7 @@ class TrainConfig:
     init_generator: str | None = None
     """Hugging Face folder or Hub id that the generator starts from; it decides that half's shape."""
     generator_steps: int = 0
-    """Two stages: updates of the generator alone, as a run of its own in RUN/generator-stage; it is then frozen and the max_steps begin."""
+    """Two stages: updates of the generator alone, as a run of its own in RUN/generator-stage, before the max_steps (frozen then, or adversarial)."""
     discriminator_start: Literal["generator", "random"] = "generator"
     """With generator_steps: where the discriminator starts, from the generator's weights (needs equal shapes) or anew."""
 

@@ -46,16 +46,7 @@ def finetune(options: FinetuneConfig) -> Report:
         write_atomically(out / "finetune.json", json.dumps(_kept(options.settings), indent=1, sort_keys=True) + "\n")
     if len(todo) < len(plan):
         say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / 'scores.jsonl'}")
-    with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
-        for run in todo:
-            outcome = finetune_one(run.model, run.task, seed=run.seed, settings=options.settings, progress=progress, save_to=run.save_to)
-            submission.write_predictions(run.predictions, outcome.predictions)
-            record = dataclasses.asdict(dataclasses.replace(outcome, predictions={}))
-            record.pop("predictions")
-            done[run.key] = run.identity | record | {"validation_examples": len(run.task.validation), "notes": run.task.notes}
-            write_atomically(out / "scores.jsonl", "".join(json.dumps(r, sort_keys=True) + "\n" for r in done.values()))
-            shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
-            say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
+    _run_all(todo, done, out, options.settings)
     report = report_of(
         [done[run.key] for run in plan], {t.name: t.score_names for t in tasks}, settings=options.settings, shown={r.label: r.model for r in plan}
     )
@@ -66,6 +57,18 @@ def finetune(options: FinetuneConfig) -> Report:
             for line in submission.assemble(out, [(run.task, run.predictions, done[run.key]["scores"]) for run in runs], name=_name(runs[0].label)):
                 say(line)
     return report
+
+
+def _run_all(todo: list[_Run], done: dict[Any, dict[str, Any]], out: Path, settings: FinetuneSettings) -> None:
+    """Runs what is left; after each its predictions and its record are on disk."""
+    with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
+        for run in todo:
+            outcome = finetune_one(run.model, run.task, seed=run.seed, settings=settings, progress=progress, save_to=run.save_to)
+            submission.write_predictions(run.predictions, outcome.predictions)
+            done[run.key] = run.identity | outcome.record() | {"validation_examples": len(run.task.validation), "notes": run.task.notes}
+            write_atomically(out / "scores.jsonl", "".join(json.dumps(r, sort_keys=True) + "\n" for r in done.values()))
+            shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
+            say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class _Run:
 
 def _read(options: FinetuneConfig) -> list[TaskData]:
     if options.task:
-        names = [name for given in options.task for name in (TASKS if given == "glue" else (given,))]
+        names = [name for given in options.task for name in (TASKS if given.lower() == "glue" else (given,))]
         rows = list({row.name: row for row in map(task_named, names)}.values())
         return [readers.read_glue(row, options.data_dir or "", test=options.predict_test) for row in rows]
     named = {"text_column": options.text_column, "pair_column": options.pair_column, "label_column": options.label_column}

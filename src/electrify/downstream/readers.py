@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, nearest
-from ..text.whole import read_text
+from ..text.whole import json_rows, lines_of, read_text
 from .tasks import Example, Kind, Task, TaskData
 
 TEXT_COLUMNS = ("text", "sentence", "sentence1")
@@ -60,7 +60,7 @@ def _test_sets(task: Task, folder: Path) -> tuple[tuple[str, tuple[Example, ...]
     for name, file in (task.test or {task.folder: "test.tsv"}).items():
         path = folder / file
         if path.exists():
-            rows = list(_tsv_rows(str(path), _lines(read_text(path))))
+            rows = list(_tsv_rows(str(path), lines_of(read_text(path))))
             if not rows:
                 raise UserError(f"{path}: no examples")
             cells = [_texts(str(path), row, text, None if task.pair is None else str(task.pair)) for row in rows]
@@ -69,7 +69,7 @@ def _test_sets(task: Task, folder: Path) -> tuple[tuple[str, tuple[Example, ...]
 
 
 def _glue_examples(path: Path, task: Task) -> list[Example]:
-    lines = _lines(read_text(path))
+    lines = lines_of(read_text(path))
     columns = (task.text, task.label) if task.pair is None else (task.text, task.pair, task.label)
     if isinstance(task.label, str):
         header, first = lines[0].split("\t") if lines else [], 2
@@ -91,12 +91,6 @@ def _glue_examples(path: Path, task: Task) -> list[Example]:
         label = _label(cells[place[task.label]], task.kind, classes, f"{path}, line {number}")
         examples.append(Example(cells[place[task.text]], None if task.pair is None else cells[place[task.pair]], label))
     return examples
-
-
-def _lines(text: str) -> list[str]:
-    """Split at line feeds only: str.splitlines would cut at characters that texts may hold."""
-    lines = text.split("\n")
-    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
 
 
 def _label(value: Any, kind: Kind, classes: dict[str, int], where: str) -> float:
@@ -193,9 +187,9 @@ def _rows(path: str) -> Iterator[Row]:
         case ".csv":
             return _csv_rows(path, csv.reader(io.StringIO(read_text(path), newline=""), strict=True))
         case ".tsv":
-            return _tsv_rows(path, _lines(read_text(path)))
+            return _tsv_rows(path, lines_of(read_text(path)))
         case ".jsonl" | ".ndjson":
-            return _json_rows(path, _lines(read_text(path)))
+            return json_rows(path, read_text(path))
         case ending:
             raise UserError(f"{path}: ending {ending!r} is not known; examples are read from .csv, .tsv, .jsonl")
 
@@ -228,16 +222,3 @@ def _row(path: str, number: int, header: list[str], cells: list[str]) -> Row:
     if len(cells) != len(header):
         raise UserError(f"{path}, line {number}: {len(cells)} columns, expected {len(header)}")
     return number, dict(zip(header, cells, strict=True))
-
-
-def _json_rows(path: str, lines: list[str]) -> Iterator[Row]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as e:  # also numbers of thousands of digits, and thousands of brackets
-            raise UserError(f"{path}, line {number}: broken JSON ({getattr(e, 'msg', None) or type(e).__name__})") from None
-        if not isinstance(row, dict):
-            raise UserError(f"{path}, line {number}: not a JSON object")
-        yield number, row

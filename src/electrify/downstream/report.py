@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.finetune import FinetuneSettings
+from ..progress import aligned
 from ..text.whole import write_atomically
 from .tasks import AVERAGED, TASKS
 
@@ -76,11 +77,8 @@ class Report:
 
     def table(self) -> str:
         """The table for a terminal or a log: aligned columns."""
-        cells = self.cells()
-        widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-        lines = ["  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in cells]
         averages = [f"GLUE average of {model}: {100 * value:.1f}" for model, value in self.glue_averages().items()]
-        return "\n".join([*lines, *averages, *(f"note: {note}" for note in self.notes())])
+        return "\n".join([*aligned(self.cells(), names=3), *averages, *(f"note: {note}" for note in self.notes())])
 
     def markdown(self) -> str:
         head, *body = ["| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in self.cells()]

@@ -49,6 +49,10 @@ class Outcome:
     predictions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Of each test set of the task, by its name: labels as the files write them, or values."""
 
+    def record(self) -> dict[str, Any]:
+        """What scores.jsonl keeps: all but the predictions, which are files of their own."""
+        return {k: v for k, v in dataclasses.asdict(self).items() if k != "predictions"}
+
 
 def finetune_one(
     model: str, task: TaskData, *, seed: int, settings: FinetuneSettings, progress: Progress | None = None, save_to: Path | None = None
@@ -81,13 +85,9 @@ def finetune_one(
             classifier, data, regression=task.kind == "regression", rates=loop.rates_for(classifier, settings), settings=settings, epochs=epochs,
             seed=seed, bf16=bf16, after=curve.after,
         )  # fmt: skip
-        scores = dict(curve.points[-1].metrics)
-        for name, examples in task.also:
-            found = curve.score(loop.encode(examples, loaded.tokenizer, **common))
-            scores |= {f"{metric}_{name}": value for metric, value in found.items()}
-        predictions = {}
-        for name, examples in task.test:
-            predictions[name] = curve.predictions(loop.encode(examples, loaded.tokenizer, **common), center=center, scale=scale)
+        also, tests = ({n: loop.encode(e, loaded.tokenizer, **common) for n, e in sets} for sets in (task.also, task.test))
+        scores = curve.points[-1].metrics | {f"{metric}_{n}": value for n, part in also.items() for metric, value in curve.score(part).items()}
+        predictions = {n: curve.predictions(part, center=center, scale=scale) for n, part in tests.items()}
         if save_to is not None:
             save(classifier, loaded, task, save_to, center=center, scale=scale)
     return Outcome(scores, tuple(curve.points), len(training), curve.total, time.monotonic() - began, predictions)

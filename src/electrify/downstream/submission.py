@@ -43,8 +43,6 @@ def assemble(out: Path, runs: Iterable[Candidate], *, name: str) -> list[str]:
         for file, path in sorted(files.items()):
             z.writestr(zipfile.ZipInfo(file, date_time=(1980, 1, 1, 0, 0, 0)), path.read_bytes(), zipfile.ZIP_DEFLATED)
     target = out / f"submission-{name}.zip"
-    part = target.with_name(target.name + ".part")
-    part.write_bytes(archive.getvalue())
-    part.replace(target)
+    write_atomically(target, archive.getvalue())
     missing = [test for test in expected() if f"{test}.tsv" not in files]
     return [f"{target}: {len(files)} test sets" + (f"; GLUE's server also wants {', '.join(missing)}" if missing else "")]

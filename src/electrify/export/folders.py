@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,26 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, 
 from ..errors import UserError
 from .quiet import quiet
 
+MARK = "electrify.json"  # what makes a folder an export of ours, so that it may be replaced
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
+
+
+def saved_objective(path: str) -> str | None:
+    """What an export of ours was trained for; None where the folder does not say."""
+    try:
+        return json.loads(Path(path, MARK).read_text(encoding="utf-8")).get("objective")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def load_weights(cls: Any, path: str) -> tuple[Any, list[str]]:
+    """A model of this class of the library in float32, and the weights that the folder lacks. Raises UserError where it cannot be read."""
+    try:
+        with quiet():
+            model, info = cls.from_pretrained(path, output_loading_info=True)
+    except Exception as e:  # damaged weights raise types of three libraries
+        raise UserError(f"{path}: its weights cannot be loaded: {(str(e).strip() or type(e).__name__).splitlines()[0][:300]}") from e
+    return model.float().eval(), sorted(info["missing_keys"])
 
 
 def check_place(path: str) -> None:

@@ -29,13 +29,13 @@ from ..text.shards import sha256_of
 from ..tokens import SpecialIds, Tokens
 from ..train import checkpoint
 from . import card
+from .folders import MARK
 from .mapping import architecture_of, parameters_of, to_theirs
 from .quiet import quiet
 from .start import folder_shape, load_half
 
 __all__ = ["ExportError", "export", "export_run", "folder_shape", "load_half"]
 
-MARK = "electrify.json"  # what makes a folder an export of ours, so that it may be replaced
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt")
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}  # of hidden states and logits, relative to their largest value where that exceeds 1
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from ..config.flops import FlopsConfig
 from ..config.pretrain import load_recipe, recipe_names
+from ..progress import aligned
 from .count import RecipeFlops, recipe_flops
 from .paper import published
 
@@ -16,7 +17,11 @@ def report(options: FlopsConfig) -> str:
     if options.published:
         figures = published()
         whole = {"convention": "paper", "published": figures}
-        return json.dumps(whole) if options.json else _table([["model", "train FLOPs"], *([name, _short(x)] for name, x in figures.items())])
+        return (
+            json.dumps(whole)
+            if options.json
+            else "\n".join(aligned([["model", "train FLOPs"], *([name, _short(x)] for name, x in figures.items())], names=1))
+        )
     found = {name: _cost(name, options) for name in options.recipes or recipe_names()}
     equal: dict[str, float] = {}
     if options.equal_to:
@@ -26,7 +31,7 @@ def report(options: FlopsConfig) -> str:
         head = {"convention": options.convention, "vocab_size": options.vocab_size}
         recipes = {name: asdict(cost) | ({"equal_steps": equal[name]} if equal else {}) for name, cost in found.items()}
         return json.dumps(head | ({"equal_to": options.equal_to} if equal else {}) | {"recipes": recipes})
-    return _table(_cells(found, equal, equal_to=options.equal_to))
+    return "\n".join(aligned(_cells(found, equal, equal_to=options.equal_to), names=1))
 
 
 def _cost(name: str, options: FlopsConfig) -> RecipeFlops:
@@ -41,12 +46,6 @@ def _cells(found: dict[str, RecipeFlops], equal: dict[str, float], *, equal_to: 
         row += [_short(x) for x in (c.token, c.step, c.inference, c.train)] + [f"{c.max_steps:,}"]
         cells.append(row + ([f"{equal[name]:,.0f}"] if equal else []))
     return cells
-
-
-def _table(cells: list[list[str]]) -> str:
-    """Aligned columns: names to the left, numbers to the right."""
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    return "\n".join("  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells)
 
 
 def _short(x: float) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 
 from ..config.evaluate import EvaluateConfig
 from ..errors import UserError
-from ..progress import Progress
-from ..text.whole import read_text, write_atomically
+from ..progress import Progress, aligned
+from ..text.whole import json_rows, read_text, write_atomically
 from ..train.device import pick_device
 from .pll import Scorer, load_scorer
 
@@ -76,16 +76,10 @@ def _files(folder: Path) -> list[Path]:
 def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:
     pairs: list[Pair] = []
     terms: dict[str, Any] = {}
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip() or (limit is not None and len(pairs) >= limit):
-            continue
+    for number, row in json_rows(path, read_text(path)):
+        if limit is not None and len(pairs) >= limit:
+            break
         where = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as e:
-            raise UserError(f"{where}: broken JSON ({getattr(e, 'msg', None) or type(e).__name__})") from None
-        if not isinstance(row, dict):
-            raise UserError(f"{where}: not a JSON object")
         for key in ("sentence_good", "sentence_bad"):
             if not isinstance(row.get(key), str) or not row[key].strip():
                 raise UserError(f"{where}: no text under {key!r}")
@@ -126,10 +120,8 @@ def table(rows: Sequence[Accuracy]) -> str:
     keys = list(by_model[models[0]])
     cells = [["part", "phenomenon", *models]]
     cells += [[part, name, *(f"{100 * by_model[model][part, name]:.1f}" for model in models)] for part, name in keys]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    lines = ["  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in cells]
     ties = sum(row.ties for row in rows)
-    return "\n".join([*lines, *([f"{ties} pairs have equal scores and count as wrong"] if ties else [])])
+    return "\n".join([*aligned(cells, names=2), *([f"{ties} pairs have equal scores and count as wrong"] if ties else [])])
 
 
 def evaluate(options: EvaluateConfig) -> list[Accuracy]:

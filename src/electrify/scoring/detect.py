@@ -19,9 +19,7 @@ from transformers import ElectraForPreTraining
 
 from ..config.detect import DetectConfig
 from ..errors import UserError
-from ..export.folders import load_config, load_tokenizer
-from ..export.hf import MARK
-from ..export.quiet import quiet
+from ..export.folders import load_config, load_tokenizer, load_weights, saved_objective
 from ..text.whole import decode, read_text
 
 _OVERLAP = 4  # windows share a quarter: a token cut off from its neighbours on one side is judged in the window where it has both
@@ -82,15 +80,9 @@ def load_discriminator(model: str) -> tuple[Any, Any]:
     advice = "detection needs a discriminator: use the discriminator/ folder of a run"
     if config.model_type != "electra":
         raise UserError(f"{model}: a {config.model_type!r} model has no replaced-token head; {advice}")
-    if _objective(model) == "electric":
+    if saved_objective(model) == "electric":
         raise UserError(f"{model}: its logits are energies (objective electric), not log-odds of a replacement; {advice} with objective rtd")
-    try:
-        with quiet():
-            loaded: Any = ElectraForPreTraining.from_pretrained(model, output_loading_info=True)
-    except Exception as e:  # damaged weights raise types of three libraries
-        raise UserError(f"{model}: its weights cannot be loaded: {(str(e).strip() or type(e).__name__).splitlines()[0][:300]}") from e
-    discriminator, info = loaded
-    missing = sorted(info["missing_keys"])
+    discriminator, missing = load_weights(ElectraForPreTraining, model)
     if any(key.startswith("discriminator_predictions") for key in missing):
         raise UserError(f"{model}: the checkpoint has no replaced-token head (a generator, or a fine-tuned model); {advice}")
     if missing:
@@ -98,15 +90,7 @@ def load_discriminator(model: str) -> tuple[Any, Any]:
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None or not tokenizer.is_fast:
         raise UserError(f"{model}: its tokenizer has no [CLS] and [SEP], or knows no offsets")
-    return discriminator.float().eval(), tokenizer
-
-
-def _objective(model: str) -> str | None:
-    """What an export of ours was trained for; None where the folder does not say."""
-    try:
-        return json.loads(Path(model, MARK).read_text(encoding="utf-8")).get("objective")
-    except (OSError, ValueError, AttributeError):
-        return None
+    return discriminator, tokenizer
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,8 @@ Shape suffixes: B rows of a batch, L tokens, V vocabulary.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -23,9 +21,7 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM, ElectraForPreTraining
 
 from ..errors import UserError
-from ..export.folders import load_config, load_tokenizer
-from ..export.hf import MARK
-from ..export.quiet import quiet
+from ..export.folders import load_config, load_tokenizer, load_weights, saved_objective
 
 Kind = Literal["mlm", "rtd", "electric"]
 Row = tuple[int, list[int], int]  # number of its sentence, ids, the place that is asked about (0: all of them)
@@ -137,12 +133,7 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     config = load_config(model)
     kind = _kind(model, config)
     cls: Any = AutoModelForMaskedLM if kind == "mlm" else ElectraForPreTraining
-    try:
-        with quiet():
-            loaded, info = cls.from_pretrained(model, output_loading_info=True)
-    except Exception as e:  # damaged weights raise types of three libraries
-        raise UserError(f"{model}: its weights cannot be loaded: {(str(e).strip() or type(e).__name__).splitlines()[0][:300]}") from e
-    missing = sorted(info["missing_keys"])
+    loaded, missing = load_weights(cls, model)
     if missing:
         raise UserError(f"{model}: the folder lacks {len(missing)} weights ({missing[0]}, ...): a score needs the head that it was pre-trained with")
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
@@ -152,7 +143,6 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
         raise UserError(f"{model}: its tokenizer has no {' and no '.join(lacking)}")
     offset = 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0  # position ids begin behind the padding's
     longest = getattr(config, "max_position_embeddings", 512) - offset
-    loaded = loaded.float().eval()
     short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)
     return Scorer(model, kind, loaded.to(device or torch.device("cpu")), tokenizer, longest, short)
 
@@ -160,8 +150,4 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
 def _kind(model: str, config: Any) -> Kind:
     if "ElectraForPreTraining" not in (config.architectures or ()):
         return "mlm"
-    try:
-        mark = json.loads(Path(model, MARK).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return "rtd"
-    return "electric" if mark.get("objective") == "electric" else "rtd"
+    return "electric" if saved_objective(model) == "electric" else "rtd"

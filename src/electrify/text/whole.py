@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ..errors import UserError
 
@@ -30,11 +33,31 @@ def decode(data: bytes, shown: str) -> str:
         raise UserError(f"{shown}, line {data[: e.start].count(10) + 1}: not UTF-8 (byte 0x{data[e.start]:02x}); convert the file to UTF-8") from None
 
 
-def write_atomically(path: Path, text: str) -> None:
+def lines_of(text: str) -> list[str]:
+    """Split at line feeds only: str.splitlines would cut at characters that texts may hold."""
+    lines = text.split("\n")
+    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
+def json_rows(path: str | Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, object) of each line of JSON lines that is not blank. Raises UserError naming file and line."""
+    for number, line in enumerate(lines_of(text), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as e:  # also numbers of thousands of digits, and thousands of brackets
+            raise UserError(f"{path}, line {number}: broken JSON ({getattr(e, 'msg', None) or type(e).__name__})") from None
+        if not isinstance(row, dict):
+            raise UserError(f"{path}, line {number}: not a JSON object")
+        yield number, row
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
     """The whole file or none of it."""
     part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8", newline="\n") as stream:
-        stream.write(text)
+    with part.open("wb") as stream:
+        stream.write(content.encode("utf-8") if isinstance(content, str) else content)
         stream.flush()
         os.fsync(stream.fileno())
     part.replace(path)
