@@ -17,8 +17,9 @@ from typing import Any
 from .config.finetune import FinetuneSettings
 from .config.prepare import PrepareConfig
 from .config.pretrain import load_recipe, override
+from .downstream.examples import Example
 from .downstream.single import Outcome, finetune_one
-from .downstream.tasks import Example, TaskData
+from .downstream.tasks import TaskData
 from .errors import UserError
 from .pretraining import pretrain
 from .progress import Progress, duration, say

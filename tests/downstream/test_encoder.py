@@ -9,15 +9,16 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
-from electrify.downstream.encoder import Classifier, encoder_fingerprint, layers_of, learning_rates, load
+from electrify.downstream.encoder import encoder_fingerprint, layers_of, learning_rates, load
+from electrify.downstream.heads import Finetuned, TextHead, grade_class
 from electrify.errors import UserError
 from electrify.train.optim import parameter_groups
 
 CPU = torch.device("cpu")
 
 
-def classifier(folder: Path) -> Classifier:
-    return Classifier(load(str(folder), device=CPU).encoder, num_outputs=2, dropout=0.0, std=0.02)
+def classifier(folder: Path) -> Finetuned:
+    return Finetuned(load(str(folder), device=CPU).encoder, TextHead(16, 2, dropout=0.0, std=0.02, last=False, grade=grade_class))
 
 
 def copy(zoo: Path, name: str, tmp_path: Path) -> Path:
@@ -49,8 +50,8 @@ def test_layerwise_decay_by_hand(zoo: Path):
     assert layers_of(named) == 2
     rates = learning_rates(named, peak=3e-4, decay=0.8)
     by_hand = {
-        "head.weight": 3e-4,
-        "head.bias": 3e-4,
+        "head.out.weight": 3e-4,
+        "head.out.bias": 3e-4,
         "encoder.encoder.layer.1.attention.self.query.weight": 2.4e-4,
         "encoder.encoder.layer.0.output.LayerNorm.bias": 1.92e-4,
         "encoder.embeddings_project.weight": 1.536e-4,
@@ -134,8 +135,8 @@ def test_places_that_hold_no_model(zoo: Path, tmp_path: Path):
     with pytest.raises(UserError, match=r"holds no config.json, .*; did you mean .*run/discriminator\?"):
         load(str(tmp_path / "run"), device=CPU)
     (tmp_path / "gpt").mkdir()
-    (tmp_path / "gpt" / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(UserError, match="'gpt2' model reads from left to right"):
+    (tmp_path / "gpt" / "config.json").write_text('{"model_type": "t5"}')
+    with pytest.raises(UserError, match="'t5' model is an encoder with a decoder"):
         load(str(tmp_path / "gpt"), device=CPU)
     (tmp_path / "gpt" / "config.json").write_text('{"model_type": "')
     with pytest.raises(UserError, match="cannot be loaded"):

@@ -9,8 +9,12 @@ from hypothesis import strategies as st
 
 from electrify.config.finetune import FinetuneSettings
 from electrify.downstream import loop
-from electrify.downstream.encoder import Classifier, load
-from electrify.downstream.tasks import Example
+from electrify.downstream.encoder import load
+from electrify.downstream.examples import Example
+from electrify.downstream.heads import Finetuned
+from electrify.downstream.problems.texts import Texts
+from electrify.downstream.rows import Rows
+from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
 
 CPU = torch.device("cpu")
@@ -54,16 +58,17 @@ def test_a_permutation_is_the_same_on_every_machine():
     assert loop.shuffled(8, 3, loop.SUBSET).tolist() == [7, 4, 5, 1, 0, 3, 2, 6]
 
 
-def encoded(zoo: Path, name: str = "electra") -> tuple[Classifier, loop.Encoded, list[Example]]:
+def encoded(zoo: Path, name: str = "electra") -> tuple[Finetuned, Rows]:
     loaded = load(str(zoo / name), device=CPU)
     torch.manual_seed(0)
-    model = Classifier(loaded.encoder, num_outputs=3, dropout=0.5, std=0.5)
-    examples = [Example("good " * n, "bad film" if n % 2 else "the", n) for n in (9, 1, 4, 20, 2)]
-    return model, loop.encode(examples, loaded.tokenizer, segments=loaded.segments, max_seq_length=16, device=CPU), examples
+    examples = tuple(Example("good " * n, "bad film" if n % 2 else "the", k % 3) for k, n in enumerate((9, 1, 4, 20, 2)))
+    task = TaskData("three", "classification", ("a", "b", "c"), ("accuracy",), 3, examples, examples)
+    problem = Texts(task, loaded, max_seq_length=16, device=CPU)
+    return problem.model(dropout=0.5, std=0.5), problem.training(examples)
 
 
 def test_encoding_by_hand(zoo: Path):
-    _, data, _ = encoded(zoo)
+    _, data = encoded(zoo)
     index = torch.tensor([1, 4])
     inputs = data.inputs(index)
     # [CLS] good [SEP] bad film [SEP] / [CLS] good good [SEP] the [SEP]
@@ -76,25 +81,24 @@ def test_encoding_by_hand(zoo: Path):
 
 @pytest.mark.parametrize("name", ["electra", "bert", "roberta"])
 def test_neither_padding_nor_order_changes_a_prediction(zoo: Path, name: str):
-    model, data, _ = encoded(zoo, name)
-    together = loop.predict(model, data, bf16=False)
+    model, data = encoded(zoo, name)
+    together = loop.predict(model, data, bf16=False)["logits"]
     assert model.training
     model.eval()
     with torch.no_grad():
-        alone = torch.cat([model(**data.inputs(torch.tensor([i]))) for i in range(5)])
+        alone = torch.cat([model.answers(data.batch(torch.tensor([i])))["logits"] for i in range(5)])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
 
 
 def test_each_part_moves_by_its_learning_rate(zoo: Path):
     """AdamW's first update moves every weight that has a gradient by the rate itself."""
-    model, data, _ = encoded(zoo)
+    model, data = encoded(zoo)
     model.eval()
     settings = FinetuneSettings(learning_rate=1e-3, layerwise_lr_decay=0.5, max_grad_norm=1e9, per_device_train_batch_size=5, warmup_ratio=0)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     seen: list[tuple[int, float]] = []
-    data = loop.Encoded(data.ids_NL, data.segments_NL, torch.tensor([0.0, 1, 2, 0, 1]), data.lengths_N)
-    rates = loop.rates_for(model, settings)
-    loop.train(model, data, regression=False, rates=rates, settings=settings, epochs=1, seed=0, bf16=False, after=lambda s, e, _: seen.append((s, e)))
+    rates = loop.rates_for(dict(model.named_parameters()), settings, width=16)
+    loop.train(model, data, rates=rates, settings=settings, epochs=1, seed=0, bf16=False, after=lambda s, e, _: seen.append((s, e)))
     assert seen == [(1, 1.0)]
     moved: dict[float, float] = {}
     for name, p in model.named_parameters():
@@ -109,13 +113,12 @@ def test_default_rates():
 
 
 def test_a_loss_that_is_no_number_is_reported(zoo: Path):
-    model, data, _ = encoded(zoo)
+    model, data = encoded(zoo)
     with torch.no_grad():
-        model.head.bias.fill_(float("nan"))
-    data = loop.Encoded(data.ids_NL, data.segments_NL, torch.zeros(5), data.lengths_N)
-    rates = loop.rates_for(model, FinetuneSettings())
+        model.head.out.bias.fill_(float("nan"))
+    rates = loop.rates_for(dict(model.named_parameters()), FinetuneSettings(), width=16)
     with pytest.raises(UserError, match=r"the loss is nan after 1 updates \(seed 7\): lower --learning-rate"):
-        loop.train(model, data, regression=False, rates=rates, settings=FinetuneSettings(), epochs=1, seed=7, bf16=False, after=lambda *_: None)
+        loop.train(model, data, rates=rates, settings=FinetuneSettings(), epochs=1, seed=7, bf16=False, after=lambda *_: None)
 
 
 def test_devices_and_precision():

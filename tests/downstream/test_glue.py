@@ -12,7 +12,7 @@ import pytest
 
 from electrify.config.finetune import FinetuneConfig, FinetuneSettings
 from electrify.downstream.finetune import finetune
-from electrify.downstream.tasks import AVERAGED, TASKS
+from electrify.downstream.tasks import AVERAGED, GLUE
 from electrify.errors import UserError
 
 HEADERS = {
@@ -30,7 +30,7 @@ HEADERS = {
 
 def text_of(name: str, rows: int) -> str:
     """Rows whose label is told by one word."""
-    task, header = TASKS[name], HEADERS[name]
+    task, header = GLUE[name], HEADERS[name]
     labels = task.labels or ("1.0", "4.5")
     lines = [] if header is None else [header]
     for k in range(rows):
@@ -47,7 +47,7 @@ def text_of(name: str, rows: int) -> str:
 @pytest.fixture
 def glue(tmp_path: Path) -> Path:
     root = tmp_path / "glue"
-    for name, task in TASKS.items():
+    for name, task in GLUE.items():
         (root / task.folder).mkdir(parents=True)
         for file in (task.train, task.validation, *task.also.values()):
             (root / task.folder / file).write_text(text_of(name, 12))
@@ -63,8 +63,8 @@ def run(zoo: Path, glue: Path, out: Path, *tasks: str, **more: Any):
 
 def test_all_nine(zoo: Path, glue: Path, tmp_path: Path):
     report = run(zoo, glue, tmp_path / "out", "glue")
-    assert [r.task for r in report.rows if r.metric == TASKS[r.task].metrics[0]] == list(TASKS)
-    assert {(r.task, r.metric) for r in report.rows} == {(n, m) for n, t in TASKS.items() for m in t.metrics} | {("mnli", "accuracy_mismatched")}
+    assert [r.task for r in report.rows if r.metric == GLUE[r.task].metrics[0]] == list(GLUE)
+    assert {(r.task, r.metric) for r in report.rows} == {(n, m) for n, t in GLUE.items() for m in t.metrics} | {("mnli", "accuracy_mismatched")}
     (average,) = report.glue_averages().values()
     medians = [report.median(task=name, model=report.rows[0].model) for name in AVERAGED]
     assert average == pytest.approx(sum(medians) / 8)
@@ -94,7 +94,7 @@ def test_eight_tasks_without_one_have_no_average_and_subsets_are_told(zoo: Path,
 
 
 def write_test_sets(glue: Path) -> None:
-    for name, task in TASKS.items():
+    for name, task in GLUE.items():
         header = "index\tsentence" if HEADERS[name] is None else f"index\t{task.text}" + (f"\t{task.pair}" if task.pair else "")
         rows = "".join(f"{k}\tthe good film" + ("\tit was" if task.pair else "") + "\n" for k in range(5))
         for file in (task.test or {"": "test.tsv"}).values():
@@ -118,10 +118,10 @@ def test_a_submission(zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.Capt
         assert lines[0] == "index\tprediction"
         assert [line.split("\t")[0] for line in lines[1:]] == ["0", "1", "2", "3", "4"]
         assert len({line.split("\t")[1] for line in lines[1:]}) == 1, "the same text has the same answer"
-    assert files["AX.tsv"][1].split("\t")[1] in TASKS["mnli"].labels
-    assert files["RTE.tsv"][1].split("\t")[1] in TASKS["rte"].labels
+    assert files["AX.tsv"][1].split("\t")[1] in GLUE["mnli"].labels
+    assert files["RTE.tsv"][1].split("\t")[1] in GLUE["rte"].labels
     assert 0 < float(files["STS-B.tsv"][1].split("\t")[1]) < 6
-    for name, task in TASKS.items():
+    for name, task in GLUE.items():
         best = max((r for r in report.records if r["task"] == name), key=lambda r: r["scores"][task.metrics[0]])
         test = next(iter(task.test), task.folder)
         (folder,) = (out / "predictions").glob(f"*/{name}-seed{best['seed']}")

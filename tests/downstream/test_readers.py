@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electrify.downstream import readers
-from electrify.downstream.tasks import AVERAGED, TASKS, Example, TaskData, task_named
+from electrify.downstream.examples import Example
+from electrify.downstream.read.glue import read_glue
+from electrify.downstream.read.own import read_own
+from electrify.downstream.tasks import AVERAGED, GLUE, TASKS, TaskData, task_named
 from electrify.errors import UserError
 
-GLUE = Path(__file__).parents[3] / "shared" / "data" / "glue"
+DATA = Path(__file__).parents[3] / "shared" / "data" / "glue"
 COLA = 'gj04\t1\t\tThe "book.\ngj04\t0\t*\tBook \'the"\n'
 STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n0\tm\tx\t2012\t1\tn\tn\tA plane.\tA jet.\t4.500\n"
 
@@ -21,14 +23,14 @@ def glue(tmp_path: Path, task: str, train: str, dev: str | None = None) -> TaskD
     folder.mkdir(exist_ok=True)
     (folder / "train.tsv").write_bytes(train.encode())
     (folder / "dev.tsv").write_bytes((train if dev is None else dev).encode())
-    return readers.read_glue(TASKS[task], tmp_path)
+    return read_glue(TASKS[task], tmp_path)
 
 
 def own(tmp_path: Path, text: str | bytes, *, name: str = "train.csv", **given: str) -> TaskData:
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     named = {"text_column": None, "pair_column": None, "label_column": None, "problem_type": "auto"} | given
-    return readers.read_own(str(path), str(path), **named)  # type: ignore[arg-type]
+    return read_own(str(path), str(path), **named)  # type: ignore[arg-type]
 
 
 def test_cola_has_no_header_and_quotes_are_letters(tmp_path: Path):
@@ -74,10 +76,10 @@ def test_bad_glue_files_name_file_and_line(tmp_path: Path, task: str, text: str,
 
 def test_missing_files_and_folders(tmp_path: Path):
     with pytest.raises(UserError, match=r"CoLA: no such folder; --data-dir must hold GLUE's folder CoLA"):
-        readers.read_glue(TASKS["cola"], tmp_path)
+        read_glue(TASKS["cola"], tmp_path)
     (tmp_path / "CoLA").mkdir()
     with pytest.raises(UserError, match=r"CoLA/train.tsv: no such file"):
-        readers.read_glue(TASKS["cola"], tmp_path)
+        read_glue(TASKS["cola"], tmp_path)
 
 
 def test_tasks_by_name():
@@ -87,10 +89,10 @@ def test_tasks_by_name():
 
 
 def test_all_of_glue():
-    assert len(TASKS) == 9
-    assert set(AVERAGED) == set(TASKS) - {"wnli"}
-    assert [name for name, task in TASKS.items() if task.symmetric] == ["mrpc", "stsb"]
-    assert {name: task.epochs for name, task in TASKS.items() if task.epochs != 3} == {"stsb": 10, "rte": 10}
+    assert len(GLUE) == 9
+    assert set(AVERAGED) == set(GLUE) - {"wnli"}
+    assert [name for name, task in GLUE.items() if task.symmetric] == ["mrpc", "stsb"]
+    assert {name: task.epochs for name, task in GLUE.items() if task.epochs != 3} == {"stsb": 10, "rte": 10}
 
 
 def test_mrpc_with_a_byte_order_mark(tmp_path: Path):
@@ -108,7 +110,7 @@ def mnli(tmp_path: Path, **files: str) -> TaskData:
     folder.mkdir()
     for name, text in files.items():
         (folder / f"{name}.tsv").write_text(text)
-    return readers.read_glue(TASKS["mnli"], tmp_path)
+    return read_glue(TASKS["mnli"], tmp_path)
 
 
 def test_mnli_has_two_development_sets_of_other_columns(tmp_path: Path):
@@ -144,9 +146,9 @@ OFFICIAL = [
 
 @pytest.mark.parametrize(("task", "train", "dev"), OFFICIAL)
 def test_the_official_files(task: str, train: int, dev: int):
-    if not GLUE.is_dir():
+    if not DATA.is_dir():
         pytest.skip("no ../shared/data/glue")
-    data = readers.read_glue(TASKS[task], GLUE)
+    data = read_glue(TASKS[task], DATA)
     assert (len(data.train), len(data.validation)) == (train, dev)
     if data.labels:
         assert {e.label for e in data.train} == set(range(len(data.labels)))
@@ -207,7 +209,7 @@ def test_problem_type_and_columns_can_be_said(tmp_path: Path):
         ("t.csv", "body,label\na,1\n", r"none of its columns \(body, label\) is called text or sentence or sentence1; name it with --text-column"),
         ("t.csv", "text,text\na,1\n", r"line 1: a column name occurs twice"),
         ("t.csv", "text,label\na,1\nb,\n", r"line 3: 'label' must be a text or a number"),
-        ("t.csv", "text,label\na,x\nb,x\n", r"only the class 'x'"),
+        ("t.csv", "text,label\na,x\nb,x\n", r"only the label 'x'"),
         ("t.csv", "", r"no examples"),
         ("t.csv", b"text,label\na,1\n\xff,1\n", r"line 3: not UTF-8 \(byte 0xff\)"),
         ("t.csv", b"text,label\na\0,1\n", r"line 2: a zero byte; this is a binary file"),
@@ -215,7 +217,11 @@ def test_problem_type_and_columns_can_be_said(tmp_path: Path):
         ("t.jsonl", "[" * 100_000, r"line 1: broken JSON"),
         ("t.jsonl", '{"text": "a", "label": 1}\n{"label": 1}\n', r"line 2: no column 'text'; found: label"),
         ("t.jsonl", '{"text": "a", "label": 1}\n{"text": null, "label": 1}\n', r"line 2: 'text' must be a text, not null"),
-        ("t.jsonl", '{"text": "a", "label": 1}\n\n{"text": "b", "label": null}\n', r"line 3: 'label' must be a text or a number, not null"),
+        (
+            "t.jsonl",
+            '{"text": "a", "label": 1}\n\n{"text": "b", "label": null}\n',
+            r"line 3: 'label' must be a text or a number, or a list of them",
+        ),
         ("t.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n', r"line 2: label 'nan' is not a number"),
         ("t.jsonl", "3\n", r"line 1: not a JSON object"),
         ("t.xlsx", "x", r"ending '.xlsx' is not known"),
@@ -231,9 +237,9 @@ def test_an_unknown_class_in_the_validation_file(tmp_path: Path):
     (tmp_path / "b.csv").write_text("text,label\na,1\nb,7\n")
     named = {"text_column": None, "pair_column": None, "label_column": None}
     with pytest.raises(UserError, match=r"b.csv, line 3: label '7' is none of the classes 0, 1"):
-        readers.read_own(str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), **named, problem_type="auto")
+        read_own(str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), **named, problem_type="auto")
     with pytest.raises(UserError, match=r"no column 'texd'; did you mean 'text'"):
-        readers.read_own(str(tmp_path / "a.csv"), str(tmp_path / "a.csv"), **named | {"text_column": "texd"}, problem_type="auto")
+        read_own(str(tmp_path / "a.csv"), str(tmp_path / "a.csv"), **named | {"text_column": "texd"}, problem_type="auto")
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\t\n\0", exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=8))
@@ -248,9 +254,9 @@ def test_any_text_survives_a_tsv(tmp_path_factory: pytest.TempPathFactory, texts
     ("task", "rows"), [("cola", 1063), ("sst2", 1821), ("mrpc", 1725), ("stsb", 1379), ("qnli", 5463), ("rte", 3000), ("wnli", 146)]
 )
 def test_the_official_test_sets(task: str, rows: int):
-    if not GLUE.is_dir():
+    if not DATA.is_dir():
         pytest.skip("no ../shared/data/glue")
-    ((name, examples),) = readers.read_glue(TASKS[task], GLUE, test=True).test
+    ((name, examples),) = read_glue(TASKS[task], DATA, test=True).test
     assert name == TASKS[task].folder
     assert len(examples) == rows
     assert all(bool(e.pair) == (TASKS[task].pair is not None) for e in examples)

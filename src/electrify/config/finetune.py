@@ -28,8 +28,9 @@ class FinetuneSettings:
     """Share of the updates during which the learning rate rises; it falls linearly to 0 after."""
     max_grad_norm: float = 1.0
     """Gradients are clipped to this norm."""
-    max_seq_length: int = 128
-    """Longer examples are cut (the longer text of a pair first)."""
+    max_seq_length: int | None = None
+    """Tokens of a sequence; none takes 128, 256 for tagging and 512 for question answering, or what the model reads. Longer texts are cut (the
+    longer of a pair first); longer sentences and contexts are read through windows."""
     max_train_samples: int | None = None
     """Train on this many examples, drawn by the seed: the same ones for every model."""
     double_unordered: bool = False
@@ -38,6 +39,20 @@ class FinetuneSettings:
     """Dropout before the head; none takes the model's own. The encoder always keeps its own."""
     bf16: Literal["auto", "true", "false"] = "auto"
     """Compute in bfloat16 (weights stay float32); auto does so where the processor has instructions for it."""
+    torch_compile: bool = False
+    """Compile the encoder (one graph for all lengths): slower at first, faster in long runs."""
+    frozen_encoder: Literal["none", "last", "last4", "all"] = "none"
+    """Tagging: leave the encoder as it is and learn a head on the states of its last layer, its last four, or all."""
+    tagging_head: Literal["linear", "bilstm"] = "linear"
+    """With --frozen-encoder: a linear layer, or a bidirectional LSTM before it."""
+    answer_head: Literal["joint", "plain"] = "joint"
+    """Question answering: the end given the start with beam search (ELECTRA's), or each by itself (BERT's)."""
+    doc_stride: int | None = None
+    """Question answering: a window over a long context begins so many tokens after the one before; none takes 128."""
+    n_best_size: int | None = None
+    """Question answering: answers kept of each question; none takes 20."""
+    max_answer_length: int | None = None
+    """Question answering: tokens of an answer at most; none takes 30."""
     eval_steps: int | None = None
     """Evaluate every N updates; none does so after every epoch (every second one of 10). The score reported is always that of the last update."""
     device: str = "auto"
@@ -52,13 +67,18 @@ class FinetuneSettings:
             "max_grad_norm",
             "max_train_samples",
             "eval_steps",
+            "doc_stride",
+            "n_best_size",
+            "max_answer_length",
         )
         for name in positive:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UserError(f"{name} must be above 0, not {value}")
-        if self.max_seq_length < 4:
-            raise UserError(f"max_seq_length must be at least 4, not {self.max_seq_length}")
+        if self.max_seq_length is not None and self.max_seq_length < 16:
+            raise UserError(f"max_seq_length must be at least 16, not {self.max_seq_length}")
+        if self.tagging_head != "linear" and self.frozen_encoder == "none":
+            raise UserError(f"--tagging-head {self.tagging_head} needs --frozen-encoder last, last4 or all")
         for name in ("warmup_ratio", "dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
@@ -76,11 +96,13 @@ class FinetuneConfig:
     output_dir: str
     """Where scores.jsonl, report.md, report.csv and report.json go. A rerun continues there."""
     task: tuple[str, ...] = ()
-    """Tasks, separated by commas: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli; glue = all nine."""
+    """Tasks, separated by commas: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli (glue = all nine); conll2000, conll2003, wnut17, wikiann,
+    ud (tagging = all five); squad1, squad2 (squad = both)."""
     data_dir: str | None = None
-    """The folder that holds the tasks' own folders (CoLA, SST-2, ...) as GLUE ships them."""
+    """The folder that holds the tasks' own folders (CoLA, SST-2, ... as GLUE ships them; conll2003, ud_..., squad), or a data set's folder or id on
+    the Hub in GLUE's or SQuAD's layout; none loads nyu-mll/glue, rajpurkar/squad or squad_v2 from there."""
     train_file: str | None = None
-    """Your own training examples: .csv, .tsv (no quoting), .jsonl."""
+    """Your own training examples: .csv, .tsv (no quoting), .jsonl; for tagging also columns (.conll, .conllu, .txt), for questions SQuAD's .json."""
     validation_file: str | None = None
     """Your own validation examples, in the same columns."""
     text_column: str | None = None
@@ -88,9 +110,11 @@ class FinetuneConfig:
     pair_column: str | None = None
     """The column of a second text; none looks for sentence2."""
     label_column: str | None = None
-    """The column of the label; none looks for label."""
-    problem_type: Literal["auto", "classification", "regression"] = "auto"
-    """What your own labels are; auto: decimal numbers are regression, words and whole numbers are classes."""
+    """The column of the label; none looks for label. Several, separated by commas, are classes of their own with 0 or 1 each (multi-label). In a file
+    of columns without a header: its number from 0, none takes the last."""
+    problem_type: Literal["auto", "classification", "multilabel", "regression", "tagging", "answering"] = "auto"
+    """What your own examples are; auto: lists of labels are multi-label, decimal numbers regression, words and whole numbers classes; columns are
+    tagging, SQuAD's JSON is answering."""
     seeds: int = 5
     """Runs of each model on each task."""
     seed: int = 0
@@ -116,10 +140,10 @@ class FinetuneConfig:
             raise UserError("nothing to fine-tune on: give --task and --data-dir, or --train-file and --validation-file")
         if any(own) and not all(own):
             raise UserError(f"--{'validation' if self.train_file else 'train'}-file is missing: both files are needed")
-        if self.task and not self.data_dir:
-            raise UserError("--data-dir is missing: the folder that holds the tasks' own folders")
         if self.predict_test and not self.task:
             raise UserError("--predict-test is for GLUE's test sets: give --task")
+        if self.settings.frozen_encoder != "none" and self.save_model:
+            raise UserError("--save-model and --frozen-encoder exclude each other: the encoder is what it was")
         if self.seeds < 1:
             raise UserError(f"seeds must be at least 1, not {self.seeds}")
 

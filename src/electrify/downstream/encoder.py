@@ -1,9 +1,7 @@
-"""Encoders: any AutoModel folder or Hub id, loaded strictly, with a tokenizer and a head of our own.
+"""Encoders: any AutoModel folder or Hub id, loaded strictly, with its tokenizer.
 
 Strictly: a weight of the encoder that the checkpoint lacks is an error with its name. Left alone, the library fills it with random numbers and
 says so in a table that scrolls by.
-
-Shape suffixes: B examples, L tokens, D width, C classes (1 for regression).
 """
 
 from __future__ import annotations
@@ -16,44 +14,39 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from ..errors import UserError
-from ..export.folders import TOKENIZER_FILES, load_config, load_tokenizer, unloadable
+from ..export.folders import TOKENIZER_FILES, is_causal, load_config, load_tokenizer, unloadable
 from ..export.quiet import quiet
+from .frame import Frame, frames_of, reads_last
 
 RANDOM = "random:"
-_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.")
-
-
-class Classifier(nn.Module):
-    """Encoder, dropout and one linear layer on the first token's state (ELECTRA's own fine-tuning head)."""
-
-    def __init__(self, encoder: nn.Module, *, num_outputs: int, dropout: float, std: float) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.dropout = nn.Dropout(dropout)
-        self.head = nn.Linear(encoder.config.hidden_size, num_outputs)  # type: ignore[union-attr]
-        nn.init.normal_(self.head.weight, std=std)
-        nn.init.zeros_(self.head.bias)
-
-    def forward(self, **inputs: Tensor) -> Tensor:
-        """Logits [B, C] in float32, whatever the encoder computed in."""
-        first_BD = self.encoder(**inputs).last_hidden_state[:, 0]
-        with torch.autocast(first_BD.device.type, enabled=False):
-            return self.head(self.dropout(first_BD.float()))
+_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """An encoder with its tokenizer and what its inputs may be."""
+    """An encoder with its tokenizer and what its inputs may be.
+
+    positions: tokens of a sequence at most. segments: whether it takes token types. single, pair: what stands around one text and around two. last:
+    whether the last token stands for the whole text, and not the first. causal: whether a token sees only those before it.
+    """
 
     encoder: Any
     tokenizer: Any
     positions: int
     segments: bool
+    single: Frame
+    pair: Frame
+    last: bool
+    causal: bool
+
+    @property
+    def width(self) -> int:
+        return self.encoder.config.hidden_size
 
     @property
     def dropout(self) -> float:
@@ -67,7 +60,7 @@ def load(model: str, *, device: torch.device) -> Loaded:
     Random weights are drawn from torch's global generator. Raises UserError, also where the checkpoint lacks weights of the encoder.
     """
     path = model.removeprefix(RANDOM)
-    config = load_config(path)
+    config = load_config(path, causal=True)
     # Plain matmuls beat scaled_dot_product_attention on CPU in training (bf16, length 128, ELECTRA-Small: 1.03 s a step against 1.31 s).
     attention = {"attn_implementation": "eager" if device.type == "cpu" else "sdpa"}
     model_class: Any = MODEL_MAPPING[type(config)]
@@ -81,7 +74,9 @@ def load(model: str, *, device: torch.device) -> Loaded:
             encoder = _strictly(path, config, attention | pooling)
     tokenizer = load_tokenizer(path, vocab_size=encoder.get_input_embeddings().num_embeddings)
     types = "token_type_ids" in inspect.signature(encoder.forward).parameters and getattr(config, "type_vocab_size", 0) > 1
-    return Loaded(encoder.to(device=device, dtype=torch.float32), tokenizer, _positions(encoder), types)
+    single, pair = frames_of(tokenizer)
+    encoder = encoder.to(device=device, dtype=torch.float32)
+    return Loaded(encoder, tokenizer, _positions(encoder), types, single, pair, reads_last(tokenizer, single), is_causal(config))
 
 
 def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
@@ -110,6 +105,7 @@ def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
 def _positions(encoder: Any) -> int:
     """How many tokens a sequence may have."""
     positions = getattr(encoder.config, "max_position_embeddings", None) or 10**6
+    positions = positions if positions > 0 else 10**6  # XLNet's are relative, and it says -1
     for name, module in encoder.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
             # RoBERTa counts from the padding id + 1
@@ -118,12 +114,12 @@ def _positions(encoder: Any) -> int:
 
 
 def layers_of(named: dict[str, Any]) -> int:
-    """How many layers the parameters belong to."""
+    """How many layers the parameters belong to (ALBERT's shared one counts once)."""
     return 1 + max((int(found[1]) for name in named if (found := _LAYER.search(name))), default=-1)
 
 
 def learning_rates(named: dict[str, nn.Parameter], *, peak: float, decay: float) -> dict[str, float]:
-    """The peak learning rate of every parameter of a Classifier: peak * decay^(distance from the head).
+    """The peak learning rate of every parameter of a Finetuned model: peak * decay^(distance from the head).
 
     | part                                   | distance       |
     |----------------------------------------|----------------|

@@ -16,12 +16,14 @@ from ..config.finetune import FinetuneConfig, FinetuneSettings
 from ..errors import UserError
 from ..progress import Progress, say
 from ..text.whole import write_atomically
-from . import loop, metrics, readers, submission
+from . import loop, metrics, submission
 from .encoder import RANDOM, encoder_fingerprint, load
+from .read.own import read_own
+from .read.task import read_task
 from .report import Report, report_of, write_report
 from .saving import can_save
-from .single import finetune_one, training_examples
-from .tasks import TASKS, TaskData, task_named
+from .single import finetune_one, updates_of
+from .tasks import Kind, TaskData, tasks_named
 
 
 def finetune(options: FinetuneConfig) -> Report:
@@ -32,6 +34,7 @@ def finetune(options: FinetuneConfig) -> Report:
     tasks = _read(options)
     for task in tasks:
         metrics.require(task.metrics)
+    _require_use(options, tasks)
     models = _models(options)
     out = Path(options.output_dir)
     held = _held(out, options.settings)
@@ -64,7 +67,7 @@ def _run_all(todo: list[_Run], done: dict[Any, dict[str, Any]], out: Path, setti
     with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
         for run in todo:
             outcome = finetune_one(run.model, run.task, seed=run.seed, settings=settings, progress=progress, save_to=run.save_to)
-            submission.write_predictions(run.predictions, outcome.predictions)
+            submission.write_files(run.predictions, outcome.files)
             done[run.key] = run.identity | outcome.record() | {"validation_examples": len(run.task.validation), "notes": run.task.notes}
             write_atomically(out / "scores.jsonl", "".join(json.dumps(r, sort_keys=True) + "\n" for r in done.values()))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
@@ -82,7 +85,7 @@ class _Run:
     updates: int
     save_to: Path | None
     predictions: Path
-    """Folder of the predictions for the task's test sets."""
+    """Folder of the answers."""
     hashes: dict[str, str]
 
     @property
@@ -96,11 +99,31 @@ class _Run:
 
 def _read(options: FinetuneConfig) -> list[TaskData]:
     if options.task:
-        names = [name for given in options.task for name in (TASKS if given.lower() == "glue" else (given,))]
-        rows = list({row.name: row for row in map(task_named, names)}.values())
-        return [readers.read_glue(row, options.data_dir or "", test=options.predict_test) for row in rows]
+        return [read_task(row, options.data_dir, test=options.predict_test) for row in tasks_named(options.task)]
     named = {"text_column": options.text_column, "pair_column": options.pair_column, "label_column": options.label_column}
-    return [readers.read_own(options.train_file or "", options.validation_file or "", **named, problem_type=options.problem_type)]
+    return [read_own(options.train_file or "", options.validation_file or "", **named, problem_type=options.problem_type)]
+
+
+_ONLY_FOR: dict[str, tuple[Kind, str]] = {
+    "frozen_encoder": ("tagging", "tagging"), "tagging_head": ("tagging", "tagging"), "answer_head": ("answering", "question answering"),
+    "doc_stride": ("answering", "question answering"), "n_best_size": ("answering", "question answering"),
+    "max_answer_length": ("answering", "question answering"),
+}  # fmt: skip
+
+
+def _require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
+    """Raises UserError for an option that none of the tasks would use, and where a model cannot be kept."""
+    kinds = {task.kind for task in tasks}
+    for name, (kind, shown) in _ONLY_FOR.items():
+        if kind not in kinds and getattr(options.settings, name) != getattr(FinetuneSettings(), name):
+            raise UserError(f"--{name.replace('_', '-')} is for {shown}; none of the tasks is")
+    others = [task.name for task in tasks if task.kind != "tagging"]
+    if options.settings.frozen_encoder != "none" and others:
+        raise UserError(f"--frozen-encoder is for tagging, not for {', '.join(others)}")
+    if options.predict_test and not any(task.test for task in tasks) and not kinds & {"classification", "regression"}:
+        raise UserError("--predict-test is for GLUE's test sets; none of the tasks has one")
+    if options.save_model and "answering" in kinds and options.settings.answer_head == "joint":
+        raise UserError("--save-model with question answering needs --answer-head plain: the library has no joint head")
 
 
 def _models(options: FinetuneConfig) -> list[str]:
@@ -125,8 +148,7 @@ def _plan(options: FinetuneConfig, out: Path, models: list[str], tasks: list[Tas
     for model in models:
         weights, label = encoder_fingerprint(model), _label(model, out)
         for task in tasks:
-            n, epochs = len(training_examples(task, seed=0, settings=settings)), settings.num_train_epochs or task.epochs
-            updates = loop.updates_of(n, batch_size=settings.per_device_train_batch_size, epochs=epochs)
+            updates = updates_of(task, settings)
             for seed in range(options.seed, options.seed + options.seeds):
                 save_to = out / "models" / f"{task.name}-{_name(label)}" if options.save_model and seed == options.seed else None
                 predictions = out / "predictions" / _name(label) / f"{task.name}-seed{seed}"

@@ -1,74 +1,54 @@
-"""The fine-tuning loop: examples -> padded tensors -> batches of like length -> updates -> scores.
+"""The fine-tuning loop: rows -> batches of like length -> updates -> answers. It does not know the task.
 
-Shape suffixes: N examples, L tokens, B examples of a batch, C classes (1 for regression).
+Shape suffixes: N rows, B rows of a batch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
+from torch import Tensor, nn
 
 from ..config.finetune import FinetuneSettings
 from ..draws import hashed
 from ..errors import UserError
 from ..train.optim import make_optimizer, parameter_groups
 from ..train.schedule import factor
-from .encoder import Classifier, learning_rates
-from .tasks import Example
+from .encoder import learning_rates
 
 POOL = 16  # batches sorted by length together: 88 to 91 % of the slots of SST-2, CoLA and STS-B are filled then (unsorted 34 to 48 %)
 POOLS = 4  # at least, where the examples are few: one pool of all would put the same examples together in every epoch
 SUBSET, ORDER, BATCHES = 1, 2, 3  # purposes of random numbers: append, never reorder
-EVAL_BATCH = 128
+EVAL_TOKENS = 128 * 128  # of a batch that only predicts, pads included
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """Examples as one padded matrix: a batch is one indexing operation. lengths_N stays on the CPU, where batches are planned."""
+class Data(Protocol):
+    """Rows that batches are made of. lengths_N stays on the CPU, where batches are planned."""
 
-    ids_NL: Tensor
-    segments_NL: Tensor | None
-    labels_N: Tensor
-    lengths_N: Tensor
+    @property
+    def lengths_N(self) -> Tensor: ...
 
-    def inputs(self, index_B: Tensor) -> dict[str, Tensor]:
-        """What an encoder takes, padded to the longest of the batch."""
-        longest = int(self.lengths_N[index_B].max())
-        device = self.ids_NL.device
-        lengths_B, at_B = self.lengths_N[index_B].to(device, non_blocking=True), index_B.to(device, non_blocking=True)
-        mask_BL = (torch.arange(longest, device=device) < lengths_B[:, None]).long()
-        found = {"input_ids": self.ids_NL[at_B, :longest].long(), "attention_mask": mask_BL}
-        return found if self.segments_NL is None else found | {"token_type_ids": self.segments_NL[at_B, :longest].long()}
+    @property
+    def device(self) -> torch.device: ...
+
+    def batch(self, index_B: Tensor) -> Any: ...
 
 
-def encode(examples: Sequence[Example], tokenizer: Any, *, segments: bool, max_seq_length: int, device: torch.device) -> Encoded:
-    """Tokenise once. Texts beyond max_seq_length are cut, the longer of a pair first."""
-    pairs = [e.pair or "" for e in examples] if examples[0].pair is not None else None
-    found = tokenizer(
-        [e.text for e in examples],
-        pairs,
-        truncation=True,
-        max_length=max_seq_length,
-        padding=False,
-        return_attention_mask=False,
-        return_token_type_ids=segments,
-    )
-    lengths_N = torch.tensor([len(ids) for ids in found["input_ids"]])
-    ids_NL = _padded(found["input_ids"], lengths_N, tokenizer.pad_token_id, torch.int32)
-    segments_NL = _padded(found["token_type_ids"], lengths_N, 0, torch.uint8).to(device) if segments else None
-    return Encoded(ids_NL.to(device), segments_NL, torch.tensor([e.label for e in examples], dtype=torch.float32, device=device), lengths_N)
+class Model(Protocol):
+    """What is trained: a batch in, a mean loss or what to keep of the outputs out."""
 
+    training: bool
 
-def _padded(rows: list[list[int]], lengths_N: Tensor, pad: int, dtype: torch.dtype) -> Tensor:
-    longest = int(lengths_N.max())
-    flat = torch.tensor([i for row in rows for i in row], dtype=dtype)
-    return torch.full((len(rows), longest), pad, dtype=dtype).masked_scatter_(torch.arange(longest) < lengths_N[:, None], flat)
+    def loss(self, batch: Any) -> Tensor: ...
+
+    def answers(self, batch: Any) -> dict[str, Tensor]: ...
+
+    def train(self, mode: bool = True) -> Any: ...
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
 
 
 def shuffled(n: int, *coordinates: int) -> Tensor:
@@ -98,14 +78,14 @@ def updates_of(n: int, *, batch_size: int, epochs: float) -> int:
 
 
 def train(
-    model: Classifier, data: Encoded, *, regression: bool, rates: dict[str, float], settings: FinetuneSettings, epochs: float, seed: int, bf16: bool,
+    model: Model, data: Data, *, rates: dict[str, float], settings: FinetuneSettings, epochs: float, seed: int, bf16: bool,
     after: Callable[[int, float, Tensor], None],
 ) -> None:  # fmt: skip
     """All updates of a run. `after(updates done, epochs done, loss)` is called behind each one; loss is a scalar on the device.
 
-    data.labels_N: class numbers, or standardised values. Raises UserError where the loss is no longer a number at the end of an epoch.
+    rates: the peak learning rate of every parameter that learns. Raises UserError where the loss is no longer a number at the end of an epoch.
     """
-    named = dict(model.named_parameters())
+    named = {name: parameter for name, parameter in model.named_parameters() if name in rates}
     optimizer = make_optimizer("adamw", parameter_groups(named, rates=rates, weight_decay=settings.weight_decay), betas=(0.9, 0.999), eps=1e-6)
     size = settings.per_device_train_batch_size
     total = updates_of(len(data.lengths_N), batch_size=size, epochs=epochs)
@@ -117,10 +97,8 @@ def train(
         now = factor("linear", step + 1, warmup_steps=round(settings.warmup_ratio * total), max_steps=total + 1)
         for group in optimizer.param_groups:
             group["lr"] = group["peak_lr"] * now
-        with torch.autocast(data.ids_NL.device.type, torch.bfloat16, enabled=bf16):
-            logits_BC = model(**data.inputs(index_B))
-        wanted_B = data.labels_N[index_B.to(data.labels_N.device)]
-        loss = F.mse_loss(logits_BC[:, 0], wanted_B) if regression else F.cross_entropy(logits_BC, wanted_B.long())
+        with torch.autocast(data.device.type, torch.bfloat16, enabled=bf16):
+            loss = model.loss(data.batch(index_B))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
         optimizer.step()
@@ -131,24 +109,34 @@ def train(
         after(step + 1, (step + 1) / per_epoch, loss.detach())
 
 
-def _endless(data: Encoded, batch_size: int, seed: int) -> Iterator[Tensor]:
+def _endless(data: Data, batch_size: int, seed: int) -> Iterator[Tensor]:
     epoch = 0
     while True:
         yield from epoch_batches(data.lengths_N, batch_size=batch_size, seed=seed, epoch=epoch)
         epoch += 1
 
 
-def predict(model: Classifier, data: Encoded, *, bf16: bool) -> Tensor:
-    """Logits [N, C] in float32 on the CPU, in the order of the examples. The model is left in the mode it was in."""
+def predict(model: Model, data: Data, *, bf16: bool) -> dict[str, Tensor]:
+    """What the model keeps of its outputs, on the CPU and in the order of the rows. The model is left in the mode it was in."""
     was_training = model.training
-    model.eval()
+    model.train(False)
     order = torch.argsort(data.lengths_N, stable=True)
-    with torch.inference_mode(), torch.autocast(data.ids_NL.device.type, torch.bfloat16, enabled=bf16):
-        found = torch.cat([model(**data.inputs(index_B)).float() for index_B in order.split(EVAL_BATCH)])
+    parts: list[dict[str, Tensor]] = []
+    with torch.inference_mode(), torch.autocast(data.device.type, torch.bfloat16, enabled=bf16):
+        for index_B in _in_turn(order, data.lengths_N):
+            parts.append({name: x.cpu() for name, x in model.answers(data.batch(index_B)).items()})
     model.train(was_training)
-    logits_NC = torch.empty_like(found)
-    logits_NC[order.to(found.device)] = found
-    return logits_NC.cpu()
+    back = torch.argsort(order)
+    return {name: torch.cat([part[name] for part in parts])[back] for name in parts[0]}
+
+
+def _in_turn(order: Tensor, lengths_N: Tensor) -> Iterator[Tensor]:
+    """The rows, shortest first, in batches of at most EVAL_TOKENS slots."""
+    begin = 0
+    for end in range(1, len(order) + 1):
+        if end == len(order) or (end + 1 - begin) * int(lengths_N[order[end]]) > EVAL_TOKENS:
+            yield order[begin:end]
+            begin = end
 
 
 def device_named(name: str) -> torch.device:
@@ -180,8 +168,7 @@ def default_rates(hidden_size: int) -> tuple[float, float]:
     return (1e-4, 0.8) if hidden_size < 1024 else (5e-5, 0.9)
 
 
-def rates_for(model: Classifier, settings: FinetuneSettings) -> dict[str, float]:
-    """The peak learning rate of every parameter."""
-    peak, decay = default_rates(model.head.in_features)
-    given = settings.learning_rate or peak, settings.layerwise_lr_decay or decay
-    return learning_rates(dict(model.named_parameters()), peak=given[0], decay=given[1])
+def rates_for(named: dict[str, nn.Parameter], settings: FinetuneSettings, *, width: int) -> dict[str, float]:
+    """The peak learning rate of every parameter of an encoder of this width and its head."""
+    peak, decay = default_rates(width)
+    return learning_rates(named, peak=settings.learning_rate or peak, decay=settings.layerwise_lr_decay or decay)

@@ -1,6 +1,7 @@
-"""A fine-tuned encoder as a Hugging Face ForSequenceClassification folder.
+"""A fine-tuned encoder as a Hugging Face folder: ForSequenceClassification, ForTokenClassification or ForQuestionAnswering (the plain head).
 
-The library's heads have a hidden layer where ours is linear. Ours fits into theirs exactly enough (checked on real inputs before it is reported):
+Heads of tokens are linear there as here. Those of whole texts have a hidden layer where ours is linear. Ours fits into theirs exactly enough
+(checked on a real input before the folder is written):
 
 | head             | hidden layer computes        | because                                                            |
 |------------------|------------------------------|--------------------------------------------------------------------|
@@ -19,12 +20,15 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
 from ..errors import UserError
 from ..export.folders import load_config
 from ..export.quiet import quiet
-from .encoder import RANDOM, Classifier, Loaded
+from .encoder import RANDOM, Loaded
+from .heads import Finetuned
+from .problems.problem import Problem
+from .problems.texts import Texts
 from .tasks import TaskData
 
 _SMALL = 2.0**-12
@@ -38,27 +42,23 @@ def can_save(model: str) -> None:
         raise UserError(f"{model}: --save-model knows {', '.join(_KINDS)}, not {kind!r}")
 
 
-def save(classifier: Classifier, loaded: Loaded, task: TaskData, folder: Path, *, center: float, scale: float) -> None:
-    """Write the folder whole or not at all. center, scale: of the regression targets; the folder predicts values on the original scale."""
-    encoder, tokenizer = loaded.encoder, copy.deepcopy(loaded.tokenizer)
+def save(net: Finetuned, loaded: Loaded, task: TaskData, folder: Path, *, problem: Problem) -> None:
+    """Write the folder whole or not at all. A folder of a regression predicts values on their original scale."""
+    tokenizer = copy.deepcopy(loaded.tokenizer)
     # a tokenizer that does not say so gives no token types, and the second text of a pair would look like the first
     names_of_inputs = ["input_ids", "token_type_ids", "attention_mask"] if loaded.segments else ["input_ids", "attention_mask"]
     tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names_of_inputs
-    config = type(encoder.config).from_dict(encoder.config.to_dict())
-    config.classifier_dropout, config.problem_type = 0.0, "regression" if task.kind == "regression" else "single_label_classification"
-    names = dict(enumerate(task.labels)) if task.labels else {0: "score"}
-    config.id2label, config.label2id = names, {name: i for i, name in names.items()}
-    with quiet():
-        model: Any = AutoModelForSequenceClassification.from_config(config)
-    model.base_model.load_state_dict(encoder.state_dict(), strict=False)
-    dense, out = (
-        (model.base_model.pooler.dense, model.classifier) if config.model_type == "bert" else (model.classifier.dense, model.classifier.out_proj)
-    )
-    with torch.no_grad():
-        _fit(dense, out, classifier.head.cpu(), twice=config.model_type == "electra")
-        out.weight.mul_(scale)  # here and not in the hidden layer, where a large value would leave the straight part of tanh
-        out.bias.fill_(center)
-    _compare(classifier, model.eval(), tokenizer, task, center=center, scale=scale)
+    config = type(loaded.encoder.config).from_dict(loaded.encoder.config.to_dict())
+    config.classifier_dropout = 0.0
+    names = task.labels or (("start", "end") if task.kind == "answering" else ("score",))
+    config.id2label, config.label2id = dict(enumerate(names)), {name: i for i, name in enumerate(names)}
+    match task.kind:
+        case "tagging":
+            model = _with_head(AutoModelForTokenClassification, config, net, head="classifier")
+        case "answering":
+            model = _with_head(AutoModelForQuestionAnswering, config, net, head="qa_outputs")
+        case _:
+            model = _classifier(config, net, loaded, task, problem)
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     with quiet():
@@ -66,6 +66,34 @@ def save(classifier: Classifier, loaded: Loaded, task: TaskData, folder: Path, *
         tokenizer.save_pretrained(part)
     shutil.rmtree(folder, ignore_errors=True)
     part.replace(folder)
+
+
+def _with_head(cls: Any, config: Any, net: Finetuned, *, head: str | None) -> Any:
+    """A model of the library around our encoder; head: the name of its linear head, where that is as ours."""
+    with quiet():
+        model: Any = cls.from_config(config)
+    model.base_model.load_state_dict(net.encoder.state_dict(), strict=False)
+    if head is not None:
+        getattr(model, head).load_state_dict(net.head.out.state_dict())
+    return model
+
+
+_PROBLEMS = {"regression": "regression", "multilabel": "multi_label_classification", "classification": "single_label_classification"}
+
+
+def _classifier(config: Any, net: Finetuned, loaded: Loaded, task: TaskData, problem: Problem) -> Any:
+    assert isinstance(problem, Texts)
+    config.problem_type = _PROBLEMS[task.kind]
+    model = _with_head(AutoModelForSequenceClassification, config, net, head=None)
+    dense, out = (
+        (model.base_model.pooler.dense, model.classifier) if config.model_type == "bert" else (model.classifier.dense, model.classifier.out_proj)
+    )
+    with torch.no_grad():
+        _fit(dense, out, net.head.out.cpu(), twice=config.model_type == "electra")
+        out.weight.mul_(problem.scale)  # here and not in the hidden layer, where a large value would leave the straight part of tanh
+        out.bias.mul_(problem.scale).add_(problem.center)
+    _compare(net, model.eval(), problem)
+    return model
 
 
 def _fit(dense: nn.Linear, out: nn.Linear, head: nn.Linear, *, twice: bool) -> None:
@@ -80,10 +108,12 @@ def _fit(dense: nn.Linear, out: nn.Linear, head: nn.Linear, *, twice: bool) -> N
         out.weight[:, start : start + classes] = torch.eye(classes) / s
 
 
-def _compare(classifier: Classifier, model: Any, tokenizer: Any, task: TaskData, *, center: float, scale: float) -> None:
-    example = task.validation[0]
-    inputs = dict(tokenizer(example.text, example.pair, return_tensors="pt", truncation=True, max_length=64))
-    classifier.eval().cpu()
+def _compare(net: Finetuned, model: Any, problem: Texts) -> None:
+    examples: Any = problem.task.validation[:1]
+    rows = problem.held_out(examples).data
+    net.eval().cpu()
     with torch.no_grad():
-        wanted, found = classifier(**inputs) * scale + center, model(**inputs).logits
+        batch = rows.batch(torch.zeros(1, dtype=torch.long))
+        wanted = net.answers(batch)["logits"].cpu() * problem.scale + problem.center
+        found = model(**{name: x.cpu() for name, x in batch.inputs.items()}).logits
     assert torch.allclose(found, wanted, atol=1e-4, rtol=1e-4), f"the saved head differs by {(found - wanted).abs().max():.2e}"

@@ -18,13 +18,21 @@ from torch import Tensor
 from ..config.finetune import FinetuneSettings
 from ..errors import UserError
 from ..progress import Progress
-from . import loop, metrics
-from .encoder import Classifier, Loaded, load
+from . import loop
+from .encoder import Loaded, load
+from .examples import Example
+from .problems.answering import Answering
+from .problems.frozen import FrozenTagging
+from .problems.problem import Answers, HeldOut, Problem
+from .problems.tagging import Tagging
+from .problems.texts import Texts
 from .saving import save
-from .tasks import Example, TaskData
+from .tasks import MAX_SEQ_LENGTH, TaskData
 
 _DROPOUT_SEED = 1 << 32  # added to a run's seed, so that dropout does not depend on how many numbers the loading took
 _EVALUATIONS = 5  # at most, where the user does not say: ten rounds over a validation set larger than the training set would be half of the time
+FROZEN_EPOCHS, FROZEN_RATE = 20.0, 2e-3  # a head alone learns slower and takes a higher rate
+DOC_STRIDE, N_BEST, BEAM, LONGEST_ANSWER = 128, 20, 20, 30  # ELECTRA's of SQuAD (finetune/configure)
 
 
 @dataclass(frozen=True)
@@ -46,12 +54,12 @@ class Outcome:
     train_examples: int
     updates: int
     seconds: float
-    predictions: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of each test set of the task, by its name: labels as the files write them, or values."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Answers as files, name to content: of test sets, of tagging and of question answering."""
 
     def record(self) -> dict[str, Any]:
-        """What scores.jsonl keeps: all but the predictions, which are files of their own."""
-        return {k: v for k, v in dataclasses.asdict(self).items() if k != "predictions"}
+        """What scores.jsonl keeps: all but the files, which stand beside it."""
+        return {k: v for k, v in dataclasses.asdict(self).items() if k != "files"}
 
 
 def finetune_one(
@@ -60,7 +68,7 @@ def finetune_one(
     """Fine-tune an encoder on a task once. A pure function of its arguments on one machine; torch's own generator is left as it was.
 
     model: folder, Hub id, or `random:` and one of them. save_to: write the fine-tuned model there as a Hugging Face folder. progress: advanced by
-    one for each update. Raises UserError.
+    the updates that `updates_of` foretells. Raises UserError.
     """
     began = time.monotonic()
     device = loop.device_named(settings.device)
@@ -68,41 +76,49 @@ def finetune_one(
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         loaded = load(model, device=device)
-        classifier = _classifier(loaded, task, settings, seed).to(device)
-        if settings.max_seq_length > loaded.positions:
-            raise UserError(f"{model}: reads {loaded.positions} tokens at most; give --max-seq-length {loaded.positions}")
-        training = training_examples(task, seed=seed, settings=settings)
-        common: dict[str, Any] = {"segments": loaded.segments, "max_seq_length": settings.max_seq_length, "device": device}
-        data, held_out = (loop.encode(examples, loaded.tokenizer, **common) for examples in (training, task.validation))
-        center, scale = _scale(task, data.labels_N)
-        data = dataclasses.replace(data, labels_N=(data.labels_N - center) / scale)
-        curve = _Curve(classifier, task, held_out, bf16=bf16, progress=progress, title=f"{task.name} seed {seed}")
-        epochs = settings.num_train_epochs or task.epochs
-        curve.total = loop.updates_of(len(training), batch_size=settings.per_device_train_batch_size, epochs=epochs)
-        curve.every = settings.eval_steps or -(-len(training) // settings.per_device_train_batch_size) * -(-math.ceil(epochs) // _EVALUATIONS)
+        problem = problem_of(task, loaded, settings=settings, device=device, bf16=bf16, name=model)
+        torch.manual_seed(seed)  # the same head for every encoder of a width
+        dropout = loaded.dropout if settings.dropout is None else settings.dropout
+        net = problem.model(dropout=dropout, std=getattr(loaded.encoder.config, "initializer_range", None) or 0.02).to(device)
+        examples = training_examples(task, seed=seed, settings=settings)
+        data = problem.training(examples)
+        epochs = epochs_of(task, settings)
+        total = loop.updates_of(len(data.lengths_N), batch_size=settings.per_device_train_batch_size, epochs=epochs)
+        curve = _Curve(net, problem, problem.held_out(task.validation), bf16=bf16, progress=progress, title=f"{task.name} seed {seed}", total=total)
+        curve.every = settings.eval_steps or -(-len(data.lengths_N) // settings.per_device_train_batch_size) * -(-math.ceil(epochs) // _EVALUATIONS)
+        curve.share = updates_of(task, settings) / total
         torch.manual_seed(seed + _DROPOUT_SEED)
-        loop.train(
-            classifier, data, regression=task.kind == "regression", rates=loop.rates_for(classifier, settings), settings=settings, epochs=epochs,
-            seed=seed, bf16=bf16, after=curve.after,
-        )  # fmt: skip
-        also, tests = ({n: loop.encode(e, loaded.tokenizer, **common) for n, e in sets} for sets in (task.also, task.test))
-        scores = curve.points[-1].metrics | {f"{metric}_{n}": value for n, part in also.items() for metric, value in curve.score(part).items()}
-        predictions = {n: curve.predictions(part, center=center, scale=scale) for n, part in tests.items()}
+        rates = _rates(net, loaded, settings)
+        loop.train(_compiled(net, settings), data, rates=rates, settings=settings, epochs=epochs, seed=seed, bf16=bf16, after=curve.after)
+        scores, files = curve.points[-1].metrics | curve.further(task), curve.files(task)
         if save_to is not None:
-            save(classifier, loaded, task, save_to, center=center, scale=scale)
-    return Outcome(scores, tuple(curve.points), len(training), curve.total, time.monotonic() - began, predictions)
+            save(net, loaded, task, save_to, problem=problem)
+    return Outcome(scores, tuple(curve.points), len(examples), total, time.monotonic() - began, files)
 
 
-def _classifier(loaded: Loaded, task: TaskData, settings: FinetuneSettings, seed: int) -> Classifier:
-    torch.manual_seed(seed)  # the same head for every encoder of a width
-    dropout = loaded.dropout if settings.dropout is None else settings.dropout
-    std = getattr(loaded.encoder.config, "initializer_range", None) or 0.02
-    return Classifier(loaded.encoder, num_outputs=task.num_outputs, dropout=dropout, std=std)
+def problem_of(task: TaskData, loaded: Loaded, *, settings: FinetuneSettings, device: torch.device, bf16: bool, name: str) -> Problem:
+    """The task made ready for an encoder. Raises UserError where it reads fewer tokens than were asked for."""
+    length = settings.max_seq_length or min(MAX_SEQ_LENGTH[task.kind], loaded.positions)
+    if length > loaded.positions:
+        raise UserError(f"{name}: reads {loaded.positions} tokens at most; give --max-seq-length {loaded.positions}")
+    common: dict[str, Any] = {"max_seq_length": length, "device": device}
+    match task.kind:
+        case "tagging" if settings.frozen_encoder != "none":
+            return FrozenTagging(task, loaded, **common, layers=settings.frozen_encoder, head=settings.tagging_head, bf16=bf16)
+        case "tagging":
+            return Tagging(task, loaded, **common)
+        case "answering":
+            return Answering(
+                task, loaded, **common, doc_stride=settings.doc_stride or DOC_STRIDE, head=settings.answer_head,
+                n_best=settings.n_best_size or N_BEST, beam=BEAM, longest_answer=settings.max_answer_length or LONGEST_ANSWER,
+            )  # fmt: skip
+        case _:
+            return Texts(task, loaded, **common)
 
 
-def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) -> list[Example]:
+def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) -> list[Any]:
     """The training examples of a seed: all, or `max_train_samples` drawn by the seed; pairs of a symmetric task in both orders on request."""
-    examples = list(task.train)
+    examples: list[Any] = list(task.train)
     if settings.max_train_samples is not None and settings.max_train_samples < len(examples):
         chosen = loop.shuffled(len(examples), seed, loop.SUBSET)[: settings.max_train_samples]
         examples = [examples[int(i)] for i in chosen]
@@ -111,21 +127,39 @@ def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) 
     return examples
 
 
-def _scale(task: TaskData, labels_N: Tensor) -> tuple[float, float]:
-    """Regression learns standardised values (correlations do not notice): targets of 0 to 5 would first have to move the bias there."""
-    if task.kind == "classification":
-        return 0.0, 1.0
-    std = float(labels_N.double().std(correction=0))
-    return float(labels_N.double().mean()), std if std > 0 else 1.0
+def epochs_of(task: TaskData, settings: FinetuneSettings) -> float:
+    """How often the training examples are shown."""
+    return settings.num_train_epochs or (task.epochs if settings.frozen_encoder == "none" else FROZEN_EPOCHS)
+
+
+def updates_of(task: TaskData, settings: FinetuneSettings) -> int:
+    """How many updates a run takes, were each example one row (long contexts are several)."""
+    n = len(training_examples(task, seed=0, settings=settings))
+    return loop.updates_of(n, batch_size=settings.per_device_train_batch_size, epochs=epochs_of(task, settings))
+
+
+def _rates(net: torch.nn.Module, loaded: Loaded, settings: FinetuneSettings) -> dict[str, float]:
+    named = dict(net.named_parameters())
+    if settings.frozen_encoder != "none":
+        return dict.fromkeys(named, settings.learning_rate or FROZEN_RATE)
+    return loop.rates_for(named, settings, width=loaded.width)
+
+
+def _compiled(net: Any, settings: FinetuneSettings) -> Any:
+    """The encoder compiled in place: batches differ in length, so its graph is one for all of them."""
+    if settings.torch_compile and settings.frozen_encoder == "none":
+        net.encoder.compile(dynamic=True)
+    return net
 
 
 class _Curve:
     """Evaluates where it is due and keeps the points."""
 
-    def __init__(self, model: Classifier, task: TaskData, held_out: loop.Encoded, *, bf16: bool, progress: Progress | None, title: str) -> None:
-        self.model, self.task, self.held_out, self.bf16, self.progress, self.title = model, task, held_out, bf16, progress, title
-        self.every, self.points, self.total = 1, list[Point](), 0
+    def __init__(self, model: Any, problem: Problem, held: HeldOut, *, bf16: bool, progress: Progress | None, title: str, total: int) -> None:
+        self.model, self.problem, self.held, self.bf16, self.progress, self.title = model, problem, held, bf16, progress, title
+        self.every, self.points, self.total, self.share = 1, list[Point](), total, 1.0
         self._losses: list[Tensor] = []
+        self._last: Answers = {}
 
     def after(self, step: int, epoch: float, loss: Tensor) -> None:
         self._losses.append(loss)
@@ -133,24 +167,28 @@ class _Curve:
         if step % self.every == 0 or step == self.total:
             mean = float(torch.stack(self._losses).mean())
             self._losses.clear()
-            self.points.append(Point(step, round(epoch, 4), mean, self.score(self.held_out)))
-            name = self.task.metrics[0]
-            note = f"{self.title}: loss {mean:.3f}, {name} {self.points[-1].metrics[name]:.3f}"
+            self._last = self.answers(self.held)
+            self.points.append(Point(step, round(epoch, 4), mean, self.problem.score(self.held, self._last)))
+            name, value = next(iter(self.points[-1].metrics.items()))
+            note = f"{self.title}: loss {mean:.3f}, {name} {value:.3f}"
         if self.progress is not None:
-            self.progress.advance(1, note)
+            self.progress.advance(self.share, note)
 
-    def score(self, data: loop.Encoded) -> dict[str, float]:
-        return metrics.score(self.task.metrics, data.labels_N.cpu().numpy(), self._answers(data).numpy())
-
-    def predictions(self, data: loop.Encoded, *, center: float, scale: float) -> tuple[str, ...]:
-        """What a test file asks for: the label of each example as its file writes it, or its value."""
-        answers_N = self._answers(data)
-        if self.task.kind == "regression":
-            return tuple(f"{value * scale + center:.3f}" for value in answers_N.tolist())
-        return tuple(self.task.labels[k] for k in answers_N.tolist())
-
-    def _answers(self, data: loop.Encoded) -> Tensor:
-        logits_NC = loop.predict(self.model, data, bf16=self.bf16)
-        if not bool(logits_NC.isfinite().all()):
+    def answers(self, held: HeldOut) -> Answers:
+        found = loop.predict(self.model, held.data, bf16=self.bf16)
+        if not all(bool(x.isfinite().all()) for x in found.values()):
             raise UserError(f"{self.title}: the model's outputs are no numbers any more; lower --learning-rate")
-        return logits_NC[:, 0] if self.task.kind == "regression" else logits_NC.argmax(-1)
+        return found
+
+    def further(self, task: TaskData) -> dict[str, float]:
+        """The scores of further labelled sets, their names behind the metrics'."""
+        sets = ((name, self.problem.held_out(examples)) for name, examples in task.also)
+        return {f"{metric}_{name}": value for name, held in sets for metric, value in self.problem.score(held, self.answers(held)).items()}
+
+    def files(self, task: TaskData) -> dict[str, str]:
+        """The answers to test sets; of tagging and question answering those to the validation examples."""
+        found = self.problem.files(self.held, self._last, task.name) if task.kind in ("tagging", "answering") else {}
+        for name, examples in task.test:
+            held = self.problem.held_out(examples)
+            found |= self.problem.files(held, self.answers(held), name)
+        return found

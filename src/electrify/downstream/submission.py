@@ -8,21 +8,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..text.whole import write_atomically
-from .tasks import TASKS, TaskData
+from .tasks import GLUE, TaskData
 
 Candidate = tuple[TaskData, Path, Mapping[str, float]]  # a run: its task, the folder of its predictions, its development scores
 
 
 def expected() -> list[str]:
     """Names of the files of a whole submission."""
-    return [name for task in TASKS.values() for name in (task.test or {task.folder: ""})]
+    return [name for task in GLUE.values() for name in (task.test or {task.folder: ""})]
 
 
-def write_predictions(folder: Path, predictions: Mapping[str, Sequence[str]]) -> None:
-    """FOLDER/NAME.tsv for each test set, whole or not at all."""
-    for name, answers in predictions.items():
+def answers_tsv(answers: Sequence[str]) -> str:
+    """A file of a submission: index and prediction."""
+    return "index\tprediction\n" + "".join(f"{k}\t{answer}\n" for k, answer in enumerate(answers))
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Each file whole or not at all."""
+    for name, content in files.items():
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / f"{name}.tsv", "index\tprediction\n" + "".join(f"{k}\t{answer}\n" for k, answer in enumerate(answers)))
+        write_atomically(folder / name, content)
 
 
 def assemble(out: Path, runs: Iterable[Candidate], *, name: str) -> list[str]:

@@ -1,18 +1,27 @@
-"""The tasks: rows of data. A task to add is a row here, and a reader only where its files look different."""
+"""The tasks: rows of data. A task to add is a row here, and a reader only where its files look different.
+
+`TaskData` is a task with its examples, from whatever files: what a fine-tuning run takes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from ..errors import UserError, nearest
+from .examples import Example, Question, Sentence
 
-Kind = Literal["classification", "regression"]
+Examples = tuple[Example, ...] | tuple[Sentence, ...] | tuple[Question, ...]
+
+Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
+# Tokens of a sequence where the user does not say, ELECTRA's own (chunking 256, SQuAD 512).
+MAX_SEQ_LENGTH: dict[Kind, int] = {"classification": 128, "multilabel": 128, "regression": 128, "tagging": 256, "answering": 512}
 
 
 @dataclass(frozen=True)
 class Task:
-    """One row: where the examples stand, what they are, how they are scored.
+    """One row of GLUE: where the examples stand, what they are, how they are scored.
 
     columns: of the texts, by header name, or by 0-based number where the file has no header. labels: the classes as written in the file; the
     position is the class number; empty for regression. metrics: names in metrics.METRICS, the first is the one that is compared. also: further
@@ -39,29 +48,56 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Example:
-    """A text, perhaps a second one, and a class number or a value."""
+class TagTask:
+    """One row of tagging: column files (see read/conll.py).
 
-    text: str
-    pair: str | None
-    label: float
+    folders, train, validation, test: patterns of names, the first that matches is read; a set without a development part is scored on its test part.
+    word, tag: columns from 0, -1 the last.
+    """
+
+    name: str
+    folders: tuple[str, ...]
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    test: tuple[str, ...]
+    word: int
+    tag: int
+    metrics: tuple[str, ...]
+    epochs: float = 3
+    kind: Kind = "tagging"
+    published: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AnswerTask:
+    """One row of question answering: SQuAD's JSON. train, validation: patterns of names, the first that matches is read."""
+
+    name: str
+    folders: tuple[str, ...]
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    metrics: tuple[str, ...]
+    hub: str
+    epochs: float = 2
+    kind: Kind = "answering"
+    published: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """A task with its examples: what a fine-tuning run takes."""
+    """A task with its examples: what a fine-tuning run takes. labels: classes or tags, the position is the number."""
 
     name: str
     kind: Kind
     labels: tuple[str, ...]
     metrics: tuple[str, ...]
     epochs: float
-    train: tuple[Example, ...]
-    validation: tuple[Example, ...]
+    train: Examples
+    validation: Examples
     symmetric: bool = False
-    also: tuple[tuple[str, tuple[Example, ...]], ...] = ()
-    """Further development sets, by name; scored after the last update."""
-    test: tuple[tuple[str, tuple[Example, ...]], ...] = ()
+    also: tuple[tuple[str, Examples], ...] = ()
+    """Further labelled sets, by name; scored after the last update."""
+    test: tuple[tuple[str, Examples], ...] = ()
     """Test sets without labels, by the name of their file in a submission."""
     notes: tuple[str, ...] = ()
     """What a reader of the scores must know: files that are not the official ones."""
@@ -70,9 +106,9 @@ class TaskData:
         for split in ("train", "validation"):
             if not getattr(self, split):
                 raise UserError(f"task {self.name!r} has no {split} examples")
-        if self.kind == "classification" and len(self.labels) < 2:
+        if self.kind in ("classification", "tagging") and len(self.labels) < 2:
             raise UserError(
-                f"task {self.name!r} has only the class {self.labels[0]!r}: nothing to learn" if self.labels else f"task {self.name!r} has no classes"
+                f"task {self.name!r} has only the label {self.labels[0]!r}: nothing to learn" if self.labels else f"task {self.name!r} has no labels"
             )
 
     @property
@@ -82,9 +118,11 @@ class TaskData:
 
     @property
     def num_outputs(self) -> int:
-        return len(self.labels) if self.kind == "classification" else 1
+        return len(self.labels) or 1
 
 
+# Of SQuAD 2.0: the first is what the paper reports, with the threshold that suits the development set best.
+NO_ANSWER_METRICS = ("best_exact", "best_f1", "exact", "f1", "has_answer_exact", "has_answer_f1", "no_answer_exact")
 _ENTAILS = ("entailment", "not_entailment")
 
 
@@ -92,7 +130,7 @@ def _published(*scores: float) -> dict[str, float]:
     return dict(zip(("ELECTRA-Small++", "ELECTRA-Base++", "ELECTRA-Large", "BERT-Base"), scores, strict=True))
 
 
-TASKS: dict[str, Task] = {
+GLUE: dict[str, Task] = {
     task.name: task
     for task in (
         Task(
@@ -135,10 +173,55 @@ TASKS: dict[str, Task] = {
 # What the published average is over: the first metric of each; WNLI, where the majority class wins, is left out (2003.10555 section 3.1).
 AVERAGED = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 
+_SPANS = ("f1", "precision", "recall", "accuracy")
+TAGGING: dict[str, TagTask] = {
+    task.name: task
+    for task in (
+        TagTask(
+            "conll2000", ("conll2000*",), ("train.txt*",), ("dev.txt*",), ("test.txt*",), 0, 2, _SPANS,
+            published={"ELECTRA-Small++": 96.5, "ELECTRA-Base++": 97.1, "ELECTRA-Large": 97.2},
+        ),
+        TagTask(
+            "conll2003", ("conll2003*", "conll03*"), ("eng.train", "train.txt"), ("eng.testa", "valid.txt", "dev.txt"), ("eng.testb", "test.txt"),
+            0, 3, _SPANS,
+        ),
+        TagTask(
+            "wnut17", ("wnut*", "WNUT*"), ("train.conll", "wnut17train.conll"), ("dev.conll", "emerging.dev.conll"),
+            ("test.conll", "emerging.test.annotated"), 0, 1, _SPANS,
+        ),
+        TagTask("wikiann", ("wikiann*", "WikiANN*"), ("train*",), ("dev*", "validation*"), ("test*",), 0, 1, _SPANS),
+        TagTask(
+            "ud", ("ud_*", "UD_*"), ("*-ud-train.conllu*", "train.upos.tsv"), ("*-ud-dev.conllu*", "dev.upos.tsv"),
+            ("*-ud-test.conllu*", "test.upos.tsv"), 0, 1, ("accuracy",),
+        ),
+    )
+}  # fmt: skip
+ANSWERING: dict[str, AnswerTask] = {
+    task.name: task
+    for task in (
+        AnswerTask(
+            "squad1", ("", "squad*", "SQuAD*"), ("train-v1.1.json",), ("dev-v1.1.json",), ("exact", "f1"), "rajpurkar/squad",
+            published={"ELECTRA-Small++": 75.8, "ELECTRA-Base++": 86.8, "ELECTRA-Large": 89.7, "BERT-Base": 80.8},
+        ),
+        AnswerTask(
+            "squad2", ("", "squad*", "SQuAD*"), ("train-v2.0.json",), ("dev-v2.0.json",), NO_ANSWER_METRICS, "rajpurkar/squad_v2",
+            published={"ELECTRA-Small++": 70.1, "ELECTRA-Base++": 80.5, "ELECTRA-Large": 88.1, "BERT-Base": 73.7},
+        ),
+    )
+}  # fmt: skip
+TASKS: dict[str, Task | TagTask | AnswerTask] = {**GLUE, **TAGGING, **ANSWERING}
+GROUPS: dict[str, tuple[str, ...]] = {"glue": tuple(GLUE), "tagging": tuple(TAGGING), "squad": tuple(ANSWERING)}
 
-def task_named(name: str) -> Task:
+
+def task_named(name: str) -> Task | TagTask | AnswerTask:
     """The row of a task. Raises UserError with the nearest name."""
     key = name.lower().replace("-", "").replace("_", "")
     if key not in TASKS:
-        raise UserError(f"no task {name!r}{nearest(key, TASKS)}")
+        raise UserError(f"no task {name!r}{nearest(key, (*TASKS, *GROUPS))}")
     return TASKS[key]
+
+
+def tasks_named(names: Iterable[str]) -> list[Task | TagTask | AnswerTask]:
+    """The rows, each once; the name of a group (glue, tagging, squad) stands for its tasks. Raises UserError with the nearest name."""
+    flat = [name for given in names for name in GROUPS.get(given.lower(), (given,))]
+    return list({row.name: row for row in map(task_named, flat)}.values())

@@ -14,6 +14,7 @@ from ..errors import UserError
 from .quiet import quiet
 
 MARK = "electrify.json"  # what makes a folder an export of ours, so that it may be replaced
+_BOTH_WAYS = ("xlnet", "xlm", "flaubert")  # counted with the causal ones by the library, for their language-model heads
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
 
 
@@ -58,8 +59,14 @@ def unloadable(path: str, error: Exception) -> UserError:
     return UserError(f"{path}: cannot be loaded as a Hugging Face model: {lines[0][:300] if lines else type(error).__name__}")
 
 
-def load_config(path: str) -> Any:
-    """The configuration of an encoder. Raises UserError where there is none or where it is no encoder."""
+def is_causal(config: Any) -> bool:
+    """Whether a model's tokens see only those before them (GPT-2). A model that has a masked-LM head, too, is an encoder."""
+    generates = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING and type(config) not in MODEL_FOR_MASKED_LM_MAPPING
+    return (generates or bool(getattr(config, "is_decoder", False))) and config.model_type not in _BOTH_WAYS
+
+
+def load_config(path: str, *, causal: bool = False) -> Any:
+    """The configuration of an encoder; causal: or of a model that reads from left to right. Raises UserError."""
     check_place(path)
     try:
         with quiet():
@@ -68,8 +75,9 @@ def load_config(path: str) -> Any:
         raise unloadable(path, e) from e
     if type(config) not in MODEL_MAPPING:
         raise UserError(f"{path}: AutoModel has no model of type {config.model_type!r}")
-    generates = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING and type(config) not in MODEL_FOR_MASKED_LM_MAPPING
-    if getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False) or generates:
+    if getattr(config, "is_encoder_decoder", False):
+        raise UserError(f"{path}: a {config.model_type!r} model is an encoder with a decoder; an encoder is needed")
+    if is_causal(config) and not causal:
         raise UserError(f"{path}: a {config.model_type!r} model reads from left to right; its first token sees no text, so an encoder is needed")
     return config
 

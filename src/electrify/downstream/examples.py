@@ -1,0 +1,43 @@
+"""Examples: what the readers give and the problems take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Example:
+    """A text, perhaps a second one, and its label: a class number, a value, or the numbers of all classes that hold (multi-label)."""
+
+    text: str
+    pair: str | None
+    label: float | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Words with one tag each."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        assert len(self.words) == len(self.tags) > 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A piece of a context: context[start : start + len(text)] is text. start counts characters."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a context. Without answers the context does not hold one (SQuAD 2.0)."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...]

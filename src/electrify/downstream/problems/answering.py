@@ -1,0 +1,179 @@
+"""Questions whose answer is a piece of a context: contexts longer than a sequence are read through windows, and answers go back to its characters.
+
+A window begins `doc_stride` tokens after the one before it (BERT's meaning of the word). In training a window without the answer says that there is
+none where the task has unanswerable questions (SQuAD 2.0), and is left out where it has not (1.1).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ...errors import UserError
+from ..answers import score_answers
+from ..encoder import Loaded
+from ..examples import Answer, Question
+from ..heads import Finetuned, JointHead, SpanHead
+from ..rows import Rows, rows_of
+from ..tasks import TaskData
+from .problem import Answers, HeldOut
+
+QUESTION_TOKENS = 64  # longer ones are cut (BERT's max_query_length), and to half of a short sequence
+
+
+@dataclass(frozen=True)
+class Window:
+    """Tokens [begin, end) of a question's context; the first of them stands at `start` in the row. offsets: characters of the context's tokens."""
+
+    question: int
+    begin: int
+    end: int
+    start: int
+    offsets: Sequence[tuple[int, int]]
+
+    def characters(self, first: int, last: int) -> tuple[int, int]:
+        """Where in the context the tokens at these places of the row stand."""
+        return self.offsets[self.begin + first - self.start][0], self.offsets[self.begin + last - self.start][1]
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A piece of a context that may be the answer. score: a logit or a log-probability, the more the better."""
+
+    text: str
+    score: float
+
+
+class Answering:
+    """See problem.Problem."""
+
+    def __init__(
+        self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device, doc_stride: int, head: str, n_best: int, beam: int,
+        longest_answer: int,
+    ) -> None:  # fmt: skip
+        self.task, self.loaded, self.max_seq_length, self.device = task, loaded, max_seq_length, device
+        self.doc_stride, self.head, self.n_best, self.beam, self.longest_answer = doc_stride, head, n_best, beam, longest_answer
+        self.answerless = not all(isinstance(q, Question) and q.answers for q in (*task.train, *task.validation))
+        self._tokens: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
+
+    def model(self, *, dropout: float, std: float) -> Finetuned:
+        common = {"dropout": dropout, "std": std, "last": self.loaded.last, "keep": self.n_best, "longest_answer": self.longest_answer}
+        if self.head == "joint":
+            return Finetuned(self.loaded.encoder, JointHead(self.loaded.width, **common, beam=self.beam, answerable=self.answerless))
+        return Finetuned(self.loaded.encoder, SpanHead(self.loaded.width, **common))
+
+    def training(self, examples: Sequence[Question]) -> Rows:
+        return self._rows(examples, learning=True)[0]
+
+    def held_out(self, examples: Sequence[Question]) -> HeldOut:
+        rows, spots = self._rows(examples, learning=False)
+        return HeldOut(examples, rows, spots)
+
+    def score(self, held: HeldOut, answers: Answers) -> dict[str, float]:
+        best, none = self._predictions(held, answers)
+        if not self.answerless:
+            return score_answers(held.examples, best, None)
+        found = score_answers(held.examples, best, none)
+        found |= score_answers(held.examples, _silenced(best, none, 0.0), None)
+        return {name: found.pop(name) for name in self.task.metrics} | found
+
+    def files(self, held: HeldOut, answers: Answers, name: str) -> dict[str, str]:
+        """NAME.predictions.json, the official file (question id to answer), and NAME.nbest.json; with unanswerable questions NAME.null_odds.json too,
+        and the predictions are empty from the threshold of the best F1 on."""
+        best, none = self._predictions(held, answers)
+        guesses = self.guesses(held, answers)
+        nbest = {held.examples[k].id: [{"text": g.text, "score": round(g.score, 5)} for g in found] for k, found in enumerate(guesses)}
+        files = {f"{name}.nbest.json": _json(nbest)}
+        if self.answerless:
+            found = score_answers(held.examples, best, none)
+            silent = sum(not q.answers for q in held.examples) / len(held.examples)
+            # the official threshold is 0 where answering nothing is best, whatever the scores are
+            threshold = found.get("best_f1_threshold", 0.0) if silent < found.get("best_f1", 1) else -math.inf
+            files[f"{name}.null_odds.json"] = _json(none)
+            best = _silenced(best, none, threshold)
+        return {f"{name}.predictions.json": _json(best), **files}
+
+    def guesses(self, held: HeldOut, answers: Answers) -> list[list[Guess]]:
+        """Of each question the `n_best` best different answers over all of its windows, best first."""
+        found: list[dict[str, float]] = [{} for _ in held.examples]
+        columns = (answers["scores"].tolist(), answers["starts"].tolist(), answers["ends"].tolist())
+        for window, scores, starts, ends in zip(held.spots, *columns, strict=True):
+            context, mine = held.examples[window.question].context, found[window.question]
+            for score, first, last in zip(scores, starts, ends, strict=True):
+                if score > -1e29:  # not one of the impossible ones
+                    begin, end = window.characters(first, last)
+                    text = context[begin:end].strip()
+                    mine[text] = max(score, mine.get(text, score))
+        return [[Guess(text, score) for text, score in sorted(g.items(), key=lambda item: -item[1])[: self.n_best]] for g in found]
+
+    def _predictions(self, held: HeldOut, answers: Answers) -> tuple[dict[str, str], dict[str, float]]:
+        """Of each question the best answer, and how much speaks for none: the less the better the answer."""
+        guesses = self.guesses(held, answers)
+        best = {question.id: (found[0].text if found else "") for question, found in zip(held.examples, guesses, strict=True)}
+        null: dict[int, float] = {}
+        for window, value in zip(held.spots, answers["null"].tolist(), strict=True):
+            null[window.question] = min(float(value), null.get(window.question, float(value)))
+        if self.head != "joint":  # logits of no answer and of the best one
+            null = {k: value - (guesses[k][0].score if guesses[k] else 0.0) for k, value in null.items()}
+        return best, {question.id: null[k] for k, question in enumerate(held.examples)}
+
+    def _rows(self, questions: Sequence[Question], *, learning: bool) -> tuple[Rows, list[Window]]:
+        self._read([q.context for q in questions] + [q.question for q in questions])
+        frame, longest_question = self.loaded.pair, min(QUESTION_TOKENS, self.max_seq_length // 2)
+        ids, types, places, targets, spots = list[list[int]](), list[list[int]](), list[list[int]](), list[list[int]](), list[Window]()
+        for number, question in enumerate(questions):
+            asked = self._tokens[question.question][0][:longest_question]
+            room = self.max_seq_length - frame.room - len(asked)
+            tokens, offsets = self._tokens[question.context]
+            true = tokens_of(question.answers[0], offsets) if learning and question.answers else None
+            for begin, end in _windows(len(tokens), room, self.doc_stride):
+                held = true is not None and begin <= true[0] and true[1] < end
+                if learning and not held and not self.answerless:
+                    continue
+                row, kinds, starts = frame.around(asked, tokens[begin:end])
+                at = starts[1] - begin
+                ids.append(row)
+                types.append(kinds)
+                places.append([int(at + begin <= k < at + end) for k in range(len(row))])
+                targets.append([at + true[0], at + true[1], 0] if true is not None and held else [starts[1], starts[1], 1])
+                spots.append(Window(number, begin, end, starts[1], offsets))
+        if not ids:
+            raise UserError(f"task {self.task.name!r}: no training answer fits into {self.max_seq_length} tokens; raise --max-seq-length")
+        segments, pad = types if self.loaded.segments else None, self.loaded.tokenizer.pad_token_id
+        return rows_of(ids, segments, torch.tensor(targets, dtype=torch.int32), pad=pad, device=self.device, places=places), spots
+
+    def _read(self, texts: Sequence[str]) -> None:
+        """Tokens and their characters, of each text once."""
+        new = list({text: None for text in texts if text not in self._tokens})
+        if new:
+            found = self.loaded.tokenizer(new, add_special_tokens=False, return_offsets_mapping=True, padding=False)
+            for text, ids, offsets in zip(new, found["input_ids"], found["offset_mapping"], strict=True):
+                self._tokens[text] = list(ids), [tuple(pair) for pair in offsets]
+
+
+def tokens_of(answer: Answer, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """The first and the last token that hold a character of the answer; none where no token does."""
+    end = answer.start + len(answer.text)
+    inside = [k for k, (a, b) in enumerate(offsets) if a < end and answer.start < b]
+    return (inside[0], inside[-1]) if inside else None
+
+
+def _windows(length: int, room: int, stride: int) -> list[tuple[int, int]]:
+    """[begin, end) of each window: every `stride` tokens one, until the end is reached."""
+    found = [(0, min(room, length))]
+    while found[-1][1] < length:
+        begin = found[-1][0] + min(stride, room)
+        found.append((begin, min(begin + room, length)))
+    return found
+
+
+def _silenced(best: Mapping[str, str], none: Mapping[str, float], threshold: float) -> dict[str, str]:
+    return {key: "" if none[key] > threshold else text for key, text in best.items()}
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"

@@ -1,0 +1,142 @@
+"""Tagging with the encoder left as it is: the states of words are computed once, and a small head learns on them (seconds where fine-tuning takes
+minutes). What a linear head finds there is the measure that tells small encoders apart.
+
+Shape suffixes: W words, F features, S sentences of a batch, L words of the longest, C tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..encoder import Loaded
+from ..examples import Sentence
+from ..heads import linear
+from ..loop import EVAL_TOKENS
+from ..rows import Rows
+from ..tasks import TaskData
+from .problem import Answers, HeldOut
+from .tagging import Tagging
+
+LSTM_WIDTH = 200  # of each direction
+
+
+@dataclass(frozen=True)
+class Words:
+    """Sentences as runs of words with their features: rows for the loop, one a sentence. starts_N: each one's first word."""
+
+    states_WF: Tensor
+    targets_W: Tensor
+    starts_N: Tensor
+    lengths_N: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        return self.states_WF.device
+
+    def batch(self, index_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Features [S, L, F], tags [S, L] and which of them are words, [S, L]."""
+        lengths_S = self.lengths_N[index_B]
+        at_SL = self.starts_N[index_B][:, None] + torch.arange(int(lengths_S.max()))
+        words_SL = (torch.arange(at_SL.shape[1]) < lengths_S[:, None]).to(self.device)
+        at_SL = at_SL.clamp(max=len(self.targets_W) - 1).to(self.device)
+        return self.states_WF[at_SL], self.targets_W[at_SL], words_SL
+
+
+class Probe(nn.Module):
+    """A linear layer on each word's features, or a bidirectional LSTM between the two. longest: words of the longest sentence."""
+
+    def __init__(self, features: int, num_outputs: int, *, head: Literal["linear", "bilstm"], dropout: float, std: float, longest: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(features, LSTM_WIDTH, batch_first=True, bidirectional=True) if head == "bilstm" else None
+        self.dropout, self.longest = nn.Dropout(dropout), longest
+        self.head = linear(features if self.lstm is None else 2 * LSTM_WIDTH, num_outputs, std)
+
+    def forward(self, states_SLF: Tensor, words_SL: Tensor) -> Tensor:
+        """Logits [P, C] of the words of the batch."""
+        with torch.autocast(states_SLF.device.type, enabled=False):
+            if self.lstm is None:
+                return self.head(self.dropout(states_SLF[words_SL]))
+            packed = nn.utils.rnn.pack_padded_sequence(self.dropout(states_SLF), words_SL.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+            hidden_SLH, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=words_SL.shape[1])
+            return self.head(self.dropout(hidden_SLH[words_SL]))
+
+    def loss(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        states_SLF, targets_SL, words_SL = batch
+        return F.cross_entropy(self(states_SLF, words_SL), targets_SL[words_SL])
+
+    def answers(self, batch: tuple[Tensor, Tensor, Tensor]) -> Answers:
+        states_SLF, _, words_SL = batch
+        found_SL = torch.zeros(len(words_SL), self.longest, dtype=torch.int32, device=words_SL.device)
+        found_SL[:, : words_SL.shape[1]][words_SL] = self(states_SLF, words_SL).argmax(-1).int()
+        return {"classes": found_SL}
+
+
+class FrozenTagging(Tagging):
+    """Tagging on features: see problem.Problem. layers: the last one, the last four, or all and the embeddings, concatenated.
+
+    Each feature is standardised by its mean and deviation over the training words: the layers of a pre-norm encoder differ much in size.
+    """
+
+    def __init__(
+        self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device, layers: str, head: Literal["linear", "bilstm"], bf16: bool
+    ) -> None:  # fmt: skip
+        super().__init__(task, loaded, max_seq_length=max_seq_length, device=device)
+        self.layers, self.bf16 = layers, bf16
+        self.head: Literal["linear", "bilstm"] = head
+        self.standard: tuple[Tensor, Tensor] | None = None
+        self.longest = max(len(s.words) for s in (*task.train, *task.validation, *(s for _, part in task.also for s in part)))  # type: ignore[union-attr]
+
+    def model(self, *, dropout: float, std: float) -> Probe:  # type: ignore[override]
+        depth = self.loaded.encoder.config.num_hidden_layers
+        taken = {"last": 1, "last4": min(4, depth + 1), "all": depth + 1}[self.layers]
+        tags = self.task.num_outputs
+        return Probe(taken * self.loaded.width, tags, head=self.head, dropout=dropout, std=std, longest=self.longest).to(self.device)
+
+    def training(self, examples: Sequence[Sentence]) -> Words:  # type: ignore[override]
+        words = self._words(examples)
+        mean_F, std_F = words.states_WF.mean(0), words.states_WF.std(0, correction=0).clamp(min=1e-6)
+        self.standard = mean_F, std_F
+        words.states_WF.sub_(mean_F).div_(std_F)
+        return words
+
+    def held_out(self, examples: Sequence[Sentence]) -> HeldOut:
+        assert self.standard is not None, "training examples come first"
+        words, spots, done = self._words(examples), [], 0
+        words.states_WF.sub_(self.standard[0]).div_(self.standard[1])
+        for row, sentence in enumerate(examples):
+            spots += [(row, k, done + k) for k in range(len(sentence.words))]
+            done += len(sentence.words)
+        return HeldOut(examples, words, spots)
+
+    def _words(self, examples: Sequence[Sentence]) -> Words:
+        rows, spots = self._rows(examples)
+        lengths_N = torch.tensor([len(s.words) for s in examples])
+        targets_W = torch.tensor([self.numbers.get(tag, 0) for s in examples for tag in s.tags], device=self.device)
+        return Words(self._states(rows, torch.tensor(spots)), targets_W, lengths_N.cumsum(0) - lengths_N, lengths_N)
+
+    def _states(self, rows: Rows, spots_W3: Tensor) -> Tensor:
+        """[W, F] in float32, in the order of the words: the states of their first pieces."""
+        encoder, first = self.loaded.encoder, {"last": -1, "last4": -4, "all": 0}[self.layers]
+        encoder.eval()
+        found_WF = torch.empty(0)
+        by_row = torch.argsort(spots_W3[:, 0], stable=True)
+        bounds_N = torch.searchsorted(spots_W3[by_row, 0].contiguous(), torch.arange(len(rows.lengths_N) + 1))
+        order = torch.argsort(rows.lengths_N, stable=True)
+        size = max(1, EVAL_TOKENS // int(rows.lengths_N.max()))
+        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            for index_B in order.split(size):
+                layers = encoder(**rows.inputs(index_B), output_hidden_states=True).hidden_states[first:]
+                mine = [by_row[int(bounds_N[row]) : int(bounds_N[row + 1])] for row in index_B]
+                row_P = torch.cat([torch.full((len(words),), k) for k, words in enumerate(mine)])
+                word_P = torch.cat(mine)
+                states_PF = torch.cat([layer[row_P, spots_W3[word_P, 1]].float() for layer in layers], -1)
+                if not len(found_WF):
+                    found_WF = states_PF.new_empty(len(spots_W3), states_PF.shape[1])
+                found_WF[spots_W3[word_P, 2].to(self.device)] = states_PF
+        return found_WF.clone()  # a tensor made in inference mode could not be trained on

@@ -1,0 +1,96 @@
+"""A whole text, or two, with a class, several classes or a value: GLUE's kind of task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .. import metrics
+from ..encoder import Loaded
+from ..examples import Example
+from ..heads import Finetuned, TextHead, grade_class, grade_each, grade_value
+from ..rows import Rows, rows_of
+from ..submission import answers_tsv
+from ..tasks import TaskData
+from .problem import Answers, HeldOut
+
+_GRADES = {"classification": grade_class, "multilabel": grade_each, "regression": grade_value}
+
+
+class Texts:
+    """See problem.Problem. Regression learns standardised values (correlations do not notice): targets of 0 to 5 would first have to move the bias
+    there; `center` and `scale` are those of the training examples."""
+
+    def __init__(self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device) -> None:
+        self.task, self.loaded, self.max_seq_length, self.device = task, loaded, max_seq_length, device
+        self.center, self.scale = 0.0, 1.0
+
+    def model(self, *, dropout: float, std: float) -> Finetuned:
+        head = TextHead(self.loaded.width, self.task.num_outputs, dropout=dropout, std=std, last=self.loaded.last, grade=_GRADES[self.task.kind])
+        return Finetuned(self.loaded.encoder, head)
+
+    def training(self, examples: Sequence[Example]) -> Rows:
+        if self.task.kind == "regression":
+            values_N = torch.tensor([e.label for e in examples]).double()
+            std = float(values_N.std(correction=0))
+            self.center, self.scale = float(values_N.mean()), std if std > 0 else 1.0
+        return self._rows(examples)
+
+    def held_out(self, examples: Sequence[Example]) -> HeldOut:
+        return HeldOut(examples, self._rows(examples))
+
+    def score(self, held: HeldOut, answers: Answers) -> dict[str, float]:
+        wanted = self._targets(held.examples)
+        wanted = wanted if self.task.kind != "regression" else torch.tensor([e.label for e in held.examples])
+        return metrics.score(self.task.metrics, wanted.numpy(), self._chosen(answers).numpy())
+
+    def files(self, held: HeldOut, answers: Answers, name: str) -> dict[str, str]:
+        """NAME.tsv of index and prediction, the label as the task's files write it (several with a bar between), or the value."""
+        chosen = self._chosen(answers).tolist()
+        match self.task.kind:
+            case "regression":
+                shown = [f"{value * self.scale + self.center:.3f}" for value in chosen]
+            case "multilabel":
+                shown = ["|".join(label for label, holds in zip(self.task.labels, row, strict=True) if holds) for row in chosen]
+            case _:
+                shown = [self.task.labels[k] for k in chosen]
+        return {f"{name}.tsv": answers_tsv(shown)}
+
+    def _chosen(self, answers: Answers) -> Tensor:
+        logits_NC = answers["logits"]
+        match self.task.kind:
+            case "regression":
+                return logits_NC[:, 0]
+            case "multilabel":
+                return (logits_NC > 0).int()
+            case _:
+                return logits_NC.argmax(-1)
+
+    def _targets(self, examples: Sequence[Example]) -> Tensor:
+        if self.task.kind == "multilabel":
+            return torch.tensor([[float(k in _several(e)) for k in range(self.task.num_outputs)] for e in examples])
+        return (torch.tensor([e.label for e in examples], dtype=torch.float32) - self.center) / self.scale
+
+    def _rows(self, examples: Sequence[Example]) -> Rows:
+        """Tokenised once. Texts beyond max_seq_length are cut, the longer of a pair first."""
+        tokenizer = self.loaded.tokenizer
+        pairs = [e.pair or "" for e in examples] if examples[0].pair is not None else None
+        found = tokenizer(
+            [e.text for e in examples],
+            pairs,
+            truncation=True,
+            max_length=self.max_seq_length,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=self.loaded.segments,
+        )
+        ids = [row or [tokenizer.pad_token_id] for row in found["input_ids"]]  # a model without special tokens, and an empty text
+        segments = [row or [0] for row in found["token_type_ids"]] if self.loaded.segments else None
+        return rows_of(ids, segments, self._targets(examples), pad=tokenizer.pad_token_id, device=self.device)
+
+
+def _several(example: Example) -> tuple[int, ...]:
+    assert isinstance(example.label, tuple)
+    return example.label

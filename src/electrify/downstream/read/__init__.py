@@ -1,0 +1,1 @@
+"""Files of tasks -> examples. Every complaint names the file and the line (counted from 1)."""

@@ -1,0 +1,80 @@
+"""GLUE's own TSV layout: a folder for each task, no quoting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...errors import UserError
+from ...text.whole import lines_of, read_text
+from ..examples import Example
+from ..tasks import Task, TaskData
+from .tables import label_of, texts_of, tsv_rows
+
+
+def read_glue(task: Task, data_dir: str | Path, *, test: bool = False) -> TaskData:
+    """The examples of a GLUE task. Where a file is missing and one called NAME_subset.tsv is there, that is read, and `notes` say so. test: also the
+    test sets that are there.
+
+    Raises UserError naming file and line.
+    """
+    folder = Path(data_dir) / task.folder
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; --data-dir must hold GLUE's folder {task.folder} for task {task.name!r}")
+    notes: list[str] = []
+
+    def examples(name: str) -> tuple[Example, ...]:
+        path, part = folder / name, folder / name.replace(".tsv", "_subset.tsv")
+        if path.exists() or not part.exists():
+            return tuple(_glue_examples(path, task))
+        found = tuple(_glue_examples(part, task))
+        notes.append(f"{part.name} ({len(found):,} examples) stands in for the official {name}")
+        return found
+
+    train, validation = examples(task.train), examples(task.validation)
+    there = {key: name for key, name in task.also.items() if (folder / name).exists()}
+    notes += [f"{name} is not there: {key} is not scored" for key, name in task.also.items() if key not in there]
+    also = tuple((key, examples(name)) for key, name in there.items())
+    tests = _test_sets(task, folder) if test else ()
+    more: dict[str, Any] = {"symmetric": task.symmetric, "also": also, "test": tests, "notes": tuple(notes)}
+    return TaskData(task.name, task.kind, task.labels, task.metrics, task.epochs, train, validation, **more)
+
+
+def _test_sets(task: Task, folder: Path) -> tuple[tuple[str, tuple[Example, ...]], ...]:
+    """Test files have a header each, also CoLA's, and no label."""
+    text = task.text if isinstance(task.text, str) else "sentence"
+    found = []
+    for name, file in (task.test or {task.folder: "test.tsv"}).items():
+        path = folder / file
+        if path.exists():
+            rows = list(tsv_rows(str(path), lines_of(read_text(path))))
+            if not rows:
+                raise UserError(f"{path}: no examples")
+            cells = [texts_of(str(path), row, text, None if task.pair is None else str(task.pair)) for row in rows]
+            found.append((name, tuple(Example(a, b, 0) for a, b in cells)))
+    return tuple(found)
+
+
+def _glue_examples(path: Path, task: Task) -> list[Example]:
+    lines = lines_of(read_text(path))
+    columns = (task.text, task.label) if task.pair is None else (task.text, task.pair, task.label)
+    if isinstance(task.label, str):
+        header, first = lines[0].split("\t") if lines else [], 2
+        for column in columns:
+            if column not in header:
+                raise UserError(f"{path}, line 1: no column {column!r} in the header; found: {', '.join(header) or 'nothing'}")
+        place = {column: header.index(str(column)) for column in columns}
+        width, lines = len(header), lines[1:]
+    else:
+        place, first, width = {c: int(c) for c in columns}, 1, 4  # CoLA: source, label, star, sentence
+    if not lines:
+        raise UserError(f"{path}: no examples")
+    classes = {label: i for i, label in enumerate(task.labels)}
+    examples = []
+    for number, line in enumerate(lines, first):
+        cells = line.split("\t")
+        if len(cells) != width:
+            raise UserError(f"{path}, line {number}: {len(cells)} columns, expected {width}")
+        label = label_of(cells[place[task.label]], task.kind, classes, f"{path}, line {number}")
+        examples.append(Example(cells[place[task.text]], None if task.pair is None else cells[place[task.pair]], label))
+    return examples

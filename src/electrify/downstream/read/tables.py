@@ -1,0 +1,91 @@
+"""Tables: CSV, TSV (no quoting) and JSON-lines files as rows, and cells as texts and labels."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ...errors import UserError
+from ...text.whole import json_rows, lines_of, read_text
+from ..tasks import Kind
+
+Row = tuple[int, dict[str, Any]]
+
+
+def rows(path: str) -> Iterator[Row]:
+    """(line number, column -> value) of each row of a file, by its ending."""
+    match Path(path).suffix.lower():
+        case ".csv":
+            return _csv_rows(path, csv.reader(io.StringIO(read_text(path), newline=""), strict=True))
+        case ".tsv":
+            return tsv_rows(path, lines_of(read_text(path)))
+        case ".jsonl" | ".ndjson":
+            return json_rows(path, read_text(path))
+        case ending:
+            raise UserError(f"{path}: ending {ending!r} is not known; examples are read from .csv, .tsv, .jsonl")
+
+
+def _csv_rows(path: str, reader: Any) -> Iterator[Row]:
+    header: list[str] | None = None
+    try:
+        for cells in reader:
+            if header is None:
+                header = _header(path, cells)
+            elif cells:  # an empty line is no row in CSV
+                yield _row(path, reader.line_num, header, cells)
+    except csv.Error as e:
+        raise UserError(f"{path}, line {reader.line_num}: broken CSV ({e})") from None
+
+
+def tsv_rows(path: str, lines: list[str]) -> Iterator[Row]:
+    header = _header(path, lines[0].split("\t") if lines else [])
+    for number, line in enumerate(lines[1:], 2):
+        yield _row(path, number, header, line.split("\t"))
+
+
+def _header(path: str, cells: list[str]) -> list[str]:
+    if len(set(cells)) != len(cells):
+        raise UserError(f"{path}, line 1: a column name occurs twice: {', '.join(cells)}")
+    return cells
+
+
+def _row(path: str, number: int, header: list[str], cells: list[str]) -> Row:
+    if len(cells) != len(header):
+        raise UserError(f"{path}, line {number}: {len(cells)} columns, expected {len(header)}")
+    return number, dict(zip(header, cells, strict=True))
+
+
+def texts_of(path: str, row: Row, text: str, pair: str | None) -> tuple[str, str | None]:
+    number, cells = row
+    where = f"{path}, line {number}"
+    for column in (text, pair):
+        if column is not None and column not in cells:
+            raise UserError(f"{where}: no column {column!r}; found: {', '.join(cells) or 'nothing'}")
+        if column is not None and not isinstance(cells[column], str):
+            raise UserError(f"{where}: {column!r} must be a text, not {json.dumps(cells[column])[:40]}")
+    return cells[text], None if pair is None else cells[pair]
+
+
+def label_of(value: Any, kind: Kind, classes: dict[str, int], where: str) -> float:
+    if kind == "classification":
+        key = class_name(value)
+        if key not in classes:
+            known = ", ".join(list(classes)[:10]) + (", ..." if len(classes) > 10 else "")
+            raise UserError(f"{where}: label {str(value)[:40]!r} is none of the classes {known}")
+        return classes[key]
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(value, bool) or not math.isfinite(number):
+        raise UserError(f"{where}: label {str(value)[:40]!r} is not a number")
+    return number
+
+
+def class_name(value: Any) -> str:
+    return str(value).strip() if not isinstance(value, bool) else str(value).lower()
