@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electrify.downstream.examples import Example
+from electrify.downstream.examples import Example, Sentence
 from electrify.downstream.read.glue import read_glue
 from electrify.downstream.read.own import read_own
 from electrify.downstream.tasks import AVERAGED, GLUE, TASKS, TaskData, task_named
@@ -260,3 +260,51 @@ def test_the_official_test_sets(task: str, rows: int):
     assert name == TASKS[task].folder
     assert len(examples) == rows
     assert all(bool(e.pair) == (TASKS[task].pair is not None) for e in examples)
+
+
+MULTI = [
+    ("t.jsonl", '{"text": "a", "label": ["x", "y"]}\n{"text": "b", "label": []}\n{"text": "c", "label": ["y"]}\n', None),
+    ("t.csv", "text,x,y\na,1,1\nb,0,0\nc,false,True\n", "x,y"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "column"), MULTI)
+def test_several_labels_at_once(tmp_path: Path, name: str, text: str, column: str | None):
+    data = own(tmp_path, text, name=name, **({"label_column": column} if column else {}))
+    assert (data.kind, data.labels, data.metrics) == ("multilabel", ("x", "y"), ("micro_f1", "macro_f1", "accuracy"))
+    assert [e.label for e in data.train] == [(0, 1), (), (1,)]
+
+
+def test_labels_between_bars_on_request(tmp_path: Path):
+    data = own(tmp_path, "text,label\na,x|y\nb,y\n", problem_type="multilabel")
+    assert [e.label for e in data.train] == [(0, 1), (1,)]
+    assert own(tmp_path, "text,label\na,x|y\nb,y\n").labels == ("x|y", "y"), "and classes as they are written else"
+
+
+def test_own_sentences_and_questions(tmp_path: Path):
+    tagged = own(tmp_path, "the\tD\nfilm\tN\n\nit\tP\n", name="t.conll")
+    assert (tagged.kind, tagged.labels, tagged.metrics) == ("tagging", ("D", "N", "P"), ("accuracy",))
+    chunked = own(tmp_path, '{"tokens": ["good", "film"], "tags": ["I-X", "I-X"]}\n{"tokens": ["it"], "tags": ["O"]}\n', name="t.jsonl")
+    assert (chunked.labels, chunked.metrics[0]) == (("B-X", "I-X", "O"), "f1")
+    columns = own(tmp_path, "D the x\nN film y\n", name="t.txt", text_column="1", label_column="0")
+    assert columns.train[0] == Sentence(("the", "film"), ("D", "N"))
+    asked = own(tmp_path, '{"context": "it was good", "question": "what", "answers": "good"}\n', name="q.jsonl")
+    assert (asked.kind, asked.metrics) == ("answering", ("exact", "f1"))
+    assert "1 contexts of the validation questions are among the training contexts" in asked.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "given", "said"),
+    [
+        ("t.csv", "text,x,y\na,1,2\n", {"label_column": "x,y"}, r"line 2: 'y' must be 0 or 1, not '2'"),
+        ("t.csv", "text,x,y\na,1,0\n", {"label_column": "x,z"}, r"line 2: no column 'z'"),
+        ("t.jsonl", '{"text": "a", "label": ["x", null]}\n', {}, r"line 1: 'label' must be a text or a number, or a list of them"),
+        ("t.conll", "the D\nfilm\n", {}, r"line 2"),
+        ("t.conll", "the D\n", {"text_column": "word"}, r"--text-column of a file of columns is a number from 0, not 'word'"),
+        ("q.json", "{}", {}, r"data"),
+        ("q.jsonl", '{"context": "a", "question": "b", "answers": "z"}\n', {}, r"line 1"),
+    ],
+)
+def test_bad_own_files_of_other_kinds(tmp_path: Path, name: str, text: str, given: dict[str, str], said: str):
+    with pytest.raises(UserError, match=said):
+        own(tmp_path, text, name=name, **given)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
-from ..errors import UserError
-from .schema import add_flags, from_flags
+from ..errors import UserError, nearest
+from .schema import add_flags, convert, field_types, from_flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +126,8 @@ class FinetuneConfig:
     """Run every model also with random weights."""
     predict_test: bool = False
     """Also answer GLUE's test sets, and write submission-MODEL.zip in its layout, each task by its seed with the best development score."""
+    hyperparameter_search: str | None = None
+    """Try every combination, with all seeds, and report each model's best on each task; auto: learning_rate=1e-4,3e-4,1e-3;num_train_epochs=3,10."""
     save_model: bool = False
     """Keep the fine-tuned model of the first seed as a Hugging Face folder (ELECTRA, BERT, RoBERTa)."""
     settings: FinetuneSettings = field(default_factory=FinetuneSettings)
@@ -144,8 +147,34 @@ class FinetuneConfig:
             raise UserError("--predict-test is for GLUE's test sets: give --task")
         if self.settings.frozen_encoder != "none" and self.save_model:
             raise UserError("--save-model and --frozen-encoder exclude each other: the encoder is what it was")
+        if self.hyperparameter_search is not None:
+            search_grid(self.hyperparameter_search, self.settings)
+            if self.save_model or self.predict_test:
+                raise UserError("--hyperparameter-search keeps scores only: give --save-model or --predict-test in a run with the settings it found")
         if self.seeds < 1:
             raise UserError(f"seeds must be at least 1, not {self.seeds}")
+
+
+AUTO_GRID = "learning_rate=1e-4,3e-4,1e-3;num_train_epochs=3,10"
+
+
+def search_grid(text: str, settings: FinetuneSettings) -> list[tuple[str, FinetuneSettings]]:
+    """Every combination of `name=value,value;name=...` in the order written, with a name each. Raises UserError."""
+    axes: list[tuple[str, list[Any]]] = []
+    for part in (AUTO_GRID if text.strip() == "auto" else text).split(";"):
+        name, equals, values = part.strip().partition("=")
+        name, kinds = name.strip().replace("-", "_"), field_types(FinetuneSettings)
+        if not equals or not values.strip():
+            raise UserError(f"--hyperparameter-search is NAME=VALUE,VALUE;NAME=..., not {text!r}")
+        if name not in kinds or name in ("device", "eval_steps"):
+            raise UserError(f"--hyperparameter-search: no hyper-parameter {name!r}{nearest(name, kinds)}")
+        if name in (known for known, _ in axes):
+            raise UserError(f"--hyperparameter-search names {name} twice")
+        if getattr(settings, name) != getattr(FinetuneSettings(), name):
+            raise UserError(f"--{name.replace('_', '-')} is given and searched; leave one of them away")
+        axes.append((name, list(dict.fromkeys(convert(v.strip(), kinds[name], name) for v in values.split(",")))))
+    points = [dict(zip((name for name, _ in axes), values, strict=True)) for values in itertools.product(*(values for _, values in axes))]
+    return [(",".join(f"{k}={v}" for k, v in point.items()), replace(settings, **point)) for point in points]
 
 
 def add_finetune_flags(parser: argparse.ArgumentParser) -> None:

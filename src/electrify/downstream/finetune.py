@@ -18,10 +18,12 @@ from ..progress import Progress, say
 from ..text.whole import write_atomically
 from . import loop, metrics, submission
 from .encoder import RANDOM, encoder_fingerprint, load
+from .plot import write_plot
 from .read.own import read_own
 from .read.task import read_task
 from .report import Report, report_of, write_report
 from .saving import can_save
+from .search import search
 from .single import finetune_one, updates_of
 from .tasks import Kind, TaskData, tasks_named
 
@@ -29,8 +31,12 @@ from .tasks import Kind, TaskData, tasks_named
 def finetune(options: FinetuneConfig) -> Report:
     """Every model on every task with every seed; runs already in OUT/scores.jsonl are not repeated. Writes scores.jsonl and report.{md,csv,json}.
 
+    With `hyperparameter_search` the same for every combination, see search.py.
+
     Raises UserError for bad data or models (all are looked at before the first update), and where `output_dir` holds runs with other options.
     """
+    if options.hyperparameter_search is not None:
+        return search(options, finetune)
     tasks = _read(options)
     for task in tasks:
         metrics.require(task.metrics)
@@ -54,6 +60,7 @@ def finetune(options: FinetuneConfig) -> Report:
         [done[run.key] for run in plan], {t.name: t.score_names for t in tasks}, settings=options.settings, shown={r.label: r.model for r in plan}
     )
     write_report(report, out)
+    write_plot(report, out / "report.png")
     if options.predict_test:
         for model in models:
             runs = [run for run in plan if run.model == model]

@@ -8,8 +8,8 @@ import io
 import json
 import os
 import statistics
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,12 @@ class Report:
     rows: tuple[Row, ...]
     records: tuple[dict[str, Any], ...]
     settings: FinetuneSettings
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Models as the records call them -> as the rows do."""
+
+    def shown(self, label: str) -> str:
+        """A record's model as the rows call it."""
+        return self.names.get(label, label)
 
     def median(self, *, task: str, model: str, metric: str | None = None) -> float:
         """The median of one row (the task's first metric where none is named). Raises KeyError where there is none."""
@@ -71,7 +77,7 @@ class Report:
         """The table as text, header first, scores times 100."""
         head = ["task", "metric", "model", "median", "mean", "std", "best", "worst", "seeds", "trained on"]
         return [head] + [
-            [r.task, r.metric, r.model, *(_percent(x) for x in (r.median, r.mean, r.std, r.best, r.worst)), str(r.seeds), str(r.train_examples)]
+            [r.task, r.metric, r.model, *(percent(x) for x in (r.median, r.mean, r.std, r.best, r.worst)), str(r.seeds), str(r.train_examples)]
             for r in self.rows
         ]
 
@@ -122,7 +128,8 @@ class Report:
         return json.dumps(whole, indent=1, sort_keys=True) + "\n"
 
 
-def _percent(x: float | None) -> str:
+def percent(x: float | None) -> str:
+    """A share as text, times 100."""
     return "-" if x is None else f"{100 * x:.1f}"
 
 
@@ -136,7 +143,7 @@ def report_of(records: Iterable[dict[str, Any]], metrics: dict[str, tuple[str, .
                 runs = [r for r in records if (r["model"], r["task"]) == (model, task)]
                 if runs:
                     rows.append(_row(runs, task=task, metric=metric, model=_display(model, shown)))
-    return Report(tuple(rows), records, settings)
+    return Report(tuple(rows), records, settings, {r["model"]: _display(r["model"], shown) for r in records})
 
 
 def _display(label: str, shown: dict[str, str]) -> str:

@@ -1,0 +1,84 @@
+"""`--hyperparameter-search`: a grid of settings, each with every seed, and each model's best on each task by the median of the first metric.
+
+The best of many, chosen on the examples that it is reported on, flatters: the whole grid is written beside it, and models are to be compared over
+the same grid. Further labelled sets (a test set, MNLI mismatched) did not take part in the choice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..config.finetune import FinetuneConfig, FinetuneSettings, search_grid
+from ..errors import UserError
+from ..progress import aligned, say
+from ..text.whole import write_atomically
+from .plot import write_plot
+from .report import Report, Row, percent, write_report
+
+GRID = "grid"
+
+
+def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> Report:
+    """Fine-tune at every point of the grid into OUT/grid/POINT and report the best. Writes search.{md,json} and the report's files; goes on where it
+    was interrupted. Raises UserError as `run` does, and where `output_dir` holds something else."""
+    out, points = Path(options.output_dir), search_grid(options.hyperparameter_search or "", options.settings)
+    if out.exists() and not (out.is_dir() and ((out / GRID).is_dir() or not any(out.iterdir()))):
+        raise UserError(f"{out}: holds other files and no search; choose another --output-dir")
+    found: dict[str, Report] = {}
+    for k, (name, settings) in enumerate(points, 1):
+        say(f"setting {k} of {len(points)}: {name}")
+        found[name] = run(dataclasses.replace(options, hyperparameter_search=None, output_dir=str(out / GRID / name), settings=settings))
+    report = _best(found, options.settings)
+    write_report(report, out)
+    write_plot(report, out / "report.png")
+    cells = _cells(found, report)
+    write_atomically(out / "search.md", _markdown(cells))
+    content = {name: [dataclasses.asdict(row) for row in one.rows] for name, one in found.items()}
+    write_atomically(out / "search.json", json.dumps(content, indent=1, sort_keys=True) + "\n")
+    say("\n".join(aligned(cells, names=3)))
+    return report
+
+
+def _first_rows(report: Report) -> dict[tuple[str, str], Row]:
+    """Of each task and model the row of the first metric."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in report.rows:
+        found.setdefault((row.task, row.model), row)
+    return found
+
+
+def _best(found: dict[str, Report], settings: FinetuneSettings) -> Report:
+    """Of each task and model the rows of the best point (the first of equal ones), and its runs with a note of what was chosen."""
+    rows: list[Row] = []
+    records: list[dict[str, Any]] = []
+    firsts = {name: _first_rows(report) for name, report in found.items()}
+    for task, model in next(iter(firsts.values())):
+        best = max(found, key=lambda name: firsts[name][task, model].median)
+        rows += [row for row in found[best].rows if (row.task, row.model) == (task, model)]
+        note = f"{model}: {best} is the best of {len(found)} settings on these validation examples"
+        chosen = [r for r in found[best].records if r["task"] == task and found[best].shown(r["model"]) == model]
+        records += [r | {"notes": [*r.get("notes", ()), note]} for r in chosen]
+    names = {label: name for report in found.values() for label, name in report.names.items()}
+    return Report(tuple(rows), tuple(records), settings, names)
+
+
+def _cells(found: dict[str, Report], report: Report) -> list[list[str]]:
+    """One row a task, model and point; a star where it is the best one."""
+    best = _first_rows(report)
+    cells = [["task", "metric", "model", *found]]
+    for (task, model), chosen in best.items():
+        values = [_first_rows(one)[task, model].median for one in found.values()]
+        top = values.index(max(values))
+        cells.append([task, chosen.metric, model, *(percent(v) + ("*" if k == top else "") for k, v in enumerate(values))])
+    return cells
+
+
+def _markdown(cells: list[list[str]]) -> str:
+    head, *body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
+    rule = "|" + "|".join(["---"] * 3 + ["---:"] * (len(cells[0]) - 3)) + "|"
+    told = "Median over the seeds, times 100, on the validation examples, for every setting of the grid; a star marks the best of a row."
+    return "\n".join(["# Hyper-parameter search", "", head, rule, *body, "", told, ""])
