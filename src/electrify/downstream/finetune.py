@@ -62,7 +62,7 @@ def finetune(options: FinetuneConfig) -> Report:
     write_report(report, out)
     write_plot(report, out / "report.png")
     if options.predict_test:
-        for model in models:
+        for model in models if options.random_weights else [m for m in models if not m.startswith(RANDOM)]:
             runs = [run for run in plan if run.model == model]
             for line in submission.assemble(out, [(run.task, run.predictions, done[run.key]["scores"]) for run in runs], name=_name(runs[0].label)):
                 say(line)
