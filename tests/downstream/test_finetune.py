@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -209,3 +210,35 @@ def test_the_first_seeds_model_is_kept_on_request(zoo: Path, reviews: tuple[str,
     (tmp_path / "distil" / "config.json").write_text('{"model_type": "distilbert"}')
     with pytest.raises(UserError, match="--save-model knows electra, bert, roberta, not 'distilbert'"):
         finetune(options(zoo, reviews, tmp_path / "other", save_model=True, models=(str(tmp_path / "distil"),)))
+
+
+def test_it_learns_several_labels_at_once_and_keeps_them(zoo: Path, tmp_path: Path):
+    """`film` or `plot` is one label, how it was another, and a text without either has none."""
+    rows = [
+        {"text": f"{opening} {thing} {word}", "label": [thing] * (thing in ("film", "plot")) + ["good"] * (word == "good")}
+        for opening in ("it is the", "not a", "one", "the very") for thing in ("film", "plot", "one") for word in ("good", "bad", "was")
+    ]  # fmt: skip
+    path = tmp_path / "several.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    task = read_own(str(path), str(path), text_column=None, pair_column=None, label_column=None, problem_type="auto")
+    longer = dataclasses.replace(THOROUGH, num_train_epochs=60.0, dropout=0.0)
+    found = finetune_one(str(zoo / "electra"), task, seed=0, settings=longer, save_to=tmp_path / "saved")
+    assert (list(found.scores), task.labels) == (["micro_f1", "macro_f1", "accuracy"], ("film", "good", "plot"))
+    assert found.scores["accuracy"] > 0.9, found.curve
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    assert model.config.problem_type == "multi_label_classification"
+    inputs = AutoTokenizer.from_pretrained(tmp_path / "saved")(rows[0]["text"], return_tensors="pt")
+    with torch.no_grad():
+        said = [model.config.id2label[k] for k, x in enumerate(model(**inputs).logits[0].tolist()) if x > 0]
+    assert said == ["film", "good"]
+
+
+@pytest.mark.slow
+def test_a_compiled_run_says_the_same(zoo: Path, reviews: tuple[str, str]):
+    """The encoder is compiled once for all lengths; without dropout the curve is the same up to rounding."""
+    short = dataclasses.replace(THOROUGH, dropout=0.0, num_train_epochs=2.0)
+    plain, compiled = (
+        finetune_one(str(zoo / "electra"), read(reviews), seed=0, settings=dataclasses.replace(short, torch_compile=c)) for c in (False, True)
+    )
+    assert [p.step for p in plain.curve] == [p.step for p in compiled.curve]
+    assert compiled.curve[0].loss == pytest.approx(plain.curve[0].loss, rel=0.05), "its own dropout is drawn otherwise when compiled"
