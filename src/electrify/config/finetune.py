@@ -95,7 +95,7 @@ class FinetuneConfig:
     models: tuple[str, ...]
     """Folders or Hub ids that AutoModel loads; `random:MODEL` is the same shape with random weights."""
     output_dir: str
-    """Where scores.jsonl, report.md, report.csv and report.json go. A rerun continues there."""
+    """Where scores.jsonl, the report (report.md, .csv, .json, .png) and predictions go. A rerun continues there."""
     task: tuple[str, ...] = ()
     """Tasks, separated by commas: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli (glue = all nine); conll2000, conll2003, wnut17, wikiann,
     ud (tagging = all five); squad1, squad2 (squad = both)."""

@@ -20,8 +20,8 @@ MAX_SEQ_LENGTH: dict[Kind, int] = {"classification": 128, "multilabel": 128, "re
 
 
 @dataclass(frozen=True)
-class Task:
-    """One row of GLUE: where the examples stand, what they are, how they are scored.
+class TextTask:
+    """One row of GLUE, a text or two: where the examples stand, what they are, how they are scored.
 
     columns: of the texts, by header name, or by 0-based number where the file has no header. labels: the classes as written in the file; the
     position is the class number; empty for regression. metrics: names in metrics.METRICS, the first is the one that is compared. also: further
@@ -130,44 +130,44 @@ def _published(*scores: float) -> dict[str, float]:
     return dict(zip(("ELECTRA-Small++", "ELECTRA-Base++", "ELECTRA-Large", "BERT-Base"), scores, strict=True))
 
 
-GLUE: dict[str, Task] = {
+GLUE: dict[str, TextTask] = {
     task.name: task
     for task in (
-        Task(
+        TextTask(
             "cola", "classification", "CoLA", "train.tsv", "dev.tsv", 3, None, 1, ("0", "1"), ("matthews", "accuracy"), 3,
             published=_published(57.0, 67.7, 69.1, 58.4),
         ),
-        Task(
+        TextTask(
             "sst2", "classification", "SST-2", "train.tsv", "dev.tsv", "sentence", None, "label", ("0", "1"), ("accuracy",), 3,
             published=_published(91.2, 95.1, 96.9, 92.8),
         ),
-        Task(
+        TextTask(
             "mrpc", "classification", "MRPC", "train.tsv", "dev.tsv", "#1 String", "#2 String", "Quality", ("0", "1"), ("accuracy", "f1"), 3,
             symmetric=True, published=_published(88.0, 89.5, 90.8, 86.0),
         ),
-        Task(
+        TextTask(
             "stsb", "regression", "STS-B", "train.tsv", "dev.tsv", "sentence1", "sentence2", "score", (), ("spearman", "pearson"), 10,
             symmetric=True, published=_published(87.5, 91.2, 92.6, 87.8),
         ),
-        Task(
+        TextTask(
             "qqp", "classification", "QQP", "train.tsv", "dev.tsv", "question1", "question2", "is_duplicate", ("0", "1"), ("accuracy", "f1"), 3,
             published=_published(89.0, 91.5, 92.4, 90.8),
         ),
-        Task(
+        TextTask(
             "mnli", "classification", "MNLI", "train.tsv", "dev_matched.tsv", "sentence1", "sentence2", "gold_label",
             ("entailment", "neutral", "contradiction"), ("accuracy",), 3, also={"mismatched": "dev_mismatched.tsv"},
             test={"MNLI-m": "test_matched.tsv", "MNLI-mm": "test_mismatched.tsv", "AX": "../diagnostic/diagnostic.tsv"},
             published=_published(81.3, 88.8, 90.9, 84.5),
         ),
-        Task(
+        TextTask(
             "qnli", "classification", "QNLI", "train.tsv", "dev.tsv", "question", "sentence", "label", _ENTAILS, ("accuracy",), 3,
             published=_published(88.4, 93.2, 95.0, 88.6),
         ),
-        Task(
+        TextTask(
             "rte", "classification", "RTE", "train.tsv", "dev.tsv", "sentence1", "sentence2", "label", _ENTAILS, ("accuracy",), 10,
             published=_published(66.7, 82.7, 88.0, 68.5),
         ),
-        Task("wnli", "classification", "WNLI", "train.tsv", "dev.tsv", "sentence1", "sentence2", "label", ("0", "1"), ("accuracy",), 3),
+        TextTask("wnli", "classification", "WNLI", "train.tsv", "dev.tsv", "sentence1", "sentence2", "label", ("0", "1"), ("accuracy",), 3),
     )
 }  # fmt: skip
 # What the published average is over: the first metric of each; WNLI, where the majority class wins, is left out (2003.10555 section 3.1).
@@ -209,11 +209,11 @@ ANSWERING: dict[str, AnswerTask] = {
         ),
     )
 }  # fmt: skip
-TASKS: dict[str, Task | TagTask | AnswerTask] = {**GLUE, **TAGGING, **ANSWERING}
+TASKS: dict[str, TextTask | TagTask | AnswerTask] = {**GLUE, **TAGGING, **ANSWERING}
 GROUPS: dict[str, tuple[str, ...]] = {"glue": tuple(GLUE), "tagging": tuple(TAGGING), "squad": tuple(ANSWERING)}
 
 
-def task_named(name: str) -> Task | TagTask | AnswerTask:
+def task_named(name: str) -> TextTask | TagTask | AnswerTask:
     """The row of a task. Raises UserError with the nearest name."""
     key = name.lower().replace("-", "").replace("_", "")
     if key not in TASKS:
@@ -221,7 +221,7 @@ def task_named(name: str) -> Task | TagTask | AnswerTask:
     return TASKS[key]
 
 
-def tasks_named(names: Iterable[str]) -> list[Task | TagTask | AnswerTask]:
+def tasks_named(names: Iterable[str]) -> list[TextTask | TagTask | AnswerTask]:
     """The rows, each once; the name of a group (glue, tagging, squad) stands for its tasks. Raises UserError with the nearest name."""
     flat = [name for given in names for name in GROUPS.get(given.lower(), (given,))]
     return list({row.name: row for row in map(task_named, flat)}.values())

@@ -8,11 +8,11 @@ from typing import Any
 from ...errors import UserError
 from ...text.whole import lines_of, read_text
 from ..examples import Example
-from ..tasks import Task, TaskData
+from ..tasks import TaskData, TextTask
 from .tables import label_of, texts_of, tsv_rows
 
 
-def read_glue(task: Task, data_dir: str | Path, *, test: bool = False) -> TaskData:
+def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> TaskData:
     """The examples of a GLUE task. Where a file is missing and one called NAME_subset.tsv is there, that is read, and `notes` say so. test: also the
     test sets that are there.
 
@@ -40,7 +40,7 @@ def read_glue(task: Task, data_dir: str | Path, *, test: bool = False) -> TaskDa
     return TaskData(task.name, task.kind, task.labels, task.metrics, task.epochs, train, validation, **more)
 
 
-def _test_sets(task: Task, folder: Path) -> tuple[tuple[str, tuple[Example, ...]], ...]:
+def _test_sets(task: TextTask, folder: Path) -> tuple[tuple[str, tuple[Example, ...]], ...]:
     """Test files have a header each, also CoLA's, and no label."""
     text = task.text if isinstance(task.text, str) else "sentence"
     found = []
@@ -55,7 +55,7 @@ def _test_sets(task: Task, folder: Path) -> tuple[tuple[str, tuple[Example, ...]
     return tuple(found)
 
 
-def _glue_examples(path: Path, task: Task) -> list[Example]:
+def _glue_examples(path: Path, task: TextTask) -> list[Example]:
     lines = lines_of(read_text(path))
     columns = (task.text, task.label) if task.pair is None else (task.text, task.pair, task.label)
     if isinstance(task.label, str):

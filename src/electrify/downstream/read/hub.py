@@ -6,7 +6,7 @@ from typing import Any
 
 from ...errors import UserError
 from ..examples import Example, Question
-from ..tasks import AnswerTask, Task, TaskData
+from ..tasks import AnswerTask, TaskData, TextTask
 from .squad import gathered, question_of
 
 GLUE_ON_HUB = "nyu-mll/glue"
@@ -17,7 +17,7 @@ _COLUMNS: dict[str, tuple[str, str | None]] = {
 _MATCHED = "_matched"
 
 
-def read_hub_glue(task: Task, source: str, *, test: bool = False) -> TaskData:
+def read_hub_glue(task: TextTask, source: str, *, test: bool = False) -> TaskData:
     """The examples of a GLUE task in the layout of nyu-mll/glue. test: also its test sets. Raises UserError."""
     sets = _sets(source, task.name)
     text, pair = _COLUMNS.get(task.name, (str(task.text), None if task.pair is None else str(task.pair)))
@@ -66,7 +66,7 @@ def _split(sets: Any, name: str, shown: str) -> Any:
     return sets[name]
 
 
-def _example(row: dict[str, Any], text: str, pair: str | None, task: Task, where: str | None) -> Example:
+def _example(row: dict[str, Any], text: str, pair: str | None, task: TextTask, where: str | None) -> Example:
     """where: of a row with a label."""
     for column in (text, pair):
         if column is not None and not isinstance(row.get(column), str):

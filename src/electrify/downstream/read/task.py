@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...errors import UserError
 from ..examples import Question, Sentence
-from ..tasks import NO_ANSWER_METRICS, AnswerTask, TagTask, Task, TaskData
+from ..tasks import NO_ANSWER_METRICS, AnswerTask, TagTask, TaskData, TextTask
 from .conll import read_sentences, tag_scheme, to_iob2
 from .glue import read_glue
 from .hub import GLUE_ON_HUB, read_hub_glue, read_hub_squad
@@ -18,14 +18,14 @@ from .squad import read_questions
 _PARTS = ("-subset", "-half")
 
 
-def read_task(task: Task | TagTask | AnswerTask, data_dir: str | None, *, test: bool = False) -> TaskData:
+def read_task(task: TextTask | TagTask | AnswerTask, data_dir: str | None, *, test: bool = False) -> TaskData:
     """The examples of a task in a folder, or of a data set of the Hub (`data_dir` its id, or none for the task's own). test: also GLUE's test sets.
 
     Raises UserError naming file and line.
     """
     on_hub = data_dir is None or not Path(data_dir).is_dir() or _is_clone(Path(data_dir))
     match task:
-        case Task():
+        case TextTask():
             return read_hub_glue(task, data_dir or GLUE_ON_HUB, test=test) if on_hub else read_glue(task, str(data_dir), test=test)
         case TagTask():
             if data_dir is None:
