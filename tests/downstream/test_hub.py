@@ -8,7 +8,7 @@ import pytest
 
 from electrify.downstream.examples import Answer, Example, Question
 from electrify.downstream.read.task import read_task
-from electrify.downstream.tasks import ANSWERING, GLUE
+from electrify.downstream.tasks import ANSWERING, GLUE, TAGGING
 from electrify.errors import UserError
 
 datasets = pytest.importorskip("datasets")
@@ -92,3 +92,17 @@ def test_a_place_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         read_task(GLUE["cola"], None)
     with pytest.raises(UserError, match="data set rajpurkar/squad cannot be loaded"):
         read_task(ANSWERING["squad1"], None)
+
+
+def test_a_mistyped_folder_is_not_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise AssertionError("the Hub was asked")
+
+    monkeypatch.setattr(datasets, "load_dataset", refuse)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    for wrong in (str(tmp_path / "gleu"), "./gleu", "data/gleu", "a/b/c"):
+        with pytest.raises(UserError, match=f"--data-dir {wrong}: no such folder"):
+            read_task(GLUE["cola"], wrong)
+    with pytest.raises(UserError, match="--data-dir tagging: no such folder"):
+        read_task(TAGGING["ud"], "tagging")

@@ -36,6 +36,12 @@ def load_weights(cls: Any, path: str) -> tuple[Any, list[str]]:
     return model.float().eval(), sorted(info["missing_keys"])
 
 
+def may_be_on_hub(name: str) -> bool:
+    """Whether a name that is no folder may be an id of the Hub: not where its parent is a folder here, as of one that is mistyped."""
+    beside_a_folder = "/" in name and Path(name).parent.is_dir()
+    return not beside_a_folder and re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", name) is not None
+
+
 def check_place(path: str) -> None:
     """Raises UserError for a name that is meant as a folder and is none, before the Hub is asked (offline that takes half a minute)."""
     if Path(path).is_dir():
@@ -48,8 +54,7 @@ def check_place(path: str) -> None:
         return
     if Path(path).is_file():
         raise UserError(f"{path}: a file, not a folder")
-    beside_a_folder = "/" in path and Path(path).parent.is_dir()
-    if beside_a_folder or not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", path):
+    if not may_be_on_hub(path):
         raise UserError(f"{path}: no such folder")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...errors import UserError
+from ...export.folders import may_be_on_hub
 from ..examples import Question, Sentence
 from ..tasks import NO_ANSWER_METRICS, AnswerTask, TagTask, TaskData, TextTask
 from .conll import read_sentences, tag_scheme, to_iob2
@@ -23,6 +24,8 @@ def read_task(task: TextTask | TagTask | AnswerTask, data_dir: str | None, *, te
 
     Raises UserError naming file and line.
     """
+    if data_dir is not None and not Path(data_dir).is_dir() and (isinstance(task, TagTask) or not may_be_on_hub(data_dir)):
+        raise UserError(f"--data-dir {data_dir}: no such folder")
     on_hub = data_dir is None or not Path(data_dir).is_dir() or _is_clone(Path(data_dir))
     match task:
         case TextTask():
