@@ -56,6 +56,22 @@ def test_classification_agrees_with_scikit_learn(pairs: list[tuple[int, int]]):
         assert math.isfinite(metrics.METRICS[name](y, p))
 
 
+rows = st.integers(1, 4).flatmap(lambda c: st.lists(st.tuples(*[st.tuples(st.integers(0, 1), st.integers(0, 1))] * c), min_size=1, max_size=20))
+
+
+@given(rows)
+def test_several_labels_at_once_by_counting(pairs: list[tuple[tuple[int, int], ...]]):
+    """Micro F1 counts every (example, class) alike, macro F1 is the mean over classes, accuracy wants all classes of an example right."""
+    y, p = (np.array([[cell[k] for cell in row] for row in pairs]) for k in (0, 1))
+    right, both = (y & p).sum(0), y.sum(0) + p.sum(0)
+    assert metrics.micro_f1(y, p) == pytest.approx(2 * right.sum() / max(1, both.sum()), abs=1e-12)
+    assert metrics.macro_f1(y, p) == pytest.approx(np.mean(2 * right / np.maximum(1, both)), abs=1e-12)
+    if y.shape[1] > 1:  # one column alone is a plain list of classes to scikit-learn
+        for average, ours in (("micro", metrics.micro_f1), ("macro", metrics.macro_f1)):
+            assert ours(y, p) == pytest.approx(sklearn.metrics.f1_score(y, p, average=average, zero_division=0), abs=1e-12)
+    assert metrics.accuracy(y, p) == pytest.approx((y == p).all(1).mean())
+
+
 @given(values)
 def test_correlations_are_finite_and_bounded_whatever_the_numbers(pairs: list[tuple[float, float]]):
     x, y = zip(*pairs, strict=True)

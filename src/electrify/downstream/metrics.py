@@ -45,13 +45,16 @@ def f1(labels: Numbers, predictions: Numbers) -> float:
 
 
 def macro_f1(labels: Numbers, predictions: Numbers) -> float:
-    """Mean over the classes that occur of each one's F1."""
-    return float(_need("sklearn.metrics").f1_score(labels, predictions, average="macro", zero_division=0))
+    """Mean over the classes that occur of each one's F1; of rows of 0 and 1 (multi-label) over the columns."""
+    wanted, found = np.asarray(labels), np.asarray(predictions)
+    if wanted.ndim == 2:  # a single column would be a list of classes to scikit-learn
+        return float(np.mean([f1(wanted[:, k], found[:, k]) for k in range(wanted.shape[1])]))
+    return float(_need("sklearn.metrics").f1_score(wanted, found, average="macro", zero_division=0))
 
 
 def micro_f1(labels: Numbers, predictions: Numbers) -> float:
     """F1 over all classes of all examples at once (multi-label: rows of 0 and 1); 0 where nothing holds or is said to."""
-    return float(_need("sklearn.metrics").f1_score(labels, predictions, average="micro", zero_division=0))
+    return f1(np.ravel(labels), np.ravel(predictions))
 
 
 def pearson(labels: Numbers, predictions: Numbers) -> float:
