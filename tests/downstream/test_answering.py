@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -245,6 +246,47 @@ def test_official_json_from_end_to_end(zoo: Path, tmp_path: Path):
         finetune(
             FinetuneConfig(models=(str(zoo / "bert"),), task=("squad2",), data_dir=str(tmp_path), output_dir=str(tmp_path / "o2"), save_model=True)
         )
+
+
+@pytest.mark.parametrize("head", ["plain", "joint"])
+def test_contexts_of_nothing_and_spans_of_blanks(zoo: Path, head: str):
+    """A context that the tokenizer drops has no answer, and an answer of blanks is none."""
+    every = [Question("q0", "film", "\u200b", ()), Question("q1", "film", "film  \n plot", (Answer("film", 0),))]
+    problem = of(zoo, every, length=32, stride=9, head=head, answerless=True)
+    held = problem.held_out(every)
+    net = problem.model(dropout=0.0, std=0.5).eval()
+    with torch.no_grad():
+        answers = net.answers(held.data.batch(torch.tensor([0, 1])))
+    guesses = problem.guesses(held, answers)
+    assert guesses[0] == []
+    assert {g.text for g in guesses[1]} == {"film", "plot", "film  \n plot"}
+    window = held.spots[1]
+    blank = dataclasses.replace(window, offsets=[(4, 6), *window.offsets[1:]])  # as of a token that is two blanks
+    guesses = problem.guesses(dataclasses.replace(held, spots=[held.spots[0], blank]), answers)
+    assert "" not in {g.text for g in guesses[1]}
+    scores = problem.score(held, answers)
+    assert scores["no_answer_exact"] == 1.0
+
+
+def test_a_tokenizer_without_offsets_is_refused(zoo: Path):
+    loaded = load(str(zoo / "bert"), device=CPU)
+    slow = dataclasses.replace(loaded, tokenizer=type("SlowTokenizer", (), {"is_fast": False})())
+    with pytest.raises(UserError, match="SlowTokenizer does not tell where its tokens stand"):
+        Answering(task(impossible=False), slow, max_seq_length=32, device=CPU, doc_stride=9, head="plain", n_best=5, beam=3, longest_answer=4)
+
+
+WRONG = [("squad1", True, "has unanswerable questions"), ("squad2", False, "has no unanswerable question")]
+
+
+@pytest.mark.parametrize(("name", "impossible", "said"), WRONG)
+def test_the_wrong_squad_is_told(tmp_path: Path, name: str, impossible: bool, said: str):
+    answers = [] if impossible else [{"text": "film", "answer_start": 0}]
+    rows = [{"context": "film", "qas": [{"id": "q", "question": "what", "answers": answers, "is_impossible": impossible}]}]
+    version = {"squad1": "v1.1", "squad2": "v2.0"}[name]
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}-{version}.json").write_text(json.dumps({"data": [{"title": "t", "paragraphs": rows}]}))
+    with pytest.raises(UserError, match=said):
+        read_task(ANSWERING[name], str(tmp_path))
 
 
 def test_no_answer_fits(zoo: Path):

@@ -15,6 +15,8 @@ from transformers import (
     GPT2LMHeadModel,
     ModernBertConfig,
     ModernBertForMaskedLM,
+    OPTConfig,
+    OPTForCausalLM,
     PreTrainedTokenizerFast,
     XLNetConfig,
     XLNetLMHeadModel,
@@ -57,7 +59,10 @@ def others(tmp_path_factory: pytest.TempPathFactory, zoo: Path) -> Path:
     last = {"single": "$A <sep> <cls>:2", "pair": "$A <sep> $B:1 <sep>:1 <cls>:2", "sep_token": "<sep>", "cls_token": "<cls>", "unk_token": "<unk>"}
     sizes["xlnet"] = byte_level(root / "xlnet", **last)
     sizes["gpt2"] = byte_level(root / "gpt2", single="$A", pair="$A $B", unk_token="<unk>")
+    sizes["opt"] = byte_level(root / "opt", single="<s> $A", pair="<s> $A <s> $B", unk_token="<unk>", cls_token="<s>")
+    opt = {"word_embed_proj_dim": 16, "ffn_dim": 32, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "pad_token_id": 1}
     made = {
+        "opt": (OPTForCausalLM, OPTConfig(vocab_size=sizes["opt"], max_position_embeddings=64, **opt)),
         "albert": (AlbertForMaskedLM, AlbertConfig(vocab_size=sizes["albert"], embedding_size=8, **HEADS)),
         "deberta": (
             DebertaV2ForMaskedLM,
@@ -76,7 +81,7 @@ def others(tmp_path_factory: pytest.TempPathFactory, zoo: Path) -> Path:
     return root
 
 
-NAMES = ("albert", "deberta", "modernbert", "xlnet", "gpt2")
+NAMES = ("albert", "deberta", "modernbert", "xlnet", "gpt2", "opt")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -92,7 +97,7 @@ def test_every_architecture_learns_a_class(others: Path, reviews: tuple[str, str
 @pytest.mark.parametrize("name", NAMES)
 def test_neither_padding_nor_the_batch_changes_what_a_text_is_worth(others: Path, name: str):
     loaded = load(str(others / name), device=CPU)
-    assert (loaded.last, loaded.causal) == (name in ("xlnet", "gpt2"), name == "gpt2")
+    assert (loaded.last, loaded.segments) == (name in ("xlnet", "gpt2", "opt"), name in ("albert", "xlnet"))
     task = read_like(["good", "bad film and the plot was very bad"])
     problem = Texts(task, loaded, max_seq_length=32, device=CPU)
     net = problem.model(dropout=0.0, std=0.5).eval()
@@ -109,7 +114,7 @@ def read_like(texts: list[str]) -> TaskData:
     return TaskData("t", "classification", ("a", "b"), ("accuracy",), 1, examples, examples)
 
 
-@pytest.mark.parametrize(("name", "depth"), [("albert", 1), ("deberta", 2), ("modernbert", 2), ("xlnet", 2), ("gpt2", 2)])
+@pytest.mark.parametrize(("name", "depth"), [("albert", 1), ("deberta", 2), ("modernbert", 2), ("xlnet", 2), ("gpt2", 2), ("opt", 2)])
 def test_the_rate_of_every_parameter_is_a_power_of_the_decay(others: Path, name: str, depth: int):
     """head 0, top layer 1, ..., embeddings one below the lowest layer; every parameter has one rate, and all of these occur."""
     encoder = load(str(others / name), device=CPU).encoder

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from electrify.downstream.examples import Example, Sentence
 from electrify.downstream.read.glue import read_glue
 from electrify.downstream.read.own import read_own
+from electrify.downstream.read.task import read_task
 from electrify.downstream.tasks import AVERAGED, GLUE, TASKS, TaskData, task_named
 from electrify.errors import UserError
 
@@ -299,6 +301,10 @@ def test_own_sentences_and_questions(tmp_path: Path):
         ("t.csv", "text,x,y\na,1,2\n", {"label_column": "x,y"}, r"line 2: 'y' must be 0 or 1, not '2'"),
         ("t.csv", "text,x,y\na,1,0\n", {"label_column": "x,z"}, r"line 2: no column 'z'"),
         ("t.jsonl", '{"text": "a", "label": ["x", null]}\n', {}, r"line 1: 'label' must be a text or a number, or a list of them"),
+        ("t.jsonl", '{"text": "a", "label": []}\n', {}, r"no example has a label"),
+        ("t.jsonl", '{"text": "a", "label": ["x"]}\n', {"problem_type": "classification"}, r"its problem type is multilabel, not classification"),
+        ("t.jsonl", '{"tokens": ["a"], "tags": ["D"]}\n', {"text_column": "words"}, r"--text-column is not for this kind of file"),
+        ("q.jsonl", '{"context": "a", "question": "b", "answers": "a"}\n', {"label_column": "x"}, r"--label-column is not for this kind of file"),
         ("t.conll", "the D\nfilm\n", {}, r"line 2"),
         ("t.conll", "the D\n", {"text_column": "word"}, r"--text-column of a file of columns is a number from 0, not 'word'"),
         ("q.json", "{}", {}, r"data"),
@@ -308,3 +314,34 @@ def test_own_sentences_and_questions(tmp_path: Path):
 def test_bad_own_files_of_other_kinds(tmp_path: Path, name: str, text: str, given: dict[str, str], said: str):
     with pytest.raises(UserError, match=said):
         own(tmp_path, text, name=name, **given)
+
+
+def test_compressed_files_of_every_layout(tmp_path: Path):
+    asked = json.dumps(
+        {"data": [{"paragraphs": [{"context": "a b", "qas": [{"id": "1", "question": "c", "answers": [{"text": "a", "answer_start": 0}]}]}]}]}
+    )
+    layouts = {
+        "t.csv": "text,label\na,1\nb,0\n", "t.tsv": "text\tlabel\na\t1\nb\t0\n", "t.jsonl": '{"text": "a", "label": 1}\n{"text": "b", "label": 0}\n',
+        "t.conll": "a D\nb N\n", "s.jsonl": '{"tokens": ["a", "b"], "tags": ["D", "N"]}\n', "q.json": asked,
+        "q.jsonl": '{"context": "a b", "question": "c", "answers": "a"}\n',
+    }  # fmt: skip
+    for name, text in layouts.items():
+        plain, packed = own(tmp_path, text, name=name), own(tmp_path, gzip.compress(text.encode()), name=name + ".gz")
+        assert (plain.train, plain.kind) == (packed.train, packed.kind)
+
+
+def test_wikiann_with_its_prefixes(tmp_path: Path):
+    (tmp_path / "wikiann-en").mkdir()
+    for name in ("train", "dev", "test"):
+        with gzip.open(tmp_path / "wikiann-en" / f"{name}.gz", "wt") as stream:
+            stream.write("en:Sioux B-ORG\nen:Falls I-ORG\n\nen:it O\n")
+    assert read_task(TASKS["wikiann"], str(tmp_path)).train[0] == Sentence(("Sioux", "Falls"), ("B-ORG", "I-ORG"))
+
+
+def test_own_files_do_not_take_the_name_of_a_benchmark(tmp_path: Path):
+    assert own(tmp_path, "text,label\na,1\nb,0\n", name="cola.csv").name == "own-cola"
+    assert own(tmp_path, "text,label\na,1\nb,0\n", name="mine.csv").name == "mine"
+
+
+def test_an_empty_cell_is_no_label_where_there_may_be_several(tmp_path: Path):
+    assert [e.label for e in own(tmp_path, "text,label\na,x|y\nb,\n", problem_type="multilabel").train] == [(0, 1), ()]

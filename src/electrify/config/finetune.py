@@ -78,6 +78,9 @@ class FinetuneSettings:
                 raise UserError(f"{name} must be above 0, not {value}")
         if self.max_seq_length is not None and self.max_seq_length < 16:
             raise UserError(f"max_seq_length must be at least 16, not {self.max_seq_length}")
+        for name, off in (("layerwise_lr_decay", None), ("torch_compile", False)):
+            if self.frozen_encoder != "none" and getattr(self, name) != off:
+                raise UserError(f"--{name.replace('_', '-')} has no effect with --frozen-encoder: leave one of them away")
         if self.tagging_head != "linear" and self.frozen_encoder == "none":
             raise UserError(f"--tagging-head {self.tagging_head} needs --frozen-encoder last, last4 or all")
         for name in ("warmup_ratio", "dropout"):
@@ -139,6 +142,11 @@ class FinetuneConfig:
         own = [self.train_file, self.validation_file]
         if self.task and any(own):
             raise UserError("--task and --train-file exclude each other: GLUE's tasks or your own files")
+        if any(own) and self.data_dir:
+            raise UserError("--data-dir is for the tasks that --task names; your own files have their paths")
+        for name, off in (("text_column", None), ("pair_column", None), ("label_column", None), ("problem_type", "auto")):
+            if self.task and getattr(self, name) != off:
+                raise UserError(f"--{name.replace('_', '-')} is for your own files; what --task names has columns of its own")
         if not self.task and not any(own):
             raise UserError("nothing to fine-tune on: give --task and --data-dir, or --train-file and --validation-file")
         if any(own) and not all(own):

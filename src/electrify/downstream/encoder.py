@@ -32,7 +32,7 @@ class Loaded:
     """An encoder with its tokenizer and what its inputs may be.
 
     positions: tokens of a sequence at most. segments: whether it takes token types. single, pair: what stands around one text and around two. last:
-    whether the last token stands for the whole text, and not the first. causal: whether a token sees only those before it.
+    whether the last token stands for the whole text, and not the first.
     """
 
     encoder: Any
@@ -42,7 +42,6 @@ class Loaded:
     single: Frame
     pair: Frame
     last: bool
-    causal: bool
 
     @property
     def width(self) -> int:
@@ -73,10 +72,11 @@ def load(model: str, *, device: torch.device) -> Loaded:
         else:
             encoder = _strictly(path, config, attention | pooling)
     tokenizer = load_tokenizer(path, vocab_size=encoder.get_input_embeddings().num_embeddings)
-    types = "token_type_ids" in inspect.signature(encoder.forward).parameters and getattr(config, "type_vocab_size", 0) > 1
+    several = getattr(config, "type_vocab_size", 0) > 1 or config.model_type == "xlnet"  # whose types are relative, so any number of them
+    types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
     single, pair = frames_of(tokenizer)
     encoder = encoder.to(device=device, dtype=torch.float32)
-    return Loaded(encoder, tokenizer, _positions(encoder), types, single, pair, reads_last(tokenizer, single), is_causal(config))
+    return Loaded(encoder, tokenizer, _positions(encoder), types, single, pair, is_causal(config) or reads_last(tokenizer, single))
 
 
 def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:

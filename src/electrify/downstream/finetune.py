@@ -24,7 +24,7 @@ from .read.task import read_task
 from .report import Report, report_of, write_report
 from .saving import can_save
 from .search import search
-from .single import finetune_one, updates_of
+from .single import finetune_one, problem_of, updates_of
 from .tasks import Kind, TaskData, tasks_named
 
 
@@ -49,7 +49,9 @@ def finetune(options: FinetuneConfig) -> Report:
     todo = [run for run in plan if not _is_done(run, done, out)]
     device = loop.device_named(options.settings.device)
     for model in dict.fromkeys(run.model for run in todo):
-        load(model, device=device)  # a broken second model should not be found after the first one's hours
+        loaded = load(model, device=device)  # a broken second model should not be found after the first one's hours
+        for task in tasks:
+            problem_of(task, loaded, settings=options.settings, device=device, bf16=False, name=model)
     if not held:
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(out / "finetune.json", json.dumps(_kept(options.settings), indent=1, sort_keys=True) + "\n")
@@ -124,6 +126,8 @@ def _require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
     for name, (kind, shown) in _ONLY_FOR.items():
         if kind not in kinds and getattr(options.settings, name) != getattr(FinetuneSettings(), name):
             raise UserError(f"--{name.replace('_', '-')} is for {shown}; none of the tasks is")
+    if options.settings.double_unordered and not any(task.symmetric for task in tasks):
+        raise UserError("--double-unordered is for pairs whose order does not matter (MRPC, STS-B, your own); none of the tasks has such")
     others = [task.name for task in tasks if task.kind != "tagging"]
     if options.settings.frozen_encoder != "none" and others:
         raise UserError(f"--frozen-encoder is for tagging, not for {', '.join(others)}")
@@ -151,13 +155,14 @@ def _label(model: str, out: Path) -> str:
 
 def _plan(options: FinetuneConfig, out: Path, models: list[str], tasks: list[TaskData]) -> Iterator[_Run]:
     settings = options.settings
-    hashes = {task.name: hashlib.sha256(repr(dataclasses.replace(task, test=())).encode()).hexdigest()[:16] for task in tasks}
+    content = {task.name: repr((task.kind, task.labels, task.train, task.validation, task.also)).encode() for task in tasks}
+    hashes = {name: hashlib.sha256(examples).hexdigest()[:16] for name, examples in content.items()}
     for model in models:
         weights, label = encoder_fingerprint(model), _label(model, out)
         for task in tasks:
             updates = updates_of(task, settings)
             for seed in range(options.seed, options.seed + options.seeds):
-                save_to = out / "models" / f"{task.name}-{_name(label)}" if options.save_model and seed == options.seed else None
+                save_to = out / "models" / f"{task.name}-{_name(label)}-seed{seed}" if options.save_model and seed == options.seed else None
                 predictions = out / "predictions" / _name(label) / f"{task.name}-seed{seed}"
                 yield _Run(model, label, task, seed, updates, save_to, predictions, {"weights": weights, "data": hashes[task.name]})
 

@@ -6,6 +6,9 @@
 | RoBERTa   | <s> a </s>     | <s> a </s> </s> b </s> | the first token        |
 | XLNet     | a <sep> <cls>  | a <sep> b <sep> <cls>  | the last token         |
 | GPT-2     | a              | a b                    | the last token         |
+| OPT       | </s> a         | </s> a </s> b          | the last token         |
+
+A model that reads from left to right is read off its last token whatever stands before the text: only that one has seen it.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ def _frame(tokenizer: Any, *texts: str) -> Frame:
 
 
 def reads_last(tokenizer: Any, single: Frame) -> bool:
-    """Whether the state of a whole text is that of its last token: where the class token comes last, and where no token stands before the text."""
+    """Whether the class token comes last, or no token stands before the text."""
     if single.after and tokenizer.cls_token_id is not None and single.after[-1][0] == tokenizer.cls_token_id:
         return True
     return not single.before

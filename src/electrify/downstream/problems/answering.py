@@ -55,6 +55,9 @@ class Answering:
         self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device, doc_stride: int, head: str, n_best: int, beam: int,
         longest_answer: int,
     ) -> None:  # fmt: skip
+        if not loaded.tokenizer.is_fast:
+            kind = type(loaded.tokenizer).__name__
+            raise UserError(f"task {task.name!r}: {kind} does not tell where its tokens stand in the text; question answering needs a tokenizer.json")
         self.task, self.loaded, self.max_seq_length, self.device = task, loaded, max_seq_length, device
         self.doc_stride, self.head, self.n_best, self.beam, self.longest_answer = doc_stride, head, n_best, beam, longest_answer
         self.answerless = not all(isinstance(q, Question) and q.answers for q in (*task.train, *task.validation))
@@ -104,10 +107,11 @@ class Answering:
         for window, scores, starts, ends in zip(held.spots, *columns, strict=True):
             context, mine = held.examples[window.question].context, found[window.question]
             for score, first, last in zip(scores, starts, ends, strict=True):
-                if score > -1e29:  # not one of the impossible ones
+                if score > -1e29 and window.begin < window.end:  # not one of the impossible ones
                     begin, end = window.characters(first, last)
                     text = context[begin:end].strip()
-                    mine[text] = max(score, mine.get(text, score))
+                    if text:  # tokens of blanks alone are no answer
+                        mine[text] = max(score, mine.get(text, score))
         return [[Guess(text, score) for text, score in sorted(g.items(), key=lambda item: -item[1])[: self.n_best]] for g in found]
 
     def _predictions(self, held: HeldOut, answers: Answers) -> tuple[dict[str, str], dict[str, float]]:

@@ -1,5 +1,5 @@
-"""Tagging with the encoder left as it is: the states of words are computed once, and a small head learns on them (seconds where fine-tuning takes
-minutes). What a linear head finds there is the measure that tells small encoders apart.
+"""Tagging with the encoder left as it is: the states of words are computed once a run, and a small head learns on them (seconds where fine-tuning
+takes minutes). What a linear head finds there is the measure that tells small encoders apart.
 
 Shape suffixes: W words, F features, S sentences of a batch, L words of the longest, C tags.
 """
@@ -129,7 +129,7 @@ class FrozenTagging(Tagging):
         bounds_N = torch.searchsorted(spots_W3[by_row, 0].contiguous(), torch.arange(len(rows.lengths_N) + 1))
         order = torch.argsort(rows.lengths_N, stable=True)
         size = max(1, EVAL_TOKENS // int(rows.lengths_N.max()))
-        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+        with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             for index_B in order.split(size):
                 layers = encoder(**rows.inputs(index_B), output_hidden_states=True).hidden_states[first:]
                 mine = [by_row[int(bounds_N[row]) : int(bounds_N[row + 1])] for row in index_B]
@@ -139,4 +139,4 @@ class FrozenTagging(Tagging):
                 if not len(found_WF):
                     found_WF = states_PF.new_empty(len(spots_W3), states_PF.shape[1])
                 found_WF[spots_W3[word_P, 2].to(self.device)] = states_PF
-        return found_WF.clone()  # a tensor made in inference mode could not be trained on
+        return found_WF

@@ -45,6 +45,9 @@ def windows(pieces: Sequence[int], room: int) -> list[Window]:
         while following - 1 > begin and used + pieces[following - 1] <= room // 2:
             following -= 1
             used += pieces[following]
+        while used + pieces[end] > room:  # the next word must fit behind what is repeated
+            used -= pieces[following]
+            following += 1
         begin = following
     cuts = [0, *((spans[k + 1][0] + spans[k][1] + 1) // 2 for k in range(len(spans) - 1)), len(pieces)]
     return [Window(begin, end, cuts[k], cuts[k + 1]) for k, (begin, end) in enumerate(spans)]

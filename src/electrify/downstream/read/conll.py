@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from ...errors import UserError
 from ...text.decoding import text_chunks
-from ...text.streams import compression_of
 from ...text.whole import decode, json_rows, lines_of
 from ..examples import Sentence
 from ..spans import CLOSING, LETTERS, chunk_of, spans
+from .files import ending_of
 
 Scheme = Literal["plain", "iob1", "iob2", "iobes"]
 Line = tuple[int, list[str]]
@@ -42,7 +42,7 @@ def read_sentences(path: str | Path, *, word: int | None = None, tag: int | str 
     Raises UserError naming file and line.
     """
     path = Path(path)
-    text, ending = _text(path), _ending(path)
+    text, ending = _text(path), ending_of(path)
     treebank = ending == ".conllu"
     columns = _columns(path, word, tag, prefix or "", treebank)
     lines = _ud_lines(path, text) if treebank else _lines(path, text, tabs=ending == ".tsv")
@@ -113,10 +113,6 @@ def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
 
 def _text(path: Path) -> str:
     return decode(b"".join(text_chunks(path, None)), str(path))
-
-
-def _ending(path: Path) -> str:
-    return (path.with_suffix("") if compression_of(path) else path).suffix.lower()
 
 
 def _lines(path: Path, text: str, *, tabs: bool) -> Iterator[Line | None]:

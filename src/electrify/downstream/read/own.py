@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UserError, nearest
-from ...text.streams import compression_of
-from ...text.whole import json_rows, read_text
+from ...text.whole import json_rows
 from ..examples import Example, Question, Sentence
-from ..tasks import Kind, TaskData
+from ..tasks import TASKS, Kind, TaskData
 from .conll import read_sentence_rows, read_sentences
+from .files import ending_of, whole
 from .squad import read_question_rows, read_questions
 from .tables import Row, class_name, label_of, rows, texts_of
 from .task import answering_of, tagging_of
@@ -32,6 +32,13 @@ def read_own(
     files = (train_file, validation_file)
     kind = _kind_of_files(train_file) if problem_type == "auto" else problem_type
     name = Path(train_file).name.split(".")[0]
+    name = f"own-{name}" if name.lower() in TASKS else name  # or the report would compare it with published scores
+    flags = {"--text-column": text_column, "--pair-column": pair_column, "--label-column": label_column}
+    if kind == "tagging" and ending_of(train_file) not in (".jsonl", ".ndjson"):
+        flags = {"--pair-column": pair_column}
+    useless = [flag for flag, given in flags.items() if given is not None and kind in ("tagging", "answering")]
+    if useless:
+        raise UserError(f"{train_file}: {useless[0]} is not for this kind of file: its names are fixed")
     match kind:
         case "answering":
             train, validation = (_questions(path) for path in files)
@@ -45,14 +52,13 @@ def read_own(
 
 def _kind_of_files(path: str) -> str:
     """What the ending says, and in JSON lines the keys; else auto."""
-    bare = Path(path).with_suffix("") if compression_of(Path(path)) else Path(path)
-    match bare.suffix.lower():
+    match ending_of(path):
         case ".json":
             return "answering"
         case ".conll" | ".conllu" | ".iob" | ".iob2" | ".bio" | ".txt":
             return "tagging"
         case ".jsonl" | ".ndjson":
-            keys = set(next((row for _, row in json_rows(path, read_text(path))), {}))
+            keys = set(next((row for _, row in json_rows(path, whole(path))), {}))
             if {"context", "question"} <= keys:
                 return "answering"
             return "tagging" if keys & {"tokens", "words"} and keys & {"tags", "ner_tags", "labels"} else "auto"
@@ -60,11 +66,11 @@ def _kind_of_files(path: str) -> str:
 
 
 def _questions(path: str) -> tuple[Question, ...]:
-    return read_questions(path) if Path(path).suffix.lower() == ".json" else read_question_rows(path)
+    return read_questions(path) if ending_of(path) == ".json" else read_question_rows(path)
 
 
 def _sentences(path: str, word: str | None, tag: str | None) -> tuple[Sentence, ...]:
-    if Path(path).suffix.lower() in (".jsonl", ".ndjson"):
+    if ending_of(path) in (".jsonl", ".ndjson"):
         return read_sentence_rows(path)
     numbers = [None if given is None else int(given) if given.lstrip("-").isdecimal() else given for given in (word, tag)]
     if isinstance(numbers[0], str):
@@ -85,15 +91,19 @@ def _texts(files: tuple[str, str], name: str, text_column: str | None, pair_colu
         parts = [[(*texts_of(path, row, text, pair), _holding(path, row, several), f"{path}, line {row[0]}") for row in part] for path, part in found]
     else:
         label = _column(train_file, header, label_column, LABEL_COLUMNS, "--label-column")
-        parts = [[_cells(path, row, text, pair, label) for row in part] for path, part in found]
+        parts = [[_cells(path, row, text, pair, label, empty=wanted == "multilabel") for row in part] for path, part in found]
     values = [value for _, _, value, _ in parts[0]]
     kind = _kind_of_labels(values) if wanted == "auto" else wanted
     assert kind in OWN_METRICS
+    if kind != "multilabel" and any(isinstance(v, list) for v in values):
+        raise UserError(f"{train_file}: an example may have several labels there, so its problem type is multilabel, not {kind}")
+    if kind == "multilabel" and not any(_list(v) for v in values):
+        raise UserError(f"{train_file}: no example has a label, so there is nothing to learn")
     flat = values if kind != "multilabel" else [one for value in values for one in _list(value)]
     names = several or (sorted({class_name(v) for v in flat}, key=_class_order) if kind != "regression" else [])
     classes = {name: i for i, name in enumerate(names)}
     train, validation = (tuple(Example(a, b, _label(v, kind, classes, where)) for a, b, v, where in part) for part in parts)
-    return TaskData(name, kind, tuple(names), OWN_METRICS[kind], OWN_EPOCHS, train, validation)
+    return TaskData(name, kind, tuple(names), OWN_METRICS[kind], OWN_EPOCHS, train, validation, symmetric=pair is not None)
 
 
 def _kind_of_labels(values: list[Any]) -> Kind:
@@ -153,7 +163,8 @@ def _column(path: str, header: list[str], given: str | None, known: tuple[str, .
     return found
 
 
-def _cells(path: str, row: Row, text: str, pair: str | None, label: str) -> tuple[str, str | None, Any, str]:
+def _cells(path: str, row: Row, text: str, pair: str | None, label: str, *, empty: bool) -> tuple[str, str | None, Any, str]:
+    """empty: whether an example may have no label."""
     a, b = texts_of(path, row, text, pair)
     number, cells = row
     where = f"{path}, line {number}"
@@ -161,6 +172,6 @@ def _cells(path: str, row: Row, text: str, pair: str | None, label: str) -> tupl
         raise UserError(f"{where}: no column {label!r}; found: {', '.join(cells) or 'nothing'}")
     value = cells[label]
     given = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str | int | float) and str(one).strip() for one in given):
+    if not all(isinstance(one, str | int | float) and (empty or str(one).strip()) for one in given):
         raise UserError(f"{where}: {label!r} must be a text or a number, or a list of them, not {json.dumps(value)[:40]}")
     return a, b, value, where

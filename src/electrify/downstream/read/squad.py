@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
-from ...text.whole import json_rows, read_text
+from ...text.whole import json_rows
 from ..examples import Answer, Question
+from .files import whole
 
 Placed = tuple[str, Question]  # where it stands in its file, and the question
 SHOWN = 40  # characters of a value that a message repeats
@@ -22,7 +23,7 @@ TYPES = {str: "a text", list: "a list", int: "a whole number", bool: "true or fa
 
 def read_questions(path: str | Path) -> tuple[Question, ...]:
     """SQuAD's official JSON, 1.1 or 2.0. Raises UserError naming the file and the place in it."""
-    text = read_text(path)
+    text = whole(path)
     try:
         top = json.loads(text)
     except json.JSONDecodeError as e:
@@ -44,7 +45,7 @@ def read_question_rows(path: str | Path) -> tuple[Question, ...]:
 
     Raises UserError naming file and line.
     """
-    rows = json_rows(path, read_text(path))
+    rows = json_rows(path, whole(path))
     return gathered(str(path), ((f"line {k}", question_of({"id": str(k)} | row, f"{path}, line {k}")) for k, row in rows))
 
 

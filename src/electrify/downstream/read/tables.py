@@ -7,25 +7,25 @@ import io
 import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
-from ...text.whole import json_rows, lines_of, read_text
+from ...text.whole import json_rows, lines_of
 from ..tasks import Kind
+from .files import ending_of, whole
 
 Row = tuple[int, dict[str, Any]]
 
 
 def rows(path: str) -> Iterator[Row]:
     """(line number, column -> value) of each row of a file, by its ending."""
-    match Path(path).suffix.lower():
+    match ending_of(path):
         case ".csv":
-            return _csv_rows(path, csv.reader(io.StringIO(read_text(path), newline=""), strict=True))
+            return _csv_rows(path, csv.reader(io.StringIO(whole(path), newline=""), strict=True))
         case ".tsv":
-            return tsv_rows(path, lines_of(read_text(path)))
+            return tsv_rows(path, lines_of(whole(path)))
         case ".jsonl" | ".ndjson":
-            return json_rows(path, read_text(path))
+            return json_rows(path, whole(path))
         case ending:
             raise UserError(f"{path}: ending {ending!r} is not known; examples are read from .csv, .tsv, .jsonl")
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from ...errors import UserError
 from ...export.folders import may_be_on_hub
+from ...text.whole import lines_of
 from ..examples import Question, Sentence
 from ..tasks import NO_ANSWER_METRICS, AnswerTask, TagTask, TaskData, TextTask
 from .conll import read_sentences, tag_scheme, to_iob2
+from .files import whole
 from .glue import read_glue
 from .hub import GLUE_ON_HUB, read_hub_glue, read_hub_squad
 from .squad import read_questions
@@ -36,8 +38,13 @@ def read_task(task: TextTask | TagTask | AnswerTask, data_dir: str | None, *, te
             return _read_tagging(task, Path(data_dir))
         case AnswerTask():
             if on_hub:
-                return answering_of(task.name, *read_hub_squad(task, data_dir or task.hub), epochs=task.epochs)
-            return _read_squad(task, Path(str(data_dir)))
+                found = answering_of(task.name, *read_hub_squad(task, data_dir or task.hub), epochs=task.epochs)
+            else:
+                found = _read_squad(task, Path(str(data_dir)))
+            if found.metrics != task.metrics:
+                has = "no unanswerable question" if task.metrics == NO_ANSWER_METRICS else "unanswerable questions"
+                raise UserError(f"{data_dir or task.hub}: its development set has {has}, so it is not that of task {task.name!r}")
+            return found
 
 
 def _is_clone(folder: Path) -> bool:
@@ -69,8 +76,7 @@ def _sentences(task: TagTask, path: Path) -> tuple[Sentence, ...]:
 
 def _language(path: Path) -> str | None:
     """`en:` of a file whose first word is en:Sioux, as WikiANN's own files are."""
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        first = next((line for line in stream if line.strip()), "")
+    first = next((line for line in lines_of(whole(path)) if line.strip()), "")
     language, colon, _ = first.partition(":")
     return language + colon if colon and 2 <= len(language) <= 12 and language.replace("-", "").isalpha() and language.islower() else None
 
