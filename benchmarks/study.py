@@ -83,20 +83,30 @@ def row(system: str, run: Path) -> dict[str, Any]:
     return {"system": system, "steps": valid["step"], "tokens": tokens, "flops": trained["flops"], "seconds": seconds, "valid": figures}
 
 
+HEAD = (
+    "system", "updates", "M tokens", "FLOPs", "s", "generator's loss: all / on [MASK]", "its accuracy", "its entropy", "replaced",
+    "detection: loss / AUC / precision / recall", "every other term",
+)  # fmt: skip
+DETECTORS = {"rtd_detection": "rtd", "copy_detection": "", "nce_detection": "nce"}  # and the loss they belong to; the copy gate has none of its own
+
+
 def table(rows: list[dict[str, Any]]) -> str:
-    head = "| system | updates | M tokens | FLOPs | s | AUC | recall | replaced | accuracy of the LM | every term on valid |"
-    lines = [head, "|" + "---|" * 10]
+    lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
     for r in rows:
-        v = r["valid"]
+        v, shown = r["valid"], set[str]()
 
-        def first(end: str, v: dict[str, float] = v) -> str:
-            return next((f"{x:.3f}" for k, x in v.items() if k.endswith(end)), "")
+        def take(*names: str, v: dict[str, float] = v, shown: set[str] = shown) -> str:
+            there = [name for name in names if name in v]
+            shown.update(there)
+            return " / ".join(f"{v[name]:.3f}" for name in there)
 
-        accuracy = ", ".join(f"{k.removesuffix('_accuracy').replace('_', ' ')} {x:.3f}" for k, x in v.items() if k.endswith("_accuracy"))
-        derived = ("_auc", "_recall", "_precision", "_accuracy", "_replaced", "_accuracy_masked")
-        terms = ", ".join(f"{k} {x:.3f}" for k, x in v.items() if not k.endswith(derived) or k.endswith("loss_replaced"))
-        cells = [r["system"], f"{r['steps']:,}", f"{r['tokens'] / 1e6:.2f}", f"{r['flops']:.2e}", f"{r['seconds']:.0f}"]
-        cells += [first("detection_auc"), first("detection_recall"), f"{v['replaced']:.3f}" if "replaced" in v else "", accuracy, terms]
+        lm = "generator" if "generator" in v else "mlm"
+        cells = [r["system"], f"{r['steps']:,}", f"{r['tokens'] / 1e6:.2f}", f"{r['flops']:.2e}".replace("e+", "e"), f"{r['seconds']:.0f}"]
+        cells += [take(lm, f"{lm}_loss_masked"), take(f"{lm}_accuracy"), take("generator_entropy"), take("replaced")]
+        detector = next((name for name in DETECTORS if f"{name}_auc" in v), "")
+        cells.append(take(DETECTORS.get(detector, ""), *(f"{detector}_{end}" for end in ("auc", "precision", "recall"))))
+        shown.update(k for k in v if k.endswith("detection_replaced"))
+        cells.append(", ".join(f"{k.replace('_', ' ')} {x:.3f}" for k, x in v.items() if k not in shown))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -112,7 +122,7 @@ def plot(out: Path, names: list[str], path: Path) -> None:
     for axis, (end, title) in zip(axes, ends, strict=True):
         for k, name in enumerate(names):
             curve = records(out / name, "valid")
-            points = [(r["tokens"] / 1e6, x) for r in curve for key, x in r.items() if key.endswith(end)]
+            points = [(r["tokens"] / 1e6, x) for r in curve for key, x in r.items() if key.endswith(end) and "chosen" not in key]
             if points:
                 axis.plot(*zip(*points, strict=True), marker="o", label=name, color=f"C{k % 10}", linestyle="-" if k < 10 else "--", markersize=3)
         axis.set(title=title, xlabel="million tokens")
