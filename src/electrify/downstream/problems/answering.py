@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from ...errors import UserError
+from ...export.quiet import quiet
 from ..answers import score_answers
 from ..encoder import Loaded
 from ..examples import Answer, Question
@@ -154,7 +155,8 @@ class Answering:
         """Tokens and their characters, of each text once."""
         new = list({text: None for text in texts if text not in self._tokens})
         if new:
-            found = self.loaded.tokenizer(new, add_special_tokens=False, return_offsets_mapping=True, padding=False)
+            with quiet():  # contexts longer than a sequence are what windows are for
+                found = self.loaded.tokenizer(new, add_special_tokens=False, return_offsets_mapping=True, padding=False)
             for text, ids, offsets in zip(new, found["input_ids"], found["offset_mapping"], strict=True):
                 self._tokens[text] = list(ids), [tuple(pair) for pair in offsets]
 
