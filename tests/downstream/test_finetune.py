@@ -243,3 +243,13 @@ def test_a_compiled_run_says_the_same(zoo: Path, reviews: tuple[str, str]):
     )
     assert [p.step for p in plain.curve] == [p.step for p in compiled.curve]
     assert compiled.curve[0].loss == pytest.approx(plain.curve[0].loss, rel=0.05), "its own dropout is drawn otherwise when compiled"
+
+
+def test_a_folder_of_a_version_with_fewer_options_goes_on(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
+    out = tmp_path / "out"
+    before = finetune(options(zoo, reviews, out))
+    held = json.loads((out / "finetune.json").read_text())
+    (out / "finetune.json").write_text(json.dumps({k: v for k, v in held.items() if k not in ("torch_compile", "answer_head")}))
+    assert finetune(options(zoo, reviews, out)).rows == before.rows
+    with pytest.raises(UserError, match="holds runs with --torch-compile False, not True"):
+        finetune(options(zoo, reviews, out, settings=dataclasses.replace(QUICK, torch_compile=True)))

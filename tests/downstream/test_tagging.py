@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from electrify.config.finetune import FinetuneConfig, FinetuneSettings
-from electrify.downstream import loop
+from electrify.downstream import loop, metrics
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Sentence
 from electrify.downstream.finetune import finetune
@@ -158,6 +158,18 @@ def test_a_whole_run_from_files(zoo: Path, tmp_path: Path):
     (predictions,) = out.glob("predictions/*/conll2003-seed0/conll2003.txt")
     assert {line.split()[1] for line in predictions.read_text().splitlines() if line} == {"O", "B-X", "I-X"}, "IOB1 became IOB2"
     assert json.loads((out / "scores.jsonl").read_text())["scores"]["f1"] > 0.9
+
+
+def test_tagging_needs_no_library_of_metrics(zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def absent(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(metrics, "_need", absent)
+    for name in ("train.conll", "dev.conll"):
+        (tmp_path / name).write_text("the D\nfilm N\n")
+    files = {"train_file": str(tmp_path / "train.conll"), "validation_file": str(tmp_path / "dev.conll")}
+    report = finetune(FinetuneConfig(models=(str(zoo / "bert"),), output_dir=str(tmp_path / "out"), seeds=1, **files))
+    assert report.rows[0].metric == "accuracy"
 
 
 def test_a_saved_tagger(zoo: Path, tmp_path: Path):

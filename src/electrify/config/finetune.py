@@ -141,7 +141,7 @@ class FinetuneConfig:
             raise UserError("no model is given: name a folder or a Hub id")
         own = [self.train_file, self.validation_file]
         if self.task and any(own):
-            raise UserError("--task and --train-file exclude each other: GLUE's tasks or your own files")
+            raise UserError("--task and --train-file exclude each other: tasks known by name or your own files")
         if any(own) and self.data_dir:
             raise UserError("--data-dir is for the tasks that --task names; your own files have their paths")
         for name, off in (("text_column", None), ("pair_column", None), ("label_column", None), ("problem_type", "auto")):

@@ -39,7 +39,8 @@ def finetune(options: FinetuneConfig) -> Report:
         return search(options, finetune)
     tasks = _read(options)
     for task in tasks:
-        metrics.require(task.metrics)
+        if task.kind not in ("tagging", "answering"):  # whose scores are our own
+            metrics.require(task.metrics)
     _require_use(options, tasks)
     models = _models(options)
     out = Path(options.output_dir)
@@ -64,11 +65,16 @@ def finetune(options: FinetuneConfig) -> Report:
     write_report(report, out)
     write_plot(report, out / "report.png")
     if options.predict_test:
-        for model in models if options.random_weights else [m for m in models if not m.startswith(RANDOM)]:
-            runs = [run for run in plan if run.model == model]
-            for line in submission.assemble(out, [(run.task, run.predictions, done[run.key]["scores"]) for run in runs], name=_name(runs[0].label)):
-                say(line)
+        _submit(plan, done, out, random=options.random_weights)
     return report
+
+
+def _submit(plan: list[_Run], done: dict[Any, dict[str, Any]], out: Path, *, random: bool) -> None:
+    """An archive for every model; for those of random weights only where there are no others."""
+    for model in dict.fromkeys(run.model for run in plan if random or not run.model.startswith(RANDOM)):
+        runs = [run for run in plan if run.model == model]
+        for line in submission.assemble(out, [(run.task, run.predictions, done[run.key]["scores"]) for run in runs], name=_name(runs[0].label)):
+            say(line)
 
 
 def _run_all(todo: list[_Run], done: dict[Any, dict[str, Any]], out: Path, settings: FinetuneSettings) -> None:
@@ -211,6 +217,7 @@ def _held(out: Path, settings: FinetuneSettings) -> bool:
         held = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as e:
         raise UserError(f"{path}: broken ({e}); choose another --output-dir") from e
+    held = _kept(FinetuneSettings()) | held  # an option that the folder's version did not have yet was at its default
     for k in sorted({*wanted, *held}):
         if wanted.get(k) != held.get(k):
             raise UserError(f"{out}: holds runs with --{k.replace('_', '-')} {held.get(k)}, not {wanted.get(k)}; choose another --output-dir")

@@ -4,7 +4,7 @@
 |--------------|-------------------------------|---------------------------------------------------|--------------------------------------|
 | `TextHead`   | the state of the whole text   | cross-entropy, squared error, or of each class    | logits [B, C]                        |
 | `TagHead`    | the states of marked tokens   | cross-entropy                                     | classes [B, longest], 0 where unmarked |
-| `SpanHead`   | every state                   | start and end, each a choice of a token           | the best spans (see spans below)     |
+| `SpanHead`   | every state                   | start and end, each a choice of a token           | scores, starts, ends [B, K], null [B] |
 | `JointHead`  | the same                      | the end given the start, and whether there is one | the same                             |
 
 A head computes in float32, whatever the encoder computed in. Shape suffixes: B examples, L tokens, D width, C classes, K spans kept.

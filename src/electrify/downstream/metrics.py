@@ -99,6 +99,4 @@ def score(names: Sequence[str], labels: Numbers, predictions: Numbers) -> dict[s
 def require(names: Sequence[str]) -> None:
     """Raises UserError now, and not after the training, where a library that the metrics need is absent."""
     for name in names:
-        if name not in METRICS:  # of tagging and question answering: our own
-            continue
         METRICS[name]([0, 1, 1], [0, 1, 0])

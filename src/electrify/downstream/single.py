@@ -147,7 +147,7 @@ def _rates(net: torch.nn.Module, loaded: Loaded, settings: FinetuneSettings) -> 
 
 def _compiled(net: Any, settings: FinetuneSettings) -> Any:
     """The encoder compiled in place: batches differ in length, so its graph is one for all of them."""
-    if settings.torch_compile and settings.frozen_encoder == "none":
+    if settings.torch_compile:
         net.encoder.compile(dynamic=True)
     return net
 

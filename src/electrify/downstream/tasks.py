@@ -52,7 +52,7 @@ class TagTask:
     """One row of tagging: column files (see read/conll.py).
 
     folders, train, validation, test: patterns of names, the first that matches is read; a set without a development part is scored on its test part.
-    word, tag: columns from 0, -1 the last.
+    word, tag: columns from 0, -1 the last. languages: words may begin with their language, as en:Sioux.
     """
 
     name: str
@@ -64,6 +64,7 @@ class TagTask:
     tag: int
     metrics: tuple[str, ...]
     epochs: float = 3
+    languages: bool = False
     kind: Kind = "tagging"
     published: dict[str, float] = field(default_factory=dict)
 
@@ -189,7 +190,7 @@ TAGGING: dict[str, TagTask] = {
             "wnut17", ("wnut*", "WNUT*"), ("train.conll", "wnut17train.conll"), ("dev.conll", "emerging.dev.conll"),
             ("test.conll", "emerging.test.annotated"), 0, 1, _SPANS,
         ),
-        TagTask("wikiann", ("wikiann*", "WikiANN*"), ("train*",), ("dev*", "validation*"), ("test*",), 0, 1, _SPANS),
+        TagTask("wikiann", ("wikiann*", "WikiANN*"), ("train*",), ("dev*", "validation*"), ("test*",), 0, 1, _SPANS, languages=True),
         TagTask(
             "ud", ("ud_*", "UD_*"), ("*-ud-train.conllu*", "train.upos.tsv"), ("*-ud-dev.conllu*", "dev.upos.tsv"),
             ("*-ud-test.conllu*", "test.upos.tsv"), 0, 1, ("accuracy",),

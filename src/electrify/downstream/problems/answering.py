@@ -78,7 +78,7 @@ class Answering:
         return HeldOut(examples, rows, spots)
 
     def score(self, held: HeldOut, answers: Answers) -> dict[str, float]:
-        best, none = self._predictions(held, answers)
+        best, none = self._predictions(held, answers, self.guesses(held, answers))
         if not self.answerless:
             return score_answers(held.examples, best, None)
         found = score_answers(held.examples, best, none)
@@ -88,8 +88,8 @@ class Answering:
     def files(self, held: HeldOut, answers: Answers, name: str) -> dict[str, str]:
         """NAME.predictions.json, the official file (question id to answer), and NAME.nbest.json; with unanswerable questions NAME.null_odds.json too,
         and the predictions are empty from the threshold of the best F1 on."""
-        best, none = self._predictions(held, answers)
         guesses = self.guesses(held, answers)
+        best, none = self._predictions(held, answers, guesses)
         nbest = {held.examples[k].id: [{"text": g.text, "score": round(g.score, 5)} for g in found] for k, found in enumerate(guesses)}
         files = {f"{name}.nbest.json": _json(nbest)}
         if self.answerless:
@@ -115,9 +115,8 @@ class Answering:
                         mine[text] = max(score, mine.get(text, score))
         return [[Guess(text, score) for text, score in sorted(g.items(), key=lambda item: -item[1])[: self.n_best]] for g in found]
 
-    def _predictions(self, held: HeldOut, answers: Answers) -> tuple[dict[str, str], dict[str, float]]:
+    def _predictions(self, held: HeldOut, answers: Answers, guesses: list[list[Guess]]) -> tuple[dict[str, str], dict[str, float]]:
         """Of each question the best answer, and how much speaks for none: the less the better the answer."""
-        guesses = self.guesses(held, answers)
         best = {question.id: (found[0].text if found else "") for question, found in zip(held.examples, guesses, strict=True)}
         null: dict[int, float] = {}
         for window, value in zip(held.spots, answers["null"].tolist(), strict=True):

@@ -71,7 +71,7 @@ def _read_tagging(task: TagTask, data_dir: Path) -> TaskData:
 def _sentences(task: TagTask, path: Path) -> tuple[Sentence, ...]:
     if ".conllu" in path.name:
         return read_sentences(path)
-    return read_sentences(path, word=task.word, tag=task.tag, prefix=_language(path) if task.name == "wikiann" else None)
+    return read_sentences(path, word=task.word, tag=task.tag, prefix=_language(path) if task.languages else None)
 
 
 def _language(path: Path) -> str | None:
