@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from electrify.config.finetune import FinetuneSettings
 from electrify.downstream import loop
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Example
-from electrify.downstream.heads import Finetuned
+from electrify.downstream.heads import Finetuned, JointHead, SpanHead, TagHead, TextHead, grade_class
 from electrify.downstream.problems.texts import Texts
 from electrify.downstream.rows import Rows
 from electrify.downstream.tasks import TaskData
@@ -134,3 +136,45 @@ def test_settings_are_checked():
     for wrong in ({"learning_rate": 0.0}, {"max_train_samples": 0}, {"warmup_ratio": 1.0}, {"max_seq_length": 3}, {"weight_decay": -1.0}):
         with pytest.raises(UserError, match=next(iter(wrong))):
             FinetuneSettings(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["text", "tags", "spans", "joint"])
+def test_a_long_batch_in_pieces_has_the_same_gradient(monkeypatch: pytest.MonkeyPatch, kind: str):
+    """The mean of a batch, whatever number of rows or marked tokens each piece holds."""
+    torch.manual_seed(0)
+    common: dict[str, Any] = {"dropout": 0.0, "std": 0.5}
+    lengths_N = torch.tensor([5, 9, 3, 12, 7])
+    places_NL = (torch.arange(12) > 1) & (torch.arange(12) < lengths_N[:, None])
+    if kind == "text":
+        head, targets = TextHead(8, 3, **common, last=False, grade=grade_class), torch.tensor([0, 1, 2, 1, 0])
+    elif kind == "tags":
+        head, targets = TagHead(8, 3, **common, longest=12), torch.randint(0, 3, (5, 12))
+    else:
+        targets = torch.tensor([[2, 3, 0], [4, 8, 0], [0, 0, 1], [3, 3, 0], [2, 5, 0]])
+        spans: dict[str, Any] = common | {"last": False, "keep": 2, "longest_answer": 4}
+        head = SpanHead(8, **spans) if kind == "spans" else JointHead(8, **spans, beam=3, answerable=True)
+
+    class Encoder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = torch.nn.Embedding(20, 8)
+
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+            return SimpleNamespace(last_hidden_state=self.words(input_ids))
+
+    model = Finetuned(Encoder(), head)
+    data = Rows(torch.randint(0, 20, (5, 12)), None, lengths_N, targets, places_NL)
+    found = []
+    for most in (1000, 20, 1):
+        monkeypatch.setitem(loop.TOKENS, "cpu", most)
+        model.zero_grad()
+        loss = loop._backward(model, data, torch.tensor([3, 0, 2, 4, 1]), bf16=False)  # pyright: ignore[reportPrivateUsage]
+        found.append([loss, *(p.grad for p in model.parameters())])
+    for pieces in found[1:]:
+        torch.testing.assert_close(found[0], pieces, atol=1e-6, rtol=1e-5)
+
+
+def test_pieces_hold_every_row_once_and_little_at_a_time():
+    lengths_N = torch.tensor([5, 9, 3, 12, 7, 30])
+    found = list(loop.pieces(torch.tensor([5, 3, 1, 0, 2]), lengths_N, 20))
+    assert [piece.tolist() for piece in found] == [[2, 0], [1], [3], [5]]

@@ -82,6 +82,10 @@ class TagHead(nn.Module):
         logits_PC = self.out(self.dropout(states_BLD[batch.places_BL].float()))
         return F.cross_entropy(logits_PC, batch.targets[:, : states_BLD.shape[1]][batch.places_BL].long())
 
+    def weight(self, batch: Batch) -> Tensor:
+        assert batch.places_BL is not None
+        return batch.places_BL.sum()
+
     def answers(self, states_BLD: Tensor, batch: Batch) -> dict[str, Tensor]:
         assert batch.places_BL is not None
         found_BL = states_BLD.new_zeros(len(states_BLD), self.longest, dtype=torch.int32)
@@ -194,6 +198,10 @@ class Finetuned(nn.Module):
     def loss(self, batch: Batch) -> Tensor:
         """The mean loss of a batch, a scalar."""
         return self._of(self.head.loss, batch)
+
+    def weight(self, batch: Batch) -> Tensor:
+        """Over how many rows, or marked tokens of them, the loss is the mean; a scalar."""
+        return self.head.weight(batch) if isinstance(self.head, TagHead) else torch.tensor(len(batch.lengths_B))
 
     def answers(self, batch: Batch) -> dict[str, Tensor]:
         """What the head keeps, by name; the first dimension is the batch's."""

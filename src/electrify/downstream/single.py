@@ -18,6 +18,7 @@ from torch import Tensor
 from ..config.finetune import FinetuneSettings
 from ..errors import UserError
 from ..progress import Progress
+from ..train.allocator import keep_memory
 from . import loop
 from .encoder import Loaded, load
 from .examples import Example
@@ -72,6 +73,7 @@ def finetune_one(
     """
     began = time.monotonic()
     device = loop.device_named(settings.device)
+    keep_memory()
     bf16 = loop.computes_in_bf16(settings.bf16, device)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)

@@ -33,7 +33,7 @@ def text_chunks(path: Path, advance: Callable[[int], None] | None) -> Iterator[b
             if len(chunk) < 8:  # enough to recognise what it is
                 held = chunk
                 continue
-            _must_be_text(path, chunk)
+            must_be_text(path, chunk)
             chunk, first = chunk.removeprefix(b"\xef\xbb\xbf"), False
         held = b""
         if b"\r" in chunk:
@@ -43,11 +43,12 @@ def text_chunks(path: Path, advance: Callable[[int], None] | None) -> Iterator[b
         yield chunk
     if held:
         if first:
-            _must_be_text(path, held)
+            must_be_text(path, held)
         yield held.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def _must_be_text(path: Path, chunk: bytes) -> None:
+def must_be_text(path: Path, chunk: bytes) -> None:
+    """Raises UserError where the beginning of a file is known to be no UTF-8 text, and says what it is."""
     for magic, what in _MAGIC.items():
         if chunk.startswith(magic):
             raise UserError(f"{path} is {what}")

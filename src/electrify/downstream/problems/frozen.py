@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from ..encoder import Loaded
 from ..examples import Sentence
 from ..heads import linear
-from ..loop import EVAL_TOKENS
+from ..loop import most_tokens, pieces
 from ..rows import Rows
 from ..tasks import TaskData
 from .problem import Answers, HeldOut
@@ -69,6 +69,9 @@ class Probe(nn.Module):
     def loss(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         states_SLF, targets_SL, words_SL = batch
         return F.cross_entropy(self(states_SLF, words_SL), targets_SL[words_SL])
+
+    def weight(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        return batch[2].sum()
 
     def answers(self, batch: tuple[Tensor, Tensor, Tensor]) -> Answers:
         states_SLF, _, words_SL = batch
@@ -127,10 +130,8 @@ class FrozenTagging(Tagging):
         found_WF = torch.empty(0)
         by_row = torch.argsort(spots_W3[:, 0], stable=True)
         bounds_N = torch.searchsorted(spots_W3[by_row, 0].contiguous(), torch.arange(len(rows.lengths_N) + 1))
-        order = torch.argsort(rows.lengths_N, stable=True)
-        size = max(1, EVAL_TOKENS // int(rows.lengths_N.max()))
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            for index_B in order.split(size):
+            for index_B in pieces(torch.arange(len(rows.lengths_N)), rows.lengths_N, most_tokens(self.device)):
                 layers = encoder(**rows.inputs(index_B), output_hidden_states=True).hidden_states[first:]
                 mine = [by_row[int(bounds_N[row]) : int(bounds_N[row + 1])] for row in index_B]
                 row_P = torch.cat([torch.full((len(words),), k) for k, words in enumerate(mine)])

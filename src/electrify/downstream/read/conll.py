@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import UserError
-from ...text.decoding import text_chunks
-from ...text.whole import decode, json_rows, lines_of
+from ...text.whole import json_rows, lines_of
 from ..examples import Sentence
 from ..spans import CLOSING, LETTERS, chunk_of, spans
-from .files import ending_of
+from .files import ending_of, whole
 
 Scheme = Literal["plain", "iob1", "iob2", "iobes"]
 Line = tuple[int, list[str]]
@@ -42,7 +41,7 @@ def read_sentences(path: str | Path, *, word: int | None = None, tag: int | str 
     Raises UserError naming file and line.
     """
     path = Path(path)
-    text, ending = _text(path), ending_of(path)
+    text, ending = whole(path), ending_of(path)
     treebank = ending == ".conllu"
     columns = _columns(path, word, tag, prefix or "", treebank)
     lines = _ud_lines(path, text) if treebank else _lines(path, text, tabs=ending == ".tsv")
@@ -69,7 +68,7 @@ def read_sentence_rows(path: str | Path) -> tuple[Sentence, ...]:
     """
     path = Path(path)
     sentences = []
-    for number, row in json_rows(path, _text(path)):
+    for number, row in json_rows(path, whole(path)):
         where = f"{path}, line {number}"
         words, tags = (_texts(row, names, where) for names in (TOKENS, TAGS))
         if len(words) != len(tags):
@@ -109,10 +108,6 @@ def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
             _, hyphen, kind = tags[i].partition("-")
             out[i] = ("B" if i == start else "I") + hyphen + kind
     return tuple(out)
-
-
-def _text(path: Path) -> str:
-    return decode(b"".join(text_chunks(path, None)), str(path))
 
 
 def _lines(path: Path, text: str, *, tabs: bool) -> Iterator[Line | None]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...text.decoding import text_chunks
-from ...text.streams import compression_of
-from ...text.whole import decode, read_text
+from ...errors import UserError
+from ...text.decoding import must_be_text
+from ...text.streams import compression_of, read_chunks
+from ...text.whole import decode
 
 
 def whole(path: str | Path) -> str:
     """The text of a file, also of .gz, .bz2, .xz and .zst. Raises UserError where it is missing, truncated, binary or another encoding than UTF-8."""
-    return decode(b"".join(text_chunks(Path(path), None)), str(path)) if compression_of(Path(path)) else read_text(path)
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"{path}: no such file")
+    data = b"".join(read_chunks(path))
+    must_be_text(path, data)
+    return decode(data, str(path))
 
 
 def ending_of(path: str | Path) -> str:
