@@ -23,6 +23,7 @@ import torch
 from electrify.data.examples import sequences
 from electrify.data.loader import Loader
 from electrify.data.packing import pack
+from electrify.data.phases import one_phase
 from electrify.text.shards import Corpus
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "data"))
@@ -67,7 +68,7 @@ def table(documents: int, *, max_seq_length: int) -> dict[str, Any]:
 
 def batches(corpus: Corpus, *, batch_rows: int, max_seq_length: int, num_segments: int, steps: int) -> dict[str, Any]:
     opened = time.perf_counter()
-    loader = Loader(corpus, max_seq_length=max_seq_length, batch_rows=batch_rows, num_segments=num_segments, seed=1)
+    loader = Loader(corpus, phases=one_phase(row_length=max_seq_length, batch_rows=batch_rows), num_segments=num_segments, seed=1)
     opened = time.perf_counter() - opened
     loader.batch(0)
     each = statistics.median(seconds(lambda step=step: loader.batch(step)) for step in range(1, steps + 1))
@@ -76,7 +77,7 @@ def batches(corpus: Corpus, *, batch_rows: int, max_seq_length: int, num_segment
         "rows": batch_rows,
         "max_seq_length": max_seq_length,
         "num_segments": num_segments,
-        "fill_rate": loader.fill_rate,
+        "fill_rate": loader.streams[max_seq_length].fill_rate,
         "open_s": opened,
         "ms_per_batch": each * 1e3,
         "tokens_per_s": tokens / each,

@@ -80,14 +80,15 @@ def test_no_file_names_a_folder_of_this_machine(finished: Path) -> None:
 def test_the_log_counts_what_was_trained_on(finished: Path, small_data: Path) -> None:
     """Tokens of the log against the batches themselves; the learning rate against the recipe's schedule."""
     from electrify.data.loader import Loader
+    from electrify.data.phases import one_phase
     from electrify.text.shards import Corpus
 
     recipe = load_recipe("electra-tiny")
-    loader = Loader(Corpus(small_data, "train"), max_seq_length=16, batch_rows=4, num_segments=recipe.data.num_segments, seed=0)
+    loader = Loader(Corpus(small_data, "train"), phases=one_phase(row_length=16, batch_rows=4), num_segments=recipe.data.num_segments, seed=0)
     trained = records(finished, "train")
     for r in trained:
         assert r["tokens"] == sum(int(loader.batch(step).real_T.sum()) for step in range(r["step"]))
-        assert r["epoch"] == pytest.approx(r["step"] * 4 / loader.num_rows)
+        assert r["epoch"] == pytest.approx(r["step"] * 4 / loader.streams[16].num_rows)
     assert trained[-1]["learning_rate"] == pytest.approx(recipe.train.learning_rate * (1 - (11 - 5) / (12 - 5)))
     last = records(finished, "valid")[-1]
     assert 0 < last["rtd"] < 2

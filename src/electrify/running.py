@@ -17,6 +17,7 @@ from .config.checks import check
 from .config.pretrain import PretrainConfig, override
 from .data.cooccurrence import word_vectors
 from .data.loader import Loader, Rows
+from .data.phases import phases_of
 from .errors import UserError
 from .export.hf import export_run
 from .export.start import check_vocabulary, folder_shape, load_half
@@ -53,7 +54,7 @@ def train_run(
     corpus, valid = Corpus(data, "train"), Corpus(data, "valid")
     config, micro_rows = split_batch(from_folders(config, output_dir, corpus.manifest.vocab_size), world.size)
     rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
-    loader = Loader(corpus, batch_rows=config.train.train_batch_size, seed=config.train.seed, **rows)
+    loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=config.train.seed)
     refuse(output_dir, resume)
     with ExitStack() as held:
         loaded = claim(held, output_dir, config, corpus.manifest, world)
@@ -130,6 +131,13 @@ def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig
             f"a batch of {t.train_batch_size} rows cannot be cut evenly into {world_size} process{'es' * (world_size > 1)} with {passes}; "
             f"choose --train-batch-size, --per-device-train-batch-size and --gradient-accumulation-steps that divide"
         )
+    for rows in t.batch_size_schedule:
+        share, left = divmod(rows, world_size)
+        if left or share % min(micro, share):
+            raise UserError(
+                f"batch_size_schedule: a batch of {rows} rows cannot be cut evenly into {world_size} process{'es' * (world_size > 1)} with passes "
+                f"of {micro} rows; choose one that divides"
+            )
     return config, micro
 
 
@@ -196,10 +204,13 @@ def unigram_entropy(corpus: Corpus) -> float:
 
 
 def announce(run: Run, parameters: int, loader: Loader) -> None:
-    epochs = loader.epoch(run.config.max_steps)
+    epochs, phases = loader.epoch(run.config.max_steps), loader.phases.all
+    rows = ", ".join(f"{s.num_rows:,} rows of {length} ({100 * s.fill_rate:.1f} % filled)" for length, s in loader.streams.items())
+    batch = f"batch {phases[0].batch_rows} rows"
+    if len(phases) > 1:
+        batch = "batches of " + ", then ".join(f"{p.batch_rows} x {p.row_length}" + f" from step {p.first:,}" * (p.first > 0) for p in phases)
     say(
-        f"{parameters / 1e6:.1f} M parameters, {loader.num_rows:,} rows of {loader.rows.row_length} ({100 * loader.fill_rate:.1f} % filled), "
-        f"batch {loader.batch_rows} rows, {run.config.max_steps:,} steps = {epochs:.1f} epochs"
+        f"{parameters / 1e6:.1f} M parameters, {rows}, {batch}, {run.config.max_steps:,} steps = {epochs:.1f} epochs"
         + (f", continuing after step {run.step:,}" if run.step else "")
     )
     if run.config.eval_steps and run.valid is None:

@@ -223,6 +223,14 @@ ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
     ],
     ({"generator_learning_rate": 0}, "generator_learning_rate must be positive"),
     *[({name: b}, rf"{name} must lie in \[0, 1\)") for name in ("adam_beta1", "adam_beta2") for b in (1, -0.1, math.nan)],
+    *[
+        ({name: schedule}, f"the shares of {name} must be positive and sum to less than 1")
+        for name in ("seq_length_schedule", "batch_size_schedule")
+        for schedule in ({8: 0.0}, {8: -0.1}, {8: 1.0}, {8: 0.5, 16: 0.5}, {8: math.nan})
+    ],
+    ({"seq_length_schedule": {4: 0.5}}, "seq_length_schedule: rows of 4 tokens; at least 8, at most max_position_embeddings 512"),
+    ({"seq_length_schedule": {1024: 0.5}}, "seq_length_schedule: rows of 1024 tokens"),
+    ({"batch_size_schedule": {0: 0.5}}, "batch_size_schedule: batches must be positive, not 0"),
     *[({"seed": s}, "seed must lie between 0 and") for s in (-1, 2**63)],
 ]
 

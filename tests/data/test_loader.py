@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from corpora import SPECIAL, lognormal_lengths, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from electrify.config.pretrain import load_recipe, override
 from electrify.data.loader import Loader, Rows, prefetch
+from electrify.data.phases import Phases, one_phase, phases_of
 from electrify.errors import UserError
 from electrify.text.shards import MANIFEST, Corpus
 from electrify.tokens import Tokens
@@ -60,7 +63,13 @@ def corpus(tmp_path_factory) -> Corpus:
 
 
 def loader(corpus: Corpus, *, batch_rows: int = 16, num_segments: int = 2, seed: int = 1, max_seq_length: int = 128) -> Loader:
-    return Loader(corpus, max_seq_length=max_seq_length, batch_rows=batch_rows, num_segments=num_segments, seed=seed)
+    return Loader(corpus, phases=one_phase(row_length=max_seq_length, batch_rows=batch_rows), num_segments=num_segments, seed=seed)
+
+
+def only(data: Loader) -> Rows:
+    """The rows of a loader of one length."""
+    (rows,) = data.streams.values()
+    return rows
 
 
 @settings(max_examples=60, deadline=None)
@@ -119,7 +128,7 @@ def test_text_is_that_of_the_corpus_in_both_splits(corpus):
     """The tokens of a batch, looked up where the row table says."""
     data = loader(corpus)
     everything = np.concatenate(corpus.tokens).tolist()
-    known = Counter(tuple(everything[a : a + n]) for a, n in zip(data.rows.sequences.start_N, data.rows.sequences.length_N, strict=True))
+    known = Counter(tuple(everything[a : a + n]) for a, n in zip(only(data).sequences.start_N, only(data).sequences.length_N, strict=True))
     for step in range(10):
         assert all(tuple(text) in known for text, _ in texts(data.batch(step)))
 
@@ -127,12 +136,12 @@ def test_text_is_that_of_the_corpus_in_both_splits(corpus):
 @pytest.mark.parametrize("num_segments", [1, 2])
 def test_each_epoch_shows_every_row_once_in_a_new_order(corpus, num_segments):
     data = loader(corpus, num_segments=num_segments)
-    steps = -(-3 * data.num_rows // data.batch_rows)
+    steps = -(-3 * only(data).num_rows // 16)
     stream = torch.cat([data.batch(step).ids_T.reshape(-1, 128) for step in range(steps)])
     # A row is known by the text it holds: where its sequences are split changes from visit to visit.
     rows = [tuple(t for t in row if t > SPECIAL.mask) for row in stream.tolist()]
-    epochs = [rows[e * data.num_rows : (e + 1) * data.num_rows] for e in range(3)]
-    assert len(set(epochs[0])) == data.num_rows
+    epochs = [rows[e * only(data).num_rows : (e + 1) * only(data).num_rows] for e in range(3)]
+    assert len(set(epochs[0])) == only(data).num_rows
     assert set(epochs[0]) == set(epochs[1]) == set(epochs[2])
     for one, other in ((0, 1), (1, 2), (0, 2)):
         assert np.mean([a == b for a, b in zip(epochs[one], epochs[other], strict=True)]) < 0.05
@@ -140,7 +149,7 @@ def test_each_epoch_shows_every_row_once_in_a_new_order(corpus, num_segments):
 
 def test_a_batch_is_a_function_of_seed_and_step_alone(corpus):
     one, other = loader(corpus), loader(corpus)
-    last = 3 * one.num_rows // 16 + 1
+    last = 3 * only(one).num_rows // 16 + 1
     forward = {step: one.batch(step) for step in range(last)}
     for step in reversed(range(last)):
         assert same(other.batch(step), forward[step])
@@ -151,8 +160,8 @@ def test_a_batch_is_a_function_of_seed_and_step_alone(corpus):
 @pytest.mark.parametrize("size", [1, 3, 16])
 def test_slices_are_parts_of_the_global_batch(corpus, size):
     data = loader(corpus)
-    straddling = data.num_rows // 16
-    assert data.num_rows % 16, "this test wants a batch that belongs to two epochs"
+    straddling = only(data).num_rows // 16
+    assert only(data).num_rows % 16, "this test wants a batch that belongs to two epochs"
     for step in (0, straddling, straddling + 1):
         whole = data.batch(step)
         for first in range(0, 16, size):
@@ -178,12 +187,12 @@ def test_batches_are_int64_and_flat(corpus):
 
 def test_counts(corpus):
     data = loader(corpus)
-    batches = list(data.rows.sequential(7))
-    assert sum(int(t.real_T.sum()) for t in batches) == data.tokens_per_epoch
-    assert sum(len(texts(t)) for t in batches) == data.num_sequences
-    assert data.fill_rate == data.tokens_per_epoch / (data.num_rows * 128)
+    batches = list(only(data).sequential(7))
+    assert sum(int(t.real_T.sum()) for t in batches) == only(data).num_tokens
+    assert sum(len(texts(t)) for t in batches) == only(data).num_sequences
+    assert only(data).fill_rate == only(data).num_tokens / (only(data).num_rows * 128)
     assert data.epoch(0) == 0
-    assert data.epoch(data.num_rows) == 16
+    assert data.epoch(only(data).num_rows) == 16
 
 
 @pytest.mark.parametrize(("max_seq_length", "num_segments"), [(128, 1), (128, 2), (256, 2), (512, 2)])
@@ -201,7 +210,7 @@ def test_98_percent_of_the_slots_hold_a_token_of_the_real_corpus(max_seq_length,
 
 
 def test_one_sequence_in_ten_is_single(corpus):
-    counts = Counter(len(text) == a for tokens in loader(corpus).rows.sequential(64) for text, a in texts(tokens))
+    counts = Counter(len(text) == a for tokens in only(loader(corpus)).sequential(64) for text, a in texts(tokens))
     total = sum(counts.values())
     assert abs(counts[True] / total - 0.1) < 4 * np.sqrt(0.09 / total)
 
@@ -331,3 +340,52 @@ GOLDEN_IDS = [
     [2, 50, 51, 52, 53, 54, 55, 56, 3, 57, 58, 59, 60, 3, 0, 0],
     [2, 27, 28, 29, 3, 30, 31, 32, 33, 34, 35, 36, 37, 3, 0, 0],
 ]
+
+
+def two_lengths(**fields: Any) -> Phases:
+    """100 updates: 60 with rows of 8, the rest of 16; batches of 2 for the first 30, then of 4."""
+    recipe = {"max_steps": 100, "max_seq_length": 16, "train_batch_size": 4, "seq_length_schedule": {8: 0.6}, "batch_size_schedule": {2: 0.3}}
+    return phases_of(override(load_recipe("electra-tiny"), recipe | fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({}, [(0, 8, 2), (30, 8, 4), (60, 16, 4)]),
+        ({"batch_size_schedule": {2: 0.7}}, [(0, 8, 2), (60, 16, 2), (70, 16, 4)]),
+        ({"batch_size_schedule": {}}, [(0, 8, 4), (60, 16, 4)]),
+        ({"seq_length_schedule": {}, "batch_size_schedule": {}}, [(0, 16, 4)]),
+        ({"seq_length_schedule": {16: 0.2, 8: 0.3}, "batch_size_schedule": {}}, [(0, 16, 4), (20, 8, 4), (50, 16, 4)]),
+        ({"seq_length_schedule": {8: 0.001}, "batch_size_schedule": {}}, [(0, 16, 4)]),
+    ],
+)
+def test_phases_by_hand(fields: dict[str, Any], wanted: list[tuple[int, int, int]]):
+    phases = two_lengths(**fields)
+    assert [(p.first, p.row_length, p.batch_rows) for p in phases.all] == wanted
+    slots = 0
+    taken = dict.fromkeys(phases.row_lengths, 0)
+    for step in range(120):
+        now = phases.at(step)
+        assert (phases.slots(step), phases.first_row(step)) == (slots, taken[now.row_length])
+        assert phases.rows_taken(step) == taken
+        slots += now.row_length * now.batch_rows
+        taken[now.row_length] += now.batch_rows
+
+
+def test_each_length_goes_through_the_corpus_once_an_epoch(tmp_path: Path):
+    corpus = write_corpus(tmp_path, [lognormal_lengths(12, median=20, spread=0.5)])
+    phases = two_lengths()
+    data = Loader(corpus, phases=phases, num_segments=1, seed=3)
+    batches = [data.batch(step) for step in range(100)]
+    assert [(b.num_rows, b.row_length) for b in batches[::10]] == [(2, 8)] * 3 + [(4, 8)] * 3 + [(4, 16)] * 4
+    for length, stream in data.streams.items():
+        rows = [tuple(row) for b in batches if b.row_length == length for row in b.ids_T.view(-1, length).tolist()]
+        epoch = stream.num_rows
+        assert len(rows) > epoch, "this test wants more than an epoch"
+        assert len(set(rows[:epoch])) == len(set(rows)) == epoch
+    assert data.epoch(60) == pytest.approx(180 / data.streams[8].num_rows)
+    assert data.epoch(70) == pytest.approx(180 / data.streams[8].num_rows + 40 / data.streams[16].num_rows)
+    again = Loader(corpus, phases=phases, num_segments=1, seed=3)
+    assert same(again.batch(65), batches[65])
+    alone = Loader(corpus, phases=one_phase(row_length=8, batch_rows=2), num_segments=1, seed=3)
+    assert same(alone.batch(7), batches[7])

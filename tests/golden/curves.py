@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from batches import VOCAB, built, text_batch, tiny
+from electrify.data.phases import one_phase
 from electrify.running import kept_names
 from electrify.tokens import Tokens
 from electrify.train.dist import World
@@ -36,7 +37,7 @@ def batch(step: int, *, first_row: int, num_rows: int) -> Tokens:
 def run_of(name: str, folder: Path) -> Run:
     fields = SHORT | ({"generator_size": 0.5} if name.startswith("electra") else {})
     objective, config = built(name, **fields), tiny(name, **fields)
-    loader: Any = SimpleNamespace(batch_rows=ROWS, rows=SimpleNamespace(row_length=ROW_LENGTH), batch=batch)
+    loader: Any = SimpleNamespace(phases=one_phase(row_length=ROW_LENGTH, batch_rows=ROWS), batch=batch)
     return Run(
         objective.objective,
         config.train,

@@ -14,8 +14,11 @@ from electrify import cli
 from electrify.build import Vocabulary, build
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader, Rows
+from electrify.data.phases import phases_of
+from electrify.errors import UserError
+from electrify.flops.count import recipe_flops
 from electrify.objectives.terms import weighted
-from electrify.running import kept_names, unigram_entropy
+from electrify.running import kept_names, split_batch, unigram_entropy
 from electrify.text.shards import Corpus
 from electrify.train import schedule
 from electrify.train.dist import World
@@ -40,7 +43,7 @@ def run_of(data: Path, folder: Path, config: PretrainConfig, *, micro_rows: int 
         config.train,
         weights=config.objective.term_weights,
         kept=kept_names(built),
-        loader=Loader(corpus, batch_rows=config.train.train_batch_size, seed=config.train.seed, **rows),
+        loader=Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=config.train.seed),
         valid=Rows(Corpus(data, "valid"), **rows),
         folder=folder,
         world=ALONE,
@@ -213,3 +216,32 @@ def test_the_figures_of_a_line() -> None:
     figures = {"generator": 1.0, "generator_accuracy": 0.5, "generator_loss_kept": 2.0}
     figures |= {"nce": 3.0, "nce_detection_auc": 0.7, "nce_detection_replaced": 4.0, "energy_data": 2.0}
     assert shown(figures, losses=("generator", "nce")) == {"generator": 1.0, "generator_accuracy": 0.5, "nce": 3.0, "nce auc": 0.7}
+
+
+def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
+    """Tokens, FLOPs and epochs of the log are those of the batches that the schedules ask for; validation has rows of the full length."""
+    schedules = {"seq_length_schedule": "8=.5", "batch_size_schedule": "2=.25"}
+    assert pretrain(small_data, tmp_path / "run", logging_steps=1, eval_steps=12, **schedules) == 0
+    config = override(load_recipe("electra-tiny"), SMALL | {"max_steps": 12} | schedules)
+    run = run_of(small_data, tmp_path, config)
+    shapes = [(2, 8)] * 3 + [(4, 8)] * 3 + [(4, 16)] * 6
+    tokens = flops = 0
+    vocab_size = Corpus(small_data, "train").manifest.vocab_size
+    one = override(config, {"seq_length_schedule": {}})
+    per_token = {n: recipe_flops(override(one, {"max_seq_length": n}), vocab_size=vocab_size, convention="hardware").token for n in (8, 16)}
+    for step, (r, (rows, length)) in enumerate(zip(records(tmp_path / "run", "train"), shapes, strict=True)):
+        batch = run.loader.batch(step)
+        assert (batch.num_rows, batch.row_length) == (rows, length)
+        tokens += int(batch.real_T.sum())
+        flops += per_token[length] * rows * length
+        assert (r["tokens"], r["flops"]) == (tokens, pytest.approx(flops))
+    assert run.valid is not None
+    assert run.valid.row_length == 16
+
+
+@pytest.mark.parametrize(("world_size", "micro", "fits"), [(1, 3, 6), (4, None, 4)])
+def test_a_batch_of_a_schedule_that_cannot_be_cut(world_size: int, micro: int | None, fits: int) -> None:
+    config = recipe(train_batch_size=12, batch_size_schedule={10: 0.5}, per_device_train_batch_size=micro)
+    with pytest.raises(UserError, match="batch_size_schedule: a batch of 10 rows cannot be cut evenly into"):
+        split_batch(config, world_size)
+    assert split_batch(override(config, {"batch_size_schedule": {fits: 0.5}}), world_size)[1] == 3

@@ -22,7 +22,8 @@ from small import (
 
 # Of the two intervals none divides the other: a checkpoint stands in the middle of a log line, and the sums of that line must survive.
 INTERVALS = {"logging_steps": 3, "save_steps": 7, "eval_steps": 20}
-SHORT: dict[str, Any] = DROPOUT | INTERVALS | {"max_steps": 40}
+# Rows and batches grow at updates 8 and 16: between the kill and the stop, and before them.
+SHORT: dict[str, Any] = DROPOUT | INTERVALS | {"max_steps": 40, "seq_length_schedule": "8=.4", "batch_size_schedule": "2=.2"}
 LONG: dict[str, Any] = DROPOUT | INTERVALS | {"max_steps": 200}
 KINDS = [("electra-tiny", "electra_adam"), ("electra-tiny", "adamw"), ("bert-tiny", "electra_adam"), ("bert-tiny", "adamw")]
 

@@ -18,6 +18,7 @@ def check(config: PretrainConfig) -> None:
     d, longest = config.data, config.model.max_position_embeddings
     need(d.max_seq_length <= longest, f"max_seq_length {d.max_seq_length} exceeds max_position_embeddings {longest}")
     need(d.max_seq_length >= 8, f"max_seq_length {d.max_seq_length} is too short; use at least 8")
+    check_schedules(config)
     need(d.num_segments in (1, 2), f"num_segments is 1 or 2, not {d.num_segments}")
 
 
@@ -137,6 +138,18 @@ def check_stages(config: PretrainConfig) -> None:
         t.discriminator_start == "random" or (not odd and t.init_discriminator is None),
         "a discriminator that starts from the generator needs generator_size 1 and no init_discriminator; or say --discriminator-start random",
     )
+
+
+def check_schedules(config: PretrainConfig) -> None:
+    """Lengths and batches that change on the way."""
+    d, t, longest = config.data, config.train, config.model.max_position_embeddings
+    for name, schedule in (("seq_length_schedule", d.seq_length_schedule), ("batch_size_schedule", t.batch_size_schedule)):
+        shares = schedule.values()
+        need(all(0 < s < 1 for s in shares) and sum(shares) < 1, f"the shares of {name} must be positive and sum to less than 1: {schedule}")
+    for length in d.seq_length_schedule:
+        need(8 <= length <= longest, f"seq_length_schedule: rows of {length} tokens; at least 8, at most max_position_embeddings {longest}")
+    for rows in t.batch_size_schedule:
+        need(rows > 0, f"batch_size_schedule: batches must be positive, not {rows}")
 
 
 def check_train(t: TrainConfig) -> None:

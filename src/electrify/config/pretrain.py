@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -116,6 +116,8 @@ class DataConfig:
 
     max_seq_length: int
     """Slots in a row, and the longest sequence, [CLS] and [SEP] included."""
+    seq_length_schedule: dict[int, float] = field(default_factory=dict)
+    """Shorter rows first: 128=.9 takes rows of 128 tokens for nine tenths of the updates, max_seq_length for the rest."""
     num_segments: int = 1
     """1: [CLS] a [SEP]; 2: [CLS] a [SEP] b [SEP], one sequence in ten single, so that the segment embeddings are trained."""
 
@@ -128,6 +130,8 @@ class TrainConfig:
     """Optimiser updates of the whole run; the schedule ends there."""
     train_batch_size: int
     """Rows in one update over all processes: what decides the result."""
+    batch_size_schedule: dict[int, float] = field(default_factory=dict)
+    """Smaller batches first: 32=.1,64=.1 takes 32 rows for a tenth of the updates, 64 for the next, train_batch_size for the rest."""
     per_device_train_batch_size: int | None = None
     """Rows in one forward pass of one process; by default all its rows. Together with --gradient-accumulation-steps it sets train_batch_size."""
     gradient_accumulation_steps: int | None = None

@@ -63,7 +63,7 @@ def convert(value: Any, kind: Any, name: str) -> Any:
             return tuple(convert(v.strip() if isinstance(v, str) else v, args[0], name) for v in items)
         if origin is dict:
             pairs = (p.split("=", 1) for p in value.split(",")) if isinstance(value, str) else value.items()
-            return {str(k).strip(): convert(v, args[1], name) for k, v in pairs}
+            return {convert(k.strip() if isinstance(k, str) else k, args[0], name): convert(v, args[1], name) for k, v in pairs}
         if kind is bool:
             return _BOOL[str(value).lower()]
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -151,7 +151,8 @@ def add_flags(parser: argparse.ArgumentParser, cls: type, *, skip: tuple[str, ..
 
 def _metavar(kind: Any) -> str:
     if typing.get_origin(kind) is dict:
-        return "NAME=" + _metavar(typing.get_args(kind)[1]) + ",..."
+        name = "NAME" if typing.get_args(kind)[0] is str else "N"
+        return name + "=" + _metavar(typing.get_args(kind)[1]) + ",..."
     if typing.get_origin(kind) is tuple:
         return _metavar(typing.get_args(kind)[0]) + ",..."
     return {int: "N", float: "X", str: "TEXT"}.get(kind, "VALUE")

@@ -1,6 +1,7 @@
 """Step -> batch: a pure function of (seed, step), so nothing about the data is ever saved and any rank takes its own rows.
 
-The rows of the corpus form an endless stream, one permutation an epoch after another; batch k is rows k * B to (k + 1) * B of it.
+The rows of the corpus form an endless stream, one permutation an epoch after another; batch k is rows k * B to (k + 1) * B of it. Where the length of
+the rows changes on the way, each length has a stream of its own (see phases.py).
 
 Shape suffixes: N sequences of the corpus, S sequences of a batch, K runs of a batch (its sequences, and the pads at the end of each row),
 R rows, T = rows * row_length flat tokens.
@@ -22,6 +23,7 @@ from ..text.shards import Corpus
 from ..tokens import Tokens
 from .examples import sequences
 from .packing import pack
+from .phases import Phases
 
 A = TypeVar("A")
 
@@ -109,55 +111,41 @@ class Rows:
 
 
 class Loader:
-    """The endless stream of training rows."""
+    """The endless streams of training rows, one for each length."""
 
-    def __init__(self, corpus: Corpus, *, max_seq_length: int, batch_rows: int, num_segments: int, seed: int) -> None:
-        """batch_rows: rows of one global batch, over all ranks and micro-batches. Raises UserError where the corpus is shorter than a batch."""
-        self.rows = Rows(corpus, max_seq_length=max_seq_length, num_segments=num_segments)
-        self.batch_rows, self.seed = batch_rows, seed
-        self._permutations: dict[int, np.ndarray] = {}
-        if self.num_rows < batch_rows:
-            raise UserError(
-                f"{corpus.folder}: the {corpus.split} split fills {self.num_rows} rows of {max_seq_length} tokens and one batch takes {batch_rows}; "
-                f"lower train_batch_size or max_seq_length, or prepare more text"
-            )
-
-    @property
-    def num_rows(self) -> int:
-        return self.rows.num_rows
-
-    @property
-    def num_sequences(self) -> int:
-        return self.rows.num_sequences
-
-    @property
-    def fill_rate(self) -> float:
-        return self.rows.fill_rate
-
-    @property
-    def tokens_per_epoch(self) -> int:
-        """Tokens of one pass over the corpus, [CLS] and [SEP] included, pads not."""
-        return self.rows.num_tokens
+    def __init__(self, corpus: Corpus, *, phases: Phases, num_segments: int, seed: int) -> None:
+        """Raises UserError where the corpus is shorter than a batch."""
+        self.phases, self.seed = phases, seed
+        self.streams = {length: Rows(corpus, max_seq_length=length, num_segments=num_segments) for length in phases.row_lengths}
+        self._permutations: dict[tuple[int, int], np.ndarray] = {}
+        for phase in phases.all:
+            rows = self.streams[phase.row_length].num_rows
+            if rows < phase.batch_rows:
+                raise UserError(
+                    f"{corpus.folder}: the {corpus.split} split fills {rows} rows of {phase.row_length} tokens and one batch takes "
+                    f"{phase.batch_rows}; lower train_batch_size or max_seq_length, or prepare more text"
+                )
 
     def epoch(self, step: int) -> float:
         """How many times the corpus was seen before `step`."""
-        return step * self.batch_rows / self.num_rows
+        return sum(taken / self.streams[length].num_rows for length, taken in self.phases.rows_taken(step).items())
 
     def batch(self, step: int, *, first_row: int = 0, num_rows: int | None = None) -> Tokens:
         """Rows first_row to first_row + num_rows of the global batch of `step` (all rows by default)."""
-        stop = self.batch_rows if num_rows is None else first_row + num_rows
-        if not (step >= 0 and 0 <= first_row < stop <= self.batch_rows):
-            raise ValueError(f"step {step}, rows {first_row} to {stop}: there is no such part of a batch of {self.batch_rows} rows")
-        row = torch.arange(first_row, stop)
-        epoch, place = np.divmod(step * self.batch_rows + row.numpy(), self.num_rows)
-        rows = np.concatenate([self._permutation(e)[place[epoch == e]] for e in range(epoch[0], epoch[-1] + 1)])
-        return self.rows.tokens(rows, hashed(self.seed, step, row))
+        phase = self.phases.at(step)
+        stop = phase.batch_rows if num_rows is None else first_row + num_rows
+        if not (step >= 0 and 0 <= first_row < stop <= phase.batch_rows):
+            raise ValueError(f"step {step}, rows {first_row} to {stop}: there is no such part of a batch of {phase.batch_rows} rows")
+        row, stream = torch.arange(first_row, stop), self.streams[phase.row_length]
+        epoch, place = np.divmod(self.phases.first_row(step) + row.numpy(), stream.num_rows)
+        rows = np.concatenate([self._permutation(phase.row_length, e)[place[epoch == e]] for e in range(epoch[0], epoch[-1] + 1)])
+        return stream.tokens(rows, hashed(self.seed, step, row))
 
-    def _permutation(self, epoch: int) -> np.ndarray:
-        if epoch not in self._permutations:
-            keep = {e: p for e, p in self._permutations.items() if abs(e - epoch) == 1}
-            self._permutations = keep | {epoch: _permutation(self.num_rows, self.seed, epoch)}
-        return self._permutations[epoch]
+    def _permutation(self, length: int, epoch: int) -> np.ndarray:
+        if (length, epoch) not in self._permutations:
+            keep = {key: p for key, p in self._permutations.items() if key[0] == length and abs(key[1] - epoch) == 1}
+            self._permutations = keep | {(length, epoch): _permutation(self.streams[length].num_rows, self.seed, epoch)}
+        return self._permutations[length, epoch]
 
 
 def prefetch(function: Callable[[int], A], steps: Iterable[int], *, depth: int = 2) -> Iterator[A]:

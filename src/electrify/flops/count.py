@@ -11,7 +11,8 @@ from torch import nn
 
 from ..build import Built, Vocabulary, compose
 from ..config.flops import Convention
-from ..config.pretrain import PretrainConfig
+from ..config.pretrain import PretrainConfig, override
+from ..data.phases import Phases, phases_of
 from ..model.encoder import DisentangledWords, Encoder
 from ..model.heads import BinaryHead, LinearHead, LMHead
 from ..model.passes import Measured, Pass
@@ -59,6 +60,11 @@ def flops_per_token(objective: Measured, *, row_length: int, convention: Convent
     return passes_flops(objective.passes(), row_length=row_length, convention=convention)
 
 
+def flops_of(phases: Phases, steps: int, per_token: dict[int, float]) -> float:
+    """FLOPs of the first `steps` updates. per_token: by the length of a row."""
+    return sum(per_token[phase.row_length] * phase.slots * updates for phase, updates in phases.updates(steps))
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecipeFlops:
     """What a recipe costs. A run is `max_steps` updates of `train_batch_size` rows of `max_seq_length` tokens."""
@@ -66,9 +72,9 @@ class RecipeFlops:
     train: float
     """FLOPs of the whole run, with those of the `generator_steps` of a first stage."""
     step: float
-    """FLOPs of one update, optimiser apart."""
+    """FLOPs of one update of the last phase, optimiser apart."""
     token: float
-    """FLOPs of training, for one token."""
+    """FLOPs of training, for one token there."""
     inference: float
     """FLOPs of the forward pass of the encoder that is kept (without a head), for one sequence of `max_seq_length` tokens."""
     parameters: int
@@ -83,9 +89,11 @@ def recipe_flops(config: PretrainConfig, *, vocab_size: int, convention: Convent
     built = _outline(config, vocab_size=vocab_size)
     length, rows, steps = config.data.max_seq_length, config.train.train_batch_size, config.train.max_steps
     encoder = built.halves["discriminator"].encoder
-    token = flops_per_token(typing.cast(Measured, built.objective), row_length=length, convention=convention)
+    objective, phases = typing.cast(Measured, built.objective), phases_of(config)
+    by_length = {n: flops_per_token(objective, row_length=n, convention=convention) for n in phases.row_lengths}
+    token = by_length[length]
     return RecipeFlops(
-        train=rows * length * steps * token + first_stage_flops(config, built, convention=convention),
+        train=flops_of(phases, steps, by_length) + first_stage_flops(config, built, convention=convention),
         step=rows * length * token,
         token=token,
         inference=length * forward_flops(encoder, row_length=length, convention=convention),
@@ -101,9 +109,10 @@ def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Conve
     if not config.train.generator_steps:
         return 0.0
     half = built.halves["generator"]
-    length, rows = config.data.max_seq_length, config.train.train_batch_size
     stage = [Pass(half.encoder, 1.0, True), Pass(half.head, config.corruption.mask_rate, True)]
-    return rows * length * config.train.generator_steps * passes_flops(stage, row_length=length, convention=convention)
+    steps = config.train.generator_steps
+    phases = phases_of(override(config, {"max_steps": steps}))
+    return flops_of(phases, steps, {n: passes_flops(stage, row_length=n, convention=convention) for n in phases.row_lengths})
 
 
 def _outline(config: PretrainConfig, *, vocab_size: int) -> Built:

@@ -21,7 +21,7 @@ from ..config.pretrain import TrainConfig
 from ..data.loader import Loader, Rows, prefetch
 from ..draws import Draws, draws_for, hashed
 from ..errors import UserError
-from ..flops.count import flops_per_token
+from ..flops.count import flops_of, flops_per_token
 from ..objectives.terms import Term, weighted
 from ..progress import Progress, say
 from ..tokens import Tokens
@@ -88,10 +88,10 @@ class Run:
         self.optimizer = make_optimizer(config.optim, groups, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_epsilon)
         self.step, self.tokens, self.seconds, self.joules = 0, 0, 0.0, 0.0
         self.window, self.validation, self.energy = Window(world.device), {}, EnergyMeter(world.device)
-        warmup_tokens = config.warmup_steps * loader.batch_rows * loader.rows.row_length
+        warmup_tokens = loader.phases.slots(config.warmup_steps)
         told: Any = self.objective
         self.flops_before, self.deadline = flops_before, deadline
-        self.flops_per_token = flops_per_token(told, row_length=loader.rows.row_length, convention="hardware")
+        self.flops_per_token = {n: flops_per_token(told, row_length=n, convention="hardware") for n in loader.phases.row_lengths}
         self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens, generator_learns="generator" in weights)
         self.began, self.logged_at = time.monotonic(), (0, 0.0)
         module: nn.Module = torch.compile(self.objective) if config.torch_compile else self.objective  # type: ignore[assignment]
@@ -100,14 +100,14 @@ class Run:
     # ------------------------------------------------------------------ one update
 
     def batch(self, step: int) -> Batch:
-        share = self.loader.batch_rows // self.world.size
-        first = self.world.rank * share
-        length = self.loader.rows.row_length
+        phase = self.loader.phases.at(step)
+        share = phase.batch_rows // self.world.size
+        first, rows = self.world.rank * share, min(self.micro_rows, share)
         parts = []
-        for start in range(first, first + share, self.micro_rows):
+        for start in range(first, first + share, rows):
             progress = step / self.config.max_steps
-            draws = draws_for(seed=self.config.seed, step=step, num_rows=self.micro_rows, row_length=length, first_row=start, progress=progress)
-            parts.append((self.loader.batch(step, first_row=start, num_rows=self.micro_rows), draws))
+            draws = draws_for(seed=self.config.seed, step=step, num_rows=rows, row_length=phase.row_length, first_row=start, progress=progress)
+            parts.append((self.loader.batch(step, first_row=start, num_rows=rows), draws))
         return Batch(parts)
 
     def counts(self, parts: list[tuple[Tokens, Draws]]) -> dict[str, Tensor]:
@@ -146,7 +146,7 @@ class Run:
 
     def flops(self) -> float:
         """Of the run so far: matrix products of the model, pads included, whatever the machine does in fact (flops/, convention hardware)."""
-        return self.flops_before + self.flops_per_token * self.step * self.loader.batch_rows * self.loader.rows.row_length
+        return self.flops_before + flops_of(self.loader.phases, self.step, self.flops_per_token)
 
     def factor(self, step: int) -> float:
         c = self.config

@@ -1,0 +1,89 @@
+"""Phases of a run: how long its rows and how large its batches are at each update.
+
+    length curriculum  seq_length_schedule {128: .9}, max_seq_length 512     rows of 128 tokens for 90 % of the updates, of 512 for the rest (BERT's)
+    batch warm-up      batch_size_schedule {32: .1}, train_batch_size 128    batches of 32 rows for the first 10 %
+
+One prepared corpus serves any length. The rows of each length are a stream of their own, which a phase goes on with where an earlier one stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..config.pretrain import PretrainConfig
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Updates from `first` on: batches of `batch_rows` rows (over all ranks) of `row_length` tokens."""
+
+    first: int
+    row_length: int
+    batch_rows: int
+
+    @property
+    def slots(self) -> int:
+        """Tokens of a batch, pads included."""
+        return self.row_length * self.batch_rows
+
+
+class Phases:
+    """The phases of a run in order; the last one has no end."""
+
+    def __init__(self, *phases: Phase) -> None:
+        assert phases
+        assert phases[0].first == 0
+        self.all = phases
+
+    def at(self, step: int) -> Phase:
+        """The phase of an update, counted from 0."""
+        return next((p for p in reversed(self.all) if p.first <= step), self.all[0])
+
+    def rows_taken(self, step: int) -> dict[int, int]:
+        """Rows used before `step`, by their length."""
+        taken = dict.fromkeys(self.row_lengths, 0)
+        for phase, updates in self.updates(step):
+            taken[phase.row_length] += updates * phase.batch_rows
+        return taken
+
+    def updates(self, step: int) -> list[tuple[Phase, int]]:
+        """How many of the updates before `step` belong to each phase."""
+        ends = [p.first for p in self.all[1:]] + [step]
+        return [(p, max(0, min(end, step) - p.first)) for p, end in zip(self.all, ends, strict=True)]
+
+    def first_row(self, step: int) -> int:
+        """The first row of a batch in the stream of its length."""
+        return self.rows_taken(step)[self.at(step).row_length]
+
+    def slots(self, step: int) -> int:
+        """Tokens of all batches before `step`, pads included."""
+        return sum(phase.slots * updates for phase, updates in self.updates(step))
+
+    @property
+    def row_lengths(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(p.row_length for p in self.all))
+
+
+def one_phase(*, row_length: int, batch_rows: int) -> Phases:
+    return Phases(Phase(0, row_length, batch_rows))
+
+
+def phases_of(config: PretrainConfig) -> Phases:
+    """The phases of a recipe. A schedule's shares are of all updates, in its order; what is left has the recipe's own length and batch."""
+    t, d = config.train, config.data
+    lengths = _from(d.seq_length_schedule, d.max_seq_length, t.max_steps)
+    batches = _from(t.batch_size_schedule, t.train_batch_size, t.max_steps)
+    return Phases(*(Phase(first, _at(lengths, first), _at(batches, first)) for first in sorted({*lengths, *batches})))
+
+
+def _from(schedule: dict[int, float], last: int, max_steps: int) -> dict[int, int]:
+    """Update -> value from there on."""
+    found, share = dict[int, int](), 0.0
+    for value, of_all in schedule.items():
+        found[round(share * max_steps)] = value
+        share += of_all
+    return found | {round(share * max_steps): last}
+
+
+def _at(values: dict[int, int], step: int) -> int:
+    return values[max(first for first in values if first <= step)]

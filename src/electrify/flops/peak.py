@@ -1,0 +1,81 @@
+"""What this machine can do at most: the rate of plain matrix products, measured once and remembered, against which a step is held (MFU)."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ..text.whole import write_atomically
+
+SECONDS = 0.25  # of each size; a whole measurement takes a second
+SIZES = {"cpu": (512, 1024, 2048), "cuda": (4096, 8192)}
+
+
+def measure_peak(device: torch.device, dtype: torch.dtype, *, seconds: float = SECONDS) -> float:
+    """FLOP/s of the fastest of some square matrix products in `dtype`, with the threads that torch has now.
+
+    It is what the machine does at this moment: a neighbour on the cores lowers it.
+    """
+    return max(_rate(size, device, dtype, seconds) for size in SIZES.get(device.type, SIZES["cuda"]))
+
+
+def _rate(size: int, device: torch.device, dtype: torch.dtype, seconds: float) -> float:
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    F.linear(a, b)  # the first product chooses and builds its kernel
+    best, end = 0.0, time.perf_counter() + seconds
+    with torch.inference_mode():
+        while True:
+            repeats = 1 if device.type == "cpu" else 10
+            _wait(device)
+            began = time.perf_counter()
+            for _ in range(repeats):
+                F.linear(a, b)
+            _wait(device)
+            now = time.perf_counter()
+            best = max(best, repeats * 2.0 * size**3 / (now - began))
+            if now > end:
+                return best
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def machine_peak(device: torch.device, dtype: torch.dtype, *, name: str) -> float:
+    """`measure_peak`, once for each machine, dtype, number of threads and version of torch; then from the user's cache folder.
+
+    name: of the processor. A cache that cannot be read or written costs a second, never the run.
+    """
+    key = f"{name}, {device.type}, {str(dtype).removeprefix('torch.')}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    file = cache_folder() / "peak.json"
+    known = _read(file)
+    if isinstance(known.get(key), float):
+        return known[key]
+    peak = measure_peak(device, dtype)
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, json.dumps(_read(file) | {key: peak}, indent=1) + "\n")
+    return peak
+
+
+def _read(file: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def cache_folder() -> Path:
+    """Where measurements of this machine are kept: $ELECTRIFY_CACHE, else the user's cache folder."""
+    given = os.environ.get("ELECTRIFY_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "electrify"
