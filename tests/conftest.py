@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from electrify.config.pretrain import PretrainConfig
     from electrify.tokens import SpecialIds, Tokens
 
 # The same examples on every machine: a red run can be repeated, and a slow machine is no failure.
 settings.register_profile("electrify", deadline=None, derandomize=True)
 settings.load_profile("electrify")
+
+# Runs of the tests measure the machine once, together, and leave the user's cache alone.
+os.environ["ELECTRIFY_CACHE"] = str(Path(tempfile.gettempdir()) / "electrify-tests-cache")
 
 
 @pytest.fixture

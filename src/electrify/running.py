@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
@@ -29,6 +30,7 @@ from .train import checkpoint, dist
 from .train.folder import Resume, cleared, find_checkpoint, fingerprint, refuse, same_run, saved_shape, write_header
 from .train.log import MetricsLog
 from .train.loop import Run, Summary
+from .train.peak import machine_peak
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ def train_run(
             micro_rows=micro_rows,
             fingerprint=fingerprint(corpus.manifest, world),
             unigram_entropy=unigram_entropy(corpus),
+            peak=machine_peak(world.device, torch.bfloat16 if config.train.bf16 else torch.float32) if world.is_main else math.inf,
             flops_before=first_stage_flops(config, built, convention="hardware"),
             deadline=deadline,
         )

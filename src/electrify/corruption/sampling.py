@@ -12,11 +12,11 @@ def sample(logits_MV: Tensor, uniform_M: Tensor, *, temperature: float | Tensor 
 
     Inverts the cumulative sum with one uniform number a row; a random number for each vocabulary entry (Gumbel) costs a quarter of a step on a CPU.
     """
-    scaled_MV = logits_MV.float() / temperature
+    plain = isinstance(temperature, float) and temperature == 1.0
+    scaled_MV = logits_MV if plain else logits_MV.float() / temperature
     if never_M is not None:
         scaled_MV = scaled_MV.scatter(-1, never_M[:, None], float("-inf"))
-    probability_MV = scaled_MV.softmax(-1)
-    cumulative_MV = probability_MV.cumsum(-1)
+    cumulative_MV = scaled_MV.softmax(-1, dtype=torch.float32).cumsum_(-1)
     total_M = cumulative_MV[:, -1]
     # Strictly below the total (rounding may reach it), so that the first larger entry exists, and has some probability.
     target_M = torch.minimum(uniform_M.to(total_M.dtype) * total_M, torch.nextafter(total_M, torch.zeros_like(total_M)))

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..tokens import Tokens
+from .dropout import dropout as drop
 
 Backend = Literal["auto", "matmul", "sdpa"]
 Look = Literal["both", "left", "right"]
@@ -45,6 +46,4 @@ def attend(q_RHLW: Tensor, k_RHLW: Tensor, v_RHLW: Tensor, bias_R1LL: Tensor, *,
         return F.scaled_dot_product_attention(q_RHLW, k_RHLW, v_RHLW, attn_mask=bias_R1LL, dropout_p=dropout)
     scores_RHLL = (q_RHLW * (1 / math.sqrt(q_RHLW.shape[-1]))) @ k_RHLW.transpose(-1, -2)
     weights_RHLL = (scores_RHLL + bias_R1LL).softmax(-1)
-    if dropout:
-        weights_RHLL = F.dropout(weights_RHLL, dropout)
-    return weights_RHLL @ v_RHLW
+    return drop(weights_RHLL, dropout, training=True) @ v_RHLW

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..tokens import Tokens
 from .attention import Backend, Look, attend, sequence_bias
+from .dropout import dropout as drop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ class Embeddings(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         x_TE = self.words(tokens.ids_T) + self.positions(tokens.pos_T) + self.segments(tokens.segment_T)
-        return F.dropout(self.norm(x_TE), self.dropout, self.training)
+        return drop(self.norm(x_TE), self.dropout, self.training)
 
 
 class Block(nn.Module):
@@ -92,9 +93,9 @@ class Block(nn.Module):
         q_RHLW, k_RHLW, v_RHLW = self.qkv(x_TD).view(rows, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         mixed_RHLW = attend(q_RHLW, k_RHLW, v_RHLW, bias_R1LL, dropout=self.attention_dropout if self.training else 0.0, backend=self.backend)
         a_TD = self.out(mixed_RHLW.transpose(1, 2).reshape(x_TD.shape))
-        x_TD = self.norm1(x_TD + F.dropout(a_TD, self.dropout, self.training))
+        x_TD = self.norm1(x_TD + drop(a_TD, self.dropout, self.training))
         f_TD = self.down(F.gelu(self.up(x_TD)))
-        return self.norm2(x_TD + F.dropout(f_TD, self.dropout, self.training))
+        return self.norm2(x_TD + drop(f_TD, self.dropout, self.training))
 
 
 class Encoder(nn.Module):

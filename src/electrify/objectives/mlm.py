@@ -10,7 +10,7 @@ from ..draws import Draws
 from ..model.heads import MaskedLM
 from ..model.passes import Pass
 from ..tokens import Tokens
-from .terms import Terms, apart, generator_terms, lm_terms, term, token_ce
+from .terms import Terms, apart, generator_terms, likeliest, lm_terms, term, token_ce
 
 
 class MLM(nn.Module):
@@ -38,5 +38,5 @@ class MLM(nn.Module):
             return lm_terms("mlm", logits_MV, z, self.corruptor.mask_id)
         replaced_M = z.replaced_T[z.at_M]
         terms = generator_terms(z, self.corruptor.mask_id) | apart("mlm", token_ce(logits_MV, z.was_M), replaced_M)
-        terms["mlm_accuracy"] = term((logits_MV.detach().argmax(-1) == z.was_M).float())
+        terms["mlm_accuracy"] = term((likeliest(logits_MV.detach()) == z.was_M).float())
         return terms | {"replaced": term(z.replaced_T.float(), tokens.real_T)}

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..corruption.masking import Corrupted
-from ..model.likelihood import token_ce
+from ..model.likelihood import likeliest, token_ce
 
 BINS = 8000  # of the histogram of logits; equal bins of probability would put a cautious or a confident detector into one of them, where AUC is blind
 REACH = 20.0  # logits beyond it fall into the outermost bins; a bin is .005 wide
@@ -51,7 +51,7 @@ def lm_terms(name: str, logits_MV: Tensor, z: Corrupted, mask_id: int) -> Terms:
     loss_M = token_ce(logits_MV, was_M)
     with torch.no_grad():
         masked_M, kept_M = z.shown_M == mask_id, z.shown_M == was_M
-        right_M = (logits_MV.argmax(-1) == was_M).float()
+        right_M = (likeliest(logits_MV) == was_M).float()
         rates = {
             f"{name}_accuracy": term(right_M),
             f"{name}_loss_masked": term(loss_M.detach(), masked_M),
@@ -71,7 +71,7 @@ def generator_terms(z: Corrupted, mask_id: int) -> Terms:
         return {}
     if z.log_q_T is None:
         return lm_terms("generator", z.logits_MV, z, mask_id)
-    right_M = (z.logits_MV.argmax(-1) == z.was_M).float()
+    right_M = (likeliest(z.logits_MV) == z.was_M).float()
     return {"generator": term(-z.log_q_T, z.words_T), "generator_accuracy": term(right_M)}
 
 

@@ -58,7 +58,7 @@ def describe(device: Any = None) -> dict[str, Any]:
     device = device or pick_device("auto")
     facts: dict[str, Any] = {
         "device": str(device),
-        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
+        "device_name": device_name(device),
         "device_memory_bytes": torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else _memory_bytes(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cores": cores(),
@@ -76,6 +76,13 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def device_name(device: Any) -> str:
+    """Of the GPU, or of the processor."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
 
 
 def _cpu_name() -> str:

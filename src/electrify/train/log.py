@@ -21,7 +21,7 @@ KINDS = ("train", "valid", "event")
 FILE = "metrics.jsonl"
 TRACKERS = ("none", "tensorboard")
 # What the machine's speed decides, and so differs between two runs of the same numbers.
-TIMING_FIELDS = frozenset({"time", "seconds", "tokens_per_s", "mfu", "peak_memory_bytes", "joules"})
+TIMING_FIELDS = frozenset({"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes", "joules"})
 
 
 class MetricsLog:

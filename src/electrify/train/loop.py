@@ -26,10 +26,10 @@ from ..objectives.terms import Term, weighted
 from ..progress import Progress, say
 from ..tokens import Tokens
 from . import checkpoint, schedule
-from .device import EnergyMeter, peak_memory_bytes
 from .dist import World, any_across, barrier, sum_across
 from .evaluate import evaluate, shown
 from .log import MetricsLog
+from .meter import Meter, shown_rate
 from .monitor import Monitor
 from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
 from .signals import Stop
@@ -73,11 +73,12 @@ class Run:
         micro_rows: int,
         fingerprint: dict[str, Any],
         unigram_entropy: float,
+        peak: float = math.inf,
         flops_before: float = 0.0,
         deadline: float | None = None,
     ) -> None:
-        """kept: names of the parameters of the encoder that is kept; the others take generator_learning_rate. flops_before: of an earlier stage.
-        deadline: on the clock of time.monotonic(), after which the run saves and stops."""
+        """kept: names of the parameters of the encoder that is kept; the others take generator_learning_rate. peak: FLOP/s that one device can do.
+        flops_before: of an earlier stage. deadline: on the clock of time.monotonic(), after which the run saves and stops."""
         self.objective = objective.to(world.device).train()
         self.config, self.weights, self.loader, self.valid, self.folder, self.world = config, weights, loader, valid, folder, world
         self.micro_rows, self.fingerprint = micro_rows, fingerprint
@@ -86,14 +87,14 @@ class Run:
         rates = {n: config.learning_rate if n in kept else other for n in self.named}
         groups = parameter_groups(self.named, rates=rates, weight_decay=config.weight_decay)
         self.optimizer = make_optimizer(config.optim, groups, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_epsilon)
-        self.step, self.tokens, self.seconds, self.joules = 0, 0, 0.0, 0.0
-        self.window, self.validation, self.energy = Window(world.device), {}, EnergyMeter(world.device)
+        self.step, self.tokens = 0, 0
+        self.window, self.validation = Window(world.device), {}
         warmup_tokens = loader.phases.slots(config.warmup_steps)
         told: Any = self.objective
         self.flops_before, self.deadline = flops_before, deadline
         self.flops_per_token = {n: flops_per_token(told, row_length=n, convention="hardware") for n in loader.phases.row_lengths}
         self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens, generator_learns="generator" in weights)
-        self.began, self.logged_at = time.monotonic(), (0, 0.0)
+        self.meter = Meter(world.device, flops=self.flops, peak=peak * world.size)
         module: nn.Module = torch.compile(self.objective) if config.torch_compile else self.objective  # type: ignore[assignment]
         self.module = DistributedDataParallel(module) if world.size > 1 else module
 
@@ -144,9 +145,9 @@ class Run:
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
 
-    def flops(self) -> float:
-        """Of the run so far: matrix products of the model, pads included, whatever the machine does in fact (flops/, convention hardware)."""
-        return self.flops_before + flops_of(self.loader.phases, self.step, self.flops_per_token)
+    def flops(self, step: int) -> float:
+        """Of the run before `step`: matrix products of the model, pads included, whatever the machine does in fact (flops/, convention hardware)."""
+        return self.flops_before + flops_of(self.loader.phases, step, self.flops_per_token)
 
     def factor(self, step: int) -> float:
         c = self.config
@@ -167,21 +168,10 @@ class Run:
         means.pop("tokens", None)
         self.window = Window(self.world.device)
         self.must_be_finite(means)
-        elapsed = self.elapsed()
-        tokens, seconds = self.logged_at
-        rate = (self.tokens - tokens) / max(elapsed - seconds, 1e-9)
-        self.logged_at = (self.tokens, elapsed)
-        rates = self.learning_rates()
-        timing = {
-            "flops": self.flops(),
-            "seconds": elapsed,
-            "tokens_per_s": rate,
-            "peak_memory_bytes": peak_memory_bytes(self.world.device),
-            "joules": self.energy_used(),
-        }
-        self.record(log, "train", means | rates | timing)
+        timing = self.meter.line(step=self.step, tokens=self.tokens)
+        self.record(log, "train", means | self.learning_rates() | timing)
         losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights if name in means)
-        return f"{losses}, {rate / 1e3:.1f} k tokens/s"
+        return f"{losses}, {shown_rate(timing)}"
 
     def validate(self, log: MetricsLog) -> None:
         if self.valid is None or not self.valid.num_rows:
@@ -191,7 +181,7 @@ class Run:
         progress = self.step / self.config.max_steps
         bf16 = self.config.bf16
         self.validation = evaluate(self.objective, self.valid, limit=limit, batch_rows=rows, world=self.world, bf16=bf16, progress=progress)
-        self.record(log, "valid", self.validation | {"seconds": self.elapsed()})
+        self.record(log, "valid", self.validation | {"seconds": self.meter.seconds()})
         if self.world.rank == 0:
             say(f"step {self.step}: valid " + ", ".join(f"{k} {v:.3f}" for k, v in shown(self.validation, losses=self.weights).items()))
 
@@ -209,13 +199,6 @@ class Run:
         waiting = self.window.across().get("tokens")
         return self.tokens + (int(waiting.sum) if waiting else 0)
 
-    def elapsed(self) -> float:
-        return self.seconds + time.monotonic() - self.began
-
-    def energy_used(self) -> float | None:
-        joules = self.energy.joules()
-        return None if joules is None else self.joules + joules
-
     # ------------------------------------------------------------------ save and continue
 
     def must_be_finite(self, means: dict[str, float]) -> None:
@@ -228,8 +211,8 @@ class Run:
         state = {
             "step": self.step,
             "tokens": self.tokens,
-            "seconds": self.elapsed(),
-            "joules": self.energy_used() or 0.0,
+            "seconds": self.meter.seconds(),
+            "joules": self.meter.joules() or 0.0,
             "window": self.window.save(),
             "validation": self.validation,
             "monitor": self.monitor.state(),
@@ -255,9 +238,10 @@ class Run:
             for n, p in self.named.items():
                 p.copy_(model[n])
         load_optimizer_tensors(self.optimizer, self.named, tensors["optimizer"])
-        self.step, self.tokens, self.seconds, self.joules = state["step"], state["tokens"], state["seconds"], state["joules"]
+        self.step, self.tokens = state["step"], state["tokens"]
+        self.meter.seconds_before, self.meter.joules_before = state["seconds"], state["joules"]
         self.window.load(state["window"], rank=self.world.rank)
-        self.validation, self.logged_at = state["validation"], (self.tokens, self.seconds)
+        self.validation = state["validation"]
         self.monitor.restore(state["monitor"])
 
     # ------------------------------------------------------------------ the whole run
@@ -265,7 +249,7 @@ class Run:
     def train(self, log: MetricsLog) -> Summary:
         """Runs to max_steps, a signal, or max_minutes; always ends on a checkpoint."""
         c = self.config
-        self.began = time.monotonic()
+        self.meter.start(step=self.step, tokens=self.tokens_seen())
         stopped = False
         steps = range(self.step, c.max_steps)
         with Stop() as stop, Progress(c.max_steps, title="pretrain", unit="steps", done=self.step) as bar:
@@ -275,17 +259,19 @@ class Run:
                 bar.advance(1, note)
                 done = self.step == c.max_steps
                 if done or (c.eval_steps and self.step % c.eval_steps == 0):
-                    self.validate(log)
+                    with self.meter.aside():
+                        self.validate(log)
                 late = self.deadline is not None and time.monotonic() >= self.deadline
                 # With several GPUs a question to all ranks makes the device wait: ask every tenth update only.
                 ask = self.world.size == 1 or self.world.device.type == "cpu" or self.step % 10 == 0
                 stopped = not done and ask and any_across(stop.requested or late)
                 if done or stopped or self.step % c.save_steps == 0:
-                    log.sync()
-                    self.save()
+                    with self.meter.aside():
+                        log.sync()
+                        self.save()
                 if stopped:
                     break
-        return Summary(self.step, not stopped, self.validation, self.tokens_seen(), self.elapsed())
+        return Summary(self.step, not stopped, self.validation, self.tokens_seen(), self.meter.seconds())
 
 
 def not_finite(step: int) -> UserError:

@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional as F
 
 from ..text.whole import write_atomically
+from .device import device_name
 
 SECONDS = 0.25  # of each size; a whole measurement takes a second
 SIZES = {"cpu": (512, 1024, 2048), "cuda": (4096, 8192)}
@@ -49,12 +50,12 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def machine_peak(device: torch.device, dtype: torch.dtype, *, name: str) -> float:
-    """`measure_peak`, once for each machine, dtype, number of threads and version of torch; then from the user's cache folder.
+def machine_peak(device: torch.device, dtype: torch.dtype) -> float:
+    """`measure_peak`, once for each processor, dtype, number of threads and version of torch; then from the user's cache folder.
 
-    name: of the processor. A cache that cannot be read or written costs a second, never the run.
+    A cache that cannot be read or written costs a second, never the run.
     """
-    key = f"{name}, {device.type}, {str(dtype).removeprefix('torch.')}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    key = f"{device_name(device)}, {device.type}, {str(dtype).removeprefix('torch.')}, {torch.get_num_threads()} threads, torch {torch.__version__}"
     file = cache_folder() / "peak.json"
     known = _read(file)
     if isinstance(known.get(key), float):

@@ -1,0 +1,82 @@
+"""Rates of a run, with a clock of the test's own; and the peak that they are held against."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from electrify.train import meter as meter_module
+from electrify.train import peak
+from electrify.train.meter import Meter, shown_rate
+
+CPU = torch.device("cpu")
+
+
+class Clock:
+    """Stands still until it is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(meter_module.time, "monotonic", lambda: self.now)
+
+
+def test_rates_are_those_of_the_updates_since_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    meter = Meter(CPU, flops=lambda step: 1000.0 * step, peak=500.0)
+    meter.seconds_before, meter.joules_before = 50.0, 0.0
+    clock.now += 7  # between making and starting
+    meter.start(step=10, tokens=90)
+    clock.now += 4
+    with meter.aside():
+        clock.now += 30
+    line = meter.line(step=11, tokens=110)
+    assert (line["tokens_per_s"], line["flops_per_s"], line["mfu"]) == (20 / 4, 1000 / 4, 0.5)
+    assert (line["flops"], line["seconds"]) == (11_000, 50 + 34)
+    clock.now += 2
+    line = meter.line(step=12, tokens=120)
+    assert (line["tokens_per_s"], line["flops_per_s"], line["seconds"]) == (5, 500, 86)
+    assert meter.seconds() == 86
+
+
+@pytest.mark.parametrize(
+    ("flops", "shown"),
+    [(2e6, "2 MFLOP/s"), (1.55e11, "155 GFLOP/s"), (4.4e14, "440 TFLOP/s"), (1.2e15, "1.2 PFLOP/s")],
+)
+def test_what_the_bar_says(flops: float, shown: str) -> None:
+    assert shown_rate({"tokens_per_s": 20_550.0, "flops_per_s": flops, "mfu": 0.344}) == f"20.6 k tokens/s, {shown} (34 % of peak)"
+
+
+def test_a_peak_is_more_than_any_product_reaches() -> None:
+    """A product of another shape, timed in the same way, is not faster by more than chance."""
+    found = peak.measure_peak(CPU, torch.float32, seconds=0.05)
+    assert found > 1e8
+    assert peak._rate(64, CPU, torch.float32, 0.02) < 2 * found  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(peak, "measure_peak", lambda *given: asked.append(given) or 1e9 * len(asked))
+    monkeypatch.setenv("ELECTRIFY_CACHE", str(tmp_path / "cache"))
+    assert [peak.machine_peak(CPU, torch.bfloat16) for _ in range(3)] == [1e9] * 3
+    assert peak.machine_peak(CPU, torch.float32) == 2e9
+    file = tmp_path / "cache" / "peak.json"
+    assert sorted(json.loads(file.read_text()).values()) == [1e9, 2e9]
+    for damaged in ("{", "[]", json.dumps(dict.fromkeys(json.loads(file.read_text()), "fast"))):
+        file.write_text(damaged)
+        assert peak.machine_peak(CPU, torch.bfloat16) == 1e9 * len(asked)
+    assert len(asked) == 5
+    (tmp_path / "no folder").write_text("")
+    monkeypatch.setenv("ELECTRIFY_CACHE", str(tmp_path / "no folder" / "cache"))
+    assert peak.machine_peak(CPU, torch.bfloat16) == 6e9
+
+
+def test_where_it_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ELECTRIFY_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert peak.cache_folder() == tmp_path / "electrify"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert peak.cache_folder() == Path.home() / ".cache" / "electrify"
