@@ -5,8 +5,8 @@
 The other side is ElectraForMaskedLM and ElectraForPreTraining with tied embeddings, labels for the masked positions, samples from
 torch.distributions.Categorical, AdamW and bf16 autocast, as written in the issues and repositories that ask for ELECTRA pre-training; eager and
 compiled. Its rows are full, ours are packed from documents (so ours also keeps sequences apart), and ours includes the loader, the logged rates and
-the check of the gradient norm. Sides take turns in one process; ratios are medians over rounds of the pair of one round. Share of peak: FLOPs of the
-matrix products that the method asks for (docs: flops/), over those of plain products measured here. Peak memory is of a process that runs one side.
+the check of the gradient norm. Each side is a process of its own (ours sets the allocator of its process), and they take turns; ratios are medians
+over rounds of the pair of one round. Share of peak: FLOPs of the matrix products that the method asks for, over those of plain products here.
 """
 
 from __future__ import annotations
@@ -134,45 +134,55 @@ class Composition(nn.Module):
         self.optimizer.zero_grad()
 
 
-SIDES = ("electrify", "electrify, compiled", "transformers", "transformers, compiled")
-
-
 def side_of(name: str, case: Case, folder: Path) -> Callable[[], None]:
     compiled = name.endswith("compiled")
     return Ours(case, folder, compiled=compiled) if name.startswith("electrify") else Composition(case, compiled=compiled)
 
 
-def timed(step: Callable[[], None], device: torch.device, repeats: int) -> float:
-    """Seconds of an update."""
+def work(step: Callable[[], None], device: torch.device) -> None:
+    """Takes as many updates as each line of the input says and answers with the seconds of one; at the end of the input with the peak memory."""
+    for line in sys.stdin:
+        repeats = int(line)
+        wait(device)
+        began = time.perf_counter()
+        for _ in range(repeats):
+            step()
+        wait(device)
+        print((time.perf_counter() - began) / repeats, flush=True)
+    print(peak_memory_bytes(device))
+
+
+def wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    began = time.perf_counter()
-    for _ in range(repeats):
-        step()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return (time.perf_counter() - began) / repeats
+
+
+class Worker:
+    """A process of its own for a side, so that neither lives with the other's settings, caches and memory."""
+
+    def __init__(self, case: Case, side: str) -> None:
+        words = [sys.executable, __file__, "--worker", side, "--sizes", case.size, "--batches", f"{case.rows}x{case.length}"]
+        words += ["--dropout", str(case.dropout), "--device", str(case.device)]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __call__(self, repeats: int) -> float:
+        assert self.process.stdin
+        assert self.process.stdout
+        print(repeats, file=self.process.stdin, flush=True)
+        return float(self.process.stdout.readline())
+
+    def memory(self) -> int:
+        return int(self.process.communicate()[0])
 
 
 def measure(case: Case, sides: list[str], *, rounds: int, repeats: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        steps = {name: side_of(name, case, Path(folder)) for name in sides}
-        for step in steps.values():
-            for _ in range(3):
-                step()
-        seconds = in_turns(
-            {name: lambda step=step: timed(step, case.device, repeats) for name, step in steps.items()}, rounds=rounds, title=case.name
-        )
-        memory = {name: memory_of(case, name) for name in sides}
+    workers = {name: Worker(case, name) for name in sides}
+    for worker in workers.values():
+        worker(5)  # the first updates compile, and grow the memory
+    seconds = in_turns({name: lambda w=worker: w(repeats) for name, worker in workers.items()}, rounds=rounds, title=case.name)
+    memory = {name: worker.memory() for name, worker in workers.items()}
     flops = recipe_flops(case.config(), vocab_size=VOCAB, convention="hardware").step
     return {"case": case.name, "tokens": case.rows * case.length, "flops": flops, "seconds": seconds, "peak_memory_bytes": memory}
-
-
-def memory_of(case: Case, side: str) -> int:
-    """Peak memory of a process of its own that takes three updates."""
-    words = [sys.executable, __file__, "--memory-of", side, "--sizes", case.size, "--batches", f"{case.rows}x{case.length}"]
-    words += ["--dropout", str(case.dropout), "--device", str(case.device)]
-    return int(subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()[-1])
 
 
 def report(result: dict[str, Any], peak: float) -> str:
@@ -204,19 +214,16 @@ def main() -> None:
     p.add_argument("--device", default="auto")
     p.add_argument("--quick", action="store_true", help="a tiny model and two rounds: does it run?")
     p.add_argument("--json", help="write the figures here too")
-    p.add_argument("--memory-of", help=argparse.SUPPRESS)
+    p.add_argument("--worker", help=argparse.SUPPRESS)
     a = p.parse_args()
     logging.disable(logging.WARNING)
     device = pick_device(a.device)
     sizes, batches, rounds = ("quick", "4x32", 2) if a.quick else (a.sizes, a.batches, a.rounds)
     shapes = [tuple(int(n) for n in batch.split("x")) for batch in batches.split(",")]
     cases = [Case(size, *shape, float(drop), device) for size in sizes.split(",") for shape in shapes for drop in a.dropout.split(",")]
-    if a.memory_of:
+    if a.worker:
         with tempfile.TemporaryDirectory() as folder:
-            step = side_of(a.memory_of, cases[0], Path(folder))
-            for _ in range(3):
-                step()
-        print(peak_memory_bytes(device))
+            work(side_of(a.worker, cases[0], Path(folder)), device)
         return
     sides = [name for name in a.sides.split(";") if not a.quick or "compiled" not in name]
     machine = describe(device)

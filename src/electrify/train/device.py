@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,9 @@ def peak_memory_bytes(device: Any) -> int:
         return torch.cuda.max_memory_allocated(device)
     import resource
 
+    with suppress(OSError, ValueError, StopIteration):  # what getrusage says of a process on Linux begins with what its parent had resident
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # kilobytes on Linux
 
