@@ -9,7 +9,7 @@ Shape suffixes: R rows, T = rows * row_length flat tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -54,12 +54,18 @@ class Draws:
     row_length: int
     progress: Tensor = field(default_factory=lambda: torch.zeros(()))
     """Share of the run that is done, 0-dim float32."""
+    room: int | None = None
+    """How many positions a corruptor chooses at most, the list filled up to it, so that shapes do not change; None: as many as there are."""
 
     def to(self, device: torch.device | str) -> Draws:
-        return Draws(self.key_R.to(device, non_blocking=True), self.row_length, self.progress.to(device, non_blocking=True))
+        return replace(self, key_R=self.key_R.to(device, non_blocking=True), progress=self.progress.to(device, non_blocking=True))
+
+    def pin(self) -> Draws:
+        """In memory from which a copy to a GPU runs by itself."""
+        return replace(self, key_R=self.key_R.pin_memory(), progress=self.progress.pin_memory())
 
     def rows(self, start: int, stop: int) -> Draws:
-        return Draws(self.key_R[start:stop], self.row_length, self.progress)
+        return replace(self, key_R=self.key_R[start:stop])
 
     def bits_T(self, purpose: Purpose) -> Tensor:
         """53 random bits for every token, as non-negative int64 [T]."""

@@ -79,6 +79,11 @@ class Tokens:
         moved = (t.to(device, non_blocking=True) for t in (self.ids_T, self.seq_T, self.pos_T, self.segment_T))
         return Tokens(*moved, row_length=self.row_length)
 
+    def pin(self) -> Tokens:
+        """In memory from which a copy to a GPU runs by itself."""
+        moved = (t.pin_memory() for t in (self.ids_T, self.seq_T, self.pos_T, self.segment_T))
+        return Tokens(*moved, row_length=self.row_length)
+
     def rows(self, start: int, stop: int) -> Tokens:
         """Rows start..stop-1 as a batch of their own (a view)."""
         cut = slice(start * self.row_length, stop * self.row_length)

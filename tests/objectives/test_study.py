@@ -319,7 +319,7 @@ def test_the_sentence_head_by_hand() -> None:
     logits = torch.zeros(7, 8)
     logits[1, 7] = logits[4, 6] = 50.0
     corruptor = Generator(MaskMix(chooser(), BASIC, 8, mix=(1.0, 0.0, 0.0)), part(FixedLM(logits)), sampling=Sampling())
-    objective = Electra(corruptor, part(Ids()), part(FixedHead([0.0] * 7)), sentence_head=part(FixedHead([2.0, 2.0])))
+    objective = Electra(corruptor, part(Ids()), part(FixedHead([0.0] * 7)), sentence_head=part(FixedHead([2.0] * 7)))
     terms = objective(tokens, draws_of(tokens))
     assert value(terms["sentence"].sum) == pytest.approx(0.126928 + 2.126928, abs=1e-5)
     assert int(terms["sentence"].count) == int(objective.counts(tokens, draws_of(tokens))["sentence"]) == 2

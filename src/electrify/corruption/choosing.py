@@ -56,6 +56,7 @@ class Chooser(nn.Module):
     edges: how tokens join into words. Words are then taken whole, in random order, as long as at least half of the next one fits into
     the number wanted (the first always is), so a sequence gets the number up to half a word. weight_V: positive; without replacement, the chance
     of being drawn next is proportional to it (with whole words, to that of a word's first piece). clean_rate: share of the sequences left whole.
+    Where the draws have a `room`, at_M has as many entries and the last ones are 0: the batch's first token is a [CLS], which is never chosen.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Chooser(nn.Module):
     def count(self, tokens: Tokens, draws: Draws) -> Tensor:
         """How many positions will be chosen: known before any forward pass."""
         if self.words:
-            return torch.tensor(len(self(tokens, draws)), device=tokens.ids_T.device)
+            return self.chosen(tokens, draws).sum()
         return self.wanted(tokens, self.candidates(tokens), draws).sum()
 
     def wanted(self, tokens: Tokens, candidate_T: Tensor, draws: Draws) -> Tensor:
@@ -97,6 +98,16 @@ class Chooser(nn.Module):
         return want_RS * (clean_RS == 0)
 
     def forward(self, tokens: Tokens, draws: Draws) -> Tensor:
+        chosen_T = self.chosen(tokens, draws)
+        if draws.room is None:
+            return chosen_T.nonzero().squeeze(1)
+        # Each chosen position goes to its number among them; the others, and what finds no room, to one place behind the list.
+        place_T = torch.where(chosen_T, chosen_T.cumsum(0) - 1, draws.room).clamp(max=draws.room)
+        at_T = torch.arange(len(chosen_T), device=chosen_T.device)
+        return at_T.new_zeros(draws.room + 1).scatter(0, place_T, at_T)[:-1]
+
+    def chosen(self, tokens: Tokens, draws: Draws) -> Tensor:
+        """[T] True at the chosen positions."""
         candidate_T = self.candidates(tokens)
         seq_RL, candidate_RL = (t.view(-1, tokens.row_length) for t in (tokens.seq_T, candidate_T))
         key_RL = self.keys(tokens, draws).view(seq_RL.shape)
@@ -116,8 +127,7 @@ class Chooser(nn.Module):
             stop_RL = torch.searchsorted(sorted_key_RL, sorted_key_RL, right=True) - first_RL
             fits_RL = (start_RL + stop_RL <= 2 * want_RL) | (start_RL == 0)
             take_RL = fits_RL & (want_RL > 0) & candidate_RL.gather(1, order_RL)
-        chosen_RL = torch.zeros_like(take_RL).scatter(1, order_RL, take_RL)
-        return chosen_RL.flatten().nonzero().squeeze(1)
+        return torch.zeros_like(take_RL).scatter(1, order_RL, take_RL).flatten()
 
     def keys(self, tokens: Tokens, draws: Draws) -> Tensor:
         """53 bits for every token; the smallest of a sequence are taken first."""

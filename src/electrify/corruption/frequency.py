@@ -37,4 +37,4 @@ class Frequency(nn.Module):
         target_M = draws.uniform_T("sample")[at_M] * self.cumulative_V[-1]
         # A draw below the total, so the first entry above it exists and has a count.
         new_M = torch.searchsorted(self.cumulative_V, target_M, right=True).clamp_(max=len(self.cumulative_V) - 1)
-        return substitute(tokens, at_M, new_M, shown_M=tokens.ids_T[at_M])
+        return substitute(tokens, at_M, new_M, shown_M=tokens.ids_T[at_M], padded=draws.room is not None)

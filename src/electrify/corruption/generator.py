@@ -63,5 +63,5 @@ class Generator(nn.Module):
             states_MD = self.lm.states(masked.tokens, masked.at_M)
             logits_MV = self.lm.head(states_MD)
         sampled_M = self.sampling.draw(logits_MV, masked.was_M, draws.uniform_T("sample")[masked.at_M], draws.progress)
-        z = substitute(tokens, masked.at_M, sampled_M, shown_M=masked.shown_M, logits_MV=logits_MV)
+        z = substitute(tokens, masked.at_M, sampled_M, shown_M=masked.shown_M, logits_MV=logits_MV, padded=masked.padded)
         return replace(z, states_MD=states_MD)

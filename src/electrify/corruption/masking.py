@@ -25,7 +25,7 @@ class Corrupted:
     """The changed text."""
     original_T: Tensor
     at_M: Tensor
-    """Chosen positions, flat, ascending."""
+    """Chosen positions, flat, ascending; with `padded` filled up with 0."""
     shown_M: Tensor
     """What a language model was shown at the chosen positions: [MASK], the original, or a random token."""
     logits_MV: Tensor | None = None
@@ -36,6 +36,13 @@ class Corrupted:
     """Of a cloze model: log q of the ORIGINAL at every position given the other tokens, with gradient."""
     words_T: Tensor | None = None
     """Of a cloze model: True for the tokens that it speaks of, those that may be chosen."""
+    padded: bool = False
+    """Whether at_M is longer than the number of chosen positions (see Draws.room)."""
+
+    @property
+    def there_M(self) -> Tensor | None:
+        """Which entries of at_M are chosen positions; None where all are."""
+        return self.at_M > 0 if self.padded else None
 
     @property
     def was_M(self) -> Tensor:
@@ -48,7 +55,8 @@ class Corrupted:
     @property
     def chosen_T(self) -> Tensor:
         """True at the chosen positions."""
-        return torch.zeros_like(self.original_T, dtype=torch.bool).index_fill(0, self.at_M, True)
+        chosen_T = torch.zeros_like(self.original_T, dtype=torch.bool).index_fill(0, self.at_M, True)
+        return chosen_T & (torch.arange(len(chosen_T), device=chosen_T.device) > 0) if self.padded else chosen_T
 
     @property
     def replaced_T(self) -> Tensor:
@@ -87,9 +95,12 @@ class MaskMix(nn.Module):
         random_M = self.ordinary_N[draws.bits_T("random_token")[at_M] % len(self.ordinary_N)]
         mask, same, _ = self.mix
         shown_M = torch.where(u_M < mask, self.mask_id, torch.where(u_M < mask + same, was_M, random_M))
-        return substitute(tokens, at_M, shown_M, shown_M=shown_M)
+        return substitute(tokens, at_M, shown_M, shown_M=shown_M, padded=draws.room is not None)
 
 
-def substitute(tokens: Tokens, at_M: Tensor, new_M: Tensor, *, shown_M: Tensor, logits_MV: Tensor | None = None) -> Corrupted:
-    """`tokens` with `new_M` written at `at_M`."""
-    return Corrupted(tokens.with_ids(tokens.ids_T.index_copy(0, at_M, new_M)), tokens.ids_T, at_M, shown_M, logits_MV)
+def substitute(tokens: Tokens, at_M: Tensor, new_M: Tensor, *, shown_M: Tensor, logits_MV: Tensor | None = None, padded: bool = False) -> Corrupted:
+    """`tokens` with `new_M` written at `at_M`. padded: see Corrupted."""
+    if padded:  # the fillers write the first token where it stands
+        new_M = torch.where(at_M > 0, new_M, tokens.ids_T[0])
+    changed = tokens.with_ids(tokens.ids_T.index_copy(0, at_M, new_M))
+    return Corrupted(changed, tokens.ids_T, at_M, shown_M, logits_MV, padded=padded)

@@ -57,10 +57,10 @@ class Adversarial(nn.Module):
         own = generator_terms(z, self.corruptor.mask_id)  # not what it is trained on here: logged
         terms = {name: Term(t.sum.detach(), t.count) for name, t in own.items()} | {
             "rtd": term(binary_ce(logits_T, replaced_T), real_T),
-            "reinforce": term(-advantage_M * log_p_M),
-            "baseline": term(F.binary_cross_entropy_with_logits(expected_M.float(), (-paid_M).exp(), reduction="none")),
-            "reward": term(paid_M),
-            "generator_entropy": entropy_term(z.logits_MV),
+            "reinforce": term(-advantage_M * log_p_M, z.there_M),
+            "baseline": term(F.binary_cross_entropy_with_logits(expected_M.float(), (-paid_M).exp(), reduction="none"), z.there_M),
+            "reward": term(paid_M, z.there_M),
+            "generator_entropy": entropy_term(z.logits_MV, z.there_M),
             "replaced": term(replaced_T.float(), real_T),
         }
         if not self.training:

@@ -50,7 +50,7 @@ class AllTokensMLM(nn.Module):
         terms = generator_terms(z, self.corruptor.mask_id) | apart("all_tokens", loss_T, replaced_T, real_T)
         # Of the softmax by itself: the loss above pays for the gate, too, which says "copy" of most replaced tokens.
         terms["softmax_loss_replaced"] = term(-log_p_T.detach(), replaced_T & real_T)
-        terms["all_tokens_accuracy"] = term(right_T[z.at_M].float())
+        terms["all_tokens_accuracy"] = term(right_T[z.at_M].float(), z.there_M)
         terms["replaced"] = term(replaced_T.float(), real_T)
         if not self.training:
             terms["copy_detection"] = histogram(-copy_T, replaced_T, real_T)

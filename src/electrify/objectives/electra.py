@@ -1,4 +1,4 @@
-"""Replaced token detection. Shape suffixes: T flat tokens, M chosen positions, V vocabulary, D hidden width, S sequences."""
+"""Replaced token detection. Shape suffixes: T flat tokens, M chosen positions, V vocabulary, D hidden width."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Electra(nn.Module):
             logits_T = self.head(x_TD)
             terms |= {"rtd": term(binary_ce(logits_T, replaced_T), real_T)}
         else:
-            terms |= apart("rtd", binary_ce(self.head(x_TD[z.at_M]), replaced_T[z.at_M]), replaced_T[z.at_M])
+            terms |= apart("rtd", binary_ce(self.head(x_TD[z.at_M]), replaced_T[z.at_M]), replaced_T[z.at_M], z.there_M)
         terms["replaced"] = term(replaced_T.float(), real_T)
         if not self.training:
             logits_T = self.head(x_TD)
@@ -67,13 +67,14 @@ class Electra(nn.Module):
             if self.loss_on == "chosen":  # what it learns; of the other tokens it has never been told
                 terms["rtd_chosen_detection"] = histogram(logits_T, replaced_T, z.chosen_T)
             if z.logits_MV is not None:
-                terms["generator_entropy"] = entropy_term(z.logits_MV)
+                terms["generator_entropy"] = entropy_term(z.logits_MV, z.there_M)
         if self.sentence_head is not None:
             at_T = first_T(tokens)
             counts_RS, seq_RL = per_sequence(replaced_T & real_T, tokens), tokens.seq_T.view(-1, tokens.row_length)
-            changed_S = counts_RS.gather(1, seq_RL).flatten()[at_T] > 0
-            logits_S = self.sentence_head(x_TD[at_T])
-            terms |= {"sentence": term(binary_ce(logits_S, changed_S)), "sentence_accuracy": term(((logits_S > 0) == changed_S).float())}
+            changed_T = counts_RS.gather(1, seq_RL).flatten() > 0
+            logits_T = self.sentence_head(x_TD)  # of every token: how many sequences there are is no fixed number
+            terms["sentence"] = term(binary_ce(logits_T, changed_T), at_T)
+            terms["sentence_accuracy"] = term(((logits_T > 0) == changed_T).float(), at_T)
         return terms
 
 

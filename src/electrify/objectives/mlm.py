@@ -37,6 +37,6 @@ class MLM(nn.Module):
         if z.logits_MV is None:
             return lm_terms("mlm", logits_MV, z, self.corruptor.mask_id)
         replaced_M = z.replaced_T[z.at_M]
-        terms = generator_terms(z, self.corruptor.mask_id) | apart("mlm", token_ce(logits_MV, z.was_M), replaced_M)
-        terms["mlm_accuracy"] = term((likeliest(logits_MV.detach()) == z.was_M).float())
+        terms = generator_terms(z, self.corruptor.mask_id) | apart("mlm", token_ce(logits_MV, z.was_M), replaced_M, z.there_M)
+        terms["mlm_accuracy"] = term((likeliest(logits_MV.detach()) == z.was_M).float(), z.there_M)
         return terms | {"replaced": term(z.replaced_T.float(), tokens.real_T)}

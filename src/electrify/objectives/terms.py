@@ -35,7 +35,7 @@ Terms = dict[str, Term]
 def term(values: Tensor, where: Tensor | None = None) -> Term:
     """The values that count, as a Term."""
     if where is None:
-        return Term(values.sum(), torch.tensor(values.numel(), device=values.device))
+        return Term(values.sum(), torch.full((), values.numel(), device=values.device))  # torch.tensor would wait for the device
     return Term((values * where).sum(), where.sum())
 
 
@@ -47,19 +47,23 @@ def binary_ce(logits_N: Tensor, target_N: Tensor) -> Tensor:
 def lm_terms(name: str, logits_MV: Tensor, z: Corrupted, mask_id: int) -> Terms:
     """A masked LM graded on what it was asked for: the loss `name`, and as rates the accuracy and the losses on [MASK], kept and random positions
     apart (BERT's mix lets the loss fall below the unigram entropy by copying alone)."""
-    was_M = z.was_M
+    was_M, there_M = z.was_M, z.there_M
     loss_M = token_ce(logits_MV, was_M)
     with torch.no_grad():
         masked_M, kept_M = z.shown_M == mask_id, z.shown_M == was_M
+        random_M = ~kept_M & ~masked_M
+        kept_M = kept_M & ~masked_M
+        if there_M is not None:
+            masked_M, kept_M, random_M = masked_M & there_M, kept_M & there_M, random_M & there_M
         right_M = (likeliest(logits_MV) == was_M).float()
         rates = {
-            f"{name}_accuracy": term(right_M),
+            f"{name}_accuracy": term(right_M, there_M),
             f"{name}_loss_masked": term(loss_M.detach(), masked_M),
-            f"{name}_loss_kept": term(loss_M.detach(), kept_M & ~masked_M),
-            f"{name}_loss_random": term(loss_M.detach(), ~kept_M & ~masked_M),
+            f"{name}_loss_kept": term(loss_M.detach(), kept_M),
+            f"{name}_loss_random": term(loss_M.detach(), random_M),
             f"{name}_accuracy_masked": term(right_M, masked_M),
         }
-    return {name: term(loss_M)} | rates
+    return {name: term(loss_M, there_M)} | rates
 
 
 def generator_terms(z: Corrupted, mask_id: int) -> Terms:
@@ -72,13 +76,13 @@ def generator_terms(z: Corrupted, mask_id: int) -> Terms:
     if z.log_q_T is None:
         return lm_terms("generator", z.logits_MV, z, mask_id)
     right_M = (likeliest(z.logits_MV) == z.was_M).float()
-    return {"generator": term(-z.log_q_T, z.words_T), "generator_accuracy": term(right_M)}
+    return {"generator": term(-z.log_q_T, z.words_T), "generator_accuracy": term(right_M, z.there_M)}
 
 
-def entropy_term(logits_MV: Tensor) -> Term:
+def entropy_term(logits_MV: Tensor, there_M: Tensor | None) -> Term:
     """Entropy in nats of softmax(logits): how sure of themselves a generator's draws are."""
     log_p_MV = logits_MV.detach().float().log_softmax(-1)
-    return term(-(log_p_MV.exp() * log_p_MV).sum(-1))
+    return term(-(log_p_MV.exp() * log_p_MV).sum(-1), there_M)
 
 
 def apart(name: str, loss_N: Tensor, replaced_N: Tensor, where_N: Tensor | None = None) -> Terms:

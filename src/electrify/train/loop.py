@@ -28,6 +28,7 @@ from ..tokens import Tokens
 from . import checkpoint, schedule
 from .dist import World, any_across, barrier, sum_across
 from .evaluate import evaluate, shown
+from .fixed import Rooms
 from .log import MetricsLog
 from .meter import Meter, shown_rate
 from .monitor import Monitor
@@ -79,6 +80,8 @@ class Run:
     ) -> None:
         """kept: names of the parameters of the encoder that is kept; the others take generator_learning_rate. peak: FLOP/s that one device can do.
         flops_before: of an earlier stage. deadline: on the clock of time.monotonic(), after which the run saves and stops."""
+        on_gpu = world.device.type == "cuda"
+        self.rooms = Rooms(objective) if config.torch_compile or on_gpu else None
         self.objective = objective.to(world.device).train()
         self.config, self.weights, self.loader, self.valid, self.folder, self.world = config, weights, loader, valid, folder, world
         self.micro_rows, self.fingerprint = micro_rows, fingerprint
@@ -95,7 +98,9 @@ class Run:
         self.flops_per_token = {n: flops_per_token(told, row_length=n, convention="hardware") for n in loader.phases.row_lengths}
         self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens, generator_learns="generator" in weights)
         self.meter = Meter(world.device, flops=self.flops, peak=peak * world.size)
-        module: nn.Module = torch.compile(self.objective) if config.torch_compile else self.objective  # type: ignore[assignment]
+        module: Any = self.objective
+        if config.torch_compile:
+            module = torch.compile(module, dynamic=False, mode="reduce-overhead" if on_gpu else None)
         self.module = DistributedDataParallel(module) if world.size > 1 else module
 
     # ------------------------------------------------------------------ one update
@@ -108,7 +113,8 @@ class Run:
         for start in range(first, first + share, rows):
             progress = step / self.config.max_steps
             draws = draws_for(seed=self.config.seed, step=step, num_rows=rows, row_length=phase.row_length, first_row=start, progress=progress)
-            parts.append((self.loader.batch(step, first_row=start, num_rows=rows), draws))
+            tokens = self.loader.batch(step, first_row=start, num_rows=rows)
+            parts.append(self.rooms.prepare(tokens, draws, pin=self.world.device.type == "cuda") if self.rooms else (tokens, draws))
         return Batch(parts)
 
     def counts(self, parts: list[tuple[Tokens, Draws]]) -> dict[str, Tensor]:
@@ -126,6 +132,7 @@ class Run:
         torch.manual_seed(int(hashed(self.config.seed, self.step, self.world.rank)) & (1 << 62) - 1)  # dropout
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self.factor(self.step)
+        torch.compiler.cudagraph_mark_step_begin()  # what the last update put out has been read; gradients of this one's passes add up
         for k, (tokens, draws) in enumerate(parts):
             last = k == len(parts) - 1
             waits = nullcontext() if last or self.world.size == 1 else self.module.no_sync()  # type: ignore[operator]
