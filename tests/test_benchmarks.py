@@ -1,0 +1,68 @@
+"""The benchmarks in their shortest form: that they run, and what they print. No figure of theirs is asserted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+def run(tmp_path: Path, script: str, *words: str) -> str:
+    """Standard output of a benchmark with --quick."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, str(BENCHMARKS / script), "--quick", *words]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return ran.stdout
+
+
+def rows(out: str) -> list[list[str]]:
+    """The cells of the Markdown tables, headers and rules left out."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines() if line.startswith("|")]
+    return [line for i, line in enumerate(lines) if not set(line[0]) <= {"-"} and (i + 1 == len(lines) or not set(lines[i + 1][0]) <= {"-"})]
+
+
+@pytest.mark.timeout(300)
+def test_step(tmp_path: Path) -> None:
+    out = run(tmp_path, "step.py", "--json", "step.json")
+    assert [row[0] for row in rows(out)] == ["electrify", "transformers"]
+    (result,) = json.loads((tmp_path / "step.json").read_text())["results"]
+    assert {len(times) for times in result["seconds"].values()} == {2}
+    assert result["flops"] > 0
+    assert all(memory > 1e8 for memory in result["peak_memory_bytes"].values())
+
+
+@pytest.mark.timeout(300)
+def test_shapes(tmp_path: Path) -> None:
+    out = run(tmp_path, "shapes.py", "--json", "shapes.json", "--picture", "shapes.png")
+    assert [row[:2] for row in rows(out)] == [["batch", "1"], ["batch", "2"], ["model", "quick"]]
+    assert len(json.loads((tmp_path / "shapes.json").read_text())["shapes"]) == 3
+    assert (tmp_path / "shapes.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.timeout(300)
+def test_scaling(tmp_path: Path) -> None:
+    out = run(tmp_path, "scaling.py", "--device", "cpu")
+    assert [row[0] for row in rows(out)] == ["1, the same batch", "2, the same batch", "2, a batch a process"]
+
+
+@pytest.mark.timeout(300)
+def test_startup(tmp_path: Path) -> None:
+    out = run(tmp_path, "startup.py")
+    assert "electrify pretrain --help" in {row[0] for row in rows(out)}
+    assert re.search(r"^slowest: .*, \d+\.\d\d s$", out, re.M)
+
+
+@pytest.mark.timeout(300)
+def test_loader(tmp_path: Path) -> None:
+    run(tmp_path, "loader.py", "--json", "loader.json")
+    found = json.loads((tmp_path / "loader.json").read_text())
+    assert found["tables"]
+    assert all(batch["tokens_per_s"] > 0 for batch in found["batches"])
