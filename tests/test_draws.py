@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from electrify.draws import _PURPOSES, Draws, draws_for, hashed
 
@@ -156,3 +158,11 @@ def test_cpu_and_gpu_agree_to_the_bit():
     for purpose in PURPOSES:
         assert torch.equal(draws.to("cuda").uniform_T(purpose).cpu(), draws.uniform_T(purpose))
     assert isinstance(draws.to("cuda"), Draws)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.integers(0, 31))
+def test_numbers_and_tensors_are_the_same_coordinates(coordinates: list[int], as_tensors: int) -> None:
+    """Python's integers stay outside of tensors as long as they can, and the hash is the same."""
+    mixed = [torch.tensor([c]) if as_tensors >> i & 1 else c for i, c in enumerate(coordinates)]
+    wanted = hashed(*(torch.tensor([c]) for c in coordinates))
+    assert int(hashed(*mixed)) == int(hashed(*coordinates)) == int(wanted)

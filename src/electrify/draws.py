@@ -38,12 +38,30 @@ def _mix(x: Tensor) -> Tensor:
 
 
 def hashed(*coordinates: int | Tensor) -> Tensor:
-    """A 64-bit hash of integer coordinates (broadcast against each other), as int64."""
-    state = torch.zeros((), dtype=torch.long)
+    """A 64-bit hash of integer coordinates (broadcast against each other), as int64, on their device."""
+    state: int | Tensor = 0
     for c in coordinates:
-        c = torch.as_tensor(c, dtype=torch.long)
-        state = _mix((state.to(c.device) if c.ndim else state) * _GOLDEN + c.to(state.device if state.ndim else c.device) * _A + _GOLDEN)
-    return state
+        # Whole numbers stay Python's as long as they can: one sent to a GPU would make the step wait for it.
+        if isinstance(c, int):
+            added: int | Tensor = _wrapped(c * _A + _GOLDEN)
+        else:
+            added = c.long() * _A + _GOLDEN
+        state = _wrapped(state * _GOLDEN) + added if isinstance(state, int) else state * _GOLDEN + added
+        state = _mix_int(state) if isinstance(state, int) else _mix(state)
+    return torch.tensor(state) if isinstance(state, int) else state
+
+
+def _wrapped(x: int) -> int:
+    """As an int64 that overflows."""
+    return _signed(x & ((1 << 64) - 1))
+
+
+def _mix_int(x: int) -> int:
+    whole = (1 << 64) - 1
+    x &= whole
+    x = (x ^ (x >> 30)) * _A & whole
+    x = (x ^ (x >> 27)) * _B & whole
+    return _signed(x ^ (x >> 31))
 
 
 @dataclass(frozen=True)
