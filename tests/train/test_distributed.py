@@ -12,7 +12,7 @@ from batch_spy import spying
 
 from electrify import cli
 from electrify.train.loop import Run
-from small import DROPOUT, TORCHRUN, Done, Process, logged_step, pretrain_words, same_ending, same_numbers, steps_of, torchrun
+from small import DROPOUT, TORCHRUN, Done, Process, logged_step, pretrain_words, records, same_ending, same_numbers, steps_of, torchrun
 
 SPY = Path(__file__).with_name("batch_spy.py")
 # Every update is logged. Without dropout, whose masks depend on the number of processes.
@@ -68,6 +68,17 @@ def test_two_processes(small_data: Path, alone: tuple[Path, list[list[str]]], tm
 def test_accumulation(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path, cut: dict[str, int]) -> None:
     assert cli.main(pretrain_words(small_data, tmp_path / "run", **EXACT | cut)) == 0
     same_numbers(alone[0], tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_gradients_sent_in_bfloat16(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path) -> None:
+    """The losses are near those of float32, and not the same: the option does something."""
+    fields = EXACT | {"reduce_dtype": "bfloat16"}
+    assert spy(pretrain_words(small_data, tmp_path / "run", **fields), tmp_path, processes=2) == alone[1]
+    near, exact = (records(run, "train") for run in (tmp_path / "run", alone[0]))
+    assert [r["rtd"] for r in near] == pytest.approx([r["rtd"] for r in exact], rel=2e-2)
+    differences = [abs(a["grad_norm"] / b["grad_norm"] - 1) for a, b in zip(near, exact, strict=True)]
+    assert differences[0] > 1e-5  # float32 is exact to 1e-6
 
 
 @pytest.mark.slow

@@ -161,6 +161,8 @@ class TrainConfig:
     """Decides initial values, order of the data, masks, samples and dropout."""
     bf16: bool = True
     """Autocast to bfloat16; parameters and optimiser stay float32."""
+    reduce_dtype: Literal["float32", "bfloat16"] = "float32"
+    """What gradients are sent as between processes; bfloat16 halves the traffic and rounds each process's sum."""
     torch_compile: bool = False
     """Compile the objective (GPU; on a CPU the first step then takes half a minute)."""
     device: str = "auto"

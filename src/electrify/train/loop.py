@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from ..config.pretrain import TrainConfig
 from ..data.loader import Loader, Rows, prefetch
@@ -26,7 +25,7 @@ from ..objectives.terms import Term, weighted
 from ..progress import Progress, say
 from ..tokens import Tokens
 from . import checkpoint, schedule
-from .dist import World, any_across, barrier, sum_across
+from .dist import World, any_across, averaging, barrier, sum_across
 from .evaluate import evaluate, shown
 from .fixed import Rooms
 from .log import MetricsLog
@@ -101,7 +100,7 @@ class Run:
         module: Any = self.objective
         if config.torch_compile:
             module = torch.compile(module, dynamic=False, mode="reduce-overhead" if on_gpu else None)
-        self.module = DistributedDataParallel(module) if world.size > 1 else module
+        self.module = averaging(module, config.reduce_dtype) if world.size > 1 else module
 
     # ------------------------------------------------------------------ one update
 

@@ -1,0 +1,82 @@
+"""What only a GPU can show: that an update never waits for the device, and that its numbers are those of the CPU. Skipped where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from electrify.build import Vocabulary, build
+from electrify.config.pretrain import PretrainConfig, load_recipe, override
+from electrify.data.loader import Loader
+from electrify.data.phases import phases_of
+from electrify.running import kept_names
+from electrify.text.shards import Corpus
+from electrify.train.dist import World
+from electrify.train.loop import Run
+from small import SMALL
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+RECIPES = (
+    *("bert-tiny", "electra-tiny", "electra-15-tiny", "replace-mlm-tiny", "all-tokens-mlm-tiny", "adversarial-tiny", "electric-tiny", "unigram-tiny"),
+)
+
+
+def recipe(name: str, **fields: Any) -> PretrainConfig:
+    return override(load_recipe(name), SMALL | {"max_steps": 20, "train_batch_size": 8, "init_words": "random"} | fields)
+
+
+def run_on(device: str, data: Path, folder: Path, config: PretrainConfig) -> Run:
+    corpus = Corpus(data, "train")
+    built = build(config, Vocabulary(corpus.manifest.vocab_size, corpus.manifest.special_ids, counts_V=torch.from_numpy(corpus.unigram())))
+    world = World(rank=0, size=1, local_rank=0, device=torch.device(device))
+    loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=0)
+    more: dict[str, Any] = {"weights": config.objective.term_weights, "kept": kept_names(built), "valid": None, "micro_rows": 4}
+    return Run(built.objective, config.train, loader=loader, folder=folder, world=world, fingerprint={}, unigram_entropy=6.0, **more)
+
+
+@contextmanager
+def nobody_waits() -> Iterator[None]:
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("optim", ["adamw", "electra_adam"])
+@pytest.mark.parametrize("name", RECIPES)
+def test_an_update_never_waits(small_data: Path, tmp_path: Path, name: str, optim: str) -> None:
+    run = run_on("cuda", small_data, tmp_path, recipe(name, optim=optim, bf16=True, dropout=0.1, attention_dropout=0.1))
+    for step in range(3):
+        run.update(run.batch(step))
+    batch = run.batch(3)
+    with nobody_waits():
+        run.update(batch)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_numbers_are_those_of_the_cpu(small_data: Path, tmp_path: Path, name: str, compiled: bool) -> None:
+    """Losses and norms of three updates in float32; the draws agree to the bit, so only rounding differs."""
+    found = []
+    for device in ("cpu", "cuda"):
+        run = run_on(device, small_data, tmp_path / device, recipe(name, torch_compile=compiled and device == "cuda"))
+        for step in range(3):
+            run.update(run.batch(step))
+        found.append(run.window.means())
+    assert found[0] == pytest.approx(found[1], rel=2e-3, abs=1e-4)
+
+
+def test_memory_of_a_long_run_does_not_grow(small_data: Path, tmp_path: Path) -> None:
+    run = run_on("cuda", small_data, tmp_path, recipe("electra-tiny", bf16=True))
+    for step in range(5):
+        run.update(run.batch(step))
+    before = torch.cuda.memory_allocated()
+    for step in range(5, 20):
+        run.update(run.batch(step))
+    assert torch.cuda.memory_allocated() <= before * 1.05
