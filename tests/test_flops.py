@@ -16,7 +16,7 @@ from electrify.config.flops import Convention
 from electrify.config.pretrain import load_recipe, override
 from electrify.flops.count import flops_per_token, forward_flops, passes_flops, recipe_flops
 from electrify.flops.paper import CHOSEN, binary_flops, published
-from electrify.model.encoder import Block, Encoder
+from electrify.model.encoder import Encoder
 from electrify.model.heads import LinearHead
 from electrify.model.passes import Measured, Pass
 from electrify.objectives.terms import weighted
@@ -119,7 +119,7 @@ def exactly(recipe: str, *, row_length: int, fields: dict[str, Any]) -> tuple[in
 def through_matmul(module: nn.Module) -> None:
     """torch's counter does not look into the fused attention kernel of a CPU."""
     for part in module.modules():
-        if isinstance(part, Block):
+        if isinstance(part, Encoder):
             part.backend = "matmul"
 
 

@@ -62,6 +62,9 @@ class Tokens:
     pos_T: Tensor
     segment_T: Tensor
     row_length: int
+    runs: int | None = None
+    """Runs of equal seq_T in all rows (sequences, and the pads at the end of a row), or more; None where nobody counted. What kernels for packed
+    rows need to know beforehand."""
 
     @property
     def num_rows(self) -> int:
@@ -77,12 +80,12 @@ class Tokens:
 
     def to(self, device: torch.device | str) -> Tokens:
         moved = (t.to(device, non_blocking=True) for t in (self.ids_T, self.seq_T, self.pos_T, self.segment_T))
-        return Tokens(*moved, row_length=self.row_length)
+        return Tokens(*moved, row_length=self.row_length, runs=self.runs)
 
     def pin(self) -> Tokens:
         """In memory from which a copy to a GPU runs by itself."""
         moved = (t.pin_memory() for t in (self.ids_T, self.seq_T, self.pos_T, self.segment_T))
-        return Tokens(*moved, row_length=self.row_length)
+        return Tokens(*moved, row_length=self.row_length, runs=self.runs)
 
     def rows(self, start: int, stop: int) -> Tokens:
         """Rows start..stop-1 as a batch of their own (a view)."""

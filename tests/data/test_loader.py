@@ -389,3 +389,12 @@ def test_each_length_goes_through_the_corpus_once_an_epoch(tmp_path: Path):
     assert same(again.batch(65), batches[65])
     alone = Loader(corpus, phases=one_phase(row_length=8, batch_rows=2), num_segments=1, seed=3)
     assert same(alone.batch(7), batches[7])
+
+
+def test_batches_know_their_runs(tmp_path: Path):
+    corpus = write_corpus(tmp_path, [lognormal_lengths(40, median=20)])
+    data = loader(corpus, batch_rows=3, max_seq_length=16)
+    for step in range(20):
+        tokens = data.batch(step)
+        seq_RL = tokens.seq_T.view(-1, 16)
+        assert tokens.runs == 3 + int((seq_RL[:, 1:] != seq_RL[:, :-1]).sum())

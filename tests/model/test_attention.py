@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from batches import packed_batches, ragged_batch, sequences_of
-from electrify.model.attention import Backend, attend, sequence_bias
+from electrify.model import attention
+from electrify.model.attention import Backend, Within, attend, packed_kernel, run_starts, sequence_bias
 from electrify.tokens import Tokens
 
 
@@ -106,3 +109,40 @@ def test_dropout_is_on_the_weights(backend: Backend) -> None:
     out = attend(q, k, v, sequence_bias(tokens, torch.float32), dropout=0.5, backend=backend)
     assert sorted({round(float(x), 4) for x in out.flatten()}) == [0.0, 1.0, 3.0, 4.0]
     assert float(out.mean()) == pytest.approx(2.0, abs=0.1)
+
+
+def test_where_runs_begin_by_hand() -> None:
+    """Two rows of six: sequences of 2 and 3 and a pad; a sequence of 6. Four runs, room for two more."""
+    seq = torch.tensor([1, 1, 2, 2, 2, 0, 1, 1, 1, 1, 1, 1])
+    tokens = Tokens(*torch.zeros(4, 12, dtype=torch.long), row_length=6)
+    for runs, behind in ((4, []), (6, [12, 12])):
+        found = run_starts(replace(tokens, seq_T=seq, runs=runs))
+        assert found.tolist() == [0, 2, 5, 6, 12, *behind]
+        assert found.dtype == torch.int32
+
+
+def slow_varlen(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, longest: int) -> Tensor:
+    """What the kernel for packed sequences computes, one run after the other."""
+    out = torch.zeros_like(v)
+    for a, b in pairwise(starts.tolist()):
+        assert b - a <= longest
+        weights = (torch.einsum("qhw,khw->hqk", q[a:b], k[a:b]) / math.sqrt(q.shape[-1])).softmax(-1)
+        out[a:b] = torch.einsum("hqk,khw->qhw", weights, v[a:b])
+    return out
+
+
+@pytest.mark.parametrize("spare", [0, 7])
+def test_the_kernel_for_packed_sequences_gets_what_it_needs(monkeypatch: pytest.MonkeyPatch, spare: int) -> None:
+    """Its place taken by a loop over runs: the same states of every token, pads included."""
+    monkeypatch.setattr(attention, "varlen", slow_varlen)
+    tokens = ragged_batch()
+    seq_RL = tokens.seq_T.view(-1, tokens.row_length)
+    runs = tokens.num_rows + int((seq_RL[:, 1:] != seq_RL[:, :-1]).sum())
+    qkv = torch.randn(len(tokens.ids_T), 3 * 16, generator=torch.Generator().manual_seed(0))
+    wanted = Within(tokens, torch.float32, backend="matmul")(qkv, heads=2)
+    found = Within(replace(tokens, runs=runs + spare), torch.float32, backend="varlen")(qkv, heads=2)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_the_kernel_for_packed_sequences_is_for_gpus() -> None:
+    assert not packed_kernel(replace(ragged_batch(), runs=9), torch.bfloat16, look="both", dropout=0.0)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from batches import SPECIAL, TINY, built, pack, tiny
 from electrify.build import Built, Vocabulary, build
-from electrify.model.attention import sequence_bias
+from electrify.model.attention import Within
 from electrify.model.encoder import Embeddings, Encoder, Shape
 from electrify.model.heads import BinaryHead
 from electrify.model.init import (
@@ -259,7 +259,7 @@ def attention_weights(encoder: Encoder, length: int = 64) -> list[Tensor]:
     for block in encoder.blocks:
         q, k, _ = block.qkv(x).view(length, 3, heads, -1).permute(1, 2, 0, 3)  # type: ignore[operator]
         found.append((q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).softmax(-1))
-        x = block(x, sequence_bias(tokens, x.dtype))
+        x = block(x, Within(tokens, x.dtype))
     return found
 
 

@@ -81,7 +81,7 @@ class Rows:
         ids_T[seq_T == 0] = self.special_ids.pad
         ids_T[text_T] = self._text(self.sequences.start_N[index_S], length_S)
         fields = (ids_T, seq_T, pos_T, (pos_T > sep_T).astype(np.int64))
-        return Tokens(*map(torch.from_numpy, fields), row_length=self.row_length)
+        return Tokens(*map(torch.from_numpy, fields), row_length=self.row_length, runs=int((slots_K > 0).sum()))
 
     def _first_segment(self, length_S: np.ndarray, single_S: np.ndarray, number_S: np.ndarray, key_S: np.ndarray) -> np.ndarray:
         """Tokens of the first segment: all of a single sequence, else 1 to length - 1, each as likely.

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..tokens import Tokens
 from .dropout import dropout as drop
 
-Backend = Literal["auto", "matmul", "sdpa"]
+Backend = Literal["auto", "matmul", "sdpa", "varlen"]
 Look = Literal["both", "left", "right"]
 
 
@@ -32,6 +32,55 @@ def sequence_bias(tokens: Tokens, dtype: torch.dtype, look: Look = "both") -> Te
     if look != "both":
         same_RLL = same_RLL.tril() if look == "left" else same_RLL.triu()
     return torch.zeros(same_RLL.shape, dtype=dtype, device=seq_RL.device).masked_fill_(~same_RLL, torch.finfo(dtype).min)[:, None]
+
+
+class Within:
+    """Attention inside the sequences of a batch: made once for all blocks of an encoder, which call it."""
+
+    def __init__(self, tokens: Tokens, dtype: torch.dtype, *, look: Look = "both", dropout: float = 0.0, backend: Backend = "auto") -> None:
+        """dtype: of queries, keys and values. dropout: on the weights (of 0 outside of training)."""
+        self.rows, self.length, self.dropout = tokens.num_rows, tokens.row_length, dropout
+        self.backend: Backend = backend
+        if backend == "auto" and packed_kernel(tokens, dtype, look=look, dropout=dropout):
+            self.backend = "varlen"
+        self.where = run_starts(tokens) if self.backend == "varlen" else sequence_bias(tokens, dtype, look)
+
+    def __call__(self, qkv_TX: Tensor, heads: int) -> Tensor:
+        """[T, D] of queries, keys and values side by side [T, 3 D]."""
+        if self.backend == "varlen":
+            q_THW, k_THW, v_THW = qkv_TX.view(len(qkv_TX), 3, heads, -1).unbind(1)
+            return varlen(q_THW, k_THW, v_THW, self.where, self.length).flatten(1)
+        q_RHLW, k_RHLW, v_RHLW = qkv_TX.view(self.rows, self.length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+        mixed_RHLW = attend(q_RHLW, k_RHLW, v_RHLW, self.where, dropout=self.dropout, backend=self.backend)
+        return mixed_RHLW.transpose(1, 2).reshape(len(qkv_TX), -1)
+
+
+def packed_kernel(tokens: Tokens, dtype: torch.dtype, *, look: Look, dropout: float) -> bool:
+    """Whether the fused kernel for packed sequences can be used: it knows no dropout, and needs bfloat16 on an A100 or later."""
+    if look != "both" or dropout or tokens.runs is None or dtype not in (torch.bfloat16, torch.float16) or tokens.ids_T.device.type != "cuda":
+        return False
+    return torch.cuda.get_device_capability(tokens.ids_T.device) >= (8, 0)
+
+
+def run_starts(tokens: Tokens) -> Tensor:
+    """[runs + 1] int32: where each run of equal seq_T begins in the flat batch; T behind the last one, as often as `runs` was too many."""
+    assert tokens.runs is not None
+    seq_RL, size = tokens.seq_T.view(-1, tokens.row_length), len(tokens.seq_T)
+    begins_RL = torch.ones_like(seq_RL, dtype=torch.bool)
+    begins_RL[:, 1:] = seq_RL[:, 1:] != seq_RL[:, :-1]
+    begins_T = begins_RL.flatten()
+    at_T = torch.arange(size, device=seq_RL.device)
+    place_T = torch.where(begins_T, begins_T.cumsum(0) - 1, tokens.runs + 1).clamp(max=tokens.runs + 1)
+    return at_T.new_full((tokens.runs + 2,), size).scatter(0, place_T, at_T)[:-1].int()
+
+
+def varlen(q_THW: Tensor, k_THW: Tensor, v_THW: Tensor, starts_S: Tensor, longest: int) -> Tensor:
+    """[T, H, W]: attention inside each run by torch's kernel for packed sequences."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    mixed = varlen_attn(q_THW, k_THW, v_THW, starts_S, starts_S, longest, longest)
+    assert isinstance(mixed, Tensor)
+    return mixed
 
 
 def attend(q_RHLW: Tensor, k_RHLW: Tensor, v_RHLW: Tensor, bias_R1LL: Tensor, *, dropout: float, backend: Backend = "auto") -> Tensor:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..tokens import Tokens
-from .attention import Backend, Look, attend, sequence_bias
+from .attention import Backend, Look, Within
 from .dropout import dropout as drop
 
 
@@ -79,20 +79,16 @@ class Embeddings(nn.Module):
 class Block(nn.Module):
     """Attention and feed-forward, each followed by residual and LayerNorm (post-norm, as in BERT)."""
 
-    def __init__(self, shape: Shape, *, dropout: float, attention_dropout: float, backend: Backend = "auto") -> None:
+    def __init__(self, shape: Shape, *, dropout: float) -> None:
         super().__init__()
         width, eps = shape.hidden_size, shape.layer_norm_eps
-        self.heads, self.dropout, self.attention_dropout = shape.num_attention_heads, dropout, attention_dropout
-        self.backend: Backend = backend
+        self.heads, self.dropout = shape.num_attention_heads, dropout
         self.qkv, self.out, self.norm1 = nn.Linear(width, 3 * width), nn.Linear(width, width), nn.LayerNorm(width, eps=eps)
         self.up, self.down = nn.Linear(width, shape.intermediate_size), nn.Linear(shape.intermediate_size, width)
         self.norm2 = nn.LayerNorm(width, eps=eps)
 
-    def forward(self, x_TD: Tensor, bias_R1LL: Tensor) -> Tensor:
-        rows, length = bias_R1LL.shape[0], bias_R1LL.shape[-1]
-        q_RHLW, k_RHLW, v_RHLW = self.qkv(x_TD).view(rows, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed_RHLW = attend(q_RHLW, k_RHLW, v_RHLW, bias_R1LL, dropout=self.attention_dropout if self.training else 0.0, backend=self.backend)
-        a_TD = self.out(mixed_RHLW.transpose(1, 2).reshape(x_TD.shape))
+    def forward(self, x_TD: Tensor, within: Within) -> Tensor:
+        a_TD = self.out(within(self.qkv(x_TD), self.heads))
         x_TD = self.norm1(x_TD + drop(a_TD, self.dropout, self.training))
         f_TD = self.down(F.gelu(self.up(x_TD)))
         return self.norm2(x_TD + drop(f_TD, self.dropout, self.training))
@@ -106,12 +102,11 @@ class Encoder(nn.Module):
         self, shape: Shape, embeddings: Embeddings, *, dropout: float, attention_dropout: float, backend: Backend = "auto", look: Look = "both"
     ) -> None:
         super().__init__()
-        self.shape, self.embeddings = shape, embeddings
+        self.shape, self.embeddings, self.attention_dropout = shape, embeddings, attention_dropout
         self.look: Look = look
+        self.backend: Backend = backend
         self.project = nn.Linear(shape.embedding_size, shape.hidden_size) if shape.embedding_size != shape.hidden_size else None
-        self.blocks = nn.ModuleList(
-            Block(shape, dropout=dropout, attention_dropout=attention_dropout, backend=backend) for _ in range(shape.num_hidden_layers)
-        )
+        self.blocks = nn.ModuleList(Block(shape, dropout=dropout) for _ in range(shape.num_hidden_layers))
 
     def embed(self, tokens: Tokens) -> Tensor:
         x_TD = self.embeddings(tokens)
@@ -123,7 +118,8 @@ class Encoder(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         x_TD = self.embed(tokens)
-        bias_R1LL = sequence_bias(tokens, x_TD.dtype, self.look)
+        dropout = self.attention_dropout if self.training else 0.0
+        within = Within(tokens, x_TD.dtype, look=self.look, dropout=dropout, backend=self.backend)
         for block in self.blocks:
-            x_TD = block(x_TD, bias_R1LL)
+            x_TD = block(x_TD, within)
         return x_TD

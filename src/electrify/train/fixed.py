@@ -26,15 +26,21 @@ class Rooms:
     def prepare(self, tokens: Tokens, draws: Draws, *, pin: bool) -> tuple[Tokens, Draws]:
         """A batch on the CPU, with room; pin: in memory that a GPU reads without making anybody wait."""
         draws = self.fit(tokens, draws)
+        tokens = replace(tokens, runs=_enough(tokens.num_rows, tokens.runs)) if tokens.runs else tokens
         return (tokens.pin(), draws.pin()) if pin else (tokens, draws)
 
     def fit(self, tokens: Tokens, draws: Draws) -> Draws:
         """The draws of a batch with their room."""
         chosen, slots = int(self.chooser.count(tokens, draws)), len(tokens.ids_T)
-        room = _whole(SPARE * self.chooser.share * slots)
-        while room < chosen:
-            room = _whole(STEP * room)
-        return replace(draws, room=min(room, slots))
+        return replace(draws, room=min(_enough(SPARE * self.chooser.share * slots, chosen), slots))
+
+
+def _enough(expected: float, number: int) -> int:
+    """One of few sizes that hold the number."""
+    size = _whole(expected)
+    while size < number:
+        size = _whole(STEP * size)
+    return size
 
 
 def _whole(number: float) -> int:
