@@ -233,7 +233,8 @@ def test_init_mistakes(capsys: pytest.CaptureFixture[str], finished: Path, small
         (other, generator, "vocabulary"),
         (small_data, generator | {"recipe": "bert-tiny"}, "init_generator is for corruptor generator, not mask"),
         (small_data, kept | long, "max_seq_length 64 exceeds max_position_embeddings 32"),
-        (small_data, generator | long, "exceeds the 32 positions of"),
+        (small_data, generator | long, "rows of 64 tokens (max_seq_length, seq_length_schedule) exceed the 32 positions of"),
+        (small_data, generator | {"max_position_embeddings": 64, "seq_length_schedule": "64=.5"}, "rows of 64 tokens"),
     ]
     for data, fields, says in cases:
         assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", **SHORT | fields)), fields

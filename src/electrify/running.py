@@ -174,8 +174,10 @@ def starting_point(config: PretrainConfig, run: Path, corpus: Corpus, starts: St
     shape = None
     if t.init_generator:
         shape = saved_shape(run, "generator") or folder_shape(t.init_generator, vocab_size=manifest.vocab_size)
-    if shape and shape.max_position_embeddings < config.data.max_seq_length:
-        raise UserError(f"max_seq_length {config.data.max_seq_length} exceeds the {shape.max_position_embeddings} positions of {t.init_generator}")
+    longest = max(phases_of(config).row_lengths)
+    if shape and shape.max_position_embeddings < longest:
+        positions = f"the {shape.max_position_embeddings} positions of {t.init_generator}"
+        raise UserError(f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed {positions}")
     built = build(config, vocabulary_of(corpus, config), generator=shape, vectors=vectors)
     if fresh:
         # A disentangled table is a difference to the generator's, which must be there first.

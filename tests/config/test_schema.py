@@ -95,6 +95,7 @@ def test_convert(value: Any, kind: Any, want: Any):
     ("value", "kind", "message"),
     [
         ("ten", int, "field must be of type int, not 'ten'"),
+        ("128", dict[int, float], "field must be a list N=X,..., not '128'"),
         ("1.5", int, "field must be of type int, not 1.5"),
         (1.5, int, "field must be of type int, not 1.5"),
         ("inf", int, "field must be of type int, not inf"),
@@ -116,10 +117,10 @@ def test_convert(value: Any, kind: Any, want: Any):
         ("xyz", Literal["none", "all"], "field cannot be 'xyz'; known: all, none"),
         (3, Literal[1, 2], "field cannot be 3; known: 1, 2"),
         ("x,1", tuple[float, ...], "field must be of type float, not 'x'"),
-        (0.5, tuple[float, ...], "field must be of type tuple, not 0.5"),
-        ({"a": 1}, tuple[str, ...], "field must be of type tuple, not"),
-        ("generator", dict[str, float], "field must be of type dict, not 'generator'"),
-        ([1], dict[str, float], "field must be of type dict, not"),
+        (0.5, tuple[float, ...], "field must be a list X,..., not 0.5"),
+        ({"a": 1}, tuple[str, ...], "field must be a list TEXT,..., not"),
+        ("generator", dict[str, float], "field must be a list NAME=X,..., not 'generator'"),
+        ([1], dict[str, float], "field must be a list NAME=X,..., not"),
         ("rtd=much", dict[str, float], "field must be of type float, not 'much'"),
     ],
 )

@@ -76,7 +76,8 @@ def convert(value: Any, kind: Any, name: str) -> Any:
     except UserError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
-        wanted = "true or false" if kind is bool else f"of type {getattr(kind, '__name__', kind)}"
+        simple = "true or false" if kind is bool else f"of type {getattr(kind, '__name__', kind)}"
+        wanted = f"a list {_metavar(kind)}" if origin in (dict, tuple) else simple
         raise UserError(f"{name} must be {wanted}, not {value!r}") from e
 
 

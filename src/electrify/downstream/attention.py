@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
+
+from ..model.dropout import dropout as drop
 
 PLAIN = "electrify_plain"
 
@@ -32,7 +33,7 @@ def plain_attention(
         scores_BHLL = (query * scale) @ key.transpose(2, 3)
         if attention_mask is not None:
             scores_BHLL = scores_BHLL + attention_mask.to(query.dtype).clamp(min=torch.finfo(query.dtype).min)
-        weights_BHLL = F.dropout(scores_BHLL.softmax(-1), dropout, module.training)
+        weights_BHLL = drop(scores_BHLL.softmax(-1), dropout, module.training)
         return (weights_BHLL @ value).transpose(1, 2).contiguous(), None
 
 

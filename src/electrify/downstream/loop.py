@@ -23,8 +23,8 @@ POOL = 16  # batches sorted by length together: 88 to 91 % of the slots of SST-2
 POOLS = 4  # at least, where the examples are few: one pool of all would put the same examples together in every epoch
 SUBSET, ORDER, BATCHES = 1, 2, 3  # purposes of random numbers: append, never reorder
 TOKENS = {"cpu": 4096, "cuda": 128 * 128}
-"""Tokens, pads included, that go through the model together: what a CPU's caches hold (a batch of contexts learns 1.6 times as fast in pieces, and
-answers are found in 40 % of the time), and what keeps a GPU busy."""
+"""Tokens, pads included, that go through the model together: what a CPU's caches hold (a batch of contexts learns 1.4 to 2 times as fast in
+pieces, and answers are found in 40 % of the time), and what keeps a GPU busy."""
 
 
 class Data(Protocol):

@@ -11,7 +11,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from ..data.loader import Loader, Rows, prefetch
 from ..draws import Draws, draws_for, hashed
 from ..errors import UserError
 from ..flops.count import flops_of, flops_per_token
+from ..model.passes import Measured
 from ..objectives.terms import Term, weighted
 from ..progress import Progress, say
 from ..tokens import Tokens
@@ -79,8 +80,7 @@ class Run:
     ) -> None:
         """kept: names of the parameters of the encoder that is kept; the others take generator_learning_rate. peak: FLOP/s that one device can do.
         flops_before: of an earlier stage. deadline: on the clock of time.monotonic(), after which the run saves and stops."""
-        on_gpu = world.device.type == "cuda"
-        self.rooms = Rooms(objective) if config.torch_compile or on_gpu else None
+        self.rooms = Rooms(objective) if config.torch_compile or world.device.type == "cuda" else None
         self.objective = objective.to(world.device).train()
         self.config, self.weights, self.loader, self.valid, self.folder, self.world = config, weights, loader, valid, folder, world
         self.micro_rows, self.fingerprint = micro_rows, fingerprint
@@ -89,17 +89,16 @@ class Run:
         rates = {n: config.learning_rate if n in kept else other for n in self.named}
         groups = parameter_groups(self.named, rates=rates, weight_decay=config.weight_decay)
         self.optimizer = make_optimizer(config.optim, groups, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_epsilon)
-        self.step, self.tokens = 0, 0
-        self.window, self.validation = Window(world.device), {}
-        warmup_tokens = loader.phases.slots(config.warmup_steps)
-        told: Any = self.objective
+        self.step, self.tokens, self.window, self.validation = 0, 0, Window(world.device), {}
+        warmup_tokens, told = loader.phases.slots(config.warmup_steps), cast(Measured, self.objective)
         self.flops_before, self.deadline = flops_before, deadline
         self.flops_per_token = {n: flops_per_token(told, row_length=n, convention="hardware") for n in loader.phases.row_lengths}
         self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens, generator_learns="generator" in weights)
         self.meter = Meter(world.device, flops=self.flops, peak=peak * world.size)
+        self.graphs = config.torch_compile and world.device.type == "cuda"
         module: Any = self.objective
         if config.torch_compile:
-            module = torch.compile(module, dynamic=False, mode="reduce-overhead" if on_gpu else None)
+            module = torch.compile(module, dynamic=False, mode="reduce-overhead" if self.graphs else None)
         self.module = averaging(module, config.reduce_dtype) if world.size > 1 else module
 
     # ------------------------------------------------------------------ one update
@@ -131,7 +130,8 @@ class Run:
         torch.manual_seed(int(hashed(self.config.seed, self.step, self.world.rank)) & (1 << 62) - 1)  # dropout
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self.factor(self.step)
-        torch.compiler.cudagraph_mark_step_begin()  # what the last update put out has been read; gradients of this one's passes add up
+        if self.graphs:
+            torch.compiler.cudagraph_mark_step_begin()  # what the last update put out has been read; gradients of this one's passes add up
         for k, (tokens, draws) in enumerate(parts):
             last = k == len(parts) - 1
             waits = nullcontext() if last or self.world.size == 1 else self.module.no_sync()  # type: ignore[operator]
