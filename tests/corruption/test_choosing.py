@@ -82,10 +82,11 @@ def test_disallow_correct_and_temperature() -> None:
     logits = torch.zeros(5000, 4)
     logits[:, 2] = 2.0
     was, u = torch.full((5000,), 2), (torch.arange(5000) + 0.5) / 5000
-    drawn = Sampling(disallow_correct=True).draw(logits, was, u, torch.tensor(0.0))
+    drawn, p = Sampling(disallow_correct=True).draw(logits, was, u, torch.tensor(0.0))
+    assert p is None, "not the softmax of the logits"
     assert torch.bincount(drawn, minlength=4).tolist() == pytest.approx([1667, 1667, 0, 1666], abs=2)
     moving = Sampling(1.0, 4.0)
-    start, end = (moving.draw(logits, was, u, torch.tensor(p)) for p in (0.0, 1.0))
+    start, end = (moving.draw(logits, was, u, torch.tensor(progress))[0] for progress in (0.0, 1.0))
     # e^2 / (3 + e^2) = .7112; at temperature 4 e^.5 / (3 + e^.5) = .3547
     assert float((start == 2).double().mean()) == pytest.approx(0.7112, abs=1e-3)
     assert float((end == 2).double().mean()) == pytest.approx(0.3547, abs=1e-3)

@@ -10,11 +10,16 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import chisquare
 from torch import Tensor
 
-from electrify.corruption.sampling import sample
+from electrify.corruption.sampling import invert
+from electrify.corruption.sampling import sample as sample_and_probabilities
 from electrify.draws import draws_for
 
 JUST_BELOW_1 = math.nextafter(1.0, 0.0)
 INF = math.inf
+
+
+def sample(logits_MV: Tensor, uniform_M: Tensor, **more: float) -> Tensor:
+    return sample_and_probabilities(logits_MV, uniform_M, **more)[0]
 
 
 def uniforms(n: int, *, seed: int = 0) -> Tensor:
@@ -127,6 +132,19 @@ def test_is_the_inverse_of_the_distribution(logits: list[float], u: float) -> No
     drawn = int(sample(torch.tensor([logits], dtype=torch.float64).float(), torch.tensor([u], dtype=torch.float64)))
     below = float(cumulative[drawn - 1]) if drawn else 0.0
     assert below - 2e-6 <= u <= float(cumulative[drawn]) + 2e-6
+
+
+@given(st.sampled_from([1, 2, 127, 128, 129, 255, 256, 257, 300]), st.integers(0, 999), st.sampled_from([0.02, 0.5, 1.0]))
+def test_blocks_of_the_vocabulary_give_the_entry_of_the_whole_cumulative_sum(size: int, seed: int, share: float) -> None:
+    """Multiples of 2^-19 with the sum 1 are added without rounding in any order, so both ways agree to the bit: at boundaries and just below."""
+    rng = torch.Generator().manual_seed(seed)
+    counts = torch.randint(0, 1024, (16, size), generator=rng) * (torch.rand(16, size, generator=rng) < share)
+    counts[:, seed % size] += 2**19 - counts.sum(-1)
+    p = counts.float() / 2**19
+    cumulative = p.cumsum(-1)
+    boundary = cumulative.gather(1, torch.randint(0, size, (16, 1), generator=rng)).clamp(max=1 - 2**-19)
+    u = (boundary - torch.arange(16)[:, None] % 2 * 2**-20).clamp(min=0)
+    assert torch.equal(invert(p, u.squeeze(1).double()), torch.searchsorted(cumulative, u, right=True).squeeze(1))
 
 
 def test_ties_are_drawn_alike_and_rows_do_not_touch() -> None:

@@ -61,6 +61,16 @@ def test_token_ce_is_torchs_forward_and_backward(rows: int, vocab: int, dtype: t
     torch.testing.assert_close(ours.grad, torchs.grad, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-4 * scale)
 
 
+def test_token_ce_with_probabilities_that_are_there() -> None:
+    logits, target = torch.randn(6, 9).bfloat16().requires_grad_(), torch.arange(6)
+    p = logits.detach().softmax(-1, dtype=torch.float32)
+    kept, losses = p.clone(), [token_ce(logits, target), token_ce(logits, target, p)]
+    assert torch.equal(*losses)
+    grads = [torch.autograd.grad(loss.sum(), logits)[0] for loss in losses]
+    assert torch.equal(*grads)
+    assert torch.equal(p, kept)
+
+
 def test_token_ce_leaves_its_inputs_alone() -> None:
     logits = torch.randn(3, 5, requires_grad=True)
     before, target = logits.detach().clone(), torch.tensor([0, 4, 2])

@@ -24,12 +24,13 @@ class Sampling:
     temperature_end: float | None = None
     disallow_correct: bool = False
 
-    def draw(self, logits_MV: Tensor, was_M: Tensor, uniform_M: Tensor, progress: Tensor) -> Tensor:
-        """One token a row. progress: share of the run that is done, 0-dim."""
+    def draw(self, logits_MV: Tensor, was_M: Tensor, uniform_M: Tensor, progress: Tensor) -> tuple[Tensor, Tensor | None]:
+        """One token a row, and softmax(logits) where it was drawn from just that. progress: share of the run that is done, 0-dim."""
         end = self.temperature if self.temperature_end is None else self.temperature_end
         moves = end != self.temperature
         temperature = self.temperature + (end - self.temperature) * progress if moves else self.temperature
-        return sample(logits_MV, uniform_M, temperature=temperature, never_M=was_M if self.disallow_correct else None)
+        drawn_M, p_MV = sample(logits_MV, uniform_M, temperature=temperature, never_M=was_M if self.disallow_correct else None)
+        return drawn_M, None if moves or temperature != 1.0 or self.disallow_correct else p_MV
 
 
 class Generator(nn.Module):
@@ -62,6 +63,6 @@ class Generator(nn.Module):
         with torch.set_grad_enabled(self.trains and torch.is_grad_enabled()):
             states_MD = self.lm.states(masked.tokens, masked.at_M)
             logits_MV = self.lm.head(states_MD)
-        sampled_M = self.sampling.draw(logits_MV, masked.was_M, draws.uniform_T("sample")[masked.at_M], draws.progress)
+        sampled_M, p_MV = self.sampling.draw(logits_MV, masked.was_M, draws.uniform_T("sample")[masked.at_M], draws.progress)
         z = substitute(tokens, masked.at_M, sampled_M, shown_M=masked.shown_M, logits_MV=logits_MV, padded=masked.padded)
-        return replace(z, states_MD=states_MD)
+        return replace(z, states_MD=states_MD, p_MV=p_MV)

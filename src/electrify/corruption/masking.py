@@ -30,6 +30,8 @@ class Corrupted:
     """What a language model was shown at the chosen positions: [MASK], the original, or a random token."""
     logits_MV: Tensor | None = None
     """What a learned corruptor believed; None for one without parameters."""
+    p_MV: Tensor | None = None
+    """softmax(logits_MV) in float32, without gradient, where the samples were drawn from just that."""
     states_MD: Tensor | None = None
     """The hidden states it believed that from."""
     log_q_T: Tensor | None = None

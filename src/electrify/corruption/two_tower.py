@@ -57,6 +57,6 @@ class TwoTower(nn.Module):
         with torch.no_grad():
             logits_MV = self.head(context_TD[at_M])
         uniform_M = draws.uniform_T("sample")[at_M]
-        new_M = self.sampling.draw(logits_MV, tokens.ids_T[at_M], uniform_M, draws.progress)
+        new_M, _ = self.sampling.draw(logits_MV, tokens.ids_T[at_M], uniform_M, draws.progress)
         z = substitute(tokens, at_M, new_M, shown_M=tokens.ids_T[at_M], logits_MV=logits_MV, padded=draws.room is not None)
         return replace(z, log_q_T=log_q_T, words_T=self.chooser.candidates(tokens))

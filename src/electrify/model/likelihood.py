@@ -15,33 +15,35 @@ CHUNK = 2048  # tokens whose logits over the vocabulary are alive at a time; wit
 
 
 class _TokenCE(torch.autograd.Function):
-    """Cross-entropy that keeps the logits in their own type and writes its gradient once; torch's keeps and passes float32 copies of [N, V]."""
+    """Cross-entropy from the probabilities: computed once, by whoever drew from them or here, and all that the gradient needs."""
 
     @staticmethod
-    def forward(ctx: Any, logits_NV: Tensor, target_N: Tensor) -> Tensor:
-        log_p_NV = logits_NV.log_softmax(-1, dtype=torch.float32)
-        total_N = logits_NV.amax(-1) - log_p_NV.amax(-1)  # logsumexp would take twice the time of both on a CPU
-        ctx.save_for_backward(logits_NV, target_N, total_N)
-        return -log_p_NV.gather(-1, target_N[:, None]).squeeze(-1)
+    def forward(ctx: Any, logits_NV: Tensor, target_N: Tensor, p_NV: Tensor) -> Tensor:
+        ctx.save_for_backward(p_NV, target_N)
+        ctx.dtype = logits_NV.dtype
+        behind_N = logits_NV.amax(-1).float() - logits_NV.gather(-1, target_N[:, None]).squeeze(-1).float()
+        return behind_N - p_NV.amax(-1).log()  # the highest has at least 1 / V; the target's own probability may be 0 in float32
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        logits_NV, target_N, total_N = ctx.saved_tensors
-        gradient_NV = logits_NV.to(torch.float32, copy=True).sub_(total_N[:, None]).exp_()
-        gradient_NV.scatter_add_(-1, target_N[:, None], gradient_NV.new_full((len(target_N), 1), -1.0))
-        return gradient_NV.mul_(grads[0][:, None]).to(logits_NV.dtype), None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        p_NV, target_N = ctx.saved_tensors
+        gradient_NV = p_NV * grads[0][:, None]
+        gradient_NV.scatter_add_(-1, target_N[:, None], -grads[0][:, None])
+        return gradient_NV.to(ctx.dtype), None, None
 
 
-def token_ce(logits_NV: Tensor, target_N: Tensor) -> Tensor:
-    """[N] cross-entropy in nats, float32."""
-    loss_N = _TokenCE.apply(logits_NV, target_N)
+def token_ce(logits_NV: Tensor, target_N: Tensor, p_NV: Tensor | None = None) -> Tensor:
+    """[N] cross-entropy in nats, float32. p_NV: softmax(logits) in float32, where it is there already."""
+    if p_NV is None:
+        p_NV = logits_NV.detach().softmax(-1, dtype=torch.float32)
+    loss_N = _TokenCE.apply(logits_NV, target_N, p_NV)
     assert isinstance(loss_N, Tensor)
     return loss_N
 
 
-def likeliest(logits_NV: Tensor) -> Tensor:
-    """[N] the token of the highest logit. In float32: on a CPU the argmax of bfloat16 takes nine times as long."""
-    return logits_NV.float().argmax(-1)
+def likeliest(score_NV: Tensor) -> Tensor:
+    """[N] the token of the highest logit (or probability). In float32: on a CPU the argmax of bfloat16 takes nine times as long."""
+    return score_NV.float().argmax(-1)
 
 
 def log_probability(head: nn.Module, states_ND: Tensor, target_N: Tensor) -> tuple[Tensor, Tensor]:

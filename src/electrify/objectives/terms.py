@@ -44,18 +44,18 @@ def binary_ce(logits_N: Tensor, target_N: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(logits_N.float(), target_N.float(), reduction="none")
 
 
-def lm_terms(name: str, logits_MV: Tensor, z: Corrupted, mask_id: int) -> Terms:
+def lm_terms(name: str, logits_MV: Tensor, z: Corrupted, mask_id: int, p_MV: Tensor | None = None) -> Terms:
     """A masked LM graded on what it was asked for: the loss `name`, and as rates the accuracy and the losses on [MASK], kept and random positions
-    apart (BERT's mix lets the loss fall below the unigram entropy by copying alone)."""
+    apart (BERT's mix lets the loss fall below the unigram entropy by copying alone). p_MV: their softmax, where it is there already."""
     was_M, there_M = z.was_M, z.there_M
-    loss_M = token_ce(logits_MV, was_M)
+    loss_M = token_ce(logits_MV, was_M, p_MV)
     with torch.no_grad():
         masked_M, kept_M = z.shown_M == mask_id, z.shown_M == was_M
         random_M = ~kept_M & ~masked_M
         kept_M = kept_M & ~masked_M
         if there_M is not None:
             masked_M, kept_M, random_M = masked_M & there_M, kept_M & there_M, random_M & there_M
-        right_M = (likeliest(logits_MV) == was_M).float()
+        right_M = (likeliest(logits_MV if p_MV is None else p_MV) == was_M).float()
         rates = {
             f"{name}_accuracy": term(right_M, there_M),
             f"{name}_loss_masked": term(loss_M.detach(), masked_M),
@@ -74,7 +74,7 @@ def generator_terms(z: Corrupted, mask_id: int) -> Terms:
     if z.logits_MV is None:
         return {}
     if z.log_q_T is None:
-        return lm_terms("generator", z.logits_MV, z, mask_id)
+        return lm_terms("generator", z.logits_MV, z, mask_id, z.p_MV)
     right_M = (likeliest(z.logits_MV) == z.was_M).float()
     return {"generator": term(-z.log_q_T, z.words_T), "generator_accuracy": term(right_M, z.there_M)}
 
