@@ -54,7 +54,7 @@ def main() -> None:
     p.add_argument("--batches", default="16x128", help="ROWSxLENGTH,...")
     p.add_argument("--vocab-size", type=int, default=30_522)
     p.add_argument("--dropout", default="0,0.1")
-    p.add_argument("--sides", default=";".join(name for name in SIDES if name != "electrify compiled"), help=f"of: {'; '.join(SIDES)}")
+    p.add_argument("--sides", default=";".join(SIDES), help=f"of: {'; '.join(SIDES)}")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--updates", type=int, default=1, help="of each side in a round")
     p.add_argument("--device", default="auto")

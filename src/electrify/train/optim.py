@@ -8,38 +8,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+FOREVER = 2.0**24  # updates after which a bias correction is exactly 1, in float32 too; one more is the same float32 number
 
-class ElectraAdam(torch.optim.Optimizer):
+
+class ElectraAdam(torch.optim.AdamW):
     """Adam without bias correction and with decoupled weight decay (BERT's and ELECTRA's public code; 2003.10555 appendix A).
 
         m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p -= lr * (m / (sqrt(v) + eps) + decay * p)
 
-    Without the correction the first updates are large (about 3 lr each, for b2 = .999): warm-up is part of the method.
+    Without the correction the first updates are large (about 3 lr each, for b2 = .999): warm-up is part of the method. It is torch's fused AdamW
+    with zero moments and a count of updates at which its corrections are over: a third of the time of the same formula in single operations.
     """
 
     def __init__(self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=0.0, fused=True)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            if not params:
-                continue
-            grads = [p.grad for p in params]
-            for p in params:
-                if not self.state[p]:
-                    self.state[p] |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-            m, v = [self.state[p]["exp_avg"] for p in params], [self.state[p]["exp_avg_sq"] for p in params]
-            b1, b2 = group["betas"]
-            torch._foreach_lerp_(m, grads, 1 - b1)
-            torch._foreach_mul_(v, b2)
-            torch._foreach_addcmul_(v, grads, grads, 1 - b2)
-            denominator = torch._foreach_sqrt(v)
-            torch._foreach_add_(denominator, group["eps"])
-            if group["weight_decay"]:
-                torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
-            torch._foreach_addcdiv_(params, m, denominator, -group["lr"])
+        for p in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
+            state = self.state[p]
+            if "exp_avg" not in state:
+                state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+            if "step" not in state:  # of a checkpoint, too: it is no state
+                state["step"] = torch.full((), FOREVER, device=p.device)
+        super().step()
 
 
 def parameter_groups(named: dict[str, nn.Parameter], *, rates: dict[str, float], weight_decay: float) -> list[dict[str, Any]]:
@@ -72,7 +64,8 @@ def make_optimizer(kind: str, groups: list[dict[str, Any]], *, betas: tuple[floa
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter]) -> dict[str, Tensor]:
     """The optimiser's state as plain tensors named `<parameter>.<slot>`."""
-    return {f"{name}.{slot}": t for name, p in named.items() for slot, t in optimizer.state.get(p, {}).items()}
+    constant = {"step"} if isinstance(optimizer, ElectraAdam) else set[str]()
+    return {f"{name}.{slot}": t for name, p in named.items() for slot, t in optimizer.state.get(p, {}).items() if slot not in constant}
 
 
 def load_optimizer_tensors(optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter], tensors: dict[str, Tensor]) -> None:
@@ -80,7 +73,7 @@ def load_optimizer_tensors(optimizer: torch.optim.Optimizer, named: dict[str, nn
         name, slot = key.rsplit(".", 1)
         p = named[name]
         optimizer.state[p][slot] = t.to(p.device) if t.ndim or slot != "step" else t.clone()
-    if optimizer.__class__ is torch.optim.AdamW:  # fused AdamW keeps its step counter beside the parameter
+    if isinstance(optimizer, torch.optim.AdamW):  # fused AdamW keeps its step counter beside the parameter
         for p in named.values():
             if "step" in optimizer.state[p]:
                 optimizer.state[p]["step"] = optimizer.state[p]["step"].to(p.device)
