@@ -51,7 +51,7 @@ def draw(found: list[dict[str, Any]], picture: Path) -> None:
     import matplotlib.pyplot as plt
 
     axes = list(dict.fromkeys(f["axis"] for f in found))
-    figure, panels = plt.subplots(1, len(axes), figsize=(4.2 * len(axes), 3.8), constrained_layout=True, squeeze=False)
+    figure, panels = plt.subplots(1, len(axes), figsize=(4.6 * len(axes), 3.8), constrained_layout=True, squeeze=False)
     for panel, axis in zip(panels[0], axes, strict=True):
         mine = [f for f in found if f["axis"] == axis]
         at = range(len(mine))
@@ -60,7 +60,8 @@ def draw(found: list[dict[str, Any]], picture: Path) -> None:
         panel.set_xticks(at, [str(f["value"]) for f in mine], fontsize=8)
         other = panel.twinx()
         other.plot(at, [f["tokens_per_s"] for f in mine], "o-", color="C1")
-        other.set(ylabel="tokens/s", yscale="log")
+        other.set(ylabel="tokens/s", ylim=(0, None))
+        other.yaxis.set_major_formatter("{x:,.0f}")
     figure.suptitle("electrify, one update: bars: share of the machine's peak; line: tokens a second", fontsize=11)
     figure.savefig(picture, dpi=110)
 

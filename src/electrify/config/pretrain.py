@@ -164,7 +164,7 @@ class TrainConfig:
     reduce_dtype: Literal["float32", "bfloat16"] = "float32"
     """What gradients are sent as between processes; bfloat16 halves the traffic and rounds each process's sum."""
     torch_compile: bool = False
-    """Compile the objective (GPU; on a CPU the first step then takes half a minute)."""
+    """Compile the objective. For GPUs: on a CPU the first step takes half a minute, and the others are no faster."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     logging_steps: int = 50
