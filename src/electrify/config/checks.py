@@ -148,6 +148,10 @@ def check_schedules(config: PretrainConfig) -> None:
         need(all(0 < s < 1 for s in shares) and sum(shares) < 1, f"the shares of {name} must be positive and sum to less than 1: {schedule}")
     for length in d.seq_length_schedule:
         need(8 <= length <= longest, f"seq_length_schedule: rows of {length} tokens; at least 8, at most max_position_embeddings {longest}")
+    grows = d.seq_length_schedule or t.batch_size_schedule
+    need(
+        t.non_finite != "rollback" or not grows, "non_finite rollback moves later batches forward, so it goes with no schedule of lengths or batches"
+    )
     for rows in t.batch_size_schedule:
         need(rows > 0, f"batch_size_schedule: batches must be positive, not {rows}")
 
@@ -155,7 +159,7 @@ def check_schedules(config: PretrainConfig) -> None:
 def check_train(t: TrainConfig) -> None:
     for name in ("max_steps", "train_batch_size", "logging_steps", "save_steps", "learning_rate", "adam_epsilon", "eval_rows"):
         need(getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
-    for name in ("warmup_steps", "eval_steps", "weight_decay", "max_grad_norm"):
+    for name in ("warmup_steps", "eval_steps", "weight_decay", "max_grad_norm", "max_non_finite"):
         need(getattr(t, name) >= 0, f"{name} cannot be negative: {getattr(t, name)}")
     for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "save_total_limit", "max_minutes", "generator_learning_rate"):
         need(getattr(t, name) is None or getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")

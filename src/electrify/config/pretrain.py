@@ -181,6 +181,11 @@ class TrainConfig:
     """Wall time after which the run saves and stops; the same command goes on for as long again."""
     report_to: tuple[str, ...] = ("tensorboard",)
     """Trackers beside metrics.jsonl: tensorboard, or none."""
+    non_finite: Literal["stop", "skip", "rollback"] = "stop"
+    """Where the loss or gradient of an update is not a finite number, which all processes agree on before it moves anything: stop without saving;
+    skip this update; or rollback to the newest checkpoint and go on with the batches behind this one."""
+    max_non_finite: int = 10
+    """With skip and rollback: updates of a run that may be refused so before it stops all the same."""
     init_discriminator: str | None = None
     """Hugging Face folder or Hub id that the kept encoder starts from; it decides that half's shape."""
     init_generator: str | None = None

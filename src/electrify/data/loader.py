@@ -136,10 +136,14 @@ class Loader:
         stop = phase.batch_rows if num_rows is None else first_row + num_rows
         if not (step >= 0 and 0 <= first_row < stop <= phase.batch_rows):
             raise ValueError(f"step {step}, rows {first_row} to {stop}: there is no such part of a batch of {phase.batch_rows} rows")
-        row, stream = torch.arange(first_row, stop), self.streams[phase.row_length]
-        epoch, place = np.divmod(self.phases.first_row(step) + row.numpy(), stream.num_rows)
-        rows = np.concatenate([self._permutation(phase.row_length, e)[place[epoch == e]] for e in range(epoch[0], epoch[-1] + 1)])
-        return stream.tokens(rows, hashed(self.seed, step, row))
+        row = torch.arange(first_row, stop)
+        return self.streams[phase.row_length].tokens(self.rows(step)[first_row:stop], hashed(self.seed, step, row))
+
+    def rows(self, step: int) -> np.ndarray:
+        """The numbers of the global batch's rows among all rows of its length."""
+        phase = self.phases.at(step)
+        epoch, place = np.divmod(self.phases.first_row(step) + np.arange(phase.batch_rows), self.streams[phase.row_length].num_rows)
+        return np.concatenate([self._permutation(phase.row_length, e)[place[epoch == e]] for e in range(epoch[0], epoch[-1] + 1)])
 
     def _permutation(self, length: int, epoch: int) -> np.ndarray:
         if (length, epoch) not in self._permutations:

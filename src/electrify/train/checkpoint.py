@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from .. import faults
 from ..errors import UserError
 from ..progress import say
 from ..text.shards import sha256_of
@@ -43,12 +43,6 @@ class Found:
     step: int
 
 
-def _fault(point: str, step: int) -> None:
-    """For tests only: ELECTRIFY_FAULT_AT=<point> or <point>@<step> kills this process there, as a power cut would."""
-    if os.environ.get("ELECTRIFY_FAULT_AT") in (point, f"{point}@{step}"):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 # --- writing
 
 
@@ -63,14 +57,14 @@ def save(run: Path, step: int, *, tensors: Mapping[str, Mapping[str, Tensor]], s
     if os.path.lexists(final) and not _why_bad(final):
         _rotate(run, step, keep)
         return final
-    _fault("before_tmp", step)
+    faults.kill("before_tmp", step)
     temporary, aside = (run / f".tmp-{step}-{uuid.uuid4().hex}" for _ in range(2))
     try:
         run.mkdir(parents=True, exist_ok=True)
         _remove_temporaries(run)
         temporary.mkdir()
         _write_all(temporary, step, tensors, state)
-        _fault("before_rename", step)
+        faults.kill("before_rename", step)
         if os.path.lexists(final):  # a damaged one, see above
             final.rename(aside)
         temporary.rename(final)
@@ -83,7 +77,7 @@ def save(run: Path, step: int, *, tensors: Mapping[str, Mapping[str, Tensor]], s
         ) from e
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    _fault("after_rename", step)
+    faults.kill("after_rename", step)
     _rotate(run, step, keep)
     return final
 
@@ -99,11 +93,11 @@ def _write_all(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tenso
         name = f"{group}.safetensors"
         assert Path(name).name == name, group
         save_file({k: t.detach().contiguous() for k, t in named.items()}, folder / name)
-        _fault("mid_weights", step)
+        faults.kill("mid_weights", step)
         seal(name)
     (folder / STATE).write_text(json.dumps(state, sort_keys=True, indent=1) + "\n", encoding="utf-8")
     seal(STATE)
-    _fault("before_manifest", step)
+    faults.kill("before_manifest", step)
     manifest = {"format": FORMAT, "step": step, "files": files}
     (folder / MANIFEST).write_text(json.dumps(manifest, sort_keys=True, indent=1) + "\n", encoding="utf-8")
     sync(folder / MANIFEST)
@@ -128,7 +122,7 @@ def _rotate(run: Path, step: int, keep: int | None) -> None:
         gone = run / f".tmp-{found.step}-{uuid.uuid4().hex}"
         with suppress(OSError):  # a checkpoint too many is no reason to stop
             found.path.rename(gone)  # at once out of sight, so that a kill leaves no half checkpoint
-            _fault("during_rotation", step)
+            faults.kill("during_rotation", step)
             _remove(gone)
 
 

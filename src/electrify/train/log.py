@@ -40,7 +40,7 @@ class MetricsLog:
         self._failing = False
         if rank != 0:
             return
-        path = run / FILE
+        self._path = path = run / FILE
         try:
             run.mkdir(parents=True, exist_ok=True)
             rewind(path, resume_step)
@@ -75,6 +75,13 @@ class MetricsLog:
         except Exception as e:  # noqa: BLE001 - a tracker may fail in any way, and none is worth the run
             say(f"warning: TensorBoard failed ({type(e).__name__}: {e}) and is switched off; {FILE} goes on")
             self._board = None
+
+    def rewind(self, step: int) -> None:
+        """Drops the records after `step`: the run has gone back there."""
+        if self._file is not None:
+            self._file.close()
+            rewind(self._path, step)
+            self._file = self._path.open("ab")
 
     def sync(self) -> None:
         """Forces the records to the disk. Called before a checkpoint, so that the log is never behind it."""

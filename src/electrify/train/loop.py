@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
+from .. import faults
 from ..config.pretrain import TrainConfig
 from ..data.loader import Loader, Rows, prefetch
 from ..draws import Draws, draws_for, hashed
@@ -28,11 +29,13 @@ from ..tokens import Tokens
 from . import checkpoint, schedule
 from .dist import World, any_across, averaging, barrier, sum_across
 from .evaluate import evaluate, shown
+from .finite import Guard
 from .fixed import Rooms
 from .log import MetricsLog
 from .meter import Meter, shown_rate
 from .monitor import Monitor
 from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
+from .recover import refused
 from .signals import Stop
 from .state import Window
 
@@ -95,6 +98,7 @@ class Run:
         self.flops_per_token = {n: flops_per_token(told, row_length=n, convention="hardware") for n in loader.phases.row_lengths}
         self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens, generator_learns="generator" in weights)
         self.meter = Meter(world.device, flops=self.flops, peak=peak * world.size)
+        self.guard, self.left_out = Guard(config.non_finite, config.max_non_finite, world), 0  # batches between the number of an update and its own
         self.graphs = config.torch_compile and world.device.type == "cuda"
         module: Any = self.objective
         if config.torch_compile:
@@ -104,14 +108,15 @@ class Run:
     # ------------------------------------------------------------------ one update
 
     def batch(self, step: int) -> Batch:
-        phase = self.loader.phases.at(step)
+        at = step + self.left_out
+        phase = self.loader.phases.at(at)
         share = phase.batch_rows // self.world.size
         first, rows = self.world.rank * share, min(self.micro_rows, share)
         parts = []
         for start in range(first, first + share, rows):
             progress = step / self.config.max_steps
-            draws = draws_for(seed=self.config.seed, step=step, num_rows=rows, row_length=phase.row_length, first_row=start, progress=progress)
-            tokens = self.loader.batch(step, first_row=start, num_rows=rows)
+            draws = draws_for(seed=self.config.seed, step=at, num_rows=rows, row_length=phase.row_length, first_row=start, progress=progress)
+            tokens = self.loader.batch(at, first_row=start, num_rows=rows)
             parts.append(self.rooms.prepare(tokens, draws, pin=self.world.device.type == "cuda") if self.rooms else (tokens, draws))
         return Batch(parts)
 
@@ -124,29 +129,35 @@ class Run:
         return {name: t.float() for name, t in total.items()}
 
     def update(self, batch: Batch) -> None:
-        """Forward, backward, clip, optimiser. The loss is sum / global count, so any split of the batch gives the same gradient."""
+        """Forward, backward, clip, optimiser. The loss is sum / global count, so any split of the batch gives the same gradient.
+
+        Where that or a loss is not finite, optimiser and sums leave everything as it is; train/recover.py hears of it."""
         parts = [(tokens.to(self.world.device), draws.to(self.world.device)) for tokens, draws in batch.parts]
         counts = self.counts(parts)
-        torch.manual_seed(int(hashed(self.config.seed, self.step, self.world.rank)) & (1 << 62) - 1)  # dropout
+        torch.manual_seed(int(hashed(self.config.seed, self.step + self.left_out, self.world.rank)) & (1 << 62) - 1)  # dropout
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self.factor(self.step)
         if self.graphs:
             torch.compiler.cudagraph_mark_step_begin()  # what the last update put out has been read; gradients of this one's passes add up
+        found, total = Window(self.world.device), torch.zeros((), device=self.world.device)
         for k, (tokens, draws) in enumerate(parts):
             last = k == len(parts) - 1
             waits = nullcontext() if last or self.world.size == 1 else self.module.no_sync()  # type: ignore[operator]
             with waits:
                 with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.config.bf16):
                     terms = self.module(tokens, draws)
-                # DDP averages over ranks; the sum is wanted.
-                (weighted(terms, self.weights, counts) * self.world.size).backward()
-            self.window.add(terms | {"tokens": Term(tokens.real_T.sum(), torch.zeros((), device=self.world.device))})
+                loss = weighted(terms, self.weights, counts)
+                if faults.wanted("nan", self.step + 1):
+                    loss = loss * math.nan
+                (loss * self.world.size).backward()  # DDP averages over ranks; the sum is wanted
+                total += loss.detach()
+            found.add(terms | {"tokens": Term(tokens.real_T.sum(), torch.zeros((), device=self.world.device))})
         norm = nn.utils.clip_grad_norm_(self.named.values(), self.config.max_grad_norm or float("inf"))
-        if self.world.device.type == "cpu" and not bool(norm.isfinite()):
-            raise not_finite(self.step + 1)
         one = torch.ones((), device=self.world.device)
         share = self.world.size  # every rank has the same norm; each adds its share of one update
-        self.window.add({"grad_norm": Term(norm / share, one / share)})
+        found.add({"grad_norm": Term(norm / share, one / share)})
+        bad = self.optimizer.found_inf = self.guard.judge(self.step + 1, norm, total)  # type: ignore[attr-defined]
+        self.window.merge(found, unless=bad)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
@@ -173,7 +184,6 @@ class Run:
         means = self.window.means()
         means.pop("tokens", None)
         self.window = Window(self.world.device)
-        self.must_be_finite(means)
         timing = self.meter.line(step=self.step, tokens=self.tokens)
         self.record(log, "train", means | self.learning_rates() | timing)
         losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights if name in means)
@@ -193,12 +203,15 @@ class Run:
 
     def record(self, log: MetricsLog, kind: Literal["train", "valid"], figures: dict[str, Any]) -> None:
         """One line of the log, and the monitors' warnings about it."""
-        record = {"kind": kind, "step": self.step, "epoch": self.loader.epoch(self.step), "tokens": self.tokens_seen()} | figures
+        record = {"kind": kind, "step": self.step, "epoch": self.loader.epoch(self.step + self.left_out), "tokens": self.tokens_seen()} | figures
         log.write(record)
         for warning in self.monitor.watch(record):
-            log.write({"kind": "event", "step": self.step, "warning": warning})
-            if self.world.rank == 0:
-                say(f"warning: {warning}")
+            self.warn(log, warning)
+
+    def warn(self, log: MetricsLog, warning: str, **more: Any) -> None:
+        log.write({"kind": "event", "step": self.step, "warning": warning} | more)
+        if self.world.rank == 0:
+            say(f"warning: {warning}")
 
     def tokens_seen(self) -> int:
         """Tokens trained on, pads not counted, over all ranks."""
@@ -207,13 +220,7 @@ class Run:
 
     # ------------------------------------------------------------------ save and continue
 
-    def must_be_finite(self, means: dict[str, float]) -> None:
-        """Where asking after every update would make the device wait: before anything is logged or saved."""
-        if not all(math.isfinite(v) for v in means.values()):
-            raise not_finite(self.step)
-
     def save(self) -> None:
-        self.must_be_finite(self.window.means())
         state = {
             "step": self.step,
             "tokens": self.tokens,
@@ -223,6 +230,8 @@ class Run:
             "validation": self.validation,
             "monitor": self.monitor.state(),
             "fingerprint": self.fingerprint,
+            "refused": self.guard.refused,
+            "left_out": self.left_out,
         }
         if self.world.rank == 0:
             named = {n: p.detach() for n, p in self.named.items()}
@@ -249,6 +258,7 @@ class Run:
         self.window.load(state["window"], rank=self.world.rank)
         self.validation = state["validation"]
         self.monitor.restore(state["monitor"])
+        self.guard.refused, self.left_out = state.get("refused", 0), state.get("left_out", 0)
 
     # ------------------------------------------------------------------ the whole run
 
@@ -257,31 +267,34 @@ class Run:
         c = self.config
         self.meter.start(step=self.step, tokens=self.tokens_seen())
         stopped = False
-        steps = range(self.step, c.max_steps)
         with Stop() as stop, Progress(c.max_steps, title="pretrain", unit="steps", done=self.step) as bar:
-            for batch in prefetch(self.batch, steps):
-                self.update(batch)
-                note = self.log_line(log) if self.step % c.logging_steps == 0 else ""
-                bar.advance(1, note)
-                done = self.step == c.max_steps
-                if done or (c.eval_steps and self.step % c.eval_steps == 0):
-                    with self.meter.aside():
-                        self.validate(log)
-                late = self.deadline is not None and time.monotonic() >= self.deadline
-                # With several GPUs a question to all ranks makes the device wait: ask every tenth update only.
-                ask = self.world.size == 1 or self.world.device.type == "cpu" or self.step % 10 == 0
-                stopped = not done and ask and any_across(stop.requested or late)
-                if done or stopped or self.step % c.save_steps == 0:
-                    with self.meter.aside():
-                        log.sync()
-                        self.save()
-                if stopped:
-                    break
+            while self.step < c.max_steps and not stopped:
+                stopped = self.leg(log, stop, bar)
         return Summary(self.step, not stopped, self.validation, self.tokens_seen(), self.meter.seconds())
 
-
-def not_finite(step: int) -> UserError:
-    return UserError(
-        f"the gradient of update {step} is not finite, so the run stopped without saving; begin anew in another folder with a lower --learning-rate, "
-        f"a higher --warmup-steps or --bf16 false"
-    )
+    def leg(self, log: MetricsLog, stop: Stop, bar: Progress) -> bool:
+        """Updates to max_steps, to a stop (then True), or to where the run goes back to a checkpoint."""
+        c = self.config
+        for batch in prefetch(self.batch, range(self.step, c.max_steps)):
+            self.update(batch)
+            done = self.step == c.max_steps
+            late = self.deadline is not None and time.monotonic() >= self.deadline
+            # With several GPUs a question to all ranks makes the device wait: ask every tenth update only.
+            ask = self.world.size == 1 or self.guard.waits or self.step % 10 == 0
+            stopped = not done and ask and any_across(stop.requested or late)
+            logs, saves = self.step % c.logging_steps == 0, done or stopped or self.step % c.save_steps == 0
+            validates = done or (c.eval_steps > 0 and self.step % c.eval_steps == 0)
+            if (self.guard.waits or logs or saves or validates) and refused(self, log):
+                bar.advance(self.step - bar.done)
+                return False
+            bar.advance(1, self.log_line(log) if logs else "")
+            if validates:
+                with self.meter.aside():
+                    self.validate(log)
+            if saves:
+                with self.meter.aside():
+                    log.sync()
+                    self.save()
+            if stopped:
+                return True
+        return False

@@ -43,6 +43,10 @@ class Meter:
         yield
         self._aside += time.monotonic() - began
 
+    def went_back(self, *, step: int, tokens: int) -> None:
+        """The run is at an earlier update again; the time counts."""
+        self._line, self._line_began, self._aside = (step, tokens), time.monotonic(), 0.0
+
     def line(self, *, step: int, tokens: int) -> dict[str, Any]:
         """The fields of a line of the log. Rates are those of the updates since the last one."""
         now, (step_before, tokens_before) = time.monotonic(), self._line

@@ -26,6 +26,10 @@ class Window:
             else:
                 self.sums[name] = (total.clone(), count.clone())
 
+    def merge(self, other: Window, *, unless: Tensor) -> None:
+        """Adds the sums of `other`, or zeros where `unless` is 1: then they may be no numbers. unless: 0-dim, on the device."""
+        self.add({name: Term(*(t.masked_fill(unless > 0, 0.0) for t in pair)) for name, pair in other.sums.items()})
+
     def across(self) -> Terms:
         """The sums over all ranks (a copy)."""
         copies = {name: (total.clone(), count.clone()) for name, (total, count) in sorted(self.sums.items())}
