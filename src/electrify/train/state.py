@@ -44,6 +44,6 @@ class Window:
         return {name: [float(term.sum), float(term.count)] for name, term in self.across().items()}
 
     def load(self, saved: dict[str, list[float]], *, rank: int) -> None:
-        """The sums are global: one rank carries them on."""
-        if rank == 0:
-            self.sums = {k: tuple(torch.tensor(v, dtype=torch.float64, device=self.device) for v in pair) for k, pair in saved.items()}  # type: ignore[misc]
+        """The sums are global: rank 0 carries them on, the others have zeros of the same names, because all add up the same list."""
+        mine = {k: pair if rank == 0 else [0.0, 0.0] for k, pair in saved.items()}
+        self.sums = {k: tuple(torch.tensor(v, dtype=torch.float64, device=self.device) for v in pair) for k, pair in mine.items()}  # type: ignore[misc]
