@@ -1,7 +1,7 @@
 """Faults on request, for tests of what a run survives: ELECTRIFY_FAULT_AT=point[@step[%rank]][,...] in the environment. Without it nothing happens.
 
 Points of a save (each kills the process, as a power cut would): before_tmp, mid_weights, before_manifest, before_rename, after_rename,
-during_rotation. Points of an update: nan (its loss is not a number).
+during_rotation. Points of an update: nan (its loss is not a number; step is then the number of the batch, which a rollback leaves behind).
 """
 
 from __future__ import annotations

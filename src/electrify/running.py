@@ -31,6 +31,7 @@ from .train.folder import Resume, cleared, find_checkpoint, fingerprint, refuse,
 from .train.log import MetricsLog
 from .train.loop import Run, Summary
 from .train.peak import machine_peak
+from .train.recover import resume
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, lo
     copies = min(config.train.save_total_limit or 10, saves) + 1
     checkpoint.require_space(run.folder, 12 * parameters * copies)  # float32 parameters and two moments, in each kept checkpoint and the next
     if loaded:
-        run.resume(*loaded)
+        resume(run, *loaded)
         odd = [f"{k} {v} then, {run.fingerprint[k]} now" for k, v in loaded[1]["fingerprint"].items() if v != run.fingerprint[k]]
         if odd and run.world.rank == 0:
             say(f"warning: continuing under other conditions ({'; '.join(odd)}): the data is the same, the last bits may differ")

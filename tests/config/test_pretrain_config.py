@@ -231,6 +231,8 @@ ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
     ({"seq_length_schedule": {4: 0.5}}, "seq_length_schedule: rows of 4 tokens; at least 8, at most max_position_embeddings 512"),
     ({"seq_length_schedule": {1024: 0.5}}, "seq_length_schedule: rows of 1024 tokens"),
     ({"batch_size_schedule": {0: 0.5}}, "batch_size_schedule: batches must be positive, not 0"),
+    ({"batch_size_schedule": {4: 0.5}, "non_finite": "rollback"}, "non_finite rollback moves batches forward: it cannot go with a schedule"),
+    ({"max_non_finite": -1}, "max_non_finite cannot be negative: -1"),
     *[({"seed": s}, "seed must lie between 0 and") for s in (-1, 2**63)],
 ]
 

@@ -225,7 +225,7 @@ def test_it_learns_several_labels_at_once_and_keeps_them(zoo: Path, tmp_path: Pa
     longer = dataclasses.replace(THOROUGH, num_train_epochs=60.0, dropout=0.0)
     found = finetune_one(str(zoo / "electra"), task, seed=1, settings=longer, save_to=tmp_path / "saved")
     assert (list(found.scores), task.labels) == (["micro_f1", "macro_f1", "accuracy"], ("film", "good", "plot"))
-    assert found.scores["micro_f1"] > 0.9, found.curve
+    assert found.scores["accuracy"] > 0.9, found.curve
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
     assert model.config.problem_type == "multi_label_classification"
     inputs = AutoTokenizer.from_pretrained(tmp_path / "saved")(rows[0]["text"], return_tensors="pt")

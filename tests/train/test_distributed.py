@@ -76,6 +76,7 @@ def test_gradients_sent_in_bfloat16(small_data: Path, alone: tuple[Path, list[li
     fields = EXACT | {"reduce_dtype": "bfloat16"}
     assert spy(pretrain_words(small_data, tmp_path / "run", **fields), tmp_path, processes=2) == alone[1]
     near, exact = (records(run, "train") for run in (tmp_path / "run", alone[0]))
+    assert near[0]["rtd"] == pytest.approx(exact[0]["rtd"], rel=1e-6), "before the first gradient"
     means = [sum(r["rtd"] for r in run) / len(run) for run in (near, exact)]  # one other sample moves the loss of its update by percents
     assert means[0] == pytest.approx(means[1], rel=1e-2)
     differences = [abs(a["grad_norm"] / b["grad_norm"] - 1) for a, b in zip(near, exact, strict=True)]

@@ -159,6 +159,28 @@ def test_tensorboard_shows_the_same_numbers_and_forgets_what_comes_again(tmp_pat
     assert [p.name for p in sorted((tmp_path / "tensorboard").iterdir())] == [f"events.out.tfevents.{k:06d}" for k in (1, 2, 3)]
 
 
+def test_going_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that rolls back has every step once, in the file and on the board. Where the file cannot be rewritten the run goes on."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with open_log(tmp_path, report_to=("tensorboard",)) as log:
+        for loss, steps in ((1.0, (1, 2, 3)), (2.0, (2, 3, 4))):
+            for step in steps:
+                log.write({"kind": "train", "step": step, "loss": loss})
+            log.rewind(1) if loss == 1.0 else None
+        once = [(1, 1.0), (2, 2.0), (3, 2.0), (4, 2.0)]
+        assert [(r["step"], r["loss"]) for r in read(tmp_path / FILE)] == once
+        assert scalars(tmp_path) == {"train/loss": once}
+        monkeypatch.setattr(Path, "replace", refuse)
+        log.rewind(3)
+        log.write({"kind": "train", "step": 4, "loss": 3.0})
+    assert [r["step"] for r in read(tmp_path / FILE)] == [1, 2, 3, 4, 4]
+    assert "cannot be rewritten (No space left on device)" in capsys.readouterr().err
+    MetricsLog(tmp_path / "other", resume_step=None, report_to=(), rank=1).rewind(3)
+
+
 def test_a_failing_tracker_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open_log(tmp_path, report_to=("tensorboard",)) as log:
         log.write({"kind": "train", "step": 1, "loss": 1.0})

@@ -149,9 +149,7 @@ def check_schedules(config: PretrainConfig) -> None:
     for length in d.seq_length_schedule:
         need(8 <= length <= longest, f"seq_length_schedule: rows of {length} tokens; at least 8, at most max_position_embeddings {longest}")
     grows = d.seq_length_schedule or t.batch_size_schedule
-    need(
-        t.non_finite != "rollback" or not grows, "non_finite rollback moves later batches forward, so it goes with no schedule of lengths or batches"
-    )
+    need(t.non_finite != "rollback" or not grows, "non_finite rollback moves batches forward: it cannot go with a schedule of lengths or batches")
     for rows in t.batch_size_schedule:
         need(rows > 0, f"batch_size_schedule: batches must be positive, not {rows}")
 

@@ -137,19 +137,21 @@ class Loader:
         if not (step >= 0 and 0 <= first_row < stop <= phase.batch_rows):
             raise ValueError(f"step {step}, rows {first_row} to {stop}: there is no such part of a batch of {phase.batch_rows} rows")
         row = torch.arange(first_row, stop)
-        return self.streams[phase.row_length].tokens(self.rows(step)[first_row:stop], hashed(self.seed, step, row))
+        return self.streams[phase.row_length].tokens(self.rows(step, first_row, stop), hashed(self.seed, step, row))
 
-    def rows(self, step: int) -> np.ndarray:
-        """The numbers of the global batch's rows among all rows of its length."""
+    def rows(self, step: int, first_row: int = 0, stop: int | None = None) -> np.ndarray:
+        """The numbers of the global batch's rows (of some of them) among all rows of its length."""
         phase = self.phases.at(step)
-        epoch, place = np.divmod(self.phases.first_row(step) + np.arange(phase.batch_rows), self.streams[phase.row_length].num_rows)
+        wanted = np.arange(first_row, phase.batch_rows if stop is None else stop)
+        epoch, place = np.divmod(self.phases.first_row(step) + wanted, self.streams[phase.row_length].num_rows)
         return np.concatenate([self._permutation(phase.row_length, e)[place[epoch == e]] for e in range(epoch[0], epoch[-1] + 1)])
 
     def _permutation(self, length: int, epoch: int) -> np.ndarray:
-        if (length, epoch) not in self._permutations:
-            keep = {key: p for key, p in self._permutations.items() if key[0] == length and abs(key[1] - epoch) == 1}
-            self._permutations = keep | {(length, epoch): _permutation(self.streams[length].num_rows, self.seed, epoch)}
-        return self._permutations[length, epoch]
+        known = self._permutations  # replaced as a whole, never changed: the thread that reads ahead asks, too
+        if (length, epoch) not in known:
+            keep = {key: p for key, p in known.items() if key[0] == length and abs(key[1] - epoch) == 1}
+            self._permutations = known = keep | {(length, epoch): _permutation(self.streams[length].num_rows, self.seed, epoch)}
+        return known[length, epoch]
 
 
 def prefetch(function: Callable[[int], A], steps: Iterable[int], *, depth: int = 2) -> Iterator[A]:

@@ -1,4 +1,4 @@
-"""Dropout. On a CPU torch draws one number of its Mersenne twister for every element, which is a fifth of a step; here one serves two or four."""
+"""Dropout that draws few random numbers. Torch on a CPU takes one of its own for every element, a fifth of a step; here one serves four."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -65,23 +65,30 @@ class MetricsLog:
                 say(f"warning: {FILE} cannot be written ({e.strerror}); the run goes on")
             self._failing = True
         if record["kind"] != "event":
-            self._show(record)
+            numbers = _numbers({k: v for k, v in record.items() if k not in ("kind", "step")}, f"{record['kind']}/")
+            self._show(lambda board: board.add(record["step"], numbers))
 
-    def _show(self, record: Mapping[str, Any]) -> None:
+    def _show(self, call: Callable[[_Board], None]) -> None:
         if self._board is None:
             return
         try:
-            self._board.add(record["step"], _numbers({k: v for k, v in record.items() if k not in ("kind", "step")}, f"{record['kind']}/"))
+            call(self._board)
         except Exception as e:  # noqa: BLE001 - a tracker may fail in any way, and none is worth the run
             say(f"warning: TensorBoard failed ({type(e).__name__}: {e}) and is switched off; {FILE} goes on")
             self._board = None
 
     def rewind(self, step: int) -> None:
         """Drops the records after `step`: the run has gone back there."""
-        if self._file is not None:
-            self._file.close()
+        if self._file is None:
+            return
+        try:
+            self._file.flush()
             rewind(self._path, step)
+            self._file.close()
             self._file = self._path.open("ab")
+        except OSError as e:
+            say(f"warning: {FILE} cannot be rewritten ({e.strerror}): what it says after step {step} stands there, and follows again")
+        self._show(lambda board: board.forget(step + 1))
 
     def sync(self) -> None:
         """Forces the records to the disk. Called before a checkpoint, so that the log is never behind it."""
@@ -128,13 +135,16 @@ class _Board:
         number = 1 + max((int(p.suffix[1:]) for p in folder.glob("events.out.tfevents.*") if p.suffix[1:].isdecimal()), default=0)
         self._writer = RecordWriter((folder / f"events.out.tfevents.{number:06d}").open("xb"))
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
-        # What earlier files hold from this step on is to be forgotten.
-        first = 0 if resume_step is None else resume_step + 1
-        self._write(Event(wall_time=time.time(), step=first, session_log=SessionLog(status=SessionLog.START)))
+        self._start = SessionLog(status=SessionLog.START)
+        self.forget(0 if resume_step is None else resume_step + 1)
 
     def _write(self, event: Any) -> None:
         self._writer.write(event.SerializeToString())
         self._writer.flush()
+
+    def forget(self, first: int) -> None:
+        """What was written from step `first` on, here or in earlier files, is not shown."""
+        self._write(self._event(wall_time=time.time(), step=first, session_log=self._start))
 
     def add(self, step: int, numbers: Iterable[tuple[str, float]]) -> None:
         values = [self._summary.Value(tag=tag, simple_value=number) for tag, number in numbers]

@@ -20,22 +20,20 @@ from .. import faults
 from ..config.pretrain import TrainConfig
 from ..data.loader import Loader, Rows, prefetch
 from ..draws import Draws, draws_for, hashed
-from ..errors import UserError
 from ..flops.count import flops_of, flops_per_token
 from ..model.passes import Measured
 from ..objectives.terms import Term, weighted
 from ..progress import Progress, say
 from ..tokens import Tokens
-from . import checkpoint, schedule
-from .dist import World, any_across, averaging, barrier, sum_across
+from . import recover, schedule
+from .dist import World, any_across, averaging, sum_across
 from .evaluate import evaluate, shown
 from .finite import Guard
 from .fixed import Rooms
 from .log import MetricsLog
 from .meter import Meter, shown_rate
 from .monitor import Monitor
-from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
-from .recover import refused
+from .optim import make_optimizer, parameter_groups
 from .signals import Stop
 from .state import Window
 
@@ -88,17 +86,17 @@ class Run:
         self.config, self.weights, self.loader, self.valid, self.folder, self.world = config, weights, loader, valid, folder, world
         self.micro_rows, self.fingerprint = micro_rows, fingerprint
         self.named = dict(self.objective.named_parameters())
-        other = config.generator_learning_rate or config.learning_rate
-        rates = {n: config.learning_rate if n in kept else other for n in self.named}
+        rates = {n: config.learning_rate if n in kept else config.generator_learning_rate or config.learning_rate for n in self.named}
         groups = parameter_groups(self.named, rates=rates, weight_decay=config.weight_decay)
         self.optimizer = make_optimizer(config.optim, groups, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_epsilon)
         self.step, self.tokens, self.window, self.validation = 0, 0, Window(world.device), {}
-        warmup_tokens, told = loader.phases.slots(config.warmup_steps), cast(Measured, self.objective)
         self.flops_before, self.deadline = flops_before, deadline
+        warmup_tokens, told = loader.phases.slots(config.warmup_steps), cast(Measured, self.objective)
         self.flops_per_token = {n: flops_per_token(told, row_length=n, convention="hardware") for n in loader.phases.row_lengths}
         self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens, generator_learns="generator" in weights)
         self.meter = Meter(world.device, flops=self.flops, peak=peak * world.size)
-        self.guard, self.left_out = Guard(config.non_finite, config.max_non_finite, world), 0  # batches between the number of an update and its own
+        self.guard = Guard(config.non_finite, config.max_non_finite, world)
+        self.left_out = 0  # batches that rollbacks have passed over: update n takes batch n - 1 + left_out
         self.graphs = config.torch_compile and world.device.type == "cuda"
         module: Any = self.objective
         if config.torch_compile:
@@ -147,7 +145,7 @@ class Run:
                 with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.config.bf16):
                     terms = self.module(tokens, draws)
                 loss = weighted(terms, self.weights, counts)
-                if faults.wanted("nan", self.step + 1):
+                if faults.wanted("nan", self.step + self.left_out + 1):
                     loss = loss * math.nan
                 (loss * self.world.size).backward()  # DDP averages over ranks; the sum is wanted
                 total += loss.detach()
@@ -218,48 +216,6 @@ class Run:
         waiting = self.window.across().get("tokens")
         return self.tokens + (int(waiting.sum) if waiting else 0)
 
-    # ------------------------------------------------------------------ save and continue
-
-    def save(self) -> None:
-        state = {
-            "step": self.step,
-            "tokens": self.tokens,
-            "seconds": self.meter.seconds(),
-            "joules": self.meter.joules() or 0.0,
-            "window": self.window.save(),
-            "validation": self.validation,
-            "monitor": self.monitor.state(),
-            "fingerprint": self.fingerprint,
-            "refused": self.guard.refused,
-            "left_out": self.left_out,
-        }
-        if self.world.rank == 0:
-            named = {n: p.detach() for n, p in self.named.items()}
-            tensors = {"model": named, "optimizer": optimizer_tensors(self.optimizer, self.named)}
-            checkpoint.save(self.folder, self.step, tensors=tensors, state=state, keep=self.config.save_total_limit)
-        barrier()
-
-    def resume(self, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:
-        """Continues from what a checkpoint holds. Raises UserError where it belongs to another model, naming what differs."""
-        model = tensors["model"]
-        mine, theirs = {n: tuple(p.shape) for n, p in self.named.items()}, {n: tuple(t.shape) for n, t in model.items()}
-        if mine != theirs:
-            odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
-            raise UserError(
-                f"the checkpoint in {self.folder} holds another model: {odd[0]} is {theirs.get(odd[0])} there and {mine.get(odd[0])} here "
-                f"({len(odd)} differ)"
-            )
-        with torch.no_grad():
-            for n, p in self.named.items():
-                p.copy_(model[n])
-        load_optimizer_tensors(self.optimizer, self.named, tensors["optimizer"])
-        self.step, self.tokens = state["step"], state["tokens"]
-        self.meter.seconds_before, self.meter.joules_before = state["seconds"], state["joules"]
-        self.window.load(state["window"], rank=self.world.rank)
-        self.validation = state["validation"]
-        self.monitor.restore(state["monitor"])
-        self.guard.refused, self.left_out = state.get("refused", 0), state.get("left_out", 0)
-
     # ------------------------------------------------------------------ the whole run
 
     def train(self, log: MetricsLog) -> Summary:
@@ -280,11 +236,11 @@ class Run:
             done = self.step == c.max_steps
             late = self.deadline is not None and time.monotonic() >= self.deadline
             # With several GPUs a question to all ranks makes the device wait: ask every tenth update only.
-            ask = self.world.size == 1 or self.guard.waits or self.step % 10 == 0
+            ask = self.world.size == 1 or self.guard.free_to_read or self.step % 10 == 0
             stopped = not done and ask and any_across(stop.requested or late)
             logs, saves = self.step % c.logging_steps == 0, done or stopped or self.step % c.save_steps == 0
             validates = done or (c.eval_steps > 0 and self.step % c.eval_steps == 0)
-            if (self.guard.waits or logs or saves or validates) and refused(self, log):
+            if (self.guard.free_to_read or logs or saves or validates) and recover.refused(self, log):
                 bar.advance(self.step - bar.done)
                 return False
             bar.advance(1, self.log_line(log) if logs else "")
@@ -294,7 +250,7 @@ class Run:
             if saves:
                 with self.meter.aside():
                     log.sync()
-                    self.save()
+                    recover.save(self)
             if stopped:
                 return True
         return False

@@ -1,17 +1,68 @@
-"""What is done about refused updates: they are written down with their rows, and a run that rolls back goes to its newest checkpoint."""
+"""What a run keeps of itself and takes up again, and how it goes on behind updates that were refused.
+
+Those are written down with their rows; a run that rolls back goes to its newest checkpoint.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 from ..errors import UserError
 from . import checkpoint
-from .finite import not_finite
+from .dist import barrier
+from .finite import BEGIN_ANEW, not_finite
+from .optim import load_optimizer_tensors, optimizer_tensors
 from .state import Window
 
 if TYPE_CHECKING:
     from .log import MetricsLog
     from .loop import Run
+
+
+def save(run: Run) -> None:
+    """A checkpoint of the step that the run is at. Called on all ranks; rank 0 writes."""
+    state = {
+        "step": run.step,
+        "tokens": run.tokens,
+        "seconds": run.meter.seconds(),
+        "joules": run.meter.joules() or 0.0,
+        "window": run.window.save(),
+        "validation": run.validation,
+        "monitor": run.monitor.state(),
+        "fingerprint": run.fingerprint,
+        "refused": run.guard.refused,
+        "left_out": run.left_out,
+    }
+    if run.world.rank == 0:
+        named = {n: p.detach() for n, p in run.named.items()}
+        tensors = {"model": named, "optimizer": optimizer_tensors(run.optimizer, run.named)}
+        checkpoint.save(run.folder, run.step, tensors=tensors, state=state, keep=run.config.save_total_limit)
+    barrier()
+
+
+def resume(run: Run, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:
+    """Continues from what a checkpoint holds. Raises UserError where it belongs to another model, naming what differs."""
+    model = tensors["model"]
+    mine, theirs = {n: tuple(p.shape) for n, p in run.named.items()}, {n: tuple(t.shape) for n, t in model.items()}
+    if mine != theirs:
+        odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
+        raise UserError(
+            f"the checkpoint in {run.folder} holds another model: {odd[0]} is {theirs.get(odd[0])} there and {mine.get(odd[0])} here "
+            f"({len(odd)} differ)"
+        )
+    with torch.no_grad():
+        for n, p in run.named.items():
+            p.copy_(model[n])
+    load_optimizer_tensors(run.optimizer, run.named, tensors["optimizer"])
+    run.step, run.tokens = state["step"], state["tokens"]
+    run.meter.seconds_before, run.meter.joules_before = state["seconds"], state["joules"]
+    run.window.load(state["window"], rank=run.world.rank)
+    run.validation = state["validation"]
+    run.monitor.restore(state["monitor"])
+    run.guard.refused, run.left_out = state.get("refused", 0), state.get("left_out", 0)
 
 
 def refused(run: Run, log: MetricsLog) -> bool:
@@ -23,7 +74,7 @@ def refused(run: Run, log: MetricsLog) -> bool:
         go_back(run, behind=bad[-1])
         log.rewind(run.step)
     for n in bad:
-        run.warn(log, f"the loss or gradient of update {n} is not finite: left out, the {run.guard.refused}. of {run.guard.limit}", rows=rows[n])
+        run.warn(log, f"{not_finite(n)}: left out ({run.guard.refused} so far, {run.guard.limit} allowed)", rows=rows[n])
     if back:
         run.warn(log, f"went back from update {before} to the checkpoint of {run.step}; the batches between them are left out")
     return back
@@ -33,12 +84,15 @@ def go_back(run: Run, *, behind: int) -> None:
     """To the newest checkpoint, and on with the batches behind that of update `behind`. What was refused and the time spent still count."""
     found = checkpoint.newest(run.folder)
     if found is None:
-        raise UserError(f"{not_finite(behind)}; there is no checkpoint yet to go back to")
+        raise UserError(
+            f"{not_finite(behind)} and there is no checkpoint yet to go back to, so the run stopped; the same command with --non-finite skip "
+            f"leaves such updates out, or {BEGIN_ANEW}"
+        )
     counted, meter = run.guard.refused, run.meter
     spent = meter.seconds_before, meter.joules_before
     left_out = behind + run.left_out - found.step
     run.window = Window(run.world.device)
-    run.resume(*checkpoint.load(found.path))
+    resume(run, *checkpoint.load(found.path))
     run.guard.refused, run.left_out = counted, left_out
     meter.seconds_before, meter.joules_before = spent
     meter.went_back(step=run.step, tokens=run.tokens_seen())
