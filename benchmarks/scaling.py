@@ -37,7 +37,7 @@ def launch(words: list[str], processes: int, updates: int) -> float:
 def work(updates: int, words: list[str]) -> None:
     """What torchrun starts."""
     size, rows, length, vocab, dropout, device = words
-    world = dist.start(pick_device(device))
+    world = dist.start(pick_device(device), timeout_s=1800.0)
     case = Case(size, int(rows), int(length), int(vocab), float(dropout), world.device)
     with tempfile.TemporaryDirectory() as folder:
         step = Ours(case, Path(folder), world=world)

@@ -253,3 +253,8 @@ def same_numbers(a: Path, b: Path) -> None:
 def listing(folder: Path) -> dict[str, str]:
     """Every file below a folder with the hash of its content."""
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def model_files(folder: Path) -> dict[str, str]:
+    """Like `listing`, of an exported model: without its card, which says how long the training took."""
+    return {name: h for name, h in listing(folder).items() if name != "README.md"}

@@ -19,9 +19,10 @@ from .config.flops import FlopsConfig
 from .config.prepare import PrepareConfig
 from .config.pretrain import SECTION_OF, SECTIONS, load_file, load_recipe, override, recipe_names
 from .config.schema import Parser, add_flags, from_flags
-from .errors import UserError
+from .errors import Unfinished, UserError
+from .train.signals import SAVED_EXIT, Interruptible
 
-SAVED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: stopped by a signal, saved, please start again
+CONTINUE = {"prepare", "pretrain", "finetune", "demo"}  # verbs that the same command continues where they were stopped
 DEFAULT_RECIPE = "electra-small"
 
 
@@ -157,13 +158,18 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
-        status = args.run_verb(args)
+        with Interruptible():
+            status = args.run_verb(args)
     except UserError as e:
         print(f"electrify {args.verb}: {e}", file=sys.stderr)
         status = 2
-    except KeyboardInterrupt:
-        print(f"electrify {args.verb}: stopped", file=sys.stderr)
-        status = 130
+    except Unfinished as e:
+        print(f"electrify {args.verb}: {e}", file=sys.stderr)
+        status = SAVED_EXIT
+    except KeyboardInterrupt as e:
+        again = args.verb in CONTINUE
+        print(f"electrify {args.verb}: stopped by {e or 'SIGINT'}" + "; run the same command again to continue" * again, file=sys.stderr)
+        status = SAVED_EXIT if again else 130
     except BrokenPipeError:  # `| head`
         sys.stderr.close()
         status = 0

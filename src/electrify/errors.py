@@ -1,7 +1,8 @@
-"""The one exception that is a message to the user.
+"""The exceptions that are messages to the user.
 
 `UserError` means: the input (file, configuration, checkpoint, request) is wrong, and the text says what is wrong, where, and what to do.
-The command line prints it as one sentence and exits with status 2. Anything else that escapes is our own fault and keeps its stack trace.
+The command line prints it as one sentence and exits with status 2. `Unfinished` means that nothing is wrong with it and the same command
+continues: status 75. Anything else that escapes is our own fault and keeps its stack trace.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ SHOWN = 12
 
 class UserError(ValueError):
     """One clear sentence for the user: what is wrong, where, and what to do."""
+
+
+class Unfinished(Exception):  # noqa: N818 - no error
+    """One clear sentence: what ended the work early; the same command continues it."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

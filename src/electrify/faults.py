@@ -1,25 +1,45 @@
-"""Faults on request, for tests of what a run survives: ELECTRIFY_FAULT_AT=point[@step[%rank]][,...] in the environment. Without it nothing happens.
+"""Faults on request, for tests of what a run survives: ELECTRIFY_FAULT_AT=[ACTION:]POINT[@STEP[%RANK]][,...] in the environment.
 
-Points of a save (each kills the process, as a power cut would): before_tmp, mid_weights, before_manifest, before_rename, after_rename,
-during_rotation. Points of an update: nan (its loss is not a number; step is then the number of the batch, which a rollback leaves behind).
+Without the variable nothing happens. POINTS says where a fault may strike, ACTIONS what it is (kill where none is given).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 
+VARIABLE = "ELECTRIFY_FAULT_AT"
+SAVE_POINTS = ("before_tmp", "mid_model", "mid_optimizer", "before_manifest", "before_rename", "after_rename", "during_rotation")
+POINTS = {
+    "prepare": ("collected", "tokenizer", "encoded", "joined", "before_data_manifest"),
+    "pretrain": ("build", "batch", "update", "validation", *SAVE_POINTS, "export"),
+}
+SIGNALS = {
+    "kill": signal.SIGKILL,  # as a power cut
+    "stop": signal.SIGSTOP,  # as a machine that hangs
+    "term": signal.SIGTERM,
+    "int": signal.SIGINT,
+    "usr1": signal.SIGUSR1,
+}
+ERRORS = {"eio": errno.EIO, "enospc": errno.ENOSPC}
+ACTIONS = (*SIGNALS, *ERRORS, "nan")
 
-def wanted(point: str, step: int) -> bool:
-    """Whether a fault is asked for here, in this process."""
-    asked = os.environ.get("ELECTRIFY_FAULT_AT")
-    if not asked:
-        return False
-    names = {point, f"{point}@{step}", f"{point}@{step}%{os.environ.get('RANK', '0')}"}
-    return not names.isdisjoint(asked.split(","))
+
+def at(point: str, step: int = 0) -> None:
+    """Does what the environment asks for at this point of this process. step: the update's or the checkpoint's, 0 elsewhere."""
+    for action in asked(point, step):
+        if action in SIGNALS:
+            os.kill(os.getpid(), SIGNALS[action])
+        elif action in ERRORS:
+            raise OSError(ERRORS[action], os.strerror(ERRORS[action]))
 
 
-def kill(point: str, step: int) -> None:
-    """Ends this process without any clean-up where that is asked for."""
-    if wanted(point, step):
-        os.kill(os.getpid(), signal.SIGKILL)
+def asked(point: str, step: int) -> list[str]:
+    """The actions that are asked for here. `nan` is not done by `at`: the caller spoils its own number."""
+    wishes = os.environ.get(VARIABLE)
+    if not wishes:
+        return []
+    here = {point, f"{point}@{step}", f"{point}@{step}%{os.environ.get('RANK', '0')}"}
+    pairs = (wish.rpartition(":") for wish in wishes.split(","))
+    return [action or "kill" for action, _, where in pairs if where in here]

@@ -25,18 +25,19 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
     """Trains `config` on the prepared corpus `data` into the run folder `output_dir`; with `generator_steps`, a generator before that.
 
     resume: auto continues the newest complete checkpoint if there is one; must insists on one; never refuses a folder that holds a run.
-    Raises UserError for every mistake of the user, before anything is written where that is possible.
+    Raises UserError for every mistake of the user, before anything is written where that is possible, and Unfinished where another process of
+    the run is lost.
     """
     check(config)
     t = config.train
     starts = {half: start for half, start in (("discriminator", t.init_discriminator), ("generator", t.init_generator)) if start}
     deadline = None if t.max_minutes is None else time.monotonic() + 60 * t.max_minutes
     keep_memory()
-    world = dist.start(pick_device(t.device))
+    world = dist.start(pick_device(t.device), timeout_s=t.ddp_timeout)
+    stages = two_stages if t.generator_steps else train_run
     try:
-        if t.generator_steps:
-            return two_stages(data, output_dir=output_dir, config=config, resume=resume, starts=starts, world=world, deadline=deadline)
-        return train_run(data, output_dir=output_dir, config=config, resume=resume, starts=starts, world=world, deadline=deadline)
+        with dist.companions():
+            return stages(data, output_dir=output_dir, config=config, resume=resume, starts=starts, world=world, deadline=deadline)
     finally:
         dist.stop()
 

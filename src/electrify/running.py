@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import faults
 from .build import Built, Vocabulary, build
 from .config.checks import check
 from .config.pretrain import PretrainConfig, override
@@ -44,6 +45,7 @@ class Result:
     """Hugging Face folders by half; empty where the run was stopped before its end."""
 
 
+VERIFIED_BYTES = 4 << 30  # of token shards at every start: two or three seconds
 Starts = dict[str, str]  # half -> Hugging Face folder or Hub id that it starts from
 
 
@@ -60,7 +62,7 @@ def train_run(
     loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=config.train.seed)
     refuse(output_dir, resume)
     with ExitStack() as held:
-        loaded = claim(held, output_dir, config, corpus.manifest, world)
+        loaded = claim(held, output_dir, config, corpus, world)
         built = starting_point(config, output_dir, corpus, starts, fresh=loaded is None, counts=world.rank == 0)
         run = Run(
             built.objective,
@@ -78,6 +80,7 @@ def train_run(
             flops_before=first_stage_flops(config, built, convention="hardware"),
             deadline=deadline,
         )
+        faults.at("build")
         begin(run, built, config, corpus.manifest, loaded, tokenizer=data / "tokenizer")
         with MetricsLog(output_dir, resume_step=run.step if loaded else None, report_to=config.train.report_to, rank=world.rank) as log:
             summary = run.train(log)
@@ -89,8 +92,9 @@ def train_run(
 Loaded = tuple[dict[str, dict[str, Tensor]], dict[str, Any]]  # tensors and state of a checkpoint
 
 
-def claim(held: ExitStack, folder: Path, config: PretrainConfig, manifest: Manifest, world: dist.World) -> Loaded | None:
+def claim(held: ExitStack, folder: Path, config: PretrainConfig, corpus: Corpus, world: dist.World) -> Loaded | None:
     """Locks the run folder as long as `held` and returns what to continue from, if anything. A mistake that one rank finds is raised on all."""
+    manifest = corpus.manifest
     with dist.together():
         if world.rank == 0:
             held.enter_context(cleared(folder))
@@ -99,6 +103,8 @@ def claim(held: ExitStack, folder: Path, config: PretrainConfig, manifest: Manif
         loaded = checkpoint.load(found.path) if found else None
         if loaded:
             same_run(folder, config, manifest, loaded[1]["fingerprint"])
+        if world.rank == 0:
+            corpus.verify_sample(max_bytes=VERIFIED_BYTES, key=loaded[1]["step"] if loaded else 0)
     dist.same_across(f"{manifest.fingerprint} {found}", what="prepared corpus and newest checkpoint")
     return loaded
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from checkpoints import folders, holds, save
 
+from electrify.faults import SAVE_POINTS
 from electrify.train import checkpoint
-
-POINTS = ("before_tmp", "mid_weights", "before_manifest", "before_rename", "after_rename", "during_rotation")
 
 DRIVER = """
     import os, sys
@@ -34,16 +33,16 @@ DRIVER = """
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run folder a fault point: checkpoints 10 and 20, and a process that was killed there while saving 30 and keeping one."""
     root = tmp_path_factory.mktemp("killed")
-    for point in POINTS:
+    for point in SAVE_POINTS:
         save(root / point, 10)
         save(root / point, 20)
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(DRIVER), str(root), *POINTS]
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(DRIVER), str(root), *SAVE_POINTS]
     lines = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
-    assert lines == [f"{point} 9" for point in POINTS]
+    assert lines == [f"{point} 9" for point in SAVE_POINTS]
     return root
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", SAVE_POINTS)
 def test_a_kill_at_any_point_leaves_a_whole_checkpoint(killed: Path, point: str, capsys: pytest.CaptureFixture[str]) -> None:
     run = killed / point
     found = checkpoint.newest(run)

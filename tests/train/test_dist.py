@@ -36,7 +36,7 @@ WORKER = """
         except UserError as e:
             return str(e)
 
-    world = dist.start(torch.device("cpu"))
+    world = dist.start(torch.device("cpu"), timeout_s=60.0)
     r, out = world.rank, {"world": [world.rank, world.size, world.local_rank, str(world.device), world.is_main]}
     a, b, c = torch.tensor([r + 1.0, 0.5]), torch.tensor(2**24 + 1 + r), torch.tensor([[0.1]], dtype=torch.float64)
     p = torch.full((2,), 1.0 + r, dtype=torch.bfloat16, requires_grad=True)
@@ -66,7 +66,7 @@ WAITER = """
     import torch
     from electrify.train import dist
     from electrify.train.signals import SAVED_EXIT, Stop
-    world = dist.start(torch.device("cpu"))
+    world = dist.start(torch.device("cpu"), timeout_s=60.0)
     with Stop() as stop:
         Path(sys.argv[1], f"ready-{world.rank}").touch()
         while not dist.any_across(stop.requested):
@@ -123,7 +123,7 @@ def test_a_signal_to_torchrun_lets_every_rank_save(tmp_path: Path, number: signa
 def test_alone_everything_is_a_no_op(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert dist.start(CPU) == dist.World(rank=0, size=1, local_rank=0, device=CPU)
+    assert dist.start(CPU, timeout_s=60.0) == dist.World(rank=0, size=1, local_rank=0, device=CPU)
     assert not torch.distributed.is_initialized()
     x = torch.tensor([1.0, 2.0])
     dist.sum_across([x])
@@ -137,7 +137,7 @@ def test_alone_everything_is_a_no_op(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_world_of_one_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in zip(VARIABLES, "010", strict=True):
         monkeypatch.setenv(name, value)
-    assert dist.start(CPU).size == 1
+    assert dist.start(CPU, timeout_s=60.0).size == 1
     assert not torch.distributed.is_initialized()
 
 
@@ -148,7 +148,7 @@ def test_variables_that_contradict_each_other_are_one_sentence(monkeypatch: pyte
         if value is not None:
             monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match="torchrun"):
-        dist.start(CPU)
+        dist.start(CPU, timeout_s=60.0)
 
 
 def test_no_meeting_point_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,4 +157,4 @@ def test_no_meeting_point_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> No
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(UserError, match="could not find each other"):
-        dist.start(CPU)
+        dist.start(CPU, timeout_s=60.0)

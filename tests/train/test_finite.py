@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from electrify import cli, faults
+from electrify import cli
 from electrify.errors import UserError
 from electrify.objectives.terms import Term
 from electrify.train import checkpoint, log
@@ -66,17 +66,8 @@ def test_a_budget() -> None:
         guard.settle()
 
 
-def test_faults_name_point_step_and_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not faults.wanted("nan", 3)
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan@3,before_rename,nan@5%1")
-    assert [faults.wanted("nan", n) for n in (2, 3, 5)] == [False, True, False]
-    assert faults.wanted("before_rename", 77)
-    monkeypatch.setenv("RANK", "1")
-    assert faults.wanted("nan", 5)
-
-
 def test_stop(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan@8")
+    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8")
     assert run(small_data, tmp_path / "run") == 2
     err = capsys.readouterr().err
     assert "the loss or gradient of update 8 is not finite" in err
@@ -88,7 +79,7 @@ def test_stop(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 def test_skip(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Update 8 moves nothing, its rows are written down, and a run that is resumed behind it ends with the same bytes."""
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan@8,nan@13")
+    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8,nan:batch@13")
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run(small_data, whole, non_finite="skip") == 0
     assert "warning: the loss or gradient of update 8 is not finite: left out (1 so far, 10 allowed)" in capsys.readouterr().err
@@ -101,7 +92,7 @@ def test_skip(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert run(small_data, broken, non_finite="skip") == 0
     same_ending(whole, broken, step=20)
     assert checkpoint.load(broken / "checkpoint-20")[1]["refused"] == 2
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan")
+    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch")
     assert run(small_data, tmp_path / "dead", non_finite="skip", max_non_finite=3) == 2
     assert "nor was that of 3 updates before it" in capsys.readouterr().err
 
@@ -109,14 +100,14 @@ def test_skip(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_rollback(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """From update 8 back to the checkpoint of 5 and on with the ninth batch; the log has every update once."""
     went = tmp_path / "went"
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan@8")
+    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8")
     assert run(small_data, went, non_finite="rollback") == 0
     err = capsys.readouterr().err
     assert "went back from update 8 to the checkpoint of 5; the batches between them are left out" in err
     assert [r["step"] for r in records(went, "train")] == list(range(1, 21))
     state = checkpoint.load(went / "checkpoint-20")[1]
     assert (state["left_out"], state["refused"]) == (3, 1)
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan@2")
+    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@2")
     assert run(small_data, tmp_path / "early", non_finite="rollback") == 2
     assert "there is no checkpoint yet to go back to" in capsys.readouterr().err
 
@@ -126,7 +117,7 @@ def test_rollback_is_as_if_the_batches_had_never_been(small_data: Path, tmp_path
     from electrify.train.loop import Run
 
     went, plain = tmp_path / "went", tmp_path / "plain"
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan@8")
+    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8")
     assert run(small_data, went, non_finite="rollback", max_minutes=1e-9) == 75, "stopped after its first update"
     assert run(small_data, went, non_finite="rollback") == 0
     monkeypatch.delenv("ELECTRIFY_FAULT_AT")
@@ -154,7 +145,7 @@ def test_rollback_is_as_if_the_batches_had_never_been(small_data: Path, tmp_path
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("policy", ["stop", "skip", "rollback"])
 def test_one_rank_of_two(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan@8%1")
+    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8%1")
     done = torchrun(pretrain_words(small_data, tmp_path / "run", **SHORT, non_finite=policy), tmp_path).end()
     if policy == "stop":
         assert "the loss or gradient of update 8 is not finite" in done.err

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from electrify.faults import SAVE_POINTS
 from small import (
     DROPOUT,
     Process,
@@ -85,7 +86,7 @@ def test_signals_save(small_data: Path, unbroken: Path, tmp_path: Path, number: 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("point", ["before_tmp", "mid_weights", "before_manifest", "before_rename", "after_rename", "during_rotation"])
+@pytest.mark.parametrize("point", SAVE_POINTS)
 def test_power_cut_while_saving(small_data: Path, unbroken: Path, tmp_path: Path, point: str) -> None:
     """The process dies at every point of its third save (and once more at the next), by the switch that the checkpoints have for it."""
     run = tmp_path / "run"

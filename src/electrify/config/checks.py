@@ -155,7 +155,8 @@ def check_schedules(config: PretrainConfig) -> None:
 
 
 def check_train(t: TrainConfig) -> None:
-    for name in ("max_steps", "train_batch_size", "logging_steps", "save_steps", "learning_rate", "adam_epsilon", "eval_rows"):
+    numbers = ("max_steps", "train_batch_size", "logging_steps", "save_steps", "learning_rate", "adam_epsilon", "eval_rows", "ddp_timeout")
+    for name in numbers:
         need(getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
     for name in ("warmup_steps", "eval_steps", "weight_decay", "max_grad_norm", "max_non_finite"):
         need(getattr(t, name) >= 0, f"{name} cannot be negative: {getattr(t, name)}")

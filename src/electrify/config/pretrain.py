@@ -186,6 +186,8 @@ class TrainConfig:
     skip this update; or rollback to the newest checkpoint and go on with the batches behind this one."""
     max_non_finite: int = 10
     """With skip and rollback: updates of a run that may be refused so before it stops all the same."""
+    ddp_timeout: float = 1800.0
+    """Seconds that a process waits for the others, at the start and in every exchange, before it gives them up."""
     init_discriminator: str | None = None
     """Hugging Face folder or Hub id that the kept encoder starts from; it decides that half's shape."""
     init_generator: str | None = None

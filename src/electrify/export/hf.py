@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from .. import faults
 from ..build import Built, Half, Vocabulary, compose
 from ..config.export import Part
 from ..config.pretrain import PretrainConfig, parse
@@ -53,7 +54,11 @@ def export_run(run: Path, *, built: Built) -> dict[str, Path]:
     Raises UserError where a folder of that name is not an export of ours, ExportError where transformers does not compute the same.
     """
     config, facts = read_run(run)
-    return {name: _write(run, half, name, run / name, config=config, facts=facts, step=None) for name, half in built.halves.items()}
+    folders = {}
+    for name, half in built.halves.items():
+        faults.at("export")
+        folders[name] = _write(run, half, name, run / name, config=config, facts=facts, step=None)
+    return folders
 
 
 def export(run: Path, *, output_dir: Path, part: Part = "discriminator", step: int | None = None) -> Path:

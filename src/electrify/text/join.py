@@ -11,6 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from .. import faults
 from ..progress import Progress
 from ..tokens import SpecialIds
 from .encode import SPLITS, read_part
@@ -37,6 +38,7 @@ def join(
                 writers[split].add(lengths, ids)
             unigram += np.bincount(found[1]["train"][1], minlength=vocab_size)
             bar.advance()
+            faults.at("joined")
     splits = {split: writer.close() for split, writer in writers.items()}
     _atomic_npy(space.folder / "unigram.npy", unigram)
     space.publish_tokenizer()
@@ -52,6 +54,7 @@ def join(
         sources=space.identities,
         counts={name: counts[name] for name in COUNTED + DROPPED_OR_CHANGED},
     )
+    faults.at("before_data_manifest")
     write_manifest(space.folder, manifest)
     return manifest
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import faults
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..progress import Progress, say
@@ -58,10 +59,12 @@ def prepare(options: PrepareConfig) -> Manifest:
 def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest:
     space.collect(workers=options.workers or cores())
     clock.ends("collect")
+    faults.at("collected")
     sample.tokenizer_for(options, space)
     tokenizer = load_tokenizer(space.tokenizer)
     special, vocab_size = special_ids(tokenizer), vocabulary_size(tokenizer)
     clock.ends("tokenizer")
+    faults.at("tokenizer")
     plan = Plan(options, space, vocab_size=vocab_size, special=special)
     counts, parts = plan.encode()
     clock.ends("encode")
@@ -127,6 +130,7 @@ class Plan:
         ):
             for header in pool.map(self._tasks(bar)):
                 self.counts.update(header["counts"])
+                faults.at("encoded")
         if not self.counts["documents"]:
             raise UserError(f"the corpus is empty: no text in {workspace.shown(self.space.sources)}")
         return self.counts, self._parts

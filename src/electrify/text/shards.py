@@ -26,6 +26,7 @@ from ..tokens import SpecialIds
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+SEAL = "manifest_sha256"
 Split = Literal["train", "valid"]
 
 
@@ -79,12 +80,18 @@ def token_dtype(vocab_size: int) -> np.dtype[Any]:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Written last and in one rename, so a folder with a manifest is complete."""
     part = folder / (MANIFEST + ".part")
+    rows = asdict(manifest)
     with part.open("w", encoding="utf-8") as f:
-        json.dump(asdict(manifest), f, indent=1, ensure_ascii=False, sort_keys=True)
+        json.dump(rows | {SEAL: _seal(rows)}, f, indent=1, ensure_ascii=False, sort_keys=True)
         f.write("\n")
         f.flush()
         os.fsync(f.fileno())
     part.replace(folder / MANIFEST)
+
+
+def _seal(rows: dict[str, Any]) -> str:
+    """The hash of what a manifest says, which is in the manifest too."""
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -96,16 +103,21 @@ def read_manifest(folder: Path) -> Manifest:
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw["format"] != FORMAT:
             raise UserError(f"{path} has format {raw['format']}, this version reads {FORMAT}; prepare the corpus again")
+        seal = raw.pop(SEAL, None)  # folders of the first versions have none
+        if seal is not None and seal != _seal(raw):
+            raise UserError(f"{path} was changed after it was written: it does not have its own hash; prepare the corpus again")
         splits = {split: [Shard(**s) for s in shards] for split, shards in raw["splits"].items()}
         ids = raw["special_ids"]
         special = SpecialIds(**(ids | {"others": tuple(ids["others"])}))
         return Manifest(**(raw | {"splits": splits, "special_ids": special}))
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as e:
+    except UserError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise UserError(f"{path} is damaged ({type(e).__name__}: {e}); prepare the corpus again") from e
 
 
 class Corpus:
-    """One split of a prepared corpus, memory-mapped. Opening checks that every file is there with its size; `verify` checks the hashes."""
+    """One split of a prepared corpus, memory-mapped. Opening checks that every file is there with its size; `verify` checks hashes."""
 
     def __init__(self, folder: Path, split: Split) -> None:
         self.folder, self.split, self.manifest = folder, split, read_manifest(folder)
@@ -145,7 +157,7 @@ class Corpus:
             try:
                 offsets = np.load(path, allow_pickle=False)
             except (ValueError, EOFError) as e:
-                raise UserError(f"{path} is damaged ({e}); prepare the corpus again") from e
+                raise UserError(f"{path} is damaged: it holds no array of offsets; prepare the corpus again") from e
             if len(offsets) != s.documents + 1 or offsets[-1] != s.tokens:
                 raise UserError(f"{path} does not agree with the manifest; prepare the corpus again")
             arrays.append(offsets)
@@ -158,6 +170,25 @@ class Corpus:
     def verify(self) -> None:
         """Reads every byte; raises UserError naming the first file whose hash differs from the manifest."""
         for s in self.shards:
-            for name, want in ((s.tokens_file, s.tokens_sha256), (s.documents_file, s.documents_sha256)):
-                if sha256_of(self.folder / name) != want:
-                    raise UserError(f"{self.folder / name} does not have the hash in the manifest: it was changed; prepare the corpus again")
+            self._must_have(s.tokens_file, s.tokens_sha256)
+            self._must_have(s.documents_file, s.documents_sha256)
+
+    def verify_sample(self, *, max_bytes: int, key: int) -> None:
+        """Reads what decides where tokens are (documents, counts, tokenizer) and shards of up to `max_bytes`, others for another key; raises as
+        `verify`. What it misses `verify` finds."""
+        m = self.manifest
+        self._must_have("unigram.npy", m.unigram_sha256)
+        self._must_have("tokenizer/tokenizer.json", m.tokenizer_sha256)
+        for s in self.shards:
+            self._must_have(s.documents_file, s.documents_sha256)
+        left = max_bytes
+        for k in np.random.default_rng(key).permutation(len(self.shards)):
+            s = self.shards[k]
+            left -= s.tokens * np.dtype(m.dtype).itemsize
+            if left >= 0:
+                self._must_have(s.tokens_file, s.tokens_sha256)
+
+    def _must_have(self, name: str, sha256: str) -> None:
+        path = self.folder / name
+        if not path.is_file() or sha256_of(path) != sha256:
+            raise UserError(f"{path} does not have the hash in the manifest: it was changed; prepare the corpus again")

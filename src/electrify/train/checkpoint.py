@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,6 +31,7 @@ from ..text.shards import sha256_of
 
 MANIFEST, STATE, LOCK = "manifest.json", "state.json", ".lock"
 FORMAT = 1
+RETRY_S = 1.0
 _NUMBERED = re.compile(r"checkpoint-(0|[1-9][0-9]*)")
 _TEMPORARY = re.compile(r"\.tmp-[0-9]+-[0-9a-f]{32}")
 _locked_here: set[Path] = set()  # POSIX locks do not keep two threads of one process apart
@@ -50,36 +52,43 @@ def save(run: Path, step: int, *, tensors: Mapping[str, Mapping[str, Tensor]], s
     """Writes RUN/checkpoint-<step> and removes older complete ones beyond the `keep` newest (None keeps all). Returns its folder.
 
     tensors: one file per group, e.g. {"model": {...}, "optimizer": {...}}; no two tensors of a group may share memory. state: JSON with string keys.
-    A step that is already there complete is not written again. Raises UserError where the disk fails; then nothing has changed.
+    A step that is already there complete is not written again. Raises UserError where the disk fails twice; then nothing has changed.
     """
     assert keep is None or keep >= 1
     final = run / f"checkpoint-{step}"
     if os.path.lexists(final) and not _why_bad(final):
         _rotate(run, step, keep)
         return final
-    faults.kill("before_tmp", step)
+    try:
+        _put(run, final, step, tensors, state)
+    except UserError as e:  # network disks have their moments: once more
+        say(f"warning: {e}; trying once more")
+        time.sleep(RETRY_S)
+        _put(run, final, step, tensors, state)
+    _rotate(run, step, keep)
+    return final
+
+
+def _put(run: Path, final: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]) -> None:
     temporary, aside = (run / f".tmp-{step}-{uuid.uuid4().hex}" for _ in range(2))
     try:
+        faults.at("before_tmp", step)
         run.mkdir(parents=True, exist_ok=True)
         _remove_temporaries(run)
         temporary.mkdir()
         _write_all(temporary, step, tensors, state)
-        faults.kill("before_rename", step)
-        if os.path.lexists(final):  # a damaged one, see above
+        faults.at("before_rename", step)
+        if os.path.lexists(final):  # a damaged one, see `save`
             final.rename(aside)
         temporary.rename(final)
         sync(run)
         _remove(aside)
     except (OSError, SafetensorError) as e:
         reason = e.strerror or e if isinstance(e, OSError) else e
-        raise UserError(
-            f"checkpoint {step} could not be written to {run} ({reason}); the earlier checkpoints are unharmed: free some space and resume"
-        ) from e
+        raise UserError(f"checkpoint {step} could not be written to {run} ({reason}); the earlier checkpoints are unharmed") from e
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    faults.kill("after_rename", step)
-    _rotate(run, step, keep)
-    return final
+    faults.at("after_rename", step)
 
 
 def _write_all(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]) -> None:
@@ -93,11 +102,11 @@ def _write_all(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tenso
         name = f"{group}.safetensors"
         assert Path(name).name == name, group
         save_file({k: t.detach().contiguous() for k, t in named.items()}, folder / name)
-        faults.kill("mid_weights", step)
+        faults.at(f"mid_{group}", step)
         seal(name)
     (folder / STATE).write_text(json.dumps(state, sort_keys=True, indent=1) + "\n", encoding="utf-8")
     seal(STATE)
-    faults.kill("before_manifest", step)
+    faults.at("before_manifest", step)
     manifest = {"format": FORMAT, "step": step, "files": files}
     (folder / MANIFEST).write_text(json.dumps(manifest, sort_keys=True, indent=1) + "\n", encoding="utf-8")
     sync(folder / MANIFEST)
@@ -122,7 +131,7 @@ def _rotate(run: Path, step: int, keep: int | None) -> None:
         gone = run / f".tmp-{found.step}-{uuid.uuid4().hex}"
         with suppress(OSError):  # a checkpoint too many is no reason to stop
             found.path.rename(gone)  # at once out of sight, so that a kill leaves no half checkpoint
-            faults.kill("during_rotation", step)
+            faults.at("during_rotation", step)
             _remove(gone)
 
 

@@ -10,12 +10,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as td
 from torch import Tensor, nn
 
-from ..errors import UserError
+from ..errors import Unfinished, UserError
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,11 @@ class World:
         return self.rank == 0
 
 
-def start(device: torch.device) -> World:
+def start(device: torch.device, *, timeout_s: float) -> World:
     """Joins the process group that RANK, WORLD_SIZE and LOCAL_RANK describe; without them (or alone) there is none.
 
-    A CUDA device without a number becomes that of LOCAL_RANK. Raises UserError where the variables contradict each other or the group cannot form.
+    A CUDA device without a number becomes that of LOCAL_RANK. timeout_s: how long a process waits for the others, at the start and in every
+    exchange. Raises UserError where the variables contradict each other or the group cannot form.
     """
     rank, size, local_rank = _from_environment()
     if device.type == "cuda":
@@ -48,7 +50,9 @@ def start(device: torch.device) -> World:
     if size > 1 and not td.is_initialized():
         try:
             cuda = device.type == "cuda"
-            td.init_process_group("nccl" if cuda else "gloo", rank=rank, world_size=size, device_id=device if cuda else None)
+            td.init_process_group(
+                "nccl" if cuda else "gloo", rank=rank, world_size=size, device_id=device if cuda else None, timeout=timedelta(seconds=timeout_s)
+            )
         except (ValueError, RuntimeError) as e:
             raise UserError(f"the {size} processes could not find each other ({e}); start them with torchrun") from e
     return World(rank=rank, size=size, local_rank=local_rank, device=device)
@@ -68,6 +72,20 @@ def _from_environment() -> tuple[int, int, int]:
     if not 0 <= rank < size or local_rank < 0:
         raise UserError(f"RANK={rank}, WORLD_SIZE={size}, LOCAL_RANK={local_rank} contradict each other; start the processes with torchrun")
     return rank, size, local_rank
+
+
+@contextmanager
+def companions() -> Iterator[None]:
+    """Raises Unfinished where the work inside lost another process of the run."""
+    try:
+        yield
+    except RuntimeError as e:  # of gloo's errors there is no better name
+        if _size() == 1 or not (isinstance(e, td.DistError) or any(word in str(e) for word in ("gloo", "peer", "Timed out", "timed out"))):
+            raise
+        reason = str(e).strip().partition("\n")[0]
+        raise Unfinished(
+            f"another process of the run ended or did not answer ({reason}); the same command continues from the newest checkpoint"
+        ) from e
 
 
 def stop() -> None:

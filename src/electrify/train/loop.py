@@ -145,11 +145,12 @@ class Run:
                 with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.config.bf16):
                     terms = self.module(tokens, draws)
                 loss = weighted(terms, self.weights, counts)
-                if faults.wanted("nan", self.step + self.left_out + 1):
+                if "nan" in faults.asked("batch", self.step + self.left_out + 1):
                     loss = loss * math.nan
                 (loss * self.world.size).backward()  # DDP averages over ranks; the sum is wanted
                 total += loss.detach()
             found.add(terms | {"tokens": Term(tokens.real_T.sum(), torch.zeros((), device=self.world.device))})
+        faults.at("update", self.step + 1)
         norm = nn.utils.clip_grad_norm_(self.named.values(), self.config.max_grad_norm or float("inf"))
         one = torch.ones((), device=self.world.device)
         share = self.world.size  # every rank has the same norm; each adds its share of one update
@@ -190,6 +191,7 @@ class Run:
     def validate(self, log: MetricsLog) -> None:
         if self.valid is None or not self.valid.num_rows:
             return
+        faults.at("validation", self.step)
         limit = min(self.config.eval_rows, self.valid.num_rows)
         rows = min(self.micro_rows, limit)
         progress = self.step / self.config.max_steps
@@ -250,7 +252,7 @@ class Run:
             if saves:
                 with self.meter.aside():
                     log.sync()
-                    recover.save(self)
+                    recover.save(self, log, leaving=done or stopped)
             if stopped:
                 return True
         return False

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import UserError
 from . import checkpoint
-from .dist import barrier
+from .dist import together
 from .finite import BEGIN_ANEW, not_finite
 from .optim import load_optimizer_tensors, optimizer_tensors
 from .state import Window
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from .loop import Run
 
 
-def save(run: Run) -> None:
-    """A checkpoint of the step that the run is at. Called on all ranks; rank 0 writes."""
+def save(run: Run, log: MetricsLog, *, leaving: bool) -> None:
+    """A checkpoint of the step that the run is at. Called on all ranks; rank 0 writes. Where the disk fails the run goes on until the next one,
+    and raises UserError only where it is leaving."""
     state = {
         "step": run.step,
         "tokens": run.tokens,
@@ -36,11 +37,16 @@ def save(run: Run) -> None:
         "refused": run.guard.refused,
         "left_out": run.left_out,
     }
-    if run.world.rank == 0:
-        named = {n: p.detach() for n, p in run.named.items()}
-        tensors = {"model": named, "optimizer": optimizer_tensors(run.optimizer, run.named)}
-        checkpoint.save(run.folder, run.step, tensors=tensors, state=state, keep=run.config.save_total_limit)
-    barrier()
+    with together():
+        if run.world.rank == 0:
+            named = {n: p.detach() for n, p in run.named.items()}
+            tensors = {"model": named, "optimizer": optimizer_tensors(run.optimizer, run.named)}
+            try:
+                checkpoint.save(run.folder, run.step, tensors=tensors, state=state, keep=run.config.save_total_limit)
+            except UserError as e:
+                if leaving:
+                    raise UserError(f"{e}: free some space and run the same command again") from e
+                run.warn(log, f"{e}: the run goes on, and tries again at its next save")
 
 
 def resume(run: Run, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:

@@ -1,4 +1,5 @@
-"""Stopping on request: a signal sets a flag, the loop looks at the flag, saves and leaves. A second signal ends the process at once.
+"""Stopping on request. While a run trains a signal sets a flag, the loop looks at the flag, saves and leaves; elsewhere a signal ends the verb
+with the promise that the same command continues. A second signal ends the process at once.
 
 Under torchrun a signal that a scheduler sends to every process comes twice, once more from torchrun itself: that echo is no second wish.
 """
@@ -17,33 +18,58 @@ ECHO_S = 3.0  # torchrun passes a signal on within a tenth of a second, later on
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)  # schedulers, Ctrl-C, Slurm's `--signal=USR1@60`
 
 
-class Stop:
-    """A context manager inside which SIGTERM, SIGINT and SIGUSR1 set `requested` and do nothing else.
+class Stopped(KeyboardInterrupt):
+    """A signal came where nothing had to be saved. Its text is the signal's name."""
 
-    The handlers of before come back on leaving. Outside the main thread Python allows no handlers: there it is inert and `requested` stays False.
+
+class Heard:
+    """A context manager inside which the first of SIGNALS calls `first`. The handlers of before come back on leaving.
+
+    Outside the main thread Python allows no handlers: there it is inert.
     """
 
     def __init__(self) -> None:
-        self.requested = False
         self.name = ""  # of the signal that came, e.g. "SIGTERM"
         self._came = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> Stop:
+    def first(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
         if threading.current_thread() is threading.main_thread():
             self._before = {s: signal.signal(s, self._handle) for s in SIGNALS}
         return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and "TORCHELASTIC_RUN_ID" in os.environ and time.monotonic() - self._came < ECHO_S:
+        if self.name and "TORCHELASTIC_RUN_ID" in os.environ and time.monotonic() - self._came < ECHO_S:
             return
-        if self.requested:
+        if self.name:
             # Dying of the signal itself, without clean-up, is what whoever sends two of them wants; checkpoints are atomic.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        self.requested, self.name, self._came = True, signal.Signals(number).name, time.monotonic()
+        self.name, self._came = signal.Signals(number).name, time.monotonic()
+        self.first()
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
+
+
+class Stop(Heard):
+    """Inside, a signal sets `requested` and does nothing else."""
+
+    @property
+    def requested(self) -> bool:
+        return bool(self.name)
+
+    def first(self) -> None:
+        pass
+
+
+class Interruptible(Heard):
+    """Inside, a signal raises Stopped in the main thread."""
+
+    def first(self) -> None:
+        raise Stopped(self.name)

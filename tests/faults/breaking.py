@@ -1,0 +1,92 @@
+"""Breaking `electrify` at little cost: every process is forked from a server that has imported everything, so that a broken run takes a second."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from electrify import cli, faults
+from small import DROPOUT
+
+# Of the intervals none divides another: a checkpoint stands in the middle of a log line, and the sums of that line must survive.
+SHORT: dict[str, Any] = DROPOUT | {"max_steps": 24, "logging_steps": 3, "save_steps": 7, "eval_steps": 10}
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["electrify.pretraining", "electrify.text.prepare", "electrify.text.encode", "transformers.models.electra", "breaking"])
+
+
+def _main(words: Sequence[str], errors: str, variables: dict[str, str]) -> None:
+    os.environ.update(variables)
+    torch.set_num_threads(1)
+    with Path(errors).open("w", buffering=1, encoding="utf-8") as err, contextlib.redirect_stderr(err), contextlib.redirect_stdout(err):
+        os.dup2(err.fileno(), 2)
+        status = cli.main(list(words))
+    sys.exit(status)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """`electrify WORDS`, running."""
+
+    process: Any
+    errors: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def end(self, *, seconds: float = 120) -> int:
+        """Its status, negative for a signal that killed it."""
+        self.process.join(seconds)
+        if self.process.exitcode is None:
+            self.process.kill()
+            self.process.join()
+            raise AssertionError(f"not at its end after {seconds} s: {self.said()}")
+        return self.process.exitcode
+
+    def kill_after(self, seconds: float) -> int:
+        """Its status: -9, or another one where it ended before."""
+        self.process.join(seconds)
+        self.process.kill()
+        self.process.join()
+        return self.process.exitcode
+
+    def wait_for(self, state: str, *, seconds: float = 60) -> None:
+        """Until the kernel calls it `state` (T: stopped)."""
+        deadline = time.monotonic() + seconds
+        while Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != state:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def said(self) -> str:
+        return self.errors.read_text(encoding="utf-8") if self.errors.exists() else ""
+
+
+def begin(words: Sequence[str], folder: Path, **variables: str) -> Broken:
+    """Starts `electrify WORDS`; what it says goes to a file in `folder`."""
+    errors = folder / "said.txt"
+    process = SERVER.Process(target=_main, args=(list(words), str(errors), variables), daemon=False)
+    process.start()
+    return Broken(process, errors)
+
+
+def run(words: Sequence[str], folder: Path, *, fault: str = "", expect: int = 0) -> str:
+    """Runs `electrify WORDS` to its end with faults in its environment, checks the status, and returns what it said."""
+    broken = begin(words, folder, **{faults.VARIABLE: fault})
+    status = broken.end()
+    assert status == expect, f"status {status}, not {expect}: {broken.said()}"
+    assert "Traceback" not in broken.said(), broken.said()
+    return broken.said()
+
+
+KILLED = -signal.SIGKILL
+SAVED = 75

@@ -1,0 +1,122 @@
+"""Five hundred random corruptions of checkpoints and prepared data: none is believed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from breaking import SHORT, run
+
+from electrify.errors import UserError
+from electrify.text.shards import Corpus
+from electrify.train import checkpoint
+from small import listing, pretrain_words, same_ending
+
+CORRUPTIONS = 500
+
+
+def cut(data: bytes, chance: random.Random) -> bytes:
+    return data[: chance.randrange(len(data))]
+
+
+def flip(data: bytes, chance: random.Random) -> bytes:
+    k = chance.randrange(len(data))
+    return data[:k] + bytes([data[k] ^ 1 << chance.randrange(8)]) + data[k + 1 :]
+
+
+def zeros(data: bytes, chance: random.Random) -> bytes:
+    """A lost block, as file systems leave them."""
+    k = chance.randrange(len(data))
+    n = min(512, len(data) - k)
+    return data[:k] + bytes(n) + data[k + n :]
+
+
+def longer(data: bytes, chance: random.Random) -> bytes:
+    return data + chance.randbytes(chance.randint(1, 9))
+
+
+def swapped(data: bytes, chance: random.Random) -> bytes:
+    k = chance.randrange(len(data))
+    return data[k:] + data[:k]
+
+
+def nothing(data: bytes, chance: random.Random) -> bytes:
+    return b""
+
+
+KINDS: tuple[Callable[[bytes, random.Random], bytes], ...] = (cut, flip, flip, zeros, longer, swapped, nothing)
+
+
+def open_checkpoint(folder: Path) -> None:
+    checkpoint.load(folder)
+
+
+def open_data(folder: Path) -> None:
+    for split in ("train", "valid"):
+        corpus = Corpus(folder, split)
+        corpus.verify()
+        corpus.verify_sample(max_bytes=0, key=0)
+
+
+def believed(folder: Path, names: list[str], opens: Callable[[Path], None], *, rounds: int, chance: random.Random) -> list[str]:
+    """The corruptions that were not noticed. Each is undone before the next."""
+    silent = []
+    for _ in range(rounds):
+        name, kind = chance.choice(names), chance.choice(KINDS)
+        path = folder / name
+        whole = path.read_bytes()
+        spoilt = kind(whole, chance)
+        if spoilt == whole:
+            continue
+        path.write_bytes(spoilt)
+        try:
+            opens(folder)
+            silent.append(f"{kind.__name__} {name}")
+        except UserError:
+            pass
+        finally:
+            path.write_bytes(whole)
+    return silent
+
+
+def test_of_checkpoints(unbroken: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(unbroken / "checkpoint-24", tmp_path / "checkpoint-24"))
+    names = sorted(listing(folder))
+    assert names == ["manifest.json", "model.safetensors", "optimizer.safetensors", "state.json"]
+    assert believed(folder, names, open_checkpoint, rounds=CORRUPTIONS // 2, chance=random.Random(0)) == []
+
+
+def test_of_prepared_data(small_data: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(small_data, tmp_path / "data"))
+    names = [n for n in sorted(listing(folder)) if n.endswith((".bin", ".npy")) or n in ("manifest.json", "tokenizer/tokenizer.json")]
+    assert len(names) == 7
+    assert believed(folder, names, open_data, rounds=CORRUPTIONS // 2, chance=random.Random(1)) == []
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
+def test_a_run_falls_back(small_data: Path, unbroken: Path, tmp_path: Path, name: str) -> None:
+    """To the checkpoint before, names the damage, and ends as if nothing had been."""
+    whole = Path(shutil.copytree(unbroken, tmp_path / "run"))
+    for part in ("discriminator", "generator"):
+        shutil.rmtree(whole / part)
+    path = whole / "checkpoint-24" / name
+    path.write_bytes(flip(path.read_bytes(), random.Random(2)))
+    said = run(pretrain_words(small_data, whole, **SHORT), tmp_path)
+    assert "passing over checkpoint-24" in said
+    assert "continuing after step 21" in said
+    same_ending(unbroken, whole, step=24)
+
+
+def test_a_run_refuses_damaged_data(small_data: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(small_data, tmp_path / "data"))
+    for name in ("tokens-train-00000.bin", "documents-valid-00000.npy", "unigram.npy", "tokenizer/tokenizer.json"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(flip(whole, random.Random(3)))
+        said = run(pretrain_words(folder, tmp_path / "run", **SHORT), tmp_path, expect=2)
+        assert f"{name} does not have the hash in the manifest" in said or f"{name} is damaged" in said
+        assert len(said.splitlines()) == 1
+        assert not (tmp_path / "run").exists()
+        (folder / name).write_bytes(whole)

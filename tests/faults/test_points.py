@@ -1,0 +1,127 @@
+"""A fault at every named point of the code, then the same command again: what an undisturbed run leaves, to the byte."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from breaking import KILLED, SAVED, SHORT, run
+
+from electrify import faults
+from electrify.train import log
+from small import listing, model_files, pretrain_words, same_ending, steps_of, write_text
+
+SIGNALS = ("term", "int", "usr1")
+# Where in a short run each point is met: the third checkpoint is the first after which an older one is removed.
+STEPS = {"batch": 0, "update": 11, "validation": 10} | dict.fromkeys(faults.SAVE_POINTS, 21)
+KILLS = [f"{point}@{STEPS.get(point, 0)}" for point in faults.POINTS["pretrain"] if point != "batch"]
+
+
+def no_leftovers(folder: Path) -> None:
+    assert not [p.name for p in folder.rglob("*") if p.name.startswith(".tmp") or p.name.endswith(".part")]
+
+
+@pytest.mark.parametrize("fault", KILLS)
+def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, fault: str) -> None:
+    """Twice at the same point, where it can be met twice."""
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    for _ in range(2):
+        run(words, tmp_path, fault=fault, expect=KILLED)
+        if fault.startswith(("after_rename", "during_rotation")):
+            break
+    run(words, tmp_path)
+    same_ending(unbroken, tmp_path / "run", step=24)
+    assert len(steps_of(tmp_path / "run")) == 2
+    for part in ("discriminator", "generator"):
+        assert model_files(tmp_path / "run" / part) == model_files(unbroken / part)
+    no_leftovers(tmp_path / "run")
+
+
+@pytest.mark.parametrize("action", SIGNALS)
+@pytest.mark.parametrize("point", ["build", "update", "validation", "mid_model", "before_rename", "during_rotation", "export"])
+def test_a_signal_in_every_phase(small_data: Path, unbroken: Path, tmp_path: Path, point: str, action: str) -> None:
+    """Status 75, whatever the run is doing (the update that follows is the last), and the same command continues."""
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    said = run(words, tmp_path, fault=f"{action}:{point}@{STEPS.get(point, 0)}", expect=SAVED)
+    assert "run the same command again to continue" in said.splitlines()[-1]
+    saved = {"build": [], "update": [7, 11], "validation": [7, 11], "export": [21, 24]}.get(point, [21, 22])
+    assert steps_of(tmp_path / "run") == saved
+    run(words, tmp_path)
+    same_ending(unbroken, tmp_path / "run", step=24)
+
+
+def test_a_second_signal_ends_at_once(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    """Both while a checkpoint is written: the older ones are whole."""
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    run(words, tmp_path, fault="term:update@16,term:mid_model@16", expect=-signal.SIGTERM)
+    assert steps_of(tmp_path / "run") == [7, 14]
+    run(words, tmp_path)
+    same_ending(unbroken, tmp_path / "run", step=24)
+
+
+@pytest.mark.parametrize("error", ["eio", "enospc"])
+@pytest.mark.parametrize("point", ["before_tmp", "mid_model", "mid_optimizer", "before_manifest", "before_rename"])
+def test_a_save_that_fails(small_data: Path, unbroken: Path, tmp_path: Path, point: str, error: str) -> None:
+    """Tried twice, written down, and the run goes on to its end without that checkpoint."""
+    whole = tmp_path / "run"
+    said = run(pretrain_words(small_data, whole, **SHORT), tmp_path, fault=f"{error}:{point}@14")
+    assert "trying once more" in said
+    assert "the run goes on, and tries again at its next save" in said
+    assert [r["step"] for r in log.read(whole / log.FILE) if "could not be written" in r.get("warning", "")] == [14]
+    same_ending(unbroken, whole, step=24)
+    no_leftovers(whole)
+
+
+def test_a_last_save_that_fails(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    """The run ends with the sentence, keeps the earlier checkpoints, and continues when there is room."""
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    said = run(words, tmp_path, fault="enospc:mid_optimizer@24", expect=2)
+    assert "free some space and run the same command again" in said.splitlines()[-1]
+    assert steps_of(tmp_path / "run") == [14, 21]
+    run(words, tmp_path)
+    same_ending(unbroken, tmp_path / "run", step=24)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_text(tmp_path_factory.mktemp("text") / "corpus.txt", size=60_000)
+
+
+@pytest.fixture(scope="module")
+def data(text: Path) -> Path:
+    """Prepared without disturbance."""
+    run(prepare_words(text, text.parent / "data"), text.parent)
+    return text.parent / "data"
+
+
+def prepare_words(text: Path, folder: Path) -> list[str]:
+    return ["prepare", str(text), "--output-dir", str(folder), "--vocab-size", "300", "--workers", "1", "--valid-fraction", "0.05"]
+
+
+@pytest.mark.parametrize("action", ["kill", *SIGNALS])
+@pytest.mark.parametrize("point", faults.POINTS["prepare"])
+def test_prepare(text: Path, data: Path, tmp_path: Path, point: str, action: str) -> None:
+    out = tmp_path / "data"
+    said = run(prepare_words(text, out), tmp_path, fault=f"{action}:{point}", expect=KILLED if action == "kill" else SAVED)
+    assert not (out / "manifest.json").exists()
+    assert action == "kill" or "run the same command again to continue" in said.splitlines()[-1]
+    run(prepare_words(text, out), tmp_path)
+    hashes = [{name: h for name, h in listing(folder).items() if name != "prepare.log.json"} for folder in (out, data)]
+    assert hashes[0] == hashes[1]
+    reused = json.loads((out / "prepare.log.json").read_text())["parts_reused"]
+    assert (reused > 0) == (point in ("encoded", "joined", "before_data_manifest"))
+    no_leftovers(out)
+
+
+def test_nobody_can_ask_for_nothing(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The grammar of a wish, and that every point of the table stands in the code (KILLS would end with status 0)."""
+    assert faults.asked("update", 3) == []
+    monkeypatch.setenv(faults.VARIABLE, "nan:batch@3,before_rename,eio:batch@5%1")
+    assert [faults.asked("batch", n) for n in (2, 3, 5)] == [[], ["nan"], []]
+    assert faults.asked("before_rename", 77) == ["kill"]
+    monkeypatch.setenv("RANK", "1")
+    assert faults.asked("batch", 5) == ["eio"]
+    with pytest.raises(OSError, match="Input/output error"):
+        faults.at("batch", 5)

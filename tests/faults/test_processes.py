@@ -1,0 +1,86 @@
+"""Several processes, and something happens to one of them: the others leave with it, and the same command continues."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from breaking import SHORT
+
+from electrify import faults
+from small import TORCHRUN, Process, logged_step, pretrain_words, same_ending, steps_of, torchrun
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def pair(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The short run in two processes that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("pair")
+    done = torchrun(pretrain_words(small_data, folder / "run", **SHORT), folder).end()
+    assert done.status == 0, done.err
+    return folder / "run"
+
+
+def two(words: list[str], folder: Path, fault: str) -> Process:
+    return Process(["-m", "electrify", *words], folder / "stderr.txt", prefix=TORCHRUN, variables={faults.VARIABLE: fault})
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("point", ["update@11", "validation@10"])
+def test_a_signal_to_one(small_data: Path, pair: Path, tmp_path: Path, point: str, rank: int) -> None:
+    """All stop at the same update and save."""
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    done = two(words, tmp_path, f"term:{point}%{rank}").end()
+    assert done.status != 0
+    assert "and saved; run the same command again" in done.err
+    assert steps_of(tmp_path / "run") == [7, 11]
+    assert torchrun(words, tmp_path).end().status == 0
+    same_ending(pair, tmp_path / "run", step=24)
+
+
+@pytest.mark.parametrize("point", ["mid_optimizer@21", "after_rename@21", "update@18"])
+def test_the_writing_one_is_killed(small_data: Path, pair: Path, tmp_path: Path, point: str) -> None:
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    assert two(words, tmp_path, f"{point}%0").end().status != 0
+    assert 24 not in steps_of(tmp_path / "run")
+    assert torchrun(words, tmp_path).end().status == 0
+    same_ending(pair, tmp_path / "run", step=24)
+
+
+def test_one_hangs(small_data: Path, pair: Path, tmp_path: Path) -> None:
+    """The other gives it up after --ddp-timeout, with a sentence."""
+    words = [*pretrain_words(small_data, tmp_path / "run", **SHORT), "--ddp-timeout", "8"]
+    done = two(words, tmp_path, "stop:update@16%1").end()
+    assert done.status != 0
+    assert "another process of the run ended or did not answer" in done.err
+    assert 'electrify/cli.py", line' not in done.err, done.err
+    assert steps_of(tmp_path / "run") == [7, 14]
+    assert torchrun(words, tmp_path).end().status == 0
+    same_ending(pair, tmp_path / "run", step=24)
+
+
+def test_the_last_save_of_two_fails(small_data: Path, pair: Path, tmp_path: Path) -> None:
+    """The error of one ends both, at once and with its sentence."""
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    done = two(words, tmp_path, "enospc:mid_model@24%0").end()
+    assert done.status != 0
+    assert done.err.count("free some space and run the same command again") == 1
+    assert steps_of(tmp_path / "run") == [14, 21]
+    assert torchrun(words, tmp_path).end().status == 0
+    same_ending(pair, tmp_path / "run", step=24)
+
+
+def test_torchrun_starts_again_by_itself(small_data: Path, pair: Path, tmp_path: Path) -> None:
+    """--max-restarts: a process dies, all are started again and continue without anybody's help."""
+    prefix = (*TORCHRUN, "--max-restarts", "1")
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    process = Process(["-m", "electrify", *words], tmp_path / "stderr.txt", prefix=prefix)
+    assert process.wait_for(lambda: logged_step(tmp_path / "run") >= 12)
+    (worker,) = (p for p in process.family() if p.environ().get("RANK") == "1")
+    worker.send_signal(signal.SIGKILL)
+    done = process.end()
+    assert done.status == 0, done.err
+    assert "continuing after step" in done.err
+    same_ending(pair, tmp_path / "run", step=24)

@@ -1,0 +1,60 @@
+"""SIGKILL at random times, fifty times: nothing is lost."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from breaking import KILLED, SHORT, begin, run
+
+from small import listing, model_files, pretrain_words, same_ending
+
+ROUNDS = 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_fifty_random_kills(small_data: Path, tmp_path: Path) -> None:
+    """At any time between the start of a process and the end of its export; runs that come through are compared, and another one begins."""
+    chance = random.Random(0)
+    kills, runs = 0, 0
+    while kills < ROUNDS:
+        options: dict[str, Any] = SHORT | {"max_steps": 150, "seed": runs, "recipe": ("electra-tiny", "bert-tiny")[runs % 2]}
+        whole, broken = (tmp_path / f"{name}-{runs}" for name in ("whole", "broken"))
+        began = time.monotonic()
+        run(pretrain_words(small_data, whole, **options), tmp_path)
+        seconds = time.monotonic() - began
+        while True:
+            status = begin(pretrain_words(small_data, broken, **options), tmp_path).kill_after(chance.uniform(0, seconds if kills < ROUNDS else 1e6))
+            assert status in (0, KILLED)
+            if status == 0:
+                break
+            kills += 1
+        same_ending(whole, broken, step=150)
+        assert model_files(whole / "discriminator") == model_files(broken / "discriminator")
+        runs += 1
+    assert kills >= ROUNDS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_random_kills_of_prepare(tmp_path: Path) -> None:
+    """Fifteen, over the whole of its time: the same bytes."""
+    from test_points import prepare_words
+
+    from small import write_text
+
+    text = write_text(tmp_path / "corpus.txt", size=300_000)
+    began = time.monotonic()
+    run(prepare_words(text, tmp_path / "whole"), tmp_path)
+    seconds = time.monotonic() - began
+    chance = random.Random(1)
+    words = prepare_words(text, tmp_path / "broken")
+    for _ in range(15):
+        begin(words, tmp_path).kill_after(chance.uniform(0, seconds))
+    run(words, tmp_path)
+    whole, broken = ({n: h for n, h in listing(tmp_path / name).items() if n != "prepare.log.json"} for name in ("whole", "broken"))
+    assert whole == broken
