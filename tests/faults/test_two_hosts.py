@@ -35,10 +35,13 @@ class Host:
     def torchrun(self, words: list[str], errors: Path, *, first: str) -> Process:
         """The agent of this host. first: address of the host where the agents meet."""
         flags = ("--nnodes", "2", "--nproc-per-node", "1", "--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{first}:29511")
-        words = ["--rdzv-id", "two-hosts", "--local-addr", self.address, "-m", "electrify", *words]
+        meets = "is_host=" + str(self.address == first).lower()  # torchrun does not know the addresses of a namespace
+        words = ["--rdzv-conf", meets, "--rdzv-id", "two-hosts", "--local-addr", self.address, "-m", "electrify", *words]
         prefix = ("-c", f"import os, sys; os.execvp('ip', ['ip', 'netns', 'exec', {self.name!r}, sys.executable, *sys.argv[1:]])")
         run = ("-m", "torch.distributed.run", *flags)
-        return Process([*run, *words], errors, prefix=prefix, variables={"GLOO_SOCKET_IFNAME": self.cable, "TP_SOCKET_IFNAME": self.cable})
+        cable = {"GLOO_SOCKET_IFNAME": self.cable, "TP_SOCKET_IFNAME": self.cable}
+        # Without it torchrun waits for ever for an agent that comes back: it looks for the address of the store where nobody writes it again.
+        return Process([*run, *words], errors, prefix=prefix, variables=cable | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
 
     def power_off(self) -> int:
         """Every process of the host at once. Returns how many there were."""

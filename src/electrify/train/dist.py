@@ -17,6 +17,7 @@ import torch.distributed as td
 from torch import Tensor, nn
 
 from ..errors import Unfinished, UserError
+from .meeting import store_of_this_attempt
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ def start(device: torch.device, *, timeout_s: float) -> World:
     if size > 1 and not td.is_initialized():
         try:
             cuda = device.type == "cuda"
-            td.init_process_group(
-                "nccl" if cuda else "gloo", rank=rank, world_size=size, device_id=device if cuda else None, timeout=timedelta(seconds=timeout_s)
-            )
+            store, timeout = store_of_this_attempt(rank=rank, size=size, timeout_s=timeout_s), timedelta(seconds=timeout_s)
+            backend, device_id = ("nccl", device) if cuda else ("gloo", None)
+            td.init_process_group(backend, store=store, rank=rank, world_size=size, device_id=device_id, timeout=timeout)
         except (ValueError, RuntimeError) as e:
             raise UserError(f"the {size} processes could not find each other ({e}); start them with torchrun") from e
     return World(rank=rank, size=size, local_rank=local_rank, device=device)

@@ -1,0 +1,55 @@
+"""Processes that meet over a store full of what earlier attempts have left."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch.distributed as td
+
+from electrify.train.meeting import agree
+
+
+@pytest.fixture
+def store() -> td.Store:
+    return td.HashStore()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_all_agree_on_a_new_name_every_time(store: td.Store, size: int) -> None:
+    names = []
+    with ThreadPoolExecutor(size) as threads:
+        for _ in range(4):
+            found = set(threads.map(lambda rank: agree(store, rank=rank, size=size, timeout_s=30), range(size)))
+            assert len(found) == 1
+            names += found
+    assert len(set(names)) == 4
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_whoever_does_not_come_is_not_waited_for_for_ever(store: td.Store, missing: int) -> None:
+    """What it left in an earlier attempt is not taken for it; and the next attempt works."""
+    with ThreadPoolExecutor(3) as threads:
+        first = set(threads.map(lambda rank: agree(store, rank=rank, size=3, timeout_s=30), range(3)))
+        waiting = [threads.submit(agree, store, rank=rank, size=3, timeout_s=0.5) for rank in range(3) if rank != missing]
+        for future in waiting:
+            with pytest.raises(RuntimeError, match="not all 3 processes came within"):
+                future.result()
+        again = set(threads.map(lambda rank: agree(store, rank=rank, size=3, timeout_s=30), range(3)))
+    assert len(again) == 1
+    assert again != first
+
+
+def test_another_number_of_processes(store: td.Store) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        for size in (4, 2, 3):
+            assert len(set(threads.map(lambda rank, size=size: agree(store, rank=rank, size=size, timeout_s=30), range(size)))) == 1
+
+
+def test_a_late_one(store: td.Store) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(agree, store, rank=0, size=2, timeout_s=30)
+        time.sleep(0.3)
+        assert not first.done()
+        assert agree(store, rank=1, size=2, timeout_s=30) == first.result()
