@@ -34,7 +34,7 @@ ORDER = [
     {"__main__"},
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
-HEAVY = {"torch", "transformers", "datasets", "sklearn", "scipy", "matplotlib", "pyarrow", "rich", "tokenizers", "pandas", "tensorboard"}
+HEAVY = {"torch", "transformers", "datasets", "sklearn", "scipy", "matplotlib", "pyarrow", "rich", "tokenizers", "pandas", "tensorboard", "ray"}
 
 
 def parts(path: Path) -> tuple[str, ...]:

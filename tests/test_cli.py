@@ -20,7 +20,7 @@ from electrify.config.pretrain import SECTION_OF, dump, load_recipe, override, p
 from small import environment, flags, listing, one_sentence, write_text
 
 VERBS = ["prepare", "pretrain", "export", "finetune", "detect", "flops", "demo"]
-HEAVY = ["torch", "transformers", "tokenizers", "numpy", "rich", "pyarrow", "datasets", "tensorboard"]
+HEAVY = ["torch", "transformers", "tokenizers", "numpy", "rich", "pyarrow", "datasets", "tensorboard", "ray"]
 
 
 def run(*words: str) -> int:

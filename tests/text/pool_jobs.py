@@ -1,15 +1,20 @@
-"""What the workers of test_pool.py do."""
+"""What the workers of test_pool.py and test_cluster.py do."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from electrify.errors import UserError
 
 
-def start(factor: int) -> Callable[[int], int]:
-    def handle(n: int) -> int:
+def start(factor: int) -> Callable[[Any], Any]:
+    def handle(n: Any) -> Any:
+        if isinstance(n, tuple):  # ("once", signal, file): the first time only, this process gets the signal
+            return once(*n[1:])
         print("a library that talks on standard output")
         if n == 13:
             raise UserError("thirteen is bad")
@@ -20,3 +25,12 @@ def start(factor: int) -> Callable[[int], int]:
         return n * factor
 
     return handle
+
+
+def once(sign: int, mark: str) -> str:
+    if Path(mark).exists():
+        return "again"
+    Path(mark).touch()
+    os.kill(os.getpid(), sign)
+    time.sleep(60)
+    return "it lived"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 import numpy as np
 import pytest
@@ -12,23 +11,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from electrify.text import encode
-from electrify.text.encode import Encoder, Start, Task, cut, read_part, start
+from electrify.text.encode import Encoder, Start, Task, cut, read_part, start, write_part
 from electrify.text.vocabulary import train
 
 TEXTS = ["The naïve café, 中文 and don't; 12.5% of [MASK]!", "hello world " * 20, "Ünïcödé tëxt ẞ"] * 20
 
 
 @cache
-def tokenizer_file(kind: str = "wordpiece") -> Path:
-    path = Path(mkdtemp()) / "tokenizer.json"
-    tokenizer = train(TEXTS, kind=kind, vocab_size=300, lowercase=True, strip_accents=True, min_frequency=1)
-    path.write_text(tokenizer.to_str(), encoding="utf-8")
-    return path
+def tokenizer_json(kind: str = "wordpiece") -> str:
+    return train(TEXTS, kind=kind, vocab_size=300, lowercase=True, strip_accents=True, min_frequency=1).to_str()
 
 
 @cache
 def encoders() -> tuple[Encoder, Encoder]:
-    return Encoder(tokenizer_file()), Encoder(tokenizer_file(), remember=False)
+    return Encoder(tokenizer_json()), Encoder(tokenizer_json(), remember=False)
 
 
 PIECES = st.sampled_from(
@@ -49,24 +45,24 @@ def test_remembering_changes_nothing(texts: list[str]) -> None:
 
 def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"word{i} the café {i}" for i in range(200)]
-    expected = Encoder(tokenizer_file(), remember=False)(texts)
+    expected = Encoder(tokenizer_json(), remember=False)(texts)
     monkeypatch.setattr(encode, "_MAX_KNOWN", 10)
     monkeypatch.setattr(encode, "_BATCH", 100)
-    for a, b in zip(Encoder(tokenizer_file())(texts), expected, strict=True):
+    for a, b in zip(Encoder(tokenizer_json())(texts), expected, strict=True):
         assert np.array_equal(a, b)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_other_kinds_do_not_remember(kind: str) -> None:
-    assert Encoder(tokenizer_file(kind))._known is None
+    assert Encoder(tokenizer_json(kind))._known is None
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 def test_long_texts_in_pieces_have_the_ids_of_the_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = " ".join(TEXTS)
-    whole = Encoder(tokenizer_file(kind), remember=False)([text])
+    whole = Encoder(tokenizer_json(kind), remember=False)([text])
     monkeypatch.setattr(encode, "PIECE", 50)
-    pieces = Encoder(tokenizer_file(kind), remember=False)([text])
+    pieces = Encoder(tokenizer_json(kind), remember=False)([text])
     assert np.array_equal(whole[1], pieces[1])
     assert np.array_equal(whole[0], pieces[0])
 
@@ -86,27 +82,29 @@ def test_cut_loses_nothing(text: str, size: int) -> None:
 
 def test_special_tokens_in_text_are_text() -> None:
     for kind in ("wordpiece", "bpe", "unigram"):
-        ids = Encoder(tokenizer_file(kind))(["[CLS] [MASK][SEP] and [PAD]"])[1]
+        ids = Encoder(tokenizer_json(kind))(["[CLS] [MASK][SEP] and [PAD]"])[1]
         assert not {0, 2, 3, 4} & set(ids.tolist())
 
 
-def part(tmp_path: Path) -> tuple[Path, dict[str, object]]:
-    handle = start(Start(tokenizer_file=str(tokenizer_file()), vocab_size=300, unk=1, forbidden=(0, 2, 3, 4), dtype="<u2"))
+def part(tmp_path: Path) -> tuple[Path, dict[str, int]]:
+    handle = start(Start(tokenizer=tokenizer_json(), vocab_size=300, unk=1, forbidden=(0, 2, 3, 4), dtype="<u2"))
     path = tmp_path / "x" / "1.part"
-    return path, handle(Task(path=str(path), key="k", texts=["hello world", "the", "hello"], valid=[False, True, False]))
+    encoded = handle(Task(key="k", texts=["hello world", "the", "hello"], valid=[False, True, False]))
+    write_part(path, encoded.part)
+    return path, encoded.counts
 
 
 def test_part_file_holds_both_splits(tmp_path: Path) -> None:
-    path, header = part(tmp_path)
+    path, counts = part(tmp_path)
     found = read_part(path, key="k", dtype="<u2")
     assert found is not None
-    assert found[0] == header
+    assert found[0]["counts"] == counts
     lengths, ids = found[1]["train"]
     expected = encoders()[1](["hello world", "hello"])
     assert np.array_equal(lengths, expected[0])
     assert np.array_equal(ids, expected[1])
     assert found[1]["valid"][0].tolist() == [len(found[1]["valid"][1])]
-    assert header["counts"] == {
+    assert counts == {
         "documents": 3, "words": 4, "characters": 19, "bytes": 19, "tokens": int(lengths.sum() + found[1]["valid"][0].sum()), "unk_tokens": 0
     }  # fmt: skip
 

@@ -50,7 +50,11 @@ class PrepareConfig:
     shard_mb: int = 256
     """size of a token file at most, in MB of 2**20 bytes"""
     workers: int | None = None
-    """processes that tokenise; default: the number of cores. Does not change the result"""
+    """processes that tokenise; default: the number of cores, or of a joined Ray cluster all CPUs. Does not change the result"""
+    engine: Literal["local", "ray"] = "local"
+    """where is tokenised: in processes of this host, or on a Ray cluster (that of RAY_ADDRESS; without it one is started on this host and ended
+    after the work). This process alone reads the corpus and writes output_dir, so hosts need no shared storage, only the same versions of
+    electrify and its packages. Does not change the result"""
 
     @property
     def accents_stripped(self) -> bool:

@@ -1,7 +1,10 @@
-"""One task of `prepare`: some documents -> a part file with their token ids. Runs in a worker process, so it imports little.
+"""One task of `prepare`: some documents -> a part with their token ids. Runs in a worker process, perhaps on another host, so it imports little.
 
-A part file is a line of JSON (key, hashes, counts) and then, for the splits train and valid, the lengths of the documents (uint32) and their tokens.
+A part is a line of JSON (key, hashes, counts) and then, for the splits train and valid, the lengths of the documents (uint32) and their tokens.
 The key is a hash of the task's documents and of every option that decides its bytes: a part is used again only where key and content agree.
+
+A worker reads and writes no file: the tokenizer comes to it as text, and the part goes back as bytes (about half of what came, 2 bytes a token).
+So it may run where the output folder cannot be seen, and one that is killed leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ _UNUSUAL_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 class Start:
     """What a worker needs before its first task."""
 
-    tokenizer_file: str
+    tokenizer: str
+    """the content of tokenizer.json"""
     vocab_size: int
     unk: int
     forbidden: tuple[int, ...]
@@ -47,17 +51,24 @@ class Start:
 class Task:
     """Documents to encode: `texts[i]` belongs to the validation split where `valid[i]`."""
 
-    path: str
     key: str
     texts: list[str]
     valid: list[bool]
 
 
-def start(settings: Start) -> Callable[[Task], dict[str, Any]]:
-    """The function that encodes a task, writes its part file and returns the header of that file."""
-    encode = Encoder(Path(settings.tokenizer_file))
+@dataclass(frozen=True)
+class Encoded:
+    """A task that is done: what was counted, and the bytes of its part file."""
 
-    def handle(task: Task) -> dict[str, Any]:
+    counts: dict[str, int]
+    part: bytes
+
+
+def start(settings: Start) -> Callable[[Task], Encoded]:
+    """The function that encodes a task."""
+    encode = Encoder(settings.tokenizer)
+
+    def handle(task: Task) -> Encoded:
         lengths, ids = encode(task.texts)
         if ids.size and (top := int(ids.max())) >= settings.vocab_size:
             raise UserError(f"the tokenizer gives id {top}, beyond its vocabulary of {settings.vocab_size}")
@@ -72,22 +83,22 @@ def start(settings: Start) -> Callable[[Task], dict[str, Any]]:
             "tokens": int(ids.size),
             "unk_tokens": int((ids == settings.unk).sum()),
         }
-        return _write(task, lengths, ids.astype(settings.dtype), counts)
+        return Encoded(counts, _part(task, lengths, ids.astype(settings.dtype), counts))
 
     return handle
 
 
 class Encoder:
-    """Texts -> token ids without special tokens, by a tokenizer.json.
+    """Texts -> token ids without special tokens, by the content of a tokenizer.json.
 
     A tokenizer of BERT's kind never looks across white space, so a text's ids are those of its chunks between white space, end to end. Few different
     chunks make most of any corpus; remembering their ids gives the same result several times faster than the library's own loop.
     """
 
-    def __init__(self, path: Path, *, remember: bool = True) -> None:
+    def __init__(self, content: str, *, remember: bool = True) -> None:
         from tokenizers import Tokenizer
 
-        self._tokenizer = Tokenizer.from_file(str(path))
+        self._tokenizer = Tokenizer.from_str(content)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         # "[MASK]" in a manual is six characters of text, not the token.
@@ -154,7 +165,7 @@ def cut(text: str) -> Iterator[str]:
     yield text[start:] if start else text
 
 
-def _write(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, int]) -> dict[str, Any]:
+def _part(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, int]) -> bytes:
     owner_is_valid = np.array(task.valid, bool)
     token_is_valid = np.repeat(owner_is_valid, lengths)
     payload, sizes = [], {}
@@ -163,17 +174,18 @@ def _write(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, i
         payload += [lengths[documents].astype("<u4").tobytes(), ids[tokens].tobytes()]
     data = b"".join(payload)
     header = {"key": task.key, "splits": sizes, "counts": counts}
-    path = Path(task.path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    return json.dumps(header | {"sha256": _hash(header, data)}).encode() + b"\n" + data
+
+
+def write_part(path: Path, part: bytes) -> None:
+    """In one rename, so a part file is whole or absent."""
     temporary = path.with_suffix(".tmp")
     try:
-        with temporary.open("wb") as f:
-            f.write(json.dumps(header | {"sha256": _hash(header, data)}).encode() + b"\n")
-            f.write(data)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(part)
         os.replace(temporary, path)
     except OSError as e:
         raise UserError(f"{path.parent} cannot be written: {e.strerror or e}; make room and run the same command again") from e
-    return header
 
 
 def _hash(header: dict[str, Any], data: bytes) -> str:

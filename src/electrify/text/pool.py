@@ -16,7 +16,7 @@ import subprocess
 import sys
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import IO, Any
@@ -24,6 +24,8 @@ from typing import IO, Any
 from ..errors import UserError
 
 _LENGTH = struct.Struct("<Q")
+# ("value", result), ("user", sentence) or ("bug", stack trace): what became of a task, fit to be sent to another process.
+Answer = tuple[str, Any]
 
 
 def cores() -> int:
@@ -66,17 +68,13 @@ class Workers:
         process = self._idle.get()
         try:
             _send(process.stdin, task)
-            kind, value = _receive(process.stdout)
+            done = _receive(process.stdout)
         except (OSError, EOFError) as e:
             status = process.wait()
             raise UserError(f"a worker process ended by itself (status {status}); if memory ran out, run the same command with fewer workers") from e
         finally:
             self._idle.put(process)  # a dead one too: what waits for it must fail, not hang
-        if kind == "user":
-            raise UserError(value)
-        if kind == "bug":
-            raise RuntimeError(f"in a worker process:\n{value}")
-        return value
+        return value_of(done)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for process in self._processes:
@@ -91,6 +89,28 @@ class Workers:
                 except BrokenPipeError:
                     pass
             process.wait()
+
+
+def answer(handle: Callable[[Any], Any], task: Any) -> Answer:
+    """Does a task. Nothing escapes but SystemExit, with which a process is told to end."""
+    try:
+        return "value", handle(task)
+    except UserError as e:
+        return "user", str(e)
+    except SystemExit:
+        raise
+    except BaseException:  # noqa: BLE001 - a panic in tokenizers' Rust code is a BaseException; the parent reports it
+        return "bug", traceback.format_exc()
+
+
+def value_of(done: Answer) -> Any:
+    """The result of a task, or the error that it ended with."""
+    kind, value = done
+    if kind == "user":
+        raise UserError(value)
+    if kind == "bug":
+        raise RuntimeError(f"in a worker process:\n{value}")
+    return value
 
 
 def _send(pipe: IO[bytes] | None, value: Any) -> None:
@@ -116,13 +136,6 @@ def serve(module: str) -> None:
     try:
         handle = importlib.import_module(module).start(_receive(tasks))
         while True:
-            task = _receive(tasks)
-            try:
-                answer = ("value", handle(task))
-            except UserError as e:
-                answer = ("user", str(e))
-            except BaseException:  # noqa: BLE001 - a panic in tokenizers' Rust code is a BaseException; the parent reports it
-                answer = ("bug", traceback.format_exc())
-            _send(answers, answer)
+            _send(answers, answer(handle, _receive(tasks)))
     except (EOFError, BrokenPipeError):
         os._exit(0)  # the parent is gone or done; flushing into its pipe would only fail

@@ -1,8 +1,9 @@
 """`electrify prepare`: documents x tokenizer -> shards. Parallel, in bounded memory, the same bytes however often it is stopped and continued.
 
-The main process reads, hashes, drops duplicates and hands out tasks of a few MB of text, in the order of the input; worker processes tokenise them
-into part files. A part is known by a hash of its documents and of the options, so a later run reads the input again (cheap), finds the parts that are
-there (the expensive work) and only makes the others. The last step joins the parts into shards and writes the manifest.
+The main process reads, hashes, drops duplicates and hands out tasks of a few MB of text, in the order of the input; workers (processes of this host,
+or of a Ray cluster) tokenise them, and what comes back is written into part files. A part is known by a hash of its documents and of the options,
+so a later run reads the input again (cheap), finds the parts that are there (the expensive work) and only makes the others. The last step joins the
+parts into shards and writes the manifest.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import hashlib
 import json
 import os
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,9 @@ from .. import faults
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..progress import Progress, say
-from . import documents, sample, workspace
+from . import cluster, documents, sample, workspace
 from .dedup import Seen, digest, fraction
-from .encode import Start, Task, read_part
+from .encode import Start, Task, read_part, write_part
 from .join import join
 from .pool import Workers, cores
 from .shards import Manifest, token_dtype
@@ -41,6 +43,8 @@ def prepare(options: PrepareConfig) -> Manifest:
     Raises UserError for input, options or an output folder that cannot work; KeyboardInterrupt passes, and the same command continues later.
     """
     options.check()
+    if options.engine == "ray":
+        cluster.require()
     clock = Clock()
     sources = workspace.choose_sources(options)
     done = workspace.finished(options, sources)
@@ -48,7 +52,7 @@ def prepare(options: PrepareConfig) -> Manifest:
         say(f"{options.output_dir} is already prepared by the same command: verified, nothing to do")
         return done
     try:
-        with Workspace(options, sources) as space:
+        with Workspace(options, sources) as space, cluster.joined(options.workers) if options.engine == "ray" else nullcontext():
             return _prepare(options, space, clock)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -71,6 +75,7 @@ def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest
     manifest = join(space, parts, counts=counts, vocab_size=vocab_size, special=special, shard_bytes=options.shard_mb << 20, dtype=plan.dtype)
     clock.ends("join")
     log = {"seconds": clock.seconds, "cpu_seconds": clock.cpu, "parts": len(parts), "parts_reused": plan.reused, "workers": plan.workers}
+    log["engine"] = options.engine
     (space.folder / LOG).write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
     return manifest
 
@@ -106,12 +111,12 @@ class Plan:
 
     def __init__(self, options: PrepareConfig, space: Workspace, *, vocab_size: int, special: Any) -> None:
         self.options, self.space = options, space
-        self.workers = options.workers or cores()
+        self.workers = 0
         self.dtype = str(token_dtype(vocab_size).str)
         self.reused = 0
         self.counts: Counter[str] = Counter()
         self._start = Start(
-            tokenizer_file=str(space.tokenizer / "tokenizer.json"),
+            tokenizer=(space.tokenizer / "tokenizer.json").read_text(encoding="utf-8"),
             vocab_size=vocab_size,
             unk=special.unk,
             forbidden=special.never_chosen,
@@ -120,20 +125,27 @@ class Plan:
         # What decides the bytes of a part besides its documents.
         self._salt = json.dumps([tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction]).encode()
         self._parts: list[Part] = []
+        self._making: deque[Part] = deque()
 
     def encode(self) -> tuple[Counter[str], list[Part]]:
         """Every document encoded into the returned parts, and what was counted. Raises UserError where there is no document."""
         total = sum(s.size for s in self.space.sources) / 1e6
-        with (
-            Progress(total or None, title="tokenising", unit="MB") as bar,
-            Workers(self.workers, module="electrify.text.encode", argument=self._start) as pool,
-        ):
-            for header in pool.map(self._tasks(bar)):
-                self.counts.update(header["counts"])
+        with Progress(total or None, title="tokenising", unit="MB") as bar, self._pool() as pool:
+            self.workers = pool.count
+            for encoded in pool.map(self._tasks(bar)):
+                write_part(self._making.popleft().path, encoded.part)
+                self.counts.update(encoded.counts)
                 faults.at("encoded")
         if not self.counts["documents"]:
             raise UserError(f"the corpus is empty: no text in {workspace.shown(self.space.sources)}")
         return self.counts, self._parts
+
+    def _pool(self) -> Workers | cluster.Cluster:
+        """What tokenises: `map(tasks)` gives the results in the order of the tasks, with a bounded number of them in flight."""
+        workers, module = self.options.workers, "electrify.text.encode"
+        if self.options.engine == "ray":
+            return cluster.Cluster(workers, module=module, argument=self._start)
+        return Workers(workers or cores(), module=module, argument=self._start)
 
     def _tasks(self, bar: Progress) -> Iterator[Task]:
         """The tasks whose part is not there yet."""
@@ -147,7 +159,8 @@ class Plan:
                 self.reused += 1
                 self.counts.update(found[0]["counts"])
                 continue
-            yield Task(path=str(part.path), key=key, texts=texts, valid=valid)
+            self._making.append(part)
+            yield Task(key=key, texts=texts, valid=valid)
 
     def _blocks(self, bar: Progress) -> Iterator[list[tuple[bytes, str]]]:
         """(hash, text) of the documents that are kept, a task at a time."""

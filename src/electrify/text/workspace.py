@@ -62,7 +62,7 @@ def shown(sources: list[Source]) -> str:
 
 def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
     """The options that decide the bytes of the result, without absolute paths."""
-    rest = {k: v for k, v in asdict(options).items() if k not in ("inputs", "output_dir", "workers")}
+    rest = {k: v for k, v in asdict(options).items() if k not in ("inputs", "output_dir", "workers", "engine")}
     rest["strip_accents"] = options.accents_stripped
     if Path(options.tokenizer).is_dir():
         rest["tokenizer"] = Path(options.tokenizer).resolve().name
