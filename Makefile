@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow check install clean
+.PHONY: demo test test-slow check audit install clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,5 +31,12 @@ check: install
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
+# Needs the network: asks the database of Python advisories about every pin.
+audit:
+	$(PYTHON) -m venv .audit
+	.audit/bin/python -m pip install -q --disable-pip-version-check pip-audit
+	sed 's/+cpu//' constraints.txt > .audit/pins.txt
+	.audit/bin/pip-audit -r .audit/pins.txt --no-deps --disable-pip
+
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) .audit demo
