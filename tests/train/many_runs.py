@@ -1,5 +1,5 @@
 """Several `electrify` command lines, one after the other, in the processes of one torchrun: python many_runs.py FILE, a JSON list of objects
-{"words": [...], "variables": {...}}. Beside each run, in <run>.room.<rank>, what its tensors took. Used by test_sharding.py."""
+{"words": [...], "variables": {...}} (CHUNK: tokens whose logits are alive at a time). Beside FILE, in <run>.room.<rank>, what the tensors of each took. Used by test_sharding.py."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from electrify import cli
+from electrify.model import likelihood
 from electrify.model.encoder import Block
 from electrify.train import dist
 from electrify.train.loop import Batch, Run
@@ -72,7 +73,7 @@ def watched(self: Run, batch: Batch) -> None:
     room: Room = self.room  # type: ignore[attr-defined]
     with nn.modules.module.register_module_forward_hook(room.after):
         update(self, batch)
-    room.write(self.folder.with_name(f"{self.folder.name}.room.{self.world.rank}"))
+    room.write(Path(sys.argv[1]).with_name(f"{self.folder.name}.room.{self.world.rank}"))
 
 
 update = Run.update
@@ -83,6 +84,7 @@ if __name__ == "__main__":
     dist.stop = lambda: None  # one process group for all: the next one would find the addresses of the last in torchrun's store
     for job in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
         os.environ |= job["variables"]
+        likelihood.CHUNK = int(os.environ.get("CHUNK", likelihood.CHUNK))
         status = cli.main(job["words"])
         for name in job["variables"]:
             del os.environ[name]
