@@ -1,5 +1,6 @@
 """Several `electrify` command lines, one after the other, in the processes of one torchrun: python many_runs.py FILE, a JSON list of objects
-{"words": [...], "variables": {...}} (CHUNK: tokens whose logits are alive at a time). Beside FILE, in <run>.room.<rank>, what the tensors of each took. Used by test_sharding.py."""
+{"words": [...], "variables": {...}}, of the environment (CHUNK: tokens whose logits are alive at a time). Beside FILE, in <run>.room.<rank>, what the
+tensors of each run took. Used by test_sharding.py."""
 
 from __future__ import annotations
 
