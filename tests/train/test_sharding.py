@@ -15,6 +15,7 @@ from electrify import cli
 from electrify.config.checks import check
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
+from electrify.train import log
 from small import (
     CLOSE,
     DROPOUT,
@@ -207,7 +208,9 @@ def test_losses_that_are_no_numbers(small_data: Path, tmp_path: Path, policy: st
     fields = {"non_finite": policy, "save_steps": 5, "eval_steps": 6, "optim": "adamw"}
     electrify(words("bert", small_data, tmp_path / "one", **fields), tmp_path, ELECTRIFY_FAULT_AT="nan@7")
     in_two(tmp_path, [words("bert", small_data, tmp_path / "two", **fields | SHARDED)], ELECTRIFY_FAULT_AT="nan@7%1")
-    assert any("not finite" in r.get("warning", "") for r in records(tmp_path / "two", "event"))
+    one, two = ([r for r in log.read(tmp_path / run / log.FILE) if r["kind"] == "event"] for run in ("one", "two"))
+    assert "update 7 is not finite" in two[0]["warning"]
+    assert [(e["step"], e["warning"], e.get("rows")) for e in one] == [(e["step"], e["warning"], e.get("rows")) for e in two]
     same_numbers(tmp_path / "one", tmp_path / "two")
     same_tensors(tmp_path / "one", tmp_path / "two", step=16)
 
