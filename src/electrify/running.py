@@ -33,6 +33,7 @@ from .train.log import MetricsLog
 from .train.loop import Run, Summary
 from .train.peak import machine_peak
 from .train.recover import resume
+from .train.sharding import is_sharded
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def train_run(
         begin(run, built, config, corpus.manifest, loaded, tokenizer=data / "tokenizer")
         with MetricsLog(output_dir, resume_step=run.step if loaded else None, report_to=config.train.report_to, rank=world.rank) as log:
             summary = run.train(log)
-        exported = export_run(output_dir, built=built) if summary.finished and world.rank == 0 else {}
+        in_memory = None if any(map(is_sharded, run.named.values())) else built
+        exported = export_run(output_dir, built=in_memory) if summary.finished and world.rank == 0 else {}
         dist.barrier()
     return Result(output_dir, summary, exported)
 

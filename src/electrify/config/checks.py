@@ -164,4 +164,6 @@ def check_train(t: TrainConfig) -> None:
         need(getattr(t, name) is None or getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
     for name in ("adam_beta1", "adam_beta2"):
         need(0 <= getattr(t, name) < 1, f"{name} must lie in [0, 1), not {getattr(t, name)}")
+    sharded = t.fsdp == "full_shard"
+    need(not (sharded and t.torch_compile), "fsdp full_shard gathers parameters on the way, which torch_compile does not follow: take one of the two")
     need(0 <= t.seed < 2**63, f"seed must lie between 0 and 2**63 - 1, not {t.seed}")

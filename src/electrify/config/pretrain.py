@@ -163,6 +163,9 @@ class TrainConfig:
     """Autocast to bfloat16; parameters and optimiser stay float32."""
     reduce_dtype: Literal["float32", "bfloat16"] = "float32"
     """What gradients are sent as between processes; bfloat16 halves the traffic and rounds each process's sum."""
+    fsdp: Literal["no_shard", "full_shard"] = "no_shard"
+    """no_shard = every process holds the whole model; full_shard = its share of parameters, gradients and optimiser state, for models that one device
+    does not hold: the same numbers for more traffic. With one process both are the same."""
     torch_compile: bool = False
     """Compile the objective. For GPUs: on a CPU the first step takes half a minute, and the others are no faster."""
     device: str = "auto"

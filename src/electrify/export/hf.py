@@ -48,12 +48,14 @@ class ExportError(UserError):
 # ------------------------------------------------------------------ verbs
 
 
-def export_run(run: Path, *, built: Built) -> dict[str, Path]:
-    """Writes RUN/discriminator and, where there is one, RUN/generator from the networks in memory. Returns the folders by half.
+def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
+    """Writes RUN/discriminator and, where there is one, RUN/generator from the networks in memory, or without them from the newest checkpoint.
+    Returns the folders by half.
 
     Raises UserError where a folder of that name is not an export of ours, ExportError where transformers does not compute the same.
     """
     config, facts = read_run(run)
+    built = built or _restored(config, facts, _checkpoint(run, None))[0]
     folders = {}
     for name, half in built.halves.items():
         faults.at("export")
@@ -69,11 +71,9 @@ def export(run: Path, *, output_dir: Path, part: Part = "discriminator", step: i
     config, facts = read_run(run)
     may_write(output_dir)
     found = _checkpoint(run, step)
-    built = compose(config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=_generator_shape(config, facts))
+    built, state = _restored(config, facts, found)
     if part not in built.halves:
         raise UserError(f"{run} has no {part}: its objective {config.objective.objective} trains {', '.join(built.halves)} only")
-    tensors, state = checkpoint.load(found)
-    _fill(built, tensors.get("model", {}), found)
     return _write(run, built.halves[part], part, output_dir, config=config, facts=facts, step=state.get("step"))
 
 
@@ -115,6 +115,14 @@ def _generator_shape(config: PretrainConfig, facts: Mapping[str, Any]) -> Shape 
     if written:
         return Shape(**written)
     return folder_shape(config.train.init_generator) if config.train.init_generator else None
+
+
+def _restored(config: PretrainConfig, facts: Mapping[str, Any], path: Path) -> tuple[Built, dict[str, Any]]:
+    """The networks of a checkpoint, and its state."""
+    built = compose(config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=_generator_shape(config, facts))
+    tensors, state = checkpoint.load(path)
+    _fill(built, tensors.get("model", {}), path)
+    return built, state
 
 
 def _fill(built: Built, saved: Mapping[str, Tensor], path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -171,6 +171,15 @@ def averaging(module: nn.Module, dtype: str) -> nn.Module:
     if dtype == "bfloat16":
         wrapped.register_comm_hook(None, lambda _, bucket: _in_bfloat16(bucket))  # which looks at annotations, and does not know text
     return wrapped
+
+
+def at_home(module: nn.Module) -> AbstractContextManager[None]:
+    """Backward passes in here leave their gradients where they are, to be averaged with those of the next one outside.
+
+    Not of a sharded module: they are whole until they are sent, and would take the room that it was sharded for."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
 
 
 def _in_bfloat16(bucket: td.GradBucket) -> torch.futures.Future[Tensor]:

@@ -26,14 +26,15 @@ from ..objectives.terms import Term, weighted
 from ..progress import Progress, say
 from ..tokens import Tokens
 from . import recover, schedule
-from .dist import World, any_across, averaging, sum_across
+from .dist import World, any_across, at_home, averaging, sum_across
 from .evaluate import evaluate, shown
 from .finite import Guard
 from .fixed import Rooms
 from .log import MetricsLog
 from .meter import Meter, shown_rate
 from .monitor import Monitor
-from .optim import make_optimizer, parameter_groups
+from .optim import clip, make_optimizer, parameter_groups
+from .sharding import is_sharded, place
 from .signals import Stop
 from .state import Window
 
@@ -82,7 +83,7 @@ class Run:
         """kept: names of the parameters of the encoder that is kept; the others take generator_learning_rate. peak: FLOP/s that one device can do.
         flops_before: of an earlier stage. deadline: on the clock of time.monotonic(), after which the run saves and stops."""
         self.rooms = Rooms(objective) if config.torch_compile or world.device.type == "cuda" else None
-        self.objective = objective.to(world.device).train()
+        self.objective = place(objective, config, world).train()
         self.config, self.weights, self.loader, self.valid, self.folder, self.world = config, weights, loader, valid, folder, world
         self.micro_rows, self.fingerprint = micro_rows, fingerprint
         self.named = dict(self.objective.named_parameters())
@@ -101,7 +102,8 @@ class Run:
         module: Any = self.objective
         if config.torch_compile:
             module = torch.compile(module, dynamic=False, mode="reduce-overhead" if self.graphs else None)
-        self.module = averaging(module, config.reduce_dtype) if world.size > 1 else module
+        whole = world.size > 1 and not any(is_sharded(p) for p in self.named.values())
+        self.module = averaging(module, config.reduce_dtype) if whole else module
 
     # ------------------------------------------------------------------ one update
 
@@ -140,18 +142,17 @@ class Run:
         found, total = Window(self.world.device), torch.zeros((), device=self.world.device)
         for k, (tokens, draws) in enumerate(parts):
             last = k == len(parts) - 1
-            waits = nullcontext() if last or self.world.size == 1 else self.module.no_sync()  # type: ignore[operator]
-            with waits:
+            with nullcontext() if last else at_home(self.module):
                 with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.config.bf16):
                     terms = self.module(tokens, draws)
                 loss = weighted(terms, self.weights, counts)
                 if "nan" in faults.asked("batch", self.step + self.left_out + 1):
                     loss = loss * math.nan
-                (loss * self.world.size).backward()  # DDP averages over ranks; the sum is wanted
+                (loss * self.world.size).backward()  # gradients are averaged over ranks; the sum is wanted
                 total += loss.detach()
             found.add(terms | {"tokens": Term(tokens.real_T.sum(), torch.zeros((), device=self.world.device))})
         faults.at("update", self.step + 1)
-        norm = nn.utils.clip_grad_norm_(self.named.values(), self.config.max_grad_norm or float("inf"))
+        norm = clip(list(self.named.values()), self.config.max_grad_norm or math.inf)
         one = torch.ones((), device=self.world.device)
         share = self.world.size  # every rank has the same norm; each adds its share of one update
         found.add({"grad_norm": Term(norm / share, one / share)})

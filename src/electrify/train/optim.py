@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .sharding import like, whole
+
 FOREVER = 2.0**24  # updates after which a bias correction is exactly 1, in float32 too; one more is the same float32 number
 
 
@@ -62,6 +64,13 @@ def make_optimizer(kind: str, groups: list[dict[str, Any]], *, betas: tuple[floa
     return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=True)
 
 
+def clip(parameters: list[nn.Parameter], limit: float) -> Tensor:
+    """Scales the gradients so that the norm of all together is at most `limit`; returns what it was, of sharded ones over all processes."""
+    norm = whole(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+    nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+    return norm
+
+
 def optimizer_tensors(optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter]) -> dict[str, Tensor]:
     """The optimiser's state as plain tensors named `<parameter>.<slot>`."""
     constant = {"step"} if isinstance(optimizer, ElectraAdam) else set[str]()
@@ -72,7 +81,7 @@ def load_optimizer_tensors(optimizer: torch.optim.Optimizer, named: dict[str, nn
     for key, t in tensors.items():
         name, slot = key.rsplit(".", 1)
         p = named[name]
-        optimizer.state[p][slot] = t.to(p.device) if t.ndim or slot != "step" else t.clone()
+        optimizer.state[p][slot] = like(p, t) if t.ndim or slot != "step" else t.clone()
     if isinstance(optimizer, torch.optim.AdamW):  # fused AdamW keeps its step counter beside the parameter
         for p in named.values():
             if "step" in optimizer.state[p]:

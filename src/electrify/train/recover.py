@@ -15,6 +15,7 @@ from . import checkpoint
 from .dist import together
 from .finite import BEGIN_ANEW, not_finite
 from .optim import load_optimizer_tensors, optimizer_tensors
+from .sharding import gathered, like
 from .state import Window
 
 if TYPE_CHECKING:
@@ -37,10 +38,11 @@ def save(run: Run, log: MetricsLog, *, leaving: bool) -> None:
         "refused": run.guard.refused,
         "left_out": run.left_out,
     }
+    named = {n: p.detach() for n, p in run.named.items()}
+    groups = {"model": named, "optimizer": optimizer_tensors(run.optimizer, run.named)}
+    tensors = {group: gathered(named, keep=run.world.is_main) for group, named in groups.items()}
     with together():
-        if run.world.rank == 0:
-            named = {n: p.detach() for n, p in run.named.items()}
-            tensors = {"model": named, "optimizer": optimizer_tensors(run.optimizer, run.named)}
+        if run.world.is_main:
             try:
                 checkpoint.save(run.folder, run.step, tensors=tensors, state=state, keep=run.config.save_total_limit)
             except UserError as e:
@@ -61,7 +63,7 @@ def resume(run: Run, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any
         )
     with torch.no_grad():
         for n, p in run.named.items():
-            p.copy_(model[n])
+            p.copy_(like(p, model[n]))
     load_optimizer_tensors(run.optimizer, run.named, tensors["optimizer"])
     run.step, run.tokens = state["step"], state["tokens"]
     run.meter.seconds_before, run.meter.joules_before = state["seconds"], state["joules"]

@@ -1,0 +1,80 @@
+"""A model cut over the processes (fully sharded data parallelism, torch's FSDP2): of every parameter, its gradient and its optimiser state each
+process holds some rows, as a DTensor. For models that one device does not hold.
+
+The matrices of a block are whole only while it runs, forward and backward. All else stands in one group that is whole during a pass: embeddings and
+heads are shared between networks and read outside of their own modules, and norms stay in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeGuard
+
+import torch
+import torch.distributed as td
+from torch import Tensor, nn
+
+from ..config.pretrain import TrainConfig
+from ..model.encoder import Block
+from .dist import World
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+
+def place(objective: nn.Module, config: TrainConfig, world: World) -> nn.Module:
+    """The objective on the device of this process: its share where the recipe says so and there are others, else the whole."""
+    if config.fsdp == "full_shard" and world.size > 1:
+        shard(objective, world, bf16=config.bf16, reduce_dtype=config.reduce_dtype)
+        return objective
+    return objective.to(world.device)
+
+
+@torch.no_grad()
+def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) -> None:
+    """Cuts the values of rank 0. The objective may lie on the CPU: no more of it than its share and one group is ever on the device.
+
+    With bf16 the matrices are gathered as what autocast would make of them anyway: half the traffic, and no second copy that outlives the block.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    for t in (*objective.parameters(), *objective.buffers()):
+        first = t.detach().to(world.device)
+        td.broadcast(first, src=0)
+        t.copy_(first)
+    mesh = init_device_mesh(world.device.type, (world.size,))
+    sent = torch.bfloat16 if reduce_dtype == "bfloat16" else torch.float32
+    matrices = MixedPrecisionPolicy(param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=sent, cast_forward_inputs=False)
+    for block in [part for part in objective.modules() if isinstance(part, Block)]:
+        fully_shard([part for part in block.modules() if isinstance(part, nn.Linear)], mesh=mesh, mp_policy=matrices)
+    fully_shard(objective, mesh=mesh, mp_policy=MixedPrecisionPolicy(reduce_dtype=sent))
+
+
+def is_sharded(t: Tensor) -> TypeGuard[DTensor]:
+    return hasattr(t, "full_tensor")  # not isinstance: a run of whole tensors need not wait for the import of theirs
+
+
+def whole(t: Tensor) -> Tensor:
+    """Of a sharded tensor the rows of all processes; called on all of them."""
+    return t.full_tensor() if is_sharded(t) else t
+
+
+def gathered(named: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
+    """The tensors in whole, those that were sharded on the CPU: one after the other, so that no device holds two. Called on all ranks with the same
+    names in the same order; a rank that does not `keep` them gets none."""
+    found: dict[str, Tensor] = {}
+    for name, t in named.items():
+        one = whole(t)
+        if keep:
+            found[name] = one.cpu() if is_sharded(t) else one
+    return found
+
+
+def like(p: Tensor, t: Tensor) -> Tensor:
+    """A whole tensor `t`, the same on all ranks, on the device of `p`; where that is sharded, the rows that it has here."""
+    if not is_sharded(p):
+        return t.to(p.device)
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(t, p.device_mesh, p.placements, src_data_rank=None)
