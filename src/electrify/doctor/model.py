@@ -237,12 +237,12 @@ def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding
             "no-tokenizer", "the folder has no tokenizer", "Copy the files of the one that it was trained with into it, or nobody can feed it."
         )
         return
-    vocab_size, options = config.get("vocab_size"), options_of(folder)
+    vocab_size, options = config.get("vocab_size", 0), options_of(folder)
     ids: dict[str, int] = {}
-    if "tokenizer.json" in there and is_count(vocab_size):
+    if "tokenizer.json" in there and vocab_size:
         yield from check_tokenizer(folder, vocab_size=vocab_size)
         ids = tokenizer_ids(folder)
-    elif "vocab.txt" in there and is_count(vocab_size):
+    elif "vocab.txt" in there and vocab_size:
         ids = {word: i for i, word in enumerate(read_bytes(folder / "vocab.txt").decode("utf-8", "replace").splitlines())}
         missing = [f"[{role.upper()}]" for role in ("pad", "unk", "cls", "sep", "mask") if role not in roles(options, ids)]
         if missing:

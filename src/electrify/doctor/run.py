@@ -9,9 +9,9 @@ from typing import Any
 
 from ..config.checks import check
 from ..config.pretrain import PretrainConfig, load_file
+from ..export.hf import special_ids
 from ..text.shards import sha256_of
 from ..text.tokenizer import TOKENIZER_FILE
-from ..tokens import SpecialIds
 from ..train import checkpoint, log
 from ..train.folder import GENERATOR_STAGE
 from .data import Data
@@ -21,10 +21,11 @@ from .history import history_findings
 from .model import examine_model
 from .recipe import recipe_traps
 from .together import entropy_of, with_data
-from .tokenizers import check_tokenizer
+from .tokenizers import ROLES, check_tokenizer
 from .weights import Header, open_header
 
 CONFIG, FACTS = "config.yaml", "run.json"
+NEEDED = "Without them nothing can be exported."
 HALVES = ("discriminator", "generator")
 
 
@@ -70,14 +71,14 @@ def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
 
 def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     facts = read_json(folder / FACTS)
-    special = facts.get("special_ids")
-    if not is_count(facts.get("vocab_size")) or not isinstance(special, dict):
-        raise DamageError("facts", f"{FACTS} does not say vocab_size or special_ids", f"Without them nothing can be exported. {AGAIN}")
     try:
-        ids = SpecialIds(**(special | {"others": tuple(special["others"])}))
-    except (KeyError, TypeError) as e:
-        raise DamageError("facts", f"{FACTS}: special_ids is {str(special)[:80]}", f"Without them nothing can be exported. {AGAIN}") from e
-    beyond = {r: i for r in ("pad", "unk", "cls", "sep", "mask") if not isinstance(i := getattr(ids, r), int) or i >= facts["vocab_size"]}
+        ids = special_ids(facts)
+        numbers = [facts["vocab_size"], *(getattr(ids, role) for role in ROLES if role != "unk")]
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise DamageError("facts", f"{FACTS} does not say special_ids or vocab_size ({type(e).__name__}: {e})", f"{NEEDED} {AGAIN}") from e
+    if not all(map(is_count, numbers)) or not isinstance(ids.unk, int):
+        raise DamageError("facts", f"{FACTS} has special_ids and a vocab_size that are no such numbers: {str(numbers)[:80]}", f"{NEEDED} {AGAIN}")
+    beyond = {role: i for role in ROLES if (i := getattr(ids, role)) >= facts["vocab_size"]}
     if beyond:
         yield error("facts", f"{FACTS}: special ids {beyond} are not of a vocabulary of {facts['vocab_size']:,}", AGAIN)
     kept["facts"], kept["special"] = facts, ids
