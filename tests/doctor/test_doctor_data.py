@@ -16,11 +16,14 @@ from folders import DOCUMENTS, TOKENS, cut, damaged, edit, edit_manifest, edit_t
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from electrify.config.doctor import DoctorConfig
 from electrify.doctor.corpus import Lengths, size, traps
 from electrify.doctor.data import examine_data
 from electrify.doctor.findings import guarded
+from electrify.doctor.report import diagnose
 from electrify.doctor.tokenizers import check_tokenizer
 from electrify.text.shards import MANIFEST, SEAL, manifest_text, read_manifest
+from electrify.text.workspace import UNFINISHED
 
 SEALED = ["manifest.json", TOKENS, DOCUMENTS, "tokens-valid-00000.bin", "documents-valid-00000.npy", "unigram.npy"]
 SEALED += ["tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json", "tokenizer/vocab.txt"]
@@ -152,6 +155,7 @@ def unknowns(folder: Path) -> None:
         (link_out, "warning", "link-out"),
         (unknowns, "warning", "unk"),
         (lambda d: (d / "tokens-train-00001.bin.part").touch(), "note", "left-over"),
+        (lambda d: (d / UNFINISHED).mkdir(), "note", "left-over"),
         (lambda d: edit_manifest(d, lambda m: m["counts"].update(duplicates=1000)), "note", "duplicates"),
         (lambda d: edit_manifest(d, lambda m: m["counts"].update(encoding_errors=3)), "warning", "encoding"),
         (lambda d: edit_manifest(d, lambda m: m["options"].update(deduplicate=False)), "note", "duplicates-kept"),
@@ -171,6 +175,12 @@ def test_a_manifest_of_an_earlier_version(data: Path) -> None:
     found, _ = examine_data(data)
     assert of(found, "error") == set()
     assert "unsealed" in of(found, "note")
+
+
+def test_a_corpus_that_is_being_made(tmp_path: Path) -> None:
+    (tmp_path / "data" / UNFINISHED).mkdir(parents=True)
+    (folder,) = diagnose(DoctorConfig(paths=(str(tmp_path / "data"),))).folders
+    assert of(folder, "error") == {"unfinished"}
 
 
 def test_a_pipe_in_place_of_a_shard_is_not_read(data: Path) -> None:

@@ -220,6 +220,11 @@ def test_a_model_of_another_kind(tmp_path: Path) -> None:
     assert "untrained" in of(found, "note")
 
 
+def test_weights_of_eight_bits(model: Path) -> None:
+    tensors(model, lambda n: n.update({name: t.to(torch.float8_e4m3fn) for name, t in n.items()}))
+    assert {"shapes", "finite"} <= of(examine_model(model), "ok")
+
+
 def test_a_checkpoint_is_no_model(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from electrify import cli
 

@@ -135,6 +135,13 @@ def test_findings_of_a_run(run: Path, change: Callable[[Path], Any], level: str,
     assert levels(examine_run(run, data=[])[0])[code] == level
 
 
+def test_a_recipe_that_grows_when_it_is_read(run: Path) -> None:
+    """Ten lines of aliases are 10^10 values where somebody prints them."""
+    laughs = ["a0: &a0 [x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 11)]
+    (run / "config.yaml").write_text("\n".join(laughs))
+    assert "refused" in of(examine_run(run, data=[])[0], "error")
+
+
 def test_a_run_at_work_is_left_alone(run: Path) -> None:
     half_done(run)
     with checkpoint.lock(run):
@@ -183,7 +190,8 @@ def test_shipped_recipes_fall_into_no_trap(name: str) -> None:
         ("electra-small", {"learning_rate": 1e-6}, "warning", "learning-rate-low"),
         ("electra-small", {"warmup_steps": 1_000_000}, "warning", "warmup"),
         ("electra-small", {"max_steps": 20_000}, "note", "warmup"),
-        ("electra-tiny", {"max_steps": 500}, "warning", "few-steps"),
+        ("electra-tiny", {"max_steps": 120, "warmup_steps": 1}, "warning", "few-steps"),
+        ("electra-tiny", {"max_steps": 1200, "warmup_steps": 1, "init": "bert"}, "warning", "few-steps"),
         ("electra-small", {"generator_size": 1.0}, "warning", "generator-size"),
         ("electra-small", {"generator_size": 0.0625, "generator_num_attention_heads": 1}, "warning", "generator-size"),
         ("electra-small", {"mask_rate": 0.4}, "warning", "mask-rate"),
@@ -253,6 +261,11 @@ def last(records: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
         ([*TRAIN[:6], *(r | {"tokens_per_s": 400.0} for r in TRAIN[6:])], "slower", "warning"),
         ([*TRAIN, TRAIN[2]], "log-order", "warning"),
         ([*TRAIN, {"kind": "event", "step": 5, "warning": "the loss or gradient of update 5 is not finite: left out"}], "event", "warning"),
+        (
+            [*TRAIN, {"kind": "event", "step": 5, "warning": "the discriminator calls every token original after 5.5 M tokens"}, *VALID],
+            "event",
+            "note",
+        ),
         (TRAIN, "not-validated", "note"),
         ([], "empty-log", "note"),
     ],
@@ -260,6 +273,22 @@ def last(records: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
 def test_findings_of_a_log(tmp_path: Path, records: list[dict[str, Any]], code: str, level: str) -> None:
     assert history(tmp_path, TRAIN + VALID).get(code, "ok") == "ok"
     assert history(tmp_path, records)[code] == level
+
+
+def test_one_trouble_is_one_finding(tmp_path: Path) -> None:
+    """Said by the run, by the monitor now, and seen in the area under the curve."""
+    text = "the discriminator calls every token original after 5.5 M tokens (it finds 0.0% of the replaced ones): look elsewhere"
+    bad = last(VALID, rtd_detection_recall=0.0, rtd_detection_auc=0.5)
+    history(tmp_path, [*TRAIN, {"kind": "event", "step": 7, "warning": text}, *bad])
+    found = [f for f in history_findings(tmp_path, load_recipe("electra-tiny"), unigram_entropy=6.5) if f.level != "ok"]
+    assert [f.code for f in found] == ["monitor"]
+    assert "(first said at step 7)" in found[0].fact
+
+
+def test_a_warning_that_nobody_can_judge_stays_one(tmp_path: Path) -> None:
+    event = {"kind": "event", "step": 7, "warning": "generator: no better than word frequencies after 5.5 M tokens (loss 6.4): it does not"}
+    assert history(tmp_path, [*TRAIN, event, *VALID], entropy=None)["event"] == "warning"
+    assert history(tmp_path, [*TRAIN, event, *VALID])["event"] == "note"
 
 
 def test_no_false_alarm_before_anything_is_expected(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def size(tokens: int, folder: Path) -> Iterator[Finding]:
     elif epochs > MAX_EPOCHS:
         yield note(
             "recipe-too-long",
-            f"the default recipe {RECIPE} would see these {amount(tokens)} tokens {epochs:,.0f} times; beyond {MAX_EPOCHS} more steps gain next to "
-            "nothing",
+            f"the default recipe {RECIPE} would see these {amount(tokens)} tokens {epochs:,.0f} times; beyond {MAX_EPOCHS} times more steps gain "
+            "next to nothing",
             f"Give it --max-steps {most} or fewer, or take --recipe electra-tiny or electra-mini, or more text.",
         )
     else:
@@ -144,8 +144,8 @@ def validation(manifest: Manifest) -> Iterator[Finding]:
 
 def vocabulary(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[Finding]:
     v = manifest.vocab_size
-    own = np.setdiff1d(np.arange(v), manifest.special_ids.never_chosen)
-    unused, rare = int((unigram_V[own] == 0).sum()), int((unigram_V[own] < RARE).sum())
+    own = np.delete(unigram_V, [i for i in manifest.special_ids.never_chosen if i < v])
+    unused, rare = int((own == 0).sum()), int((own < RARE).sum())
     fact = f"of {v:,} entries of the vocabulary {unused:,} ({unused / v:.1%}) never occur and {rare:,} ({rare / v:.1%}) fewer than {RARE} times"
     if rare > v / 2:
         smaller = 1 << max(8, (v - rare).bit_length() - 1)

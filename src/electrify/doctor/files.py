@@ -14,7 +14,7 @@ from ..progress import Progress
 from .findings import DamageError, Finding, warning
 
 # The largest tokenizer.json published stays below 40 MB; a manifest of 100 000 shards has about as much.
-MAX_JSON_BYTES = 1 << 28
+MAX_JSON_BYTES = 1 << 27
 CHUNK = 1 << 20  # bytes, a multiple of every token size; stays in the caches while it is hashed and counted
 AGAIN = "Restore it from a copy, or make the folder again."
 

@@ -42,12 +42,15 @@ def history_findings(run: Path, config: PretrainConfig, *, unigram_entropy: floa
     if not records:
         yield note("empty-log", f"{log.FILE} has no record yet")
         return
-    yield from monitors(records, config, unigram_entropy)
+    warnings = [r for r in records if r["kind"] == "event" and isinstance(r.get("warning"), str)]
+    lasting = troubles(records, config, unigram_entropy)
+    yield from monitors(records, config, lasting, warnings, unigram_entropy)
     yield from not_numbers(records, config)
-    yield from chance(records)
+    if not any("discriminator" in text for text in lasting):
+        yield from chance(records)
     yield from overfitting(records, config)
     yield from throughput(records, config)
-    yield from events(records)
+    yield from events([r for r in warnings if kind_of(r["warning"]) not in map(kind_of, lasting)], judged=unigram_entropy is not None)
 
 
 def order(records: list[dict[str, Any]]) -> Iterator[Finding]:
@@ -68,30 +71,38 @@ def number(record: Mapping[str, Any], name: str) -> float | None:
     return float(value) if good else None  # type: ignore[arg-type]
 
 
-def monitors(records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None) -> Iterator[Finding]:
-    """The monitors of training, asked about the end of the run with what is known now."""
+def troubles(records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None) -> list[str]:
+    """What the monitors of training say about the end of the log, with what is known now."""
     monitor = Monitor(
         unigram_entropy=math.inf if unigram_entropy is None else unigram_entropy,  # without it nothing can be at it
         warmup_tokens=phases_of(config).slots(config.train.warmup_steps),
         generator_learns=generator_learns(config),
     )
-    last = [[r for r in records if r["kind"] == kind][-1:] for kind in ("train", "valid")]
-    texts = [text for record in last[0] + last[1] for text in monitor.watch({k: as_number(v) for k, v in record.items()})]
-    for text in dict.fromkeys(texts):
+    last = [r for kind in ("train", "valid") for r in [r for r in records if r["kind"] == kind][-1:]]
+    return list(dict.fromkeys(text for r in last for text in monitor.watch({k: as_number(v) for k, v in r.items()})))
+
+
+def kind_of(text: str) -> str:
+    """A warning without its numbers and what follows them."""
+    return re.split(r"\d", text)[0]
+
+
+def monitors(
+    records: list[dict[str, Any]], config: PretrainConfig, lasting: list[str], warnings: list[dict[str, Any]], unigram_entropy: float | None
+) -> Iterator[Finding]:
+    for text in lasting:
         fact, _, advice = text.rpartition(": ")
-        yield warning("monitor", f"at the end of the log: {fact}", advice[:1].upper() + advice[1:] + ".")
-    if not last[1]:
+        since = next((f" (first said at step {r['step']:,})" for r in warnings if kind_of(r["warning"]) == kind_of(text)), "")
+        yield warning("monitor", f"at the end of the log{since}: {fact}", advice[:1].upper() + advice[1:] + ".")
+    valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
+    if valid is None:
         yield note("not-validated", "nothing was validated yet")
-    elif not texts:
-        valid = last[1][0]
+    elif not lasting:
         figures = ", ".join(f"{name} {x:.3f}" for name in sorted(valid) if shown(name, config) and (x := number(valid, name)) is not None)
         yield ok("learning", f"validation at step {valid['step']:,}: {figures}")
-        if (number(valid, "tokens") or 0) >= monitor.grace_tokens and unigram_entropy is None:
-            yield note(
-                "no-entropy",
-                "the run does not say how well word frequencies alone would do",
-                "Name its DATA, too, and the loss is compared with that.",
-            )
+        if (number(valid, "tokens") or 0) >= GRACE_TOKENS and unigram_entropy is None:
+            fact = "the run does not say how well word frequencies alone would do"
+            yield note("no-entropy", fact, "Name its DATA, too, and the loss is compared with that.")
 
 
 def shown(name: str, config: PretrainConfig) -> bool:
@@ -171,12 +182,19 @@ def throughput(records: list[dict[str, Any]], config: PretrainConfig) -> Iterato
         yield ok("rate", f"{last:,.0f} tokens a second")
 
 
-def events(records: list[dict[str, Any]]) -> Iterator[Finding]:
-    """Warnings that the run said, one finding a kind."""
+def events(warnings: list[dict[str, Any]], *, judged: bool) -> Iterator[Finding]:
+    """Warnings that the run said and that are not repeated above, one finding a kind. judged: whether the loss was compared with word frequencies."""
     kinds: dict[str, list[dict[str, Any]]] = {}
-    for record in records:
-        if record["kind"] == "event" and isinstance(record.get("warning"), str):
-            kinds.setdefault(re.split(r"\d", record["warning"])[0], []).append(record)
+    for record in warnings:
+        kinds.setdefault(kind_of(record["warning"]), []).append(record)
     for same in kinds.values():
+        text = same[-1]["warning"]
         steps = f"step {same[0]['step']:,}" + (f" to {same[-1]['step']:,}" if len(same) > 1 else "")
-        yield warning("event", f"the run warned {len(same):,} time{'s' * (len(same) > 1)} ({steps}): {same[-1]['warning']}", "Look there in its log.")
+        fact = f"the run warned {len(same):,} time{'s' * (len(same) > 1)} ({steps}): {text}"
+        if "not finite" in text or "went back" in text:
+            advice = "A few may be left out; if there are many, begin anew with a lower --learning-rate, a higher --warmup-steps or --bf16 false."
+            yield warning("event", fact, advice)
+        elif "word frequencies" in text and not judged:
+            yield warning("event", fact, "Name its DATA, too, to see whether that still holds at the end.")
+        else:
+            yield note("event", fact, "It was over by the end of the log.")

@@ -36,7 +36,8 @@ def examine_model(folder: Path) -> Diagnosis:
     found.run(lambda: config_findings(folder, kept))
     found.run(lambda: code_findings(folder, kept.get("config", {})))
     config = kept.get("config")
-    with Bar([f for f in files_below(folder) if f.suffix == ".safetensors"], title=f"reading {folder.name}") as bar:
+    files = [f for f in files_below(folder) if f.suffix == ".safetensors"]
+    with Bar(files * (2 if (folder / MARK).is_file() else 1), title=f"reading {folder.name}") as bar:
         found.run(lambda: seal_findings(folder, bar))
         found.run(lambda: headers_into(folder, kept))
         if config is not None and "headers" in kept:
@@ -120,7 +121,6 @@ def seal_findings(folder: Path, bar: Bar) -> Iterator[Finding]:
     if not is_regular(folder / MARK) or not is_regular(path):
         return
     want = read_json(folder / MARK).get("weights_sha256")
-    bar.total = 2 * (bar.total or 0)
     if want is not None and sha256(path, bar) != want:
         yield error(
             "hash", f"{path.name} does not have the hash in {MARK}: it was changed after the export", "Export it again, or restore it from a copy."

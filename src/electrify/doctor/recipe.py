@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..config.checks import LEARNED, TASKS
 from ..config.pretrain import ModelConfig, PretrainConfig
 from ..data.phases import phases_of
-from ..train.monitor import GRACE_TOKENS, MAX_EPOCHS
+from ..train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
 from .findings import Finding, note, ok, warning
 
@@ -62,7 +62,7 @@ def warmup(config: PretrainConfig) -> Iterator[Finding]:
     t = config.train
     share = t.warmup_steps / t.max_steps
     if share >= 1:
-        fact = f"the warm-up of {t.warmup_steps:,} steps is as long as the run of {t.max_steps:,}"
+        fact = f"the warm-up takes {t.warmup_steps:,} steps and the whole run has {t.max_steps:,}"
         yield warning("warmup", fact, f"The learning rate never reaches {t.learning_rate:g}: --warmup-steps {max(1, t.max_steps // 10)} or so.")
     elif share > MOST_WARMUP:
         fact = f"the warm-up takes {share:.0%} of the run ({t.warmup_steps:,} of {t.max_steps:,} steps)"
@@ -76,9 +76,14 @@ def warmup(config: PretrainConfig) -> Iterator[Finding]:
 def length_of_run(config: PretrainConfig, tokens: int | None) -> Iterator[Finding]:
     steps = config.train.max_steps
     slots = phases_of(config).slots(steps)
-    if slots < GRACE_TOKENS:
+    grace = LOCAL_GRACE_TOKENS if config.model.init == "local" else GRACE_TOKENS
+    if slots < grace:
         fact = f"the run is {steps:,} steps of {slots / steps:,.0f} tokens, {amount(slots)} in all"
-        yield warning("few-steps", fact, f"Models begin to use the context after {amount(GRACE_TOKENS)} or so: enough to try the path, not to learn.")
+        yield warning(
+            "few-steps",
+            fact,
+            f"With init {config.model.init} models begin to use the context after {amount(grace)} tokens or so: enough to try the path only.",
+        )
     if tokens and slots / tokens > MAX_EPOCHS:
         fact = f"{steps:,} steps see the corpus of {amount(tokens)} tokens {slots / tokens:,.0f} times"
         yield warning(
@@ -96,8 +101,8 @@ def generator(config: PretrainConfig) -> Iterator[Finding]:
     own, t = config.model.generator_numbers(), config.train
     share = own["hidden_size"] / config.model.hidden_size
     fact = f"the generator is {own['hidden_size']} wide, {share:.2g} of the encoder's {config.model.hidden_size}"
-    # The weights of a first stage's generator become the discriminator's, which needs equal size; a given one has the size that it has.
-    meant = (t.generator_steps and t.discriminator_start == "generator") or t.init_generator is not None or config.model.tie == "all"
+    # Of two stages and of shared encoders equal size is the method; a given generator has the size that it has.
+    meant = t.generator_steps or t.init_generator is not None or config.model.tie == "all"
     if share >= 1 and not meant:
         advice = (
             "So strong a generator leaves the discriminator little to find; published: 1/4 (small, large), 1/3 (base). Try --generator-size 0.25."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from .tokenizers import ROLES, check_tokenizer
 from .weights import Header, open_header
 
 CONFIG, FACTS = "config.yaml", "run.json"
+MOST_CONFIG_BYTES = 1 << 16  # forty times what a run writes; the reader of YAML is slow on what is nested deeply
 NEEDED = "Without them nothing can be exported."
 HALVES = ("discriminator", "generator")
 
@@ -62,7 +65,9 @@ def train_tokens(facts: dict[str, Any]) -> int | None:
 
 
 def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
-    read_bytes(folder / CONFIG, limit=1 << 20)
+    text = read_bytes(folder / CONFIG, limit=MOST_CONFIG_BYTES)
+    if set(re.findall(rb"&(\w+)", text)) & set(re.findall(rb"\*(\w+)", text)):  # ten lines of aliases can stand for a billion of values
+        raise DamageError("refused", f"{CONFIG} has YAML aliases, and runs write none", AGAIN)
     config = load_file(folder / CONFIG)
     check(config)
     kept["config"] = config
@@ -107,6 +112,7 @@ def checkpoints_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding
         for c in there:
             whys[c.step] = why_bad(c.path)
             bar.read(sum(map(size_of, files_below(c.path))))
+    there = [c for c in there if c.path.exists()]  # a run at work removes the oldest
     good = [c for c in there if whys[c.step] is None]
     kept["newest"] = newest = good[0] if good else None
     for c in there:
@@ -128,7 +134,7 @@ def checkpoints_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding
 
 def why_bad(path: Path) -> str | None:
     """As resuming judges it, and bytes of the manifest that change nothing of what it says."""
-    odd = [p.name for p in path.iterdir() if not is_regular(p)] if path.is_dir() else []
+    odd = [name for name in os.listdir(path) if not is_regular(path / name)] if path.is_dir() else []
     if odd:
         return f"{odd[0]} is no file"
     why = checkpoint.why_bad(path)

@@ -75,10 +75,11 @@ def not_finite(t: torch.Tensor) -> int:
 
 def as_drawn(name: str, t: torch.Tensor) -> list[bool]:
     """Of a bias or a LayerNorm's weight: whether it is at its initial value. Nothing of others: theirs are random."""
+    t = t.float() if t.ndim == 1 else t  # no arithmetic for types of 8 bits
     last, norm = name.rsplit(".", 1)[-1], "norm" in name.lower()
     if last in ("bias", "beta"):
-        return [bool(t.abs().max() < AS_DRAWN)] if t.numel() else []
-    return [bool((t - 1).abs().max() < AS_DRAWN)] if norm and t.numel() else []
+        return [bool(t.abs().max() < AS_DRAWN)] if t.ndim == 1 and t.numel() else []
+    return [bool((t - 1).abs().max() < AS_DRAWN)] if norm and t.ndim == 1 and t.numel() else []
 
 
 def tied_findings(files: dict[Path, Header], tied: dict[str, str]) -> Iterator[Finding]:
