@@ -225,6 +225,22 @@ def test_weights_of_eight_bits(model: Path) -> None:
     assert {"shapes", "finite"} <= of(examine_model(model), "ok")
 
 
+def test_numbers_that_other_architectures_have(tmp_path: Path) -> None:
+    """DeBERTa has no token types, ModernBERT's ignored label is -100."""
+    from transformers import DebertaV2Config, DebertaV2ForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
+
+    same = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "pad_token_id": 0}
+    ids = {"bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
+    for name, one in {
+        "deberta": DebertaV2ForMaskedLM(DebertaV2Config(**same)),
+        "modernbert": ModernBertForMaskedLM(ModernBertConfig(**same, **ids)),
+    }.items():
+        one.save_pretrained(tmp_path / name)
+        found = examine_model(tmp_path / name)
+        assert of(found, "error") == set(), name
+        assert {"shapes", "finite"} <= of(found, "ok"), name
+
+
 def test_a_checkpoint_is_no_model(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from electrify import cli
 

@@ -34,7 +34,7 @@ def history_findings(run: Path, config: PretrainConfig, *, unigram_entropy: floa
     if torn:
         yield warning(
             "torn",
-            f"{len(torn):,} lines of {log.FILE} are torn (first: line {torn[0]:,})",
+            f"{log.FILE} has torn lines ({len(torn):,}, the first is line {torn[0]:,})",
             "A kill or a full disk leaves such; continuing the run drops them.",
         )
     records = [r for r in log.read(path) if r.get("kind") in log.KINDS]

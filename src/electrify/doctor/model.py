@@ -65,8 +65,8 @@ def architecture(config: dict[str, Any]) -> str:
 
 def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     config = read_json(folder / CONFIG)
-    mad = [f"{k} {v!r}" for k, v in config.items() if isinstance(v, int) and not isinstance(v, bool) and (v < -1 or v > limit(k))]
-    odd = [f"{k} {config[k]!r}" for k in (*KEYS, "type_vocab_size") if k in config and (not is_count(config[k]) or config[k] == 0)]
+    mad = [f"{k} {v!r}" for k, v in config.items() if isinstance(v, int) and abs(v) > limit(k)]
+    odd = [f"{k} {config[k]!r}" for k in KEYS if k in config and (not is_count(config[k]) or config[k] == 0)]
     if mad or odd:
         raise DamageError("config", f"{CONFIG} has numbers that no model has: {named(dict.fromkeys(n[:60] for n in mad + odd))}", AGAIN)
     kept["config"] = config

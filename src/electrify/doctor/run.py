@@ -128,7 +128,7 @@ def checkpoints_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding
         left = checkpoint.temporaries(folder)
         if left:
             size = sum(size_of(f) for t in left for f in files_below(t)) / 1e6
-            fact = f"left over are {len(left)} temporary folders ({size:,.0f} MB): {named(p.name for p in left)}"
+            fact = f"temporary folders are left over ({len(left)}, {size:,.0f} MB): {named(p.name for p in left)}"
             yield note("left-over", fact, "A kill while saving leaves such; the next checkpoint of the run removes them, or do it yourself.")
 
 
