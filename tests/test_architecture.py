@@ -28,7 +28,7 @@ ORDER = [
     {"train"},
     {"export"},
     {"running"},
-    {"pretraining", "downstream", "scoring"},
+    {"pretraining", "downstream", "scoring", "doctor"},
     {"demo"},
     {"cli"},
     {"__main__"},

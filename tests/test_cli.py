@@ -19,7 +19,7 @@ from electrify import cli
 from electrify.config.pretrain import SECTION_OF, dump, load_recipe, override, parse
 from small import environment, flags, listing, one_sentence, write_text
 
-VERBS = ["prepare", "pretrain", "export", "finetune", "detect", "flops", "demo"]
+VERBS = ["prepare", "pretrain", "export", "finetune", "detect", "flops", "doctor", "demo"]
 HEAVY = ["torch", "transformers", "tokenizers", "numpy", "rich", "pyarrow", "datasets", "tensorboard", "ray"]
 
 
@@ -61,7 +61,7 @@ def test_help_is_immediate(verb: str) -> None:
     assert lines[-2] == "LOADED"
     assert float(lines[-1].split()[1]) < 0.5
     assert lines[0].startswith(f"usage: electrify {verb}".rstrip())
-    assert all(name in done.stdout for name in VERBS) if not verb else "--output-dir" in done.stdout or verb in ("detect", "flops")
+    assert all(name in done.stdout for name in VERBS) if not verb else "--output-dir" in done.stdout or verb in ("detect", "flops", "doctor")
 
 
 def test_help_of_pretrain_names_every_field() -> None:

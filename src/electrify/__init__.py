@@ -1,7 +1,7 @@
 """electrify: pre-train text encoders as discriminators, from raw text to a Hugging Face model.
 
-The verbs of the command line as functions with typed results: `prepare`, `pretrain`, `export_run`, `finetune`, `detect`. Each imports its own
-room when it is first asked for, so `import electrify` costs nothing.
+The verbs of the command line as functions with typed results: `prepare`, `pretrain`, `export_run`, `finetune`, `detect`,
+`diagnose` (the verb `doctor`). Each imports its own room when it is first asked for, so `import electrify` costs nothing.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .config.doctor import DoctorConfig
     from .config.finetune import FinetuneConfig
     from .config.prepare import PrepareConfig
     from .config.pretrain import PretrainConfig, load_recipe, override
+    from .doctor.report import diagnose
     from .downstream.finetune import finetune
     from .errors import UserError
     from .export.hf import export as export_run
@@ -27,7 +29,9 @@ _HOMES = {
     "pretrain": "pretraining",
     "finetune": "downstream.finetune",
     "detect": "scoring.detect",
+    "diagnose": "doctor.report",
     "UserError": "errors",
+    "DoctorConfig": "config.doctor",
     "PrepareConfig": "config.prepare",
     "PretrainConfig": "config.pretrain",
     "FinetuneConfig": "config.finetune",
@@ -35,11 +39,13 @@ _HOMES = {
     "override": "config.pretrain",
 }
 __all__ = [
+    "DoctorConfig",
     "FinetuneConfig",
     "PrepareConfig",
     "PretrainConfig",
     "UserError",
     "detect",
+    "diagnose",
     "export_run",
     "finetune",
     "load_recipe",

@@ -1,6 +1,6 @@
 """The command line: one function a verb, each importing its own room. No logic.
 
-Exit status: 0 done, 2 a mistake of the user (one sentence on stderr), 75 stopped and saved (run again to continue).
+Exit status: 0 done, 1 `doctor` found an error, 2 a mistake of the user (one sentence on stderr), 75 stopped and saved (run again to continue).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .config.checks import check
 from .config.detect import DetectConfig
+from .config.doctor import DoctorConfig
 from .config.evaluate import EvaluateConfig
 from .config.export import ExportConfig
 from .config.finetune import add_finetune_flags, finetune_from_flags
@@ -89,6 +90,16 @@ def flops(args: argparse.Namespace) -> int:
     return 0
 
 
+def doctor(args: argparse.Namespace) -> int:
+    config = from_flags(DoctorConfig, args, paths=tuple(args.paths))
+
+    from .doctor.report import diagnose
+
+    report = diagnose(config)
+    print(report.as_json() if config.json else report.text())
+    return report.status
+
+
 def demo(args: argparse.Namespace) -> int:
     from .demo import demo
 
@@ -121,6 +132,12 @@ def parser() -> argparse.ArgumentParser:
     p = verb("flops", flops, "what recipes cost to train and to run, in floating-point operations")
     p.add_argument("recipes", nargs="*", metavar="RECIPE", help="shipped recipes; by default all of them")
     add_flags(p, FlopsConfig, skip=("recipes",))
+
+    p = verb(
+        "doctor", doctor, "what is wrong with a corpus, a run or a model, and what to do; exit status 1 where anything is damaged or cannot work"
+    )
+    p.add_argument("paths", nargs="+", metavar="PATH", help="folders made by `prepare`, `pretrain` or `export`, or any Hugging Face model")
+    add_flags(p, DoctorConfig, skip=("paths",))
 
     p = verb("demo", demo, "the whole path on the documentation of this Python installation, in ten minutes on two cores")
     p.add_argument("--output-dir", "--output_dir", dest="output_dir", default="demo", metavar="DIR", help="where everything goes [demo]")

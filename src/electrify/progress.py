@@ -9,7 +9,7 @@ import contextlib
 import sys
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 PLAIN_LINE_EVERY_S = 10.0
 _live: list[Any] = []  # consoles of the bars now shown, so that `say` prints above them
@@ -59,7 +59,7 @@ class Progress:
         self._task: Any = None
         self._began = self._last_line = time.monotonic()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         self._began = self._last_line = time.monotonic()
         with contextlib.suppress(OSError, ValueError):
             if sys.stderr.isatty() and not _live:

@@ -53,6 +53,7 @@ def join(
         options=space.options,
         sources=space.identities,
         counts={name: counts[name] for name in COUNTED + DROPPED_OR_CHANGED},
+        tokenizer_files={path.name: sha256_of(path) for path in sorted((space.folder / "tokenizer").iterdir()) if path.is_file()},
     )
     faults.at("before_data_manifest")
     write_manifest(space.folder, manifest)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,7 @@ from ..tokens import SpecialIds
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-SEAL = "manifest_sha256"
+SEAL = "seal"  # the key of the manifest that is the hash of its others: what no other file can be compared with (sources, counts) is sealed, too
 Split = Literal["train", "valid"]
 
 
@@ -60,6 +60,8 @@ class Manifest:
     """One row an input: name (no absolute path), bytes, sha256."""
     counts: dict[str, float]
     """documents, words, characters, bytes, tokens, unk_tokens, duplicates, dropped ...: what `prepare` printed."""
+    tokenizer_files: dict[str, str] = field(default_factory=dict)
+    """Hashes of every file in tokenizer/; empty in folders that were made before they were written down."""
 
     @property
     def fingerprint(self) -> str:
@@ -80,18 +82,22 @@ def token_dtype(vocab_size: int) -> np.dtype[Any]:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Written last and in one rename, so a folder with a manifest is complete."""
     part = folder / (MANIFEST + ".part")
-    rows = asdict(manifest)
+    fields = asdict(manifest)
     with part.open("w", encoding="utf-8") as f:
-        json.dump(rows | {SEAL: _seal(rows)}, f, indent=1, ensure_ascii=False, sort_keys=True)
-        f.write("\n")
+        f.write(manifest_text(fields | {SEAL: seal_of(fields)}))
         f.flush()
         os.fsync(f.fileno())
     part.replace(folder / MANIFEST)
 
 
-def _seal(rows: dict[str, Any]) -> str:
-    """The hash of what a manifest says, which is in the manifest too."""
-    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+def manifest_text(fields: dict[str, Any]) -> str:
+    """How a manifest is written, to the byte."""
+    return json.dumps(fields, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def seal_of(fields: dict[str, Any]) -> str:
+    """The hash of a manifest's fields without the seal."""
+    return hashlib.sha256(manifest_text({k: v for k, v in fields.items() if k != SEAL}).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -104,7 +110,7 @@ def read_manifest(folder: Path) -> Manifest:
         if raw["format"] != FORMAT:
             raise UserError(f"{path} has format {raw['format']}, this version reads {FORMAT}; prepare the corpus again")
         seal = raw.pop(SEAL, None)  # folders of the first versions have none
-        if seal is not None and seal != _seal(raw):
+        if seal is not None and seal != seal_of(raw):
             raise UserError(f"{path} was changed after it was written: it does not have its own hash; prepare the corpus again")
         splits = {split: [Shard(**s) for s in shards] for split, shards in raw["splits"].items()}
         ids = raw["special_ids"]

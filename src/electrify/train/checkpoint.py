@@ -56,7 +56,7 @@ def save(run: Path, step: int, *, tensors: Mapping[str, Mapping[str, Tensor]], s
     """
     assert keep is None or keep >= 1
     final = run / f"checkpoint-{step}"
-    if os.path.lexists(final) and not _why_bad(final):
+    if os.path.lexists(final) and not why_bad(final):
         _rotate(run, step, keep)
         return final
     try:
@@ -108,9 +108,14 @@ def _write_all(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tenso
     seal(STATE)
     faults.at("before_manifest", step)
     manifest = {"format": FORMAT, "step": step, "files": files}
-    (folder / MANIFEST).write_text(json.dumps(manifest, sort_keys=True, indent=1) + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(manifest_text(manifest), encoding="utf-8")
     sync(folder / MANIFEST)
     sync(folder)
+
+
+def manifest_text(manifest: Any) -> str:
+    """How a manifest is written, to the byte."""
+    return json.dumps(manifest, sort_keys=True, indent=1) + "\n"
 
 
 def sync(path: Path) -> None:
@@ -126,7 +131,7 @@ def _rotate(run: Path, step: int, keep: int | None) -> None:
     """Steps above `step` are left alone: they are damaged ones that resuming passed over, and the run will write them again."""
     if keep is None:
         return
-    older = [found for found in _numbered(run) if found.step < step and not _why_bad(found.path, hashes=False)]
+    older = [found for found in numbered(run) if found.step < step and not why_bad(found.path, hashes=False)]
     for found in older[keep - 1 :]:
         gone = run / f".tmp-{found.step}-{uuid.uuid4().hex}"
         with suppress(OSError):  # a checkpoint too many is no reason to stop
@@ -135,10 +140,14 @@ def _rotate(run: Path, step: int, keep: int | None) -> None:
             _remove(gone)
 
 
+def temporaries(run: Path) -> list[Path]:
+    """What writers that were killed have left: the next checkpoint of the run removes it."""
+    return sorted(path for path in run.iterdir() if _TEMPORARY.fullmatch(path.name))
+
+
 def _remove_temporaries(run: Path) -> None:
-    for path in run.iterdir():
-        if _TEMPORARY.fullmatch(path.name):
-            _remove(path)
+    for path in temporaries(run):
+        _remove(path)
 
 
 def _remove(path: Path) -> None:
@@ -151,7 +160,7 @@ def _remove(path: Path) -> None:
 # --- reading
 
 
-def _numbered(run: Path) -> list[Found]:
+def numbered(run: Path) -> list[Found]:
     """Every folder named checkpoint-<number>, whatever is in it, highest step first (times of files lie after a backup)."""
     if not run.is_dir():
         return []
@@ -159,7 +168,7 @@ def _numbered(run: Path) -> list[Found]:
     return sorted((Found(path, int(m[1])) for m, path in named if m), key=lambda found: -found.step)
 
 
-def _why_bad(path: Path, *, hashes: bool = True) -> str | None:
+def why_bad(path: Path, *, hashes: bool = True) -> str | None:
     """What is wrong with a checkpoint folder, None if nothing. Without `hashes` only files and sizes are looked at."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
@@ -183,15 +192,15 @@ def _why_bad(path: Path, *, hashes: bool = True) -> str | None:
         return f"{Path(e.filename).name} is missing" if path.is_dir() else "it is no folder"
     except OSError as e:
         return f"{Path(e.filename or path).name} cannot be read ({e.strerror})"
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         return f"{MANIFEST} is damaged ({type(e).__name__})"
     return None
 
 
 def newest(run: Path) -> Found | None:
     """The checkpoint with the highest step that is complete and whose every hash is right; worse ones are named with the reason and passed over."""
-    for found in _numbered(run):
-        reason = _why_bad(found.path)
+    for found in numbered(run):
+        reason = why_bad(found.path)
         if reason is None:
             return found
         say(f"warning: passing over {found.path.name}: {reason}")
@@ -200,7 +209,7 @@ def newest(run: Path) -> Found | None:
 
 def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     """The tensors (on the CPU, by group) and the state of a checkpoint folder, verified first. Raises UserError where it is damaged."""
-    reason = _why_bad(path)
+    reason = why_bad(path)
     if reason is not None:
         raise UserError(f"{path} is not a complete checkpoint: {reason}; resume from an earlier one")
     names = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
@@ -257,6 +266,26 @@ def lock(run: Path) -> Iterator[None]:
         finally:
             _locked_here.discard(path)
             _write_pid(f, "")
+
+
+def holder(run: Path) -> str | None:
+    """The process that has locked the run folder, "?" where its number is not written, None where none has. Writes nothing and keeps nobody out."""
+    import fcntl
+
+    path = (run / LOCK).resolve()
+    if path in _locked_here:  # closing the file below would free this process's own lock
+        return str(os.getpid())
+    if not path.is_file():
+        return None
+    try:
+        with path.open("r", encoding="utf-8") as f:
+            try:
+                fcntl.lockf(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                return f.read(64).strip() or "?"
+    except (OSError, ValueError):  # not readable, or a file system without locks
+        return None
+    return None
 
 
 def _write_pid(f: TextIO, text: str) -> None:

@@ -97,6 +97,7 @@ def write_header(run: Run, config: PretrainConfig, manifest: Manifest, parameter
     facts = {
         "machine": describe(run.world.device),
         "parameters": parameters,
+        "unigram_entropy": run.monitor.unigram_entropy,
         "data": manifest.fingerprint,
         "tokenizer_sha256": manifest.tokenizer_sha256,
         "shapes": {name: asdict(half.encoder.shape) for name, half in built.halves.items()},

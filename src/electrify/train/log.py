@@ -184,13 +184,18 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
             try:
                 record = json.loads(line)
                 yield line, record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
-            except ValueError:
+            except (ValueError, RecursionError):
                 yield line, None
 
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The whole records of a metrics.jsonl, in order."""
     return [record for _, record in _lines(path) if record is not None]
+
+
+def torn(path: Path) -> list[int]:
+    """The numbers of the lines, from 1, that are no whole record."""
+    return [number for number, (_, record) in enumerate(_lines(path), start=1) if record is None]
 
 
 def comparable(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

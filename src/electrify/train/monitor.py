@@ -12,6 +12,7 @@ UNIGRAM_MARGIN_NATS = 0.1
 MIN_RECALL = 0.01
 # Plain initialisation leaves the plateau after about 5 million tokens at the smallest sizes, local heads after half a million.
 GRACE_TOKENS = 5_000_000
+LOCAL_GRACE_TOKENS = 500_000
 # Repeating a corpus gains next to nothing from about 40 times on (Muennighoff et al. 2023, "Scaling data-constrained language models").
 MAX_EPOCHS = 40
 # Losses of language models on tokens that they could not see.

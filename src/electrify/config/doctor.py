@@ -1,0 +1,21 @@
+"""The options of `electrify doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorConfig:
+    """Which folders are examined."""
+
+    paths: tuple[str, ...]
+    """folders: prepared corpora, runs, models; corpora and runs that are given together are compared"""
+    json: bool = False
+    """write one JSON object"""
+
+    def __post_init__(self) -> None:
+        if not self.paths:
+            raise UserError("name at least one folder: a prepared corpus, a run or a model")

@@ -1,0 +1,85 @@
+"""Finding: one thing that was seen in a folder, how bad it is, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import UserError
+
+Level = Literal["ok", "note", "warning", "error"]
+Kind = Literal["DATA", "RUN", "MODEL"]
+LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "error")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. code: its lasting name, for programs; fact: what was seen, with numbers; advice: what to do, in a sentence or two."""
+
+    level: Level
+    code: str
+    fact: str
+    advice: str = ""
+
+
+def ok(code: str, fact: str) -> Finding:
+    return Finding("ok", code, fact)
+
+
+def note(code: str, fact: str, advice: str = "") -> Finding:
+    return Finding("note", code, fact, advice)
+
+
+def warning(code: str, fact: str, advice: str) -> Finding:
+    return Finding("warning", code, fact, advice)
+
+
+def error(code: str, fact: str, advice: str) -> Finding:
+    return Finding("error", code, fact, advice)
+
+
+class DamageError(Exception):
+    """What a check cannot go on without is damaged. It becomes a finding and never leaves this room."""
+
+    def __init__(self, code: str, fact: str, advice: str) -> None:
+        super().__init__(fact)
+        self.finding = error(code, fact, advice)
+
+
+@dataclass
+class Diagnosis:
+    """A folder and what was found there."""
+
+    path: Path
+    kind: Kind
+    findings: list[Finding] = field(default_factory=list)
+    traits: dict[str, Any] = field(default_factory=dict)
+    """What comparing it with other folders needs."""
+
+    def run(self, check: Callable[[], Iterable[Finding]]) -> None:
+        """Adds what a check finds. Whatever a damaged folder makes of the check is a finding, too."""
+        self.findings += guarded(check)
+
+    def count(self, level: Level) -> int:
+        return sum(f.level == level for f in self.findings)
+
+
+def guarded(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """The findings of a check; an exception ends it, not the report."""
+    try:
+        yield from check()
+    except DamageError as e:
+        yield e.finding
+    except UserError as e:
+        fact, _, advice = str(e).rpartition("; ")
+        yield error("refused", fact or str(e), (advice[:1].upper() + advice[1:] + ".") if fact else "The message says what to do.")
+    except OSError as e:
+        name = Path(e.filename).name if isinstance(e.filename, str) else "a file"
+        yield error("unreadable", f"{name} cannot be read ({e.strerror or e})", "Look at the disk and at the permissions of the file.")
+    except Exception as e:  # noqa: BLE001 - damage can break a check in any way, and what is left of the folder is looked at all the same
+        said = " ".join(str(e).split())[:200]
+        yield error(
+            "damaged", f"a check broke on what it read ({type(e).__name__}: {said})", "A file here is damaged; restore the folder from a copy."
+        )

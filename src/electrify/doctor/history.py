@@ -1,0 +1,200 @@
+"""What metrics.jsonl tells: monitors asked again about the whole record, and what only shows when a run is seen from its end."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ..config.checks import LEARNED
+from ..config.pretrain import PretrainConfig
+from ..data.phases import phases_of
+from ..train import log
+from ..train.monitor import GRACE_TOKENS, Monitor
+from .files import amount, is_regular
+from .findings import Finding, error, note, ok, warning
+from .recipe import generator_learns
+
+MIN_AUC = 0.55  # one half is chance
+RISE = 0.02  # of a validation loss above its best, as a share; validations differ by less from one to the next
+SLOWER = 0.5
+FEW_VALIDATIONS, FEW_LINES = 3, 6
+
+
+def history_findings(run: Path, config: PretrainConfig, *, unigram_entropy: float | None) -> Iterator[Finding]:
+    path = run / log.FILE
+    if not is_regular(path):
+        yield warning("no-log", f"{log.FILE} is missing", "Nothing is known of how the run went; it is written anew when the run continues.")
+        return
+    torn = log.torn(path)
+    if torn:
+        yield warning(
+            "torn",
+            f"{log.FILE} has torn lines ({len(torn):,}, the first is line {torn[0]:,})",
+            "A kill or a full disk leaves such; continuing the run drops them.",
+        )
+    records = [r for r in log.read(path) if r.get("kind") in log.KINDS]
+    yield from order(records)
+    if not records:
+        yield note("empty-log", f"{log.FILE} has no record yet")
+        return
+    warnings = [r for r in records if r["kind"] == "event" and isinstance(r.get("warning"), str)]
+    lasting = troubles(records, config, unigram_entropy)
+    yield from monitors(records, config, lasting, warnings, unigram_entropy)
+    yield from not_numbers(records, config)
+    if not any("discriminator" in text for text in lasting):
+        yield from chance(records)
+    yield from overfitting(records, config)
+    yield from throughput(records, config)
+    yield from events([r for r in warnings if kind_of(r["warning"]) not in map(kind_of, lasting)], judged=unigram_entropy is not None)
+
+
+def order(records: list[dict[str, Any]]) -> Iterator[Finding]:
+    steps = [r["step"] for r in records if r["kind"] == "train"]
+    back = sum(b <= a for a, b in pairwise(steps))
+    if back:
+        yield warning(
+            "log-order",
+            f"{log.FILE} goes back {back:,} times in its steps",
+            "Two runs wrote there, or the file was joined by hand: its curves mislead.",
+        )
+
+
+def number(record: Mapping[str, Any], name: str) -> float | None:
+    """A finite number of a record."""
+    value = record.get(name)
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if good else None  # type: ignore[arg-type]
+
+
+def troubles(records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None) -> list[str]:
+    """What the monitors of training say about the end of the log, with what is known now."""
+    monitor = Monitor(
+        unigram_entropy=math.inf if unigram_entropy is None else unigram_entropy,  # without it nothing can be at it
+        warmup_tokens=phases_of(config).slots(config.train.warmup_steps),
+        generator_learns=generator_learns(config),
+    )
+    last = [r for kind in ("train", "valid") for r in [r for r in records if r["kind"] == kind][-1:]]
+    return list(dict.fromkeys(text for r in last for text in monitor.watch({k: as_number(v) for k, v in r.items()})))
+
+
+def kind_of(text: str) -> str:
+    """A warning without its numbers and what follows them."""
+    return re.split(r"\d", text)[0]
+
+
+def monitors(
+    records: list[dict[str, Any]], config: PretrainConfig, lasting: list[str], warnings: list[dict[str, Any]], unigram_entropy: float | None
+) -> Iterator[Finding]:
+    for text in lasting:
+        fact, _, advice = text.rpartition(": ")
+        since = next((f" (first said at step {r['step']:,})" for r in warnings if kind_of(r["warning"]) == kind_of(text)), "")
+        yield warning("monitor", f"at the end of the log{since}: {fact}", advice[:1].upper() + advice[1:] + ".")
+    valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
+    if valid is None:
+        yield note("not-validated", "nothing was validated yet")
+    elif not lasting:
+        figures = ", ".join(f"{name} {x:.3f}" for name in sorted(valid) if shown(name, config) and (x := number(valid, name)) is not None)
+        yield ok("learning", f"validation at step {valid['step']:,}: {figures}")
+        if (number(valid, "tokens") or 0) >= GRACE_TOKENS and unigram_entropy is None:
+            fact = "the run does not say how well word frequencies alone would do"
+            yield note("no-entropy", fact, "Name its DATA, too, and the loss is compared with that.")
+
+
+def shown(name: str, config: PretrainConfig) -> bool:
+    return name in config.objective.term_weights or name.endswith(("_auc", "_recall"))
+
+
+def as_number(value: Any) -> Any:
+    """Numbers that are not finite are written as text."""
+    return float(value) if value in ("nan", "inf", "-inf") else value
+
+
+def not_numbers(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:
+    bad = [r["step"] for r in records if any(not_finite(r.get(name)) for name in (*config.objective.term_weights, "grad_norm"))]
+    if not bad:
+        return
+    fact = f"losses or gradients of {len(bad):,} log lines are not finite, from step {bad[0]:,} on"
+    lines = [r["step"] for r in records if r["kind"] != "event"]
+    advice = "Begin anew with a lower --learning-rate, a higher --warmup-steps or --bf16 false; --non-finite skip leaves single bad updates out."
+    yield (error if bad[-1] == lines[-1] else warning)("not-finite", fact, advice)
+
+
+def not_finite(value: Any) -> bool:
+    value = as_number(value)
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def chance(records: list[dict[str, Any]]) -> Iterator[Finding]:
+    """A discriminator that tells nothing apart, whatever its threshold."""
+    valid = next((r for r in reversed(records) if r["kind"] == "valid"), {})
+    if (number(valid, "tokens") or 0) < GRACE_TOKENS:
+        return
+    for name in sorted(valid):
+        auc = number(valid, name)
+        if name.endswith("_detection_auc") and auc is not None and auc < MIN_AUC:
+            fact = f"{name} is {auc:.3f} after {amount(valid['tokens'])} tokens, and .5 is chance"
+            advice = "The discriminator does not tell replaced tokens from original ones: look at the generator first, then lower --learning-rate."
+            yield warning("chance", fact, advice)
+
+
+def judged_loss(config: PretrainConfig) -> str | None:
+    """The loss that must fall. That of a discriminator may rise while its generator gets better."""
+    if generator_learns(config):
+        return "generator"
+    return next((name for name in ("mlm", "rtd") if config.corruption.corruptor not in LEARNED and name in config.objective.term_weights), None)
+
+
+def overfitting(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:
+    name = judged_loss(config)
+    if name is None:
+        return
+    found = [(r["step"], x) for r in records if r["kind"] == "valid" and (x := number(r, name)) is not None]
+    if len(found) < FEW_VALIDATIONS:
+        return
+    (at, best), (end, last) = min(found, key=lambda p: p[1]), found[-1]
+    if last <= best * (1 + RISE):
+        return
+    train = [(r["step"], x) for r in records if r["kind"] == "train" and (x := number(r, name)) is not None]
+    then = [x for step, x in train if step <= at][-1:]
+    fact = f"the validation loss of {name} rose from {best:.3f} at step {at:,} to {last:.3f} at step {end:,}"
+    if then and train[-1][1] < then[0]:
+        fact += f", while that of training fell from {then[0]:.3f} to {train[-1][1]:.3f}"
+        yield warning("overfitting", fact, f"It learns the corpus by heart: use more text, --dropout 0.1, or the checkpoint of step {at}.")
+    else:
+        yield warning("diverging", fact, "Training got worse, too: lower --learning-rate, or raise --warmup-steps.")
+
+
+def throughput(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:
+    rates = [x for r in records if r["kind"] == "train" and (x := number(r, "tokens_per_s"))][1:]  # the first line has the warming up of the machine
+    if len(rates) < FEW_LINES:
+        return
+    third = len(rates) // 3
+    first, last = statistics.median(rates[:third]), statistics.median(rates[-third:])
+    if last < SLOWER * first and len(phases_of(config).row_lengths) == 1:
+        fact = f"the rate fell from {first:,.0f} to {last:,.0f} tokens a second"
+        yield warning("slower", fact, "Another program took the machine, or it throttles for heat: look at what else runs there.")
+    else:
+        yield ok("rate", f"{last:,.0f} tokens a second")
+
+
+def events(warnings: list[dict[str, Any]], *, judged: bool) -> Iterator[Finding]:
+    """Warnings that the run said and that are not repeated above, one finding a kind. judged: whether the loss was compared with word frequencies."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for record in warnings:
+        kinds.setdefault(kind_of(record["warning"]), []).append(record)
+    for same in kinds.values():
+        text = same[-1]["warning"]
+        steps = f"step {same[0]['step']:,}" + (f" to {same[-1]['step']:,}" if len(same) > 1 else "")
+        fact = f"the run warned {len(same):,} time{'s' * (len(same) > 1)} ({steps}): {text}"
+        if "not finite" in text or "went back" in text:
+            advice = "A few may be left out; if there are many, begin anew with a lower --learning-rate, a higher --warmup-steps or --bf16 false."
+            yield warning("event", fact, advice)
+        elif "word frequencies" in text and not judged:
+            yield warning("event", fact, "Name its DATA, too, to see whether that still holds at the end.")
+        else:
+            yield note("event", fact, "It was over by the end of the log.")

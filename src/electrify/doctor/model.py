@@ -1,0 +1,287 @@
+"""A Hugging Face folder: what its config.json promises, what its files hold, and whether its tokenizer fits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..export.folders import MARK, TOKENIZER_FILES
+from ..export.start import FIELDS
+from ..text.shards import sha256_of
+from .files import AGAIN, Bar, files_below, is_count, is_regular, named, read_bytes, read_json, sha256
+from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
+from .shapes import expected_shapes
+from .tokenizers import check_tokenizer, options_of, roles
+from .weights import Header, headers, weights_findings
+
+CONFIG = "config.json"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+PARTS = {"ElectraForPreTraining": "discriminator", "ElectraForMaskedLM": "generator"}
+# No published encoder has more. A loop over layers, or a table, of the size of a damaged number would fill the memory.
+MOST_LAYERS, MOST = 1024, 1 << 24
+NO_LIMIT = 1 << 20  # transformers' way of saying that nobody set the longest text is 1e30
+KEYS = tuple(name for name in FIELDS if name not in ("layer_norm_eps", "type_vocab_size"))
+LAYER = re.compile(r"\blayers?\.(\d+)\.")
+SAVE_HEAD = (
+    "Save it from the class that it was trained in (`electrify export`), or the head is drawn at random, without a word, whenever it is loaded."
+)
+
+
+def examine_model(folder: Path) -> Diagnosis:
+    found = Diagnosis(folder, "MODEL")
+    kept: dict[str, Any] = {}
+    found.run(lambda: config_findings(folder, kept))
+    found.run(lambda: code_findings(folder, kept.get("config", {})))
+    config = kept.get("config")
+    files = [f for f in files_below(folder) if f.suffix == ".safetensors"]
+    with Bar(files * (2 if (folder / MARK).is_file() else 1), title=f"reading {folder.name}") as bar:
+        found.run(lambda: seal_findings(folder, bar))
+        found.run(lambda: headers_into(folder, kept))
+        if config is not None and "headers" in kept:
+            found.run(lambda: against_config(config, kept))
+        if "headers" in kept:
+            found.run(lambda: weights_findings(kept["headers"], bar, tied=kept.get("tied", {})))
+    if config is not None:
+        found.run(lambda: tokenizer_findings(folder, config))
+        found.traits = {"part": PARTS.get(architecture(config)), "vocab_size": config.get("vocab_size", 0), "tokenizer": tokenizer_hash(folder)}
+    return found
+
+
+def tokenizer_hash(folder: Path) -> str | None:
+    path = folder / "tokenizer.json"
+    return sha256_of(path) if is_regular(path) else None
+
+
+def architecture(config: dict[str, Any]) -> str:
+    names = config.get("architectures")
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+
+
+# ------------------------------------------------------------------ config.json
+
+
+def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
+    config = read_json(folder / CONFIG)
+    mad = [f"{k} {v!r}" for k, v in config.items() if isinstance(v, int) and abs(v) > limit(k)]
+    odd = [f"{k} {config[k]!r}" for k in KEYS if k in config and (not is_count(config[k]) or config[k] == 0)]
+    if mad or odd:
+        raise DamageError("config", f"{CONFIG} has numbers that no model has: {named(dict.fromkeys(n[:60] for n in mad + odd))}", AGAIN)
+    kept["config"] = config
+    kind = config.get("model_type")
+    if not isinstance(kind, str):
+        yield error("config", f"{CONFIG} has no model_type", 'AutoModel cannot tell what it is: add "model_type": "electra", or restore the file.')
+    if not architecture(config):
+        yield warning(
+            "architecture",
+            f"{CONFIG} has no architectures",
+            'Programs guess the class: add "architectures": ["ElectraForPreTraining"], or what it was saved from.',
+        )
+    if kind in ("electra", "bert"):
+        lacking = [k for k in KEYS if k not in config and not (k == "embedding_size" and kind == "bert")]
+        if lacking:
+            fact = f"{CONFIG} does not say {named(lacking, at_most=8)}"
+            yield warning("config-keys", fact, "transformers takes sizes of its own for them, which are those of another model: add them.")
+    width, heads = config.get("hidden_size"), config.get("num_attention_heads")
+    if isinstance(width, int) and isinstance(heads, int) and width % heads:
+        yield error("config", f"hidden_size {width} is no multiple of num_attention_heads {heads}", f"The model cannot be built. {AGAIN}")
+
+
+def limit(key: str) -> int:
+    return MOST_LAYERS if "layers" in key else MOST
+
+
+def code_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding]:
+    """Files that are programs when they are loaded. None is."""
+    names = sorted(p.name for p in folder.iterdir())
+    pickles = [n for n in names if n.endswith(PICKLES)]
+    if pickles:
+        weights = any((folder / n).is_file() for n in WEIGHTS)
+        advice = (
+            "Remove them: model.safetensors holds the weights."
+            if weights
+            else "Convert them once on a machine that may be lost: from_pretrained, then save_pretrained."
+        )
+        yield warning("pickle", f"{named(pickles)}: pickles, which run any program that is in them when they are loaded; not loaded here", advice)
+    code = [n for n in names if n.endswith(".py")]
+    if code or "auto_map" in config:
+        what = named(code) if code else f"auto_map in {CONFIG}"
+        yield warning(
+            "code",
+            f"{what}: the folder brings code of its own, which was not run here",
+            "It runs with trust_remote_code only; read it before you say that.",
+        )
+
+
+def seal_findings(folder: Path, bar: Bar) -> Iterator[Finding]:
+    """Of an export of ours: whether the weights are those that were checked when it was written."""
+    path = folder / "model.safetensors"
+    if not is_regular(folder / MARK) or not is_regular(path):
+        return
+    want = read_json(folder / MARK).get("weights_sha256")
+    if want is not None and sha256(path, bar) != want:
+        yield error(
+            "hash", f"{path.name} does not have the hash in {MARK}: it was changed after the export", "Export it again, or restore it from a copy."
+        )
+    elif want is not None:
+        yield ok("whole", f"{path.name} is to the last byte what `electrify export` wrote and compared with transformers")
+
+
+# ------------------------------------------------------------------ weights against config.json
+
+
+def headers_into(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
+    found = headers(folder)
+    if found:
+        kept["headers"] = found
+    elif any(n.name.endswith(PICKLES) for n in folder.iterdir()):
+        yield note("not-examined", "its weights are pickles only, so shapes and values were not looked at")
+    else:
+        yield error("no-weights", "the folder holds no weights (model.safetensors)", "It cannot be loaded: copy them there, or export again.")
+
+
+def against_config(config: dict[str, Any], kept: dict[str, Any]) -> Iterator[Finding]:
+    have: Header = {}
+    for header in kept["headers"].values():
+        have |= header
+    yield from layers(config, have)
+    yield from electra_heads(architecture(config), have)
+    wanted = expected_shapes(config, architecture(config))
+    if wanted is None:
+        yield note("not-compared", f"the weights were not compared with {CONFIG}: transformers has no class {architecture(config) or '(none named)'}")
+        return
+    kept["tied"] = wanted.tied
+    short = {wanted.bare(name): (name, shape) for name, (shape, _) in have.items()}
+    shapes = {wanted.bare(name): shape for name, shape in wanted.shapes.items()}
+    odd = [f"{short[n][0]} is {short[n][1]}, not {shapes[n]}" for n in sorted(shapes) if n in short and short[n][1] != shapes[n]]
+    if odd:
+        fact = f"{len(odd):,} tensors do not have the shape that {CONFIG} says: {named(odd, at_most=5)}"
+        yield error(
+            "shapes",
+            fact,
+            f"Weights and {CONFIG} are of two models (generator and discriminator have a {CONFIG} each): copy the one that belongs to them.",
+        )
+    tied = {wanted.bare(name) for name in wanted.tied}
+    missing, extra = sorted(shapes.keys() - short.keys() - tied), sorted(short.keys() - shapes.keys())
+    yield from missing_findings(config, missing)
+    if extra:
+        yield note(
+            "extra-weights", f"{len(extra):,} weights have no place in {architecture(config)}: {named(extra)}", "They are ignored when it is loaded."
+        )
+    if not odd and not missing:
+        numbers = sum(count(shape) for shape, _ in have.values())
+        yield ok("shapes", f"{len(have):,} tensors ({numbers / 1e6:.1f} M numbers) are those of {architecture(config)} by {CONFIG}")
+
+
+def count(shape: tuple[int, ...]) -> int:
+    n = 1
+    for size in shape:
+        n *= size
+    return n
+
+
+def missing_findings(config: dict[str, Any], missing: list[str]) -> Iterator[Finding]:
+    if not missing:
+        return
+    fact = f"{len(missing):,} weights of {architecture(config)} are missing: {named(missing)}"
+    if all(name.startswith("pooler.") for name in missing):
+        yield note("no-pooler", fact, "Drawn at random when it is loaded; nothing but a pooled output reads them.")
+    elif any(name.startswith("embeddings_project") for name in missing):
+        sizes = f"embedding_size {config.get('embedding_size')} and hidden_size {config.get('hidden_size')} differ"
+        yield error(
+            "projection", f"{fact}; {sizes}, so embeddings_project must be there", f"{CONFIG} is of another model, or the conversion left it out."
+        )
+    else:
+        yield error("missing-weights", fact, SAVE_HEAD)
+
+
+def layers(config: dict[str, Any], have: Header) -> Iterator[Finding]:
+    """Before anything is built by that number."""
+    said = config.get("num_hidden_layers")
+    numbers = {found[1] for name in have if (found := LAYER.search(name))}
+    if numbers and isinstance(said, int) and said != len(numbers):
+        fact = f"{CONFIG} says {said:,} layers and the weights have {len(numbers):,}"
+        raise DamageError("layers", fact, f"Copy the {CONFIG} that belongs to these weights: missing layers would be drawn at random.")
+    yield from ()
+
+
+def electra_heads(said: str, have: Header) -> Iterator[Finding]:
+    """Which of ELECTRA's networks it is, by its head."""
+    heads = {"ElectraForPreTraining": "discriminator_predictions.", "ElectraForMaskedLM": "generator_predictions."}
+    there = [name for name, prefix in heads.items() if any(n.startswith(prefix) for n in have)]
+    if there and said and said not in there and said.startswith("Electra"):
+        fact = f"the weights have the head of {there[0]} and {CONFIG} says {said}"
+        yield warning(
+            "architecture",
+            fact,
+            f'Set "architectures": ["{there[0]}"] in {CONFIG}: what loads it by the name would leave the head out, or draw one at random.',
+        )
+    elif said == "ElectraModel":
+        fact = "the folder holds a bare encoder (ElectraModel), without discriminator_predictions or generator_predictions"
+        yield warning(
+            "no-head",
+            fact,
+            f"Enough to fine-tune. For detecting, or for going on with replaced token detection: {SAVE_HEAD[0].lower()}{SAVE_HEAD[1:]}",
+        )
+
+
+# ------------------------------------------------------------------ the tokenizer
+
+
+def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding]:
+    there = [n for n in TOKENIZER_FILES if is_regular(folder / n)]
+    if not there:
+        yield warning(
+            "no-tokenizer", "the folder has no tokenizer", "Copy the files of the one that it was trained with into it, or nobody can feed it."
+        )
+        return
+    vocab_size, options = config.get("vocab_size", 0), options_of(folder)
+    ids: dict[str, int] = {}
+    if "tokenizer.json" in there and vocab_size:
+        yield from check_tokenizer(folder, vocab_size=vocab_size)
+        ids = tokenizer_ids(folder)
+    elif "vocab.txt" in there and vocab_size:
+        ids = {word: i for i, word in enumerate(read_bytes(folder / "vocab.txt").decode("utf-8", "replace").splitlines())}
+        missing = [f"[{role.upper()}]" for role in ("pad", "unk", "cls", "sep", "mask") if role not in roles(options, ids)]
+        if missing:
+            yield warning(
+                "special-missing",
+                f"vocab.txt has no {named(missing, at_most=5)}",
+                "Masking and reading sequences need them: take a tokenizer made for BERT.",
+            )
+        if len(ids) > vocab_size:
+            yield error(
+                "tokenizer-too-large",
+                f"vocab.txt has {len(ids):,} words and there are {vocab_size:,} embeddings",
+                "Copy the tokenizer that belongs to these weights.",
+            )
+    else:
+        yield note("not-examined", f"the tokenizer ({named(there)}) has no tokenizer.json, so its ids were not looked at")
+    pad, said = ids.get(roles(options, ids).get("pad", "")), config.get("pad_token_id")
+    if pad is not None and isinstance(said, int) and pad != said:
+        yield warning(
+            "pad",
+            f"pad_token_id is {said} in {CONFIG} and {pad} in the tokenizer",
+            "One of the two is of another model; the embedding of the wrong one stays untrained.",
+        )
+    yield from longest(options, config.get("max_position_embeddings"))
+
+
+def tokenizer_ids(folder: Path) -> dict[str, int]:
+    from .tokenizers import load
+
+    return load(folder / "tokenizer.json").get_vocab(with_added_tokens=True)
+
+
+def longest(options: dict[str, Any], positions: Any) -> Iterator[Finding]:
+    said = options.get("model_max_length")
+    if not is_count(positions):
+        return
+    if not isinstance(said, int | float) or said > NO_LIMIT:
+        fact = f"tokenizer_config.json sets no model_max_length, and the model has {positions:,} positions"
+        yield note("max-length", fact, f'Longer texts break it unless every caller truncates: set "model_max_length": {positions}.')
+    elif said > positions:
+        fact = f"model_max_length is {said:,} in tokenizer_config.json, and the model has {positions:,} positions"
+        yield warning("max-length", fact, f"Texts between the two break it with an index error: set it to {positions}.")

@@ -1,0 +1,144 @@
+"""Traps in a recipe: numbers that can work together (config/checks.py) and are known not to work well."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ..config.checks import LEARNED, TASKS
+from ..config.pretrain import ModelConfig, PretrainConfig
+from ..data.phases import phases_of
+from ..train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
+from .files import amount
+from .findings import Finding, note, ok, warning
+
+# (width, learning rate, rows of a batch): 2003.10555 table 6; narrower encoders take more, in proportion to the width.
+PUBLISHED = ((256, 5e-4, 128), (768, 2e-4, 256), (1024, 2e-4, 2048))
+FAR = 4.0  # beyond the published rate, scaled by the batch; two or three times more is what searches find
+SLOW = 30.0
+# Shares of the encoder's width. 2003.10555 figure 3: quality falls on both sides of 1/4 to 1/2.
+SMALLEST_GENERATOR = 1 / 8
+USUAL_MASK_RATES = (0.1, 0.4)  # BERT's .15, the large ELECTRA's .25, and .4 of 2202.08005
+WITH_GENERATOR = 0.3  # a generator that fills more in makes texts of its own
+MOST_WARMUP = 0.25
+
+
+def recipe_traps(config: PretrainConfig, *, tokens: int | None) -> Iterator[Finding]:
+    """tokens: of the corpus, None where nobody knows."""
+    yield from learning_rate(config)
+    yield from warmup(config)
+    yield from length_of_run(config, tokens)
+    yield from generator(config)
+    yield from mask_rate(config)
+    yield from tying(config)
+
+
+def published_rate(width: int, rows: int) -> tuple[float, float]:
+    """The published learning rate for a width, scaled to a batch: by the square root, and in proportion (the smaller and the larger of the two)."""
+    at, rate, batch = min(PUBLISHED, key=lambda p: abs(math.log(p[0] / width)))
+    rate *= max(1.0, at / width)
+    ratio = rows / batch
+    return rate * min(ratio, math.sqrt(ratio)), rate * max(ratio, math.sqrt(ratio))
+
+
+def learning_rate(config: PretrainConfig) -> Iterator[Finding]:
+    t, m = config.train, config.model
+    least, most = published_rate(m.hidden_size, t.train_batch_size)
+    fact = f"learning rate {t.learning_rate:g} at {t.train_batch_size:,} rows"
+    scaled = f"the published one for this width, scaled to this batch, is {least:.1e} to {most:.1e}"
+    if t.learning_rate > FAR * most:
+        yield warning(
+            "learning-rate-high",
+            f"{fact}; {scaled}",
+            "A loss that falls and a model that knows nothing is the usual end: lower the rate or raise the batch.",
+        )
+    elif t.learning_rate < least / SLOW:
+        yield warning("learning-rate-low", f"{fact}; {scaled}", "Most of the run's computation will move little: raise the rate.")
+    else:
+        yield ok("learning-rate", f"{fact}, warm-up of {t.warmup_steps:,} of {t.max_steps:,} steps, seed {t.seed}")
+
+
+def warmup(config: PretrainConfig) -> Iterator[Finding]:
+    t = config.train
+    share = t.warmup_steps / t.max_steps
+    if share >= 1:
+        fact = f"the warm-up takes {t.warmup_steps:,} steps and the whole run has {t.max_steps:,}"
+        yield warning("warmup", fact, f"The learning rate never reaches {t.learning_rate:g}: --warmup-steps {max(1, t.max_steps // 10)} or so.")
+    elif share > MOST_WARMUP:
+        fact = f"the warm-up takes {share:.0%} of the run ({t.warmup_steps:,} of {t.max_steps:,} steps)"
+        yield note(
+            "warmup",
+            fact,
+            f"Shipped recipes warm up for 1 to 2 %: a shortened run wants a shorter --warmup-steps, too ({max(1, t.max_steps // 10)}).",
+        )
+
+
+def length_of_run(config: PretrainConfig, tokens: int | None) -> Iterator[Finding]:
+    steps = config.train.max_steps
+    slots = phases_of(config).slots(steps)
+    grace = LOCAL_GRACE_TOKENS if config.model.init == "local" else GRACE_TOKENS
+    if slots < grace:
+        fact = f"the run is {steps:,} steps of {slots / steps:,.0f} tokens, {amount(slots)} in all"
+        yield warning(
+            "few-steps",
+            fact,
+            f"With init {config.model.init} models begin to use the context after {amount(grace)} tokens or so: enough to try the path only.",
+        )
+    if tokens and slots / tokens > MAX_EPOCHS:
+        fact = f"{steps:,} steps see the corpus of {amount(tokens)} tokens {slots / tokens:,.0f} times"
+        yield warning(
+            "epochs",
+            fact,
+            f"Beyond {MAX_EPOCHS} times more steps gain next to nothing: use more text, or --max-steps {int(steps * MAX_EPOCHS * tokens / slots)}.",
+        )
+    elif tokens:
+        yield ok("epochs", f"{steps:,} steps see the corpus of {amount(tokens)} tokens {slots / tokens:.2g} times")
+
+
+def generator(config: PretrainConfig) -> Iterator[Finding]:
+    if config.corruption.corruptor not in LEARNED:
+        return
+    own, t = config.model.generator_numbers(), config.train
+    share = own["hidden_size"] / config.model.hidden_size
+    fact = f"the generator is {own['hidden_size']} wide, {share:.2g} of the encoder's {config.model.hidden_size}"
+    # Of two stages and of shared encoders equal size is the method; a given generator has the size that it has.
+    meant = t.generator_steps or t.init_generator is not None or config.model.tie == "all"
+    if share >= 1 and not meant:
+        advice = (
+            "So strong a generator leaves the discriminator little to find; published: 1/4 (small, large), 1/3 (base). Try --generator-size 0.25."
+        )
+        yield warning("generator-size", fact, advice)
+    elif share < SMALLEST_GENERATOR:
+        yield warning("generator-size", fact, "So weak a generator makes mistakes that are too easy to see: published sizes are 1/4 to 1/3.")
+    else:
+        yield ok("generator-size", fact)
+
+
+def mask_rate(config: PretrainConfig) -> Iterator[Finding]:
+    c = config.corruption
+    least, most = USUAL_MASK_RATES
+    most = WITH_GENERATOR if c.corruptor in LEARNED else most
+    if not least <= c.mask_rate <= most:
+        kind = "with a generator" if c.corruptor in LEARNED else "without a generator"
+        yield warning(
+            "mask-rate",
+            f"{c.mask_rate:.0%} of the tokens are chosen, which is unusual {kind}",
+            "Published: 15 % (small, base), 25 % (large encoders with a generator of 1/4); masked language models up to 40 %.",
+        )
+
+
+def tying(config: PretrainConfig) -> Iterator[Finding]:
+    c, m = config.corruption, config.model
+    if c.corruptor not in LEARNED or c.generator_training == "frozen" or m.tie != "none":
+        return
+    default = ModelConfig.__dataclass_fields__["tie"].default
+    yield note(
+        "untied",
+        f"generator and discriminator share nothing (tie {m.tie}); the recipes share their {default}",
+        "In the paper sharing is worth .7 points of GLUE: the generator's softmax trains every word's embedding at each step, --tie embeddings.",
+    )
+
+
+def generator_learns(config: PretrainConfig) -> bool:
+    """Whether it is trained as a language model, so that it can be judged as one."""
+    return "generator" in config.objective.term_weights and not TASKS[config.objective.objective].rewarded

@@ -1,0 +1,118 @@
+"""`electrify doctor`: folders -> what they are -> what is wrong with them -> a report to read, or JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..config.doctor import DoctorConfig
+from ..errors import UserError
+from ..text.shards import MANIFEST
+from ..text.workspace import UNFINISHED
+from .data import Data, examine_data
+from .findings import LEVELS, Diagnosis, Finding, Kind, Level
+from .model import examine_model
+from .run import examine_run
+from .together import models_together, runs_together
+
+WIDTH = 120
+MARGIN = 2 + len("warning") + 2
+WHAT = {"DATA": "prepared corpus", "RUN": "run", "MODEL": "model"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found in every folder, those inside of runs included."""
+
+    folders: list[Diagnosis]
+
+    @property
+    def counts(self) -> dict[Level, int]:
+        return {level: sum(d.count(level) for d in self.folders) for level in LEVELS}
+
+    @property
+    def status(self) -> int:
+        """What the command line returns: 1 where there is an error."""
+        return int(self.counts["error"] > 0)
+
+    def text(self) -> str:
+        parts = [group(d) for d in self.folders]
+        n = self.counts
+        shown = ", ".join([f"{n['ok']} ok", plural(n["note"], "note"), plural(n["warning"], "warning"), plural(n["error"], "error")])
+        return "\n\n".join([*parts, f"{plural(len(self.folders), 'folder')}: {shown}"])
+
+    def as_json(self) -> str:
+        folders = [{"path": str(d.path), "kind": d.kind, "findings": [asdict(f) for f in d.findings]} for d in self.folders]
+        return json.dumps({"folders": folders, "counts": self.counts}, ensure_ascii=True)
+
+
+def diagnose(config: DoctorConfig) -> Report:
+    """Examines every folder. Raises UserError for a folder that is not there or none of the three kinds; what is damaged is a finding."""
+    kinds = [(path, kind_of(path)) for path in dict.fromkeys(map(Path, config.paths))]
+    found: dict[Path, list[Diagnosis]] = {}
+    data: list[Data] = []
+    for path, kind in kinds:
+        if kind == "DATA":
+            diagnosis, facts = examine_data(path)
+            found[path] = [diagnosis]
+            data += [facts] if facts else []
+    for path, kind in kinds:
+        if kind == "RUN":
+            found[path] = examine_run(path, data=data)
+        elif kind == "MODEL":
+            found[path] = [examine_model(path)]
+    folders = [d for path, _ in kinds for d in found[path]]
+    models_together([d for d in folders if d.kind == "MODEL"])
+    runs_together([d for d in folders if d.kind == "RUN"])
+    return Report(folders)
+
+
+def kind_of(path: Path) -> Kind:
+    """By what lies in it, whole or not. Raises UserError where that is nothing of ours."""
+    if not path.exists():
+        raise UserError(f"{path}: no such folder")
+    if not path.is_dir():
+        raise UserError(f"{path} is a file; name the folder that it is in")
+    try:
+        names = {p.name for p in path.iterdir()}
+    except OSError as e:
+        raise UserError(f"{path} cannot be read ({e.strerror})") from e
+    if "state.json" in names and any(n.endswith(".safetensors") for n in names):
+        raise UserError(f"{path} is a checkpoint of a run; name the run's folder, {path.parent}")
+    if names & {"config.yaml", "run.json", "metrics.jsonl"} or any(n.startswith("checkpoint-") for n in names):
+        return "RUN"
+    if names & {MANIFEST, UNFINISHED, "unigram.npy"} or any(n.startswith(("tokens-", "documents-")) for n in names):
+        return "DATA"
+    if "config.json" in names or any(n.startswith(("model", "pytorch_model")) for n in names):
+        return "MODEL"
+    if names & {"tokenizer.json", "vocab.txt"}:
+        raise UserError(f"{path} holds a tokenizer only; name the folder of a corpus, a run or a model, which is examined with its tokenizer")
+    raise UserError(f"{path} is neither a prepared corpus nor a run nor a Hugging Face model: it has no manifest.json, config.yaml or config.json")
+
+
+# ------------------------------------------------------------------ text
+
+
+def group(d: Diagnosis) -> str:
+    """A folder's findings, the worst last, where the eye is."""
+    lines = [line for level in LEVELS for f in d.findings if f.level == level for line in lines_of(f)]
+    return "\n".join([f"{d.path}  ({d.kind}: {WHAT[d.kind]})", *lines])
+
+
+def lines_of(f: Finding) -> Iterable[str]:
+    room = " " * MARGIN
+    yield from textwrap.wrap(plain(f.fact), WIDTH, initial_indent=f"  {f.level:<{MARGIN - 2}}", subsequent_indent=room, break_on_hyphens=False)
+    if f.advice:
+        yield from textwrap.wrap(plain(f.advice), WIDTH, initial_indent=f"{room}-> ", subsequent_indent=room + "   ", break_on_hyphens=False)
+
+
+def plain(text: str) -> str:
+    """Names in foreign files may hold anything: nothing of it steers a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def plural(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"

@@ -1,0 +1,123 @@
+"""Tokenizer folders: special tokens and their ids, ids twice, cases that become [UNK]. Read by the tokenizers library; no code of a folder is run."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..text.tokenizer import MAX_FILE_BYTES, TOKENIZER_FILE
+from ..tokens import SpecialIds
+from .files import named, read_bytes, read_json
+from .findings import DamageError, Finding, error, note, ok, warning
+
+ROLES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}  # and the names that RoBERTa's family gives them
+COPY = "Copy the tokenizer that the corpus was prepared with, or prepare the corpus again."
+
+
+def check_tokenizer(folder: Path, *, vocab_size: int, special: SpecialIds | None = None) -> Iterator[Finding]:
+    """vocab_size: rows of the embedding that the ids must fit. special: the ids that were written down elsewhere and must be the same."""
+    raw = read_json(folder / TOKENIZER_FILE)
+    yield from duplicate_ids(raw)
+    tokenizer = load(folder / TOKENIZER_FILE)
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    top = max(ids.values(), default=-1)
+    if top >= vocab_size:
+        yield error(
+            "tokenizer-too-large",
+            f"the tokenizer gives ids up to {top:,} and there are {vocab_size:,} embeddings",
+            f"Texts with such words would fail or read foreign memory. {COPY}",
+        )
+    guessed = roles(options_of(folder), ids)
+    missing = [role for role in ROLES if role not in guessed and not (role == "unk" and (special is None or special.unk < 0))]
+    if missing:
+        names = named((f"[{role.upper()}]" for role in missing), at_most=5)
+        fact, advice = (
+            f"the tokenizer has no {names}",
+            "Masking and reading sequences need them: name them in tokenizer_config.json, or take a tokenizer made for BERT.",
+        )
+        yield (error if special else warning)("special-missing", fact, advice)
+    if special is not None:
+        odd = [f"{role} {getattr(special, role)} there, {ids[name]} here" for role, name in guessed.items() if ids[name] != getattr(special, role)]
+        if odd:
+            yield error("special-ids", f"special ids are not those that were written down ({'; '.join(odd)})", COPY)
+    if not missing and top < vocab_size:
+        yield ok("tokenizer", f"the tokenizer has {len(ids):,} entries and every special token")
+    yield from cases(tokenizer, ids, unk=ids.get(guessed.get("unk", ""), -1))
+
+
+def load(path: Path) -> Any:
+    """The library's tokenizer. Its panics are no Exception."""
+    from tokenizers import Tokenizer
+
+    text = read_bytes(path, limit=MAX_FILE_BYTES)
+    try:
+        return Tokenizer.from_buffer(text)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as e:
+        raise DamageError("tokenizer", f"{path.name} is no tokenizer ({' '.join(str(e).split())[:150]})", COPY) from e
+
+
+def options_of(folder: Path) -> dict[str, Any]:
+    """tokenizer_config.json and special_tokens_map.json, as far as they are there."""
+    found: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        if (folder / name).exists():
+            found |= read_json(folder / name)
+    return found
+
+
+def roles(options: dict[str, Any], ids: dict[str, int]) -> dict[str, str]:
+    """Role -> token, where the vocabulary has one: as the folder says, else by the usual names."""
+    names = {role: (special_token(options, role), f"[{role.upper()}]", other) for role, other in ROLES.items()}
+    return {role: name for role, candidates in names.items() for name in candidates[::-1] if name in ids}
+
+
+def special_token(options: dict[str, Any], role: str) -> str | None:
+    value = options.get(f"{role}_token")
+    value = value.get("content") if isinstance(value, dict) else value
+    return value if isinstance(value, str) else None
+
+
+def duplicate_ids(raw: dict[str, Any]) -> Iterator[Finding]:
+    """Two words with one id: which of them is read back is chance."""
+    model = raw.get("model")
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    if not isinstance(vocab, dict):
+        return
+    first: dict[Any, str] = {}
+    twice = [f"{first[i]!r} and {word!r} are {i}" for word, i in vocab.items() if isinstance(i, int) and first.setdefault(i, word) != word]
+    if twice:
+        yield error("tokenizer-ids", f"{len(twice):,} ids of the tokenizer are given twice: {named(twice)}", COPY)
+
+
+def cases(tokenizer: Any, ids: dict[str, int], *, unk: int) -> Iterator[Finding]:
+    """Whether upper-case letters are known, or entries with them can never occur."""
+
+    def unknown(letters: str) -> int:
+        return sum(unk in tokenizer.encode(letter, add_special_tokens=False).ids for letter in letters)
+
+    try:
+        upper, lower = unknown(string.ascii_uppercase), unknown(string.ascii_lowercase)
+        lowers = tokenizer.normalizer is not None and tokenizer.normalizer.normalize_str("A") == "a"
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as e:
+        raise DamageError("tokenizer", f"{TOKENIZER_FILE} breaks on single letters ({' '.join(str(e).split())[:150]})", COPY) from e
+    if upper > len(string.ascii_uppercase) // 2 and lower < upper // 2:
+        yield warning(
+            "upper-case-unknown",
+            f"{upper} of the 26 upper-case letters are [UNK] and {26 - lower} of the lower-case ones are known: the vocabulary is lower-case, "
+            "the tokenizer does not lower-case",
+            "Every capitalised word becomes [UNK]: set do_lower_case (the normaliser's `lowercase`) to true.",
+        )
+    elif lowers:
+        shouted = [w for w in ids if w != w.lower() and not (w.startswith(("[", "<")) and w.endswith(("]", ">")))]
+        if len(shouted) > len(ids) // 10:
+            yield note(
+                "upper-case-unused",
+                f"the tokenizer lower-cases its text, and {len(shouted):,} of {len(ids):,} entries have upper-case letters: they never occur",
+                "Either the vocabulary is of a cased model and lower-casing is wrong, or another vocabulary would use its rows better.",
+            )

@@ -1,0 +1,91 @@
+"""The verb: what a folder is taken for, the report, JSON, and the exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from folders import TOKENS
+
+import electrify
+from electrify import cli
+from electrify.doctor.findings import DamageError, Diagnosis, error, guarded, note, ok
+from electrify.doctor.report import Report, group
+from electrify.errors import UserError
+from small import one_sentence
+
+
+def test_a_healthy_folder(small_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", str(small_data)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"{small_data}  (DATA: prepared corpus)\n  ok       ")
+    assert out.rstrip().splitlines()[-1].startswith("1 folder: ")
+    assert out.rstrip().endswith(", 0 errors")
+    assert max(map(len, out.splitlines()[1:])) <= 120
+
+
+def test_a_damaged_folder_in_json(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / TOKENS).write_bytes(b"")
+    assert cli.main(["doctor", str(data), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    (folder,) = found["folders"]
+    assert (folder["path"], folder["kind"]) == (str(data), "DATA")
+    assert found["counts"]["error"] == sum(f["level"] == "error" for f in folder["findings"]) == 1
+    (bad,) = [f for f in folder["findings"] if f["level"] == "error"]
+    assert bad["code"] == "size"
+    assert "it is truncated" in bad["fact"]
+    assert bad["advice"]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda p: None, "no such folder"),
+        (lambda p: p.write_text("x"), "is a file"),
+        (lambda p: p.mkdir(), "neither a prepared corpus nor a run nor a Hugging Face model"),
+        (lambda p: (p.mkdir(), (p / "vocab.txt").touch()), "holds a tokenizer only"),
+    ],
+)
+def test_what_is_none_of_the_three(tmp_path: Path, make, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    make(tmp_path / "x")
+    assert cli.main(["doctor", str(tmp_path / "x")]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert says in one_sentence(err)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "unigram.npy", "run.json", "config.yaml", "metrics.jsonl", "config.json", "model.safetensors"])
+def test_one_file_is_enough_to_know_a_damaged_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    report = electrify.diagnose(electrify.DoctorConfig(paths=(str(tmp_path),)))
+    assert report.status == 1
+    assert report.counts["error"] >= 1
+
+
+def test_what_a_check_breaks_on_is_a_finding() -> None:
+    def broken(e: BaseException):
+        yield ok("a", "seen before")
+        raise e
+
+    for e, code in (
+        (DamageError("x", "a is damaged", "Restore it."), "x"),
+        (UserError("a is wrong; do b"), "refused"),
+        (PermissionError(13, "Permission denied", "/a/b"), "unreadable"),
+        (ZeroDivisionError("oh"), "damaged"),
+        (RecursionError(), "damaged"),
+    ):
+        before, found = guarded(lambda e=e: broken(e))
+        assert (before.code, found.level, found.code) == ("a", "error", code)
+        assert found.fact
+        assert found.advice
+    with pytest.raises(KeyboardInterrupt):
+        list(guarded(lambda: broken(KeyboardInterrupt())))
+
+
+def test_the_worst_stands_last_and_nothing_steers_the_terminal() -> None:
+    d = Diagnosis(Path("d"), "MODEL", [error("e", "a\x1b[2Jb", "Do."), ok("o", "fine"), note("n", "so")])
+    lines = group(d).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["ok", "note", "error", "->"]
+    assert "\x1b" not in group(d)
+    assert Report([d]).text().splitlines()[-1] == "1 folder: 1 ok, 1 note, 0 warnings, 1 error"
