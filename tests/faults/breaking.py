@@ -8,11 +8,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from electrify import cli, faults
@@ -90,3 +91,8 @@ def run(words: Sequence[str], folder: Path, *, fault: str = "", expect: int = 0)
 
 KILLED = -signal.SIGKILL
 SAVED = 75
+
+
+def core(cases: Iterable[Any], *fast: Any) -> list[Any]:
+    """The cases of a test, of which only `fast` are for every day."""
+    return [case if case in fast else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow) for case in cases]

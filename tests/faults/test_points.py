@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+from itertools import product
 from pathlib import Path
 
 import pytest
-from breaking import KILLED, SAVED, SHORT, run
+from breaking import KILLED, SAVED, SHORT, core, run
 
 from electrify import faults
 from electrify.train import log
@@ -23,7 +24,7 @@ def no_leftovers(folder: Path) -> None:
     assert not [p.name for p in folder.rglob("*") if p.name.startswith(".tmp") or p.name.endswith(".part")]
 
 
-@pytest.mark.parametrize("fault", KILLS)
+@pytest.mark.parametrize("fault", core(KILLS, "build@0", "update@11", "mid_optimizer@21", "during_rotation@21"))
 def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, fault: str) -> None:
     """Twice at the same point, where it can be met twice."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
@@ -39,8 +40,11 @@ def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, fault: str)
     no_leftovers(tmp_path / "run")
 
 
-@pytest.mark.parametrize("action", SIGNALS)
-@pytest.mark.parametrize("point", ["build", "update", "validation", "mid_model", "before_rename", "during_rotation", "export"])
+PHASES = ("build", "update", "validation", "mid_model", "before_rename", "during_rotation", "export")
+DAILY = [("build", "int"), ("update", "usr1"), ("validation", "term"), ("before_rename", "int"), ("export", "term")]
+
+
+@pytest.mark.parametrize(("point", "action"), core(product(PHASES, SIGNALS), *DAILY))
 def test_a_signal_in_every_phase(small_data: Path, unbroken: Path, tmp_path: Path, point: str, action: str) -> None:
     """Status 75, whatever the run is doing (the update that follows is the last), and the same command continues."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
@@ -61,8 +65,10 @@ def test_a_second_signal_ends_at_once(small_data: Path, unbroken: Path, tmp_path
     same_ending(unbroken, tmp_path / "run", step=24)
 
 
-@pytest.mark.parametrize("error", ["eio", "enospc"])
-@pytest.mark.parametrize("point", ["before_tmp", "mid_model", "mid_optimizer", "before_manifest", "before_rename"])
+FAILING = ("before_tmp", "mid_model", "mid_optimizer", "before_manifest", "before_rename")
+
+
+@pytest.mark.parametrize(("point", "error"), core(product(FAILING, faults.ERRORS), ("mid_optimizer", "enospc"), ("before_rename", "eio")))
 def test_a_save_that_fails(small_data: Path, unbroken: Path, tmp_path: Path, point: str, error: str) -> None:
     """Tried twice, written down, and the run goes on to its end without that checkpoint."""
     whole = tmp_path / "run"
@@ -100,8 +106,10 @@ def prepare_words(text: Path, folder: Path) -> list[str]:
     return ["prepare", str(text), "--output-dir", str(folder), "--vocab-size", "300", "--workers", "1", "--valid-fraction", "0.05"]
 
 
-@pytest.mark.parametrize("action", ["kill", *SIGNALS])
-@pytest.mark.parametrize("point", faults.POINTS["prepare"])
+STOPS = [("collected", "term"), ("encoded", "kill"), ("encoded", "int"), ("joined", "usr1"), ("before_data_manifest", "kill")]
+
+
+@pytest.mark.parametrize(("point", "action"), core(product(faults.POINTS["prepare"], ("kill", *SIGNALS)), *STOPS))
 def test_prepare(text: Path, data: Path, tmp_path: Path, point: str, action: str) -> None:
     out = tmp_path / "data"
     said = run(prepare_words(text, out), tmp_path, fault=f"{action}:{point}", expect=KILLED if action == "kill" else SAVED)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from breaking import KILLED, SHORT, begin, run
+from breaking import KILLED, SHORT, begin, core, run
 
 from electrify import faults
 from small import electrify, environment, logged_step, pretrain_words, same_ending, steps_of
@@ -53,7 +53,10 @@ def test_a_disk_too_small_from_the_start(small_data: Path, small_disk: Path, tmp
     assert not (small_disk / "run").exists()
 
 
-@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "> /dev/full", "2> /dev/full", "> /dev/full 2> /dev/full", "| true"])
+OUTPUTS = (">&-", "2>&-", ">&- 2>&-", "> /dev/full", "2> /dev/full", "> /dev/full 2> /dev/full", "| true")
+
+
+@pytest.mark.parametrize("redirection", core(OUTPUTS, ">&- 2>&-", "> /dev/full 2> /dev/full"))
 def test_outputs_that_fail(small_data: Path, unbroken: Path, tmp_path: Path, redirection: str) -> None:
     """Closed or full, standard output and standard error do not cost a run; it is whole, whatever the status says about the output."""
     words = [sys.executable, "-m", "electrify", *pretrain_words(small_data, tmp_path / "run", **SHORT)]

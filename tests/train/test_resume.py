@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from electrify.faults import SAVE_POINTS
 from small import (
     DROPOUT,
     Process,
@@ -82,21 +81,6 @@ def test_signals_save(small_data: Path, unbroken: Path, tmp_path: Path, number: 
     assert not (run / "discriminator").exists()
     electrify(words, tmp_path)
     same_ending(unbroken, run, step=40)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("point", SAVE_POINTS)
-def test_power_cut_while_saving(small_data: Path, unbroken: Path, tmp_path: Path, point: str) -> None:
-    """The process dies at every point of its third save (and once more at the next), by the switch that the checkpoints have for it."""
-    run = tmp_path / "run"
-    words = pretrain_words(small_data, run, **SHORT)
-    for step in (21, 28):
-        done = electrify(words, tmp_path, expect=-signal.SIGKILL, ELECTRIFY_FAULT_AT=f"{point}@{step}")
-        assert "Traceback" not in done.err
-    electrify(words, tmp_path)
-    same_ending(unbroken, run, step=40)
-    assert len(steps_of(run)) == 2
 
 
 @pytest.mark.slow
