@@ -1,11 +1,16 @@
 """The command line: one function a verb, each importing its own room. No logic.
 
-Exit status: 0 done, 2 a mistake of the user (one sentence on stderr), 75 stopped and saved (run again to continue).
+Exit status: 0 done, 2 a mistake of the user, or a machine that has no room or permission (one sentence on stderr), 75 stopped and saved (run again to
+continue). What is printed may hold names and words of others, so nothing of it steers a terminal.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
+import io
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,17 +24,25 @@ from .config.flops import FlopsConfig
 from .config.prepare import PrepareConfig
 from .config.pretrain import SECTION_OF, SECTIONS, load_file, load_recipe, override, recipe_names
 from .config.schema import Parser, add_flags, from_flags
+from .console import harmless
 from .errors import UserError
+from .progress import say
 
 SAVED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: stopped by a signal, saved, please start again
 DEFAULT_RECIPE = "electra-small"
+# What the machine refuses, wherever a file is opened or written. A file that is not there (ENOENT) is no such case: every reader says that itself.
+REFUSALS = {"ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "ENOTDIR", "EISDIR", "EEXIST", "ENAMETOOLONG", "ELOOP"}
+
+
+def show(text: object) -> None:
+    print(harmless(str(text), keep="\n"))
 
 
 def prepare(args: argparse.Namespace) -> int:
     from .text.prepare import prepare, report
 
     config = from_flags(PrepareConfig, args)
-    print(report(prepare(config), folder=Path(config.output_dir)))
+    show(report(prepare(config), folder=Path(config.output_dir)))
     return 0
 
 
@@ -45,7 +58,7 @@ def pretrain(args: argparse.Namespace) -> int:
         print(f"stopped after step {result.summary.step} and saved; run the same command again to continue", file=sys.stderr)
         return SAVED_EXIT
     for part, folder in result.exported.items():
-        print(f"{part}: {folder}")
+        show(f"{part}: {folder}")
     return 0
 
 
@@ -53,14 +66,14 @@ def export(args: argparse.Namespace) -> int:
     from .export.hf import export
 
     config = from_flags(ExportConfig, args)
-    print(export(Path(args.run), output_dir=Path(config.output_dir), part=config.part, step=config.step))
+    show(export(Path(args.run), output_dir=Path(config.output_dir), part=config.part, step=config.step))
     return 0
 
 
 def finetune(args: argparse.Namespace) -> int:
     from .downstream.finetune import finetune
 
-    print(finetune(finetune_from_flags(args, models=args.models)).table())
+    show(finetune(finetune_from_flags(args, models=args.models)).table())
     return 0
 
 
@@ -75,7 +88,7 @@ def evaluate(args: argparse.Namespace) -> int:
 
     from .scoring.blimp import evaluate, table
 
-    print(table(evaluate(config)))
+    show(table(evaluate(config)))
     return 0
 
 
@@ -155,18 +168,49 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # an output that cannot say a character of the text (LC_ALL=C)
     try:
-        status = args.run_verb(args)
-    except UserError as e:
-        print(f"electrify {args.verb}: {e}", file=sys.stderr)
-        status = 2
-    except KeyboardInterrupt:
-        print(f"electrify {args.verb}: stopped", file=sys.stderr)
-        status = 130
+        status = run(parser().parse_args(argv))
     except BrokenPipeError:  # `| head`
-        sys.stderr.close()
         status = 0
+    return flushed(status)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The status of a verb; every mistake as one sentence."""
+    try:
+        return args.run_verb(args)
+    except UserError as e:
+        sentence, status = str(e), 2
+    except KeyboardInterrupt:
+        sentence, status = "stopped", 130
+    except BrokenPipeError:
+        raise
+    except MemoryError:
+        sentence, status = "memory ran out: choose smaller numbers, or another machine", 2
+    except OSError as e:
+        if errno.errorcode.get(e.errno or 0) not in REFUSALS:
+            raise
+        sentence, status = f"{os.fsdecode(e.filename)}: {e.strerror}" if e.filename else str(e.strerror), 2
+    except BaseException as e:
+        if type(e).__name__ != "PanicException":  # how the Rust code of tokenizers gives up; no Exception
+            raise
+        sentence, status = f"the tokenizer failed ({' '.join(str(e).split())[:200]}): its tokenizer.json is damaged or hostile", 2
+    say(f"electrify {args.verb}: {sentence}")
+    return status
+
+
+def flushed(status: int) -> int:
+    """The status, once standard output has taken everything. Where it cannot, it leads nowhere from then on, or the interpreter would complain."""
+    try:
+        sys.stdout.flush()
+    except OSError as e:
+        if not isinstance(e, BrokenPipeError):
+            say(f"electrify: standard output cannot be written: {e.strerror or e}")
+            status = 2
+        with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
     return status
 
 

@@ -7,13 +7,25 @@ The command line prints it as one sentence and exits with status 2. Anything els
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 SHOWN = 12
 
 
 class UserError(ValueError):
     """One clear sentence for the user: what is wrong, where, and what to do."""
+
+
+@contextmanager
+def failing_as(what: str) -> Iterator[None]:
+    """Whatever a library raises inside as a UserError that begins with `what`: some raise bare Exceptions, and Rust code panics, which is none."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, UserError):
+        raise
+    except BaseException as e:
+        raise UserError(f"{what} ({type(e).__name__}: {' '.join(str(e).split())[:200]})") from e
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

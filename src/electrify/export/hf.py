@@ -19,15 +19,16 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ..build import Built, Half, Vocabulary, compose
+from ..build import Built, Half, Vocabulary, compose, kept_shape
 from ..config.export import Part
-from ..config.pretrain import PretrainConfig, parse
+from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
 from ..model.encoder import Shape
 from ..model.heads import LMHead
 from ..text.shards import sha256_of
 from ..tokens import SpecialIds, Tokens
 from ..train import checkpoint
+from ..train.memory import must_fit
 from . import card
 from .folders import MARK
 from .mapping import architecture_of, parameters_of, to_theirs
@@ -64,6 +65,9 @@ def export(run: Path, *, output_dir: Path, part: Part = "discriminator", step: i
     config, facts = read_run(run)
     may_write(output_dir)
     found = _checkpoint(run, step)
+    for shape in (kept_shape(config.model, facts["vocab_size"]), _generator_shape(config, facts)):
+        if shape is not None:
+            must_fit(shape, what=f"the run {run}")
     built = compose(config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=_generator_shape(config, facts))
     if part not in built.halves:
         raise UserError(f"{run} has no {part}: its objective {config.objective.objective} trains {', '.join(built.halves)} only")
@@ -84,7 +88,7 @@ def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
         raise UserError(
             f"{run / 'run.json'} is damaged ({type(e).__name__}: {e}); without it the vocabulary is unknown: restore it from a copy"
         ) from e
-    return parse((run / "config.yaml").read_text(encoding="utf-8"), str(run / "config.yaml")), facts
+    return load_file(run / "config.yaml"), facts
 
 
 def special_ids(facts: Mapping[str, Any]) -> SpecialIds:

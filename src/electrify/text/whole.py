@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from .streams import must_be_file
 
 
 def read_text(path: str | Path, *, name: str | None = None) -> str:
     """A UTF-8 file without its byte-order mark. Raises UserError where it is missing, binary or another encoding."""
     shown = name or str(path)
+    must_be_file(Path(path))
     try:
         data = Path(path).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
