@@ -168,6 +168,8 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
+    if sys.stdout is None:  # closed by the shell (`>&-`)
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # an output that cannot say a character of the text (LC_ALL=C)
     try:
@@ -194,7 +196,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         sentence, status = f"{os.fsdecode(e.filename)}: {e.strerror}" if e.filename else str(e.strerror), 2
     except BaseException as e:
-        if type(e).__name__ != "PanicException":  # how the Rust code of tokenizers gives up; no Exception
+        if type(e).__name__ != "PanicException" and type(e) is not Exception:  # how the Rust code of tokenizers gives up: nobody else raises these
             raise
         sentence, status = f"the tokenizer failed ({' '.join(str(e).split())[:200]}): its tokenizer.json is damaged or hostile", 2
     say(f"electrify {args.verb}: {sentence}")

@@ -1,4 +1,4 @@
-"""Text of others on a console: file names, labels and words of a corpus may hold what steers a terminal."""
+"""Text of others where it is shown: file names, labels and words of a corpus may hold what steers a terminal, a browser or a spreadsheet."""
 
 from __future__ import annotations
 
@@ -17,3 +17,16 @@ def harmless(text: str, *, keep: Sequence[str] = ()) -> str:
         return c if plain else c.encode("unicode_escape").decode("ascii")
 
     return text if text.isascii() and text.isprintable() else "".join(map(shown, text))
+
+
+def inert(text: str) -> str:
+    """Text of others as one line that Markdown and HTML leave alone."""
+    safe = "".join(c if c.isprintable() else " " for c in text)
+    for sign, shown in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("`", "'")):
+        safe = safe.replace(sign, shown)
+    return safe
+
+
+def uncalculated(cell: str) -> str:
+    """Text of others as a cell of CSV that a spreadsheet shows and does not calculate."""
+    return "'" + cell if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell

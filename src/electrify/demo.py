@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .config.checks import check
 from .config.finetune import FinetuneSettings
 from .config.prepare import PrepareConfig
 from .config.pretrain import load_recipe, override
@@ -49,6 +50,8 @@ class DemoResult:
 
 def demo(folder: Path, *, max_steps: int) -> DemoResult:
     """Runs everything below `folder` and prints what it finds. Raises UserError where the folder holds something else."""
+    config = override(load_recipe("electra-tiny"), {"max_steps": max_steps, "eval_steps": max(1, max_steps // 10), "logging_steps": 25})
+    check(config)
     began = time.monotonic()
     data, run = folder / "data", folder / "run"
     title(1, "The corpus: the documentation of this Python installation")
@@ -56,7 +59,6 @@ def demo(folder: Path, *, max_steps: int) -> DemoResult:
     print(report(prepare(prepared), folder=data))
 
     title(2, f"Pre-training: electra-tiny, {max_steps} steps")
-    config = override(load_recipe("electra-tiny"), {"max_steps": max_steps, "eval_steps": max(1, max_steps // 10), "logging_steps": 25})
     result = pretrain(data, output_dir=run, config=config)
     if not result.summary.finished:
         raise UserError(f"the demo was stopped after step {result.summary.step} and is saved; run it again to continue")

@@ -57,6 +57,7 @@ def train_run(
     Raises UserError for every mistake of the user, before anything is written where that is possible.
     """
     corpus, valid = Corpus(data, "train"), Corpus(data, "valid")
+    corpus.must_have_its_tokenizer()
     config, micro_rows = split_batch(from_folders(config, output_dir, corpus.manifest.vocab_size), world.size)
     shapes = shapes_of(config, output_dir, corpus.manifest.vocab_size)
     run_must_fit(config, *shapes, rows=micro_rows, device=world.device)

@@ -68,7 +68,7 @@ def model(sound: Path, tmp_path: Path) -> Path:
 def command(small_data: Path, tmp_path: Path) -> Callable[[str, Path | str], list[str]]:
     """The words of a verb on a model."""
     for name in ("train.csv", "held.csv"):
-        (tmp_path / name).write_text("text,label\nthe good chef,1\nthe bad chef,0\n" * 4, encoding="utf-8")
+        (tmp_path / name).write_text("text,label\n" + "the good chef,1\nthe bad chef,0\n" * 4, encoding="utf-8")
     (tmp_path / "pairs").mkdir()
     (tmp_path / "pairs" / "one.jsonl").write_text('{"sentence_good": "the chef ate", "sentence_bad": "chef the ate"}\n', encoding="utf-8")
 
@@ -250,8 +250,6 @@ def test_weights_of_other_shapes_are_listed(
     change(model, intermediate_size=48)
     assert "intermediate.dense" in refused(capsys, command("finetune", model), tmp_path)
     assert "intermediate.dense" in refused(capsys, command("detect", model), tmp_path)
-    change(model, intermediate_size=32, num_hidden_layers=2)
-    assert "layer.1." in refused(capsys, command("finetune", model), tmp_path)
 
 
 def test_weights_that_are_no_numbers(
@@ -327,7 +325,8 @@ def test_hostile_tokenizers(
     spoil(model, edit)
     assert says in refused(capsys, ["detect", str(model), "zzz " + "a" * 40 + "b"], tmp_path)
     (tmp_path / "train.csv").write_text(f"text,label\n{'a' * 40}b zzz,1\nthe bad zzz,0\n", encoding="utf-8")
-    assert says in refused(capsys, command("finetune", model), tmp_path)
+    assert says in mistake(capsys, *command("finetune", model))
+    assert not (tmp_path / "out" / "scores.jsonl").exists()
 
 
 # ------------------------------------------------------------------ the Hub

@@ -15,7 +15,7 @@ from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, without_code
 from ..train.memory import loaded_must_fit
 from .quiet import quiet
 
-SAFE_WEIGHTS: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
+SAFE_WEIGHTS: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "ignore_mismatched_sizes": True}  # which we look at ourselves
 MARK = "electrify.json"  # what makes a folder an export of ours, so that it may be replaced
 _BOTH_WAYS = ("xlnet", "xlm", "flaubert")  # counted with the causal ones by the library, for their language-model heads
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
@@ -36,6 +36,7 @@ def load_weights(cls: Any, path: str) -> tuple[Any, list[str]]:
             model, info = cls.from_pretrained(path, output_loading_info=True, **SAFE_WEIGHTS)
     except Exception as e:  # damaged weights raise types of three libraries
         raise unreadable_weights(path, e) from e
+    must_be_sound_weights(path, model, info)
     return model.float().eval(), sorted(info["missing_keys"])
 
 
@@ -46,6 +47,21 @@ def unreadable_weights(path: str, error: Exception) -> UserError:
     if unsafe and not any(folder.glob("*.safetensors")):
         return UserError(f"{path}: {unsafe[0]} could run code of others when it is opened, so it is not; convert the weights to model.safetensors")
     return UserError(f"{path}: its weights cannot be loaded: {(str(error).strip() or type(error).__name__).splitlines()[0][:300]}")
+
+
+def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
+    """Raises UserError where the library put random numbers in the place of weights of another shape, or where weights are no numbers."""
+    wrong = sorted(info["mismatched_keys"])
+    if wrong:
+        shown = ", ".join(f"{name} is {list(theirs)}, not {list(wanted)}" for name, theirs, wanted in wrong[:3]) + ", ..." * (len(wrong) > 3)
+        raise UserError(f"{path}: {len(wrong)} weights do not have the shape that its config.json says: {shown}")
+    must_be_finite(path, model)
+
+
+def must_be_finite(path: str, model: Any) -> None:
+    odd = next((name for name, t in model.state_dict().items() if t.is_floating_point() and not t.isfinite().all()), None)
+    if odd is not None:
+        raise UserError(f"{path}: the weight {odd} holds numbers that are not finite; the model is damaged")
 
 
 def may_be_on_hub(name: str) -> bool:

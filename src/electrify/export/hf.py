@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -163,8 +164,8 @@ def _write(run: Path, half: Half, part: str, target: Path, *, config: PretrainCo
             target.rename(old)
         new.rename(target)
         shutil.rmtree(old, ignore_errors=True)
-    except OSError as e:
-        raise UserError(f"{target} could not be written ({e.strerror or e})") from e
+    except (OSError, SafetensorError) as e:
+        raise UserError(f"{target} could not be written ({getattr(e, 'strerror', None) or e})") from e
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return target

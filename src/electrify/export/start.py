@@ -13,7 +13,7 @@ from ..errors import UserError
 from ..model.encoder import Shape
 from ..model.heads import LMHead
 from ..text.tokenizer import without_code
-from .folders import SAFE_WEIGHTS
+from .folders import SAFE_WEIGHTS, must_be_finite
 from .mapping import (
     Architecture,
     KeyMismatchError,
@@ -187,13 +187,14 @@ def _read(start: str, table: Architecture) -> tuple[Any, set[str], set[str]]:
     try:
         with quiet():
             model, info = getattr(transformers, table.name).from_pretrained(
-                place, output_loading_info=True, dtype=torch.float32, ignore_mismatched_sizes=True, **SAFE_WEIGHTS, **local
+                place, output_loading_info=True, dtype=torch.float32, **SAFE_WEIGHTS, **local
             )
     except (OSError, ValueError, RuntimeError, SafetensorError) as e:
         raise UserError(f"{start} has no readable model.safetensors ({_line(e)}); convert its weights to safetensors first") from e
     wrong = sorted(str(k[0]) for k in info["mismatched_keys"])
     if wrong:
         raise UserError(f"{start} is damaged: {wrong[0]} does not have the shape that its config.json says")
+    must_be_finite(start, model)
     return model, set(info["missing_keys"]), set(info["unexpected_keys"])
 
 

@@ -83,15 +83,17 @@ def format_of(path: Path) -> Format | None:
     return None if kind == "parquet" and stem is not path else kind
 
 
-def resolve(inputs: tuple[str, ...]) -> tuple[list[Source], list[str]]:
+def resolve(inputs: tuple[str, ...], *, output: Path | None = None) -> tuple[list[Source], list[str]]:
     """Sources in order, each file once, and the names of files of other kinds that lay in folders and were left out.
 
-    Raises UserError for an input that does not exist or holds no text.
+    output: a folder whose files are no input although it may lie inside one, for they are made from it. Raises UserError for an input that does not
+    exist or holds no text.
     """
     sources: list[Source] = []
     left_out: list[str] = []
     for item in inputs:
-        sources.extend(_resolve_one(item, left_out))
+        found = _resolve_one(item, left_out)
+        sources += [s for s in found if output is None or not s.in_folder or not s.path.resolve().is_relative_to(output.resolve())]
     seen: set[str] = set()
     once = []
     for source in sources:

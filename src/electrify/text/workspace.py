@@ -38,7 +38,7 @@ _SPARE_BYTES = 64 << 20
 
 def choose_sources(options: PrepareConfig) -> list[Source]:
     """The inputs that hold text. What is left out of a folder is said. Raises UserError where nothing is left."""
-    sources, left_out = resolve(options.inputs)
+    sources, left_out = resolve(options.inputs, output=Path(options.output_dir))
     chosen = []
     for source in sources:
         # A table that lies beside the texts of a folder is usually about them.
