@@ -209,14 +209,14 @@ def run(*words: str) -> int:
         return int(e.code or 0)
 
 
-def mistake(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+def mistake(capsys: pytest.CaptureFixture[str], *words: str | Path, longest: int = 400) -> str:
     """The sentence about a mistake: status 2, nothing on standard output."""
     capsys.readouterr()
     status = run(*map(str, words))
     out, err = capsys.readouterr()
     assert (status, out) == (2, ""), err
     sentence = one_sentence(err)
-    assert len(sentence) < 400
+    assert len(sentence) < longest
     return sentence
 
 

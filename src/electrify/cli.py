@@ -34,6 +34,9 @@ DEFAULT_RECIPE = "electra-small"
 REFUSALS = {"ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "ENOTDIR", "EISDIR", "EEXIST", "ENAMETOOLONG", "ELOOP"}
 
 
+MAX_SENTENCE = 700  # a message repeats names of others, which may be of any length
+
+
 def show(text: object) -> None:
     print(harmless(str(text), keep="\n"))
 
@@ -97,7 +100,7 @@ def flops(args: argparse.Namespace) -> int:
 
     from .flops.report import report
 
-    print(report(config))
+    show(report(config))
     return 0
 
 
@@ -168,8 +171,9 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    if sys.stdout is None:  # closed by the shell (`>&-`)
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell (`>&-`): or the next file that is opened would take its place
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # an output that cannot say a character of the text (LC_ALL=C)
     try:
@@ -194,11 +198,14 @@ def run(args: argparse.Namespace) -> int:
     except OSError as e:
         if errno.errorcode.get(e.errno or 0) not in REFUSALS:
             raise
-        sentence, status = f"{os.fsdecode(e.filename)}: {e.strerror}" if e.filename else str(e.strerror), 2
+        place = os.fsdecode(e.filename) if e.filename else "standard output, or a file that was being written"
+        sentence, status = f"{place}: {e.strerror}", 2
     except BaseException as e:
         if type(e).__name__ != "PanicException" and type(e) is not Exception:  # how the Rust code of tokenizers gives up: nobody else raises these
             raise
         sentence, status = f"the tokenizer failed ({' '.join(str(e).split())[:200]}): its tokenizer.json is damaged or hostile", 2
+    if len(sentence) > MAX_SENTENCE:
+        sentence = f"{sentence[: MAX_SENTENCE // 2]} ... {sentence[-MAX_SENTENCE // 2 :]}"
     say(f"electrify {args.verb}: {sentence}")
     return status
 
@@ -208,7 +215,7 @@ def flushed(status: int) -> int:
     try:
         sys.stdout.flush()
     except OSError as e:
-        if not isinstance(e, BrokenPipeError):
+        if not isinstance(e, BrokenPipeError) and not status:
             say(f"electrify: standard output cannot be written: {e.strerror or e}")
             status = 2
         with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:

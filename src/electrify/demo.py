@@ -18,6 +18,7 @@ from .config.checks import check
 from .config.finetune import FinetuneSettings
 from .config.prepare import PrepareConfig
 from .config.pretrain import load_recipe, override
+from .console import harmless
 from .downstream.examples import Example
 from .downstream.single import Outcome, finetune_one
 from .downstream.tasks import TaskData
@@ -105,7 +106,7 @@ def show_detection(verdicts: list[Verdict]) -> None:
     print("held-out sentences with a planted [word], and how surely it, and the most suspected other word, counts as replaced:")
     for v in verdicts[:SHOWN]:
         p = v.planted
-        print(f"  {v.wrong:4.0%} {max(v.others):4.0%}  {p.text[: p.start]}[{p.wrong}]{p.text[p.end :]}")
+        print(harmless(f"  {v.wrong:4.0%} {max(v.others):4.0%}  {p.text[: p.start]}[{p.wrong}]{p.text[p.end :]}"))
     print(summary(verdicts))
 
 

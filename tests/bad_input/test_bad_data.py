@@ -1,4 +1,4 @@
-"""Prepared corpora that were cut, exchanged or written by an enemy: found when a run opens them, or at the latest in the batch that they would spoil."""
+"""Prepared corpora that were cut, exchanged or written by an enemy: found when a run opens them, or in the piece that they would spoil."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ CASES: list[tuple[Callable[[Path], None], str]] = [
     (longer, "it is truncated"),
     (missing, "named by the manifest is missing"),
     (without_documents, "named by the manifest is missing"),
-    (beyond_the_vocabulary, "holds the token 65535, beyond its vocabulary of 512"),
+    (beyond_the_vocabulary, "holds the token 65535, beyond its vocabulary of"),
     (pickled_documents, "is damaged"),
     (giant_documents, "is damaged"),
     (backward_documents, "does not agree with the manifest"),

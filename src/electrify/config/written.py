@@ -57,8 +57,8 @@ def plain_values(text: str, where: str) -> Any:
     try:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as e:
-        line = f", line {e.problem_mark.line + 1}" if e.problem_mark else ""
-        raise UserError(f"{where}{line} is not valid YAML: {' '.join(str(e.problem or e).split())[:200]}") from e
+        line = f" (line {e.problem_mark.line + 1})" if e.problem_mark else ""
+        raise UserError(f"{where} is not valid YAML: {' '.join(str(e.problem or e).split())[:200]}{line}") from e
     except (
         yaml.YAMLError,
         ValueError,

@@ -173,6 +173,14 @@ class Corpus:
             arrays.append(offsets)
         return arrays
 
+    def sound(self, ids: np.ndarray) -> np.ndarray:
+        """The ids that were read. Raises UserError where one is beyond the vocabulary: asked of each piece, for a corpus is not read as a whole."""
+        if ids.max(initial=0) >= self.manifest.vocab_size:
+            raise UserError(
+                f"{self.folder} holds the token {ids.max()}, beyond its vocabulary of {self.manifest.vocab_size}: it is damaged; prepare it again"
+            )
+        return ids
+
     def unigram(self) -> np.ndarray:
         """int64 [vocabulary]: how often each id occurs in the train split."""
         path = self.folder / "unigram.npy"

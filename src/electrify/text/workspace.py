@@ -27,7 +27,7 @@ from ..progress import Progress, say
 from . import pydocs, records
 from .shards import MANIFEST, Corpus, Manifest, read_manifest, sha256_of
 from .sources import Source, resolve
-from .streams import compression_of
+from .streams import compression_of, must_lead_somewhere
 
 UNFINISHED = "unfinished"
 # How much text a compressed file holds at most in practice, per byte; and bytes of text a token has at least on the average.
@@ -38,6 +38,7 @@ _SPARE_BYTES = 64 << 20
 
 def choose_sources(options: PrepareConfig) -> list[Source]:
     """The inputs that hold text. What is left out of a folder is said. Raises UserError where nothing is left."""
+    must_lead_somewhere(Path(options.output_dir))
     sources, left_out = resolve(options.inputs, output=Path(options.output_dir))
     chosen = []
     for source in sources:
