@@ -199,6 +199,27 @@ def one_sentence(err: str) -> str:
     return last
 
 
+def run(*words: str) -> int:
+    """The status of `electrify WORDS`, in this process."""
+    from electrify import cli
+
+    try:
+        return cli.main(list(words))
+    except SystemExit as e:
+        return int(e.code or 0)
+
+
+def mistake(capsys: pytest.CaptureFixture[str], *words: str | Path, longest: int = 400) -> str:
+    """The sentence about a mistake: status 2, nothing on standard output."""
+    capsys.readouterr()
+    status = run(*map(str, words))
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, ""), err
+    sentence = one_sentence(err)
+    assert len(sentence) < longest
+    return sentence
+
+
 # ------------------------------------------------------------------ what a run left
 
 

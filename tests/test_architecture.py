@@ -15,6 +15,7 @@ MAX_LINES = 300
 
 # What stands in one line does not import each other; everything else imports from lines above its own only.
 ORDER = [
+    {"console"},
     {"errors", "progress", "faults"},
     {"config"},
     {"tokens", "draws"},

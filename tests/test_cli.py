@@ -17,29 +17,10 @@ import zstandard
 
 from electrify import cli
 from electrify.config.pretrain import SECTION_OF, dump, load_recipe, override, parse
-from small import environment, flags, listing, one_sentence, write_text
+from small import environment, flags, listing, mistake, one_sentence, write_text
 
 VERBS = ["prepare", "pretrain", "export", "finetune", "detect", "flops", "doctor", "demo"]
 HEAVY = ["torch", "transformers", "tokenizers", "numpy", "rich", "pyarrow", "datasets", "tensorboard", "ray"]
-
-
-def run(*words: str) -> int:
-    """The status of `electrify WORDS`, in this process."""
-    try:
-        return cli.main(list(words))
-    except SystemExit as e:
-        return int(e.code or 0)
-
-
-def mistake(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
-    """The sentence about a mistake: status 2, nothing on standard output."""
-    capsys.readouterr()
-    status = run(*map(str, words))
-    out, err = capsys.readouterr()
-    assert (status, out) == (2, ""), err
-    sentence = one_sentence(err)
-    assert len(sentence) < 400
-    return sentence
 
 
 # ------------------------------------------------------------------ help and flags

@@ -1,11 +1,16 @@
 """The command line: one function a verb, each importing its own room. No logic.
 
-Exit status: 0 done, 1 `doctor` found an error, 2 a mistake of the user (one sentence on stderr), 75 stopped and saved (run again to continue).
+Exit status: 0 done, 1 `doctor` found an error, 2 a mistake of the user, or a machine that has no room or permission (one sentence on stderr), 75
+stopped (run again to continue). What is printed may hold names and words of others, so nothing of it steers a terminal.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
+import io
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,18 +25,29 @@ from .config.flops import FlopsConfig
 from .config.prepare import PrepareConfig
 from .config.pretrain import SECTION_OF, SECTIONS, load_file, load_recipe, override, recipe_names
 from .config.schema import Parser, add_flags, from_flags
+from .console import harmless
 from .errors import Unfinished, UserError
+from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
 
 CONTINUE = {"prepare", "pretrain", "finetune", "demo"}  # verbs that the same command continues where they were stopped
 DEFAULT_RECIPE = "electra-small"
+# What the machine refuses, wherever a file is opened or written. A file that is not there (ENOENT) is no such case: every reader says that itself.
+REFUSALS = {"ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "ENOTDIR", "EISDIR", "EEXIST", "ENAMETOOLONG", "ELOOP"}
+
+
+MAX_SENTENCE = 700  # a message repeats names of others, which may be of any length
+
+
+def show(text: object) -> None:
+    print(harmless(str(text), keep="\n"))
 
 
 def prepare(args: argparse.Namespace) -> int:
     from .text.prepare import prepare, report
 
     config = from_flags(PrepareConfig, args)
-    print(report(prepare(config), folder=Path(config.output_dir)))
+    show(report(prepare(config), folder=Path(config.output_dir)))
     return 0
 
 
@@ -47,7 +63,7 @@ def pretrain(args: argparse.Namespace) -> int:
         print(f"stopped after step {result.summary.step} and saved; run the same command again to continue", file=sys.stderr)
         return SAVED_EXIT
     for part, folder in result.exported.items():
-        print(f"{part}: {folder}")
+        show(f"{part}: {folder}")
     return 0
 
 
@@ -55,14 +71,14 @@ def export(args: argparse.Namespace) -> int:
     from .export.hf import export
 
     config = from_flags(ExportConfig, args)
-    print(export(Path(args.run), output_dir=Path(config.output_dir), part=config.part, step=config.step))
+    show(export(Path(args.run), output_dir=Path(config.output_dir), part=config.part, step=config.step))
     return 0
 
 
 def finetune(args: argparse.Namespace) -> int:
     from .downstream.finetune import finetune
 
-    print(finetune(finetune_from_flags(args, models=args.models)).table())
+    show(finetune(finetune_from_flags(args, models=args.models)).table())
     return 0
 
 
@@ -77,7 +93,7 @@ def evaluate(args: argparse.Namespace) -> int:
 
     from .scoring.blimp import evaluate, table
 
-    print(table(evaluate(config)))
+    show(table(evaluate(config)))
     return 0
 
 
@@ -86,7 +102,7 @@ def flops(args: argparse.Namespace) -> int:
 
     from .flops.report import report
 
-    print(report(config))
+    show(report(config))
     return 0
 
 
@@ -173,23 +189,60 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell (`>&-`): or the next file that is opened would take its place
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # an output that cannot say a character of the text (LC_ALL=C)
+    try:
+        status = run(parser().parse_args(argv))
+    except BrokenPipeError:  # `| head`
+        status = 0
+    return flushed(status)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The status of a verb; every mistake as one sentence."""
     try:
         with Interruptible():
-            status = args.run_verb(args)
+            return args.run_verb(args)
     except UserError as e:
-        print(f"electrify {args.verb}: {e}", file=sys.stderr)
-        status = 2
+        sentence, status = str(e), 2
     except Unfinished as e:
-        print(f"electrify {args.verb}: {e}", file=sys.stderr)
-        status = SAVED_EXIT
+        sentence, status = str(e), SAVED_EXIT
     except KeyboardInterrupt as e:
         again = args.verb in CONTINUE
-        print(f"electrify {args.verb}: stopped by {e or 'SIGINT'}" + "; run the same command again to continue" * again, file=sys.stderr)
+        sentence = f"stopped by {e or 'SIGINT'}" + "; run the same command again to continue" * again
         status = SAVED_EXIT if again else 130
-    except BrokenPipeError:  # `| head`
-        sys.stderr.close()
-        status = 0
+    except BrokenPipeError:
+        raise
+    except MemoryError:
+        sentence, status = "memory ran out: choose smaller numbers, or another machine", 2
+    except OSError as e:
+        if errno.errorcode.get(e.errno or 0) not in REFUSALS:
+            raise
+        place = os.fsdecode(e.filename) if e.filename else "standard output, or a file that was being written"
+        sentence, status = f"{place}: {e.strerror}", 2
+    except BaseException as e:
+        if type(e).__name__ != "PanicException" and type(e) is not Exception:  # how the Rust code of tokenizers gives up: nobody else raises these
+            raise
+        sentence, status = f"the tokenizer failed ({' '.join(str(e).split())[:200]}): its tokenizer.json is damaged or hostile", 2
+    if len(sentence) > MAX_SENTENCE:
+        sentence = f"{sentence[: MAX_SENTENCE // 2]} ... {sentence[-MAX_SENTENCE // 2 :]}"
+    say(f"electrify {args.verb}: {sentence}")
+    return status
+
+
+def flushed(status: int) -> int:
+    """The status, once standard output has taken everything. Where it cannot, it leads nowhere from then on, or the interpreter would complain."""
+    try:
+        sys.stdout.flush()
+    except OSError as e:
+        if not isinstance(e, BrokenPipeError) and not status:
+            say(f"electrify: standard output cannot be written: {e.strerror or e}")
+            status = 2
+        with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
     return status
 
 

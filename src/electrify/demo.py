@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .config.checks import check
 from .config.finetune import FinetuneSettings
 from .config.prepare import PrepareConfig
 from .config.pretrain import load_recipe, override
+from .console import harmless
 from .downstream.examples import Example
 from .downstream.single import Outcome, finetune_one
 from .downstream.tasks import TaskData
@@ -49,6 +51,8 @@ class DemoResult:
 
 def demo(folder: Path, *, max_steps: int) -> DemoResult:
     """Runs everything below `folder` and prints what it finds. Raises UserError where the folder holds something else."""
+    config = override(load_recipe("electra-tiny"), {"max_steps": max_steps, "eval_steps": max(1, max_steps // 10), "logging_steps": 25})
+    check(config)
     began = time.monotonic()
     data, run = folder / "data", folder / "run"
     title(1, "The corpus: the documentation of this Python installation")
@@ -56,7 +60,6 @@ def demo(folder: Path, *, max_steps: int) -> DemoResult:
     print(report(prepare(prepared), folder=data))
 
     title(2, f"Pre-training: electra-tiny, {max_steps} steps")
-    config = override(load_recipe("electra-tiny"), {"max_steps": max_steps, "eval_steps": max(1, max_steps // 10), "logging_steps": 25})
     result = pretrain(data, output_dir=run, config=config)
     if not result.summary.finished:
         raise UserError(f"the demo was stopped after step {result.summary.step} and is saved; run it again to continue")
@@ -103,7 +106,7 @@ def show_detection(verdicts: list[Verdict]) -> None:
     print("held-out sentences with a planted [word], and how surely it, and the most suspected other word, counts as replaced:")
     for v in verdicts[:SHOWN]:
         p = v.planted
-        print(f"  {v.wrong:4.0%} {max(v.others):4.0%}  {p.text[: p.start]}[{p.wrong}]{p.text[p.end :]}")
+        print(harmless(f"  {v.wrong:4.0%} {max(v.others):4.0%}  {p.text[: p.start]}[{p.wrong}]{p.text[p.end :]}"))
     print(summary(verdicts))
 
 

@@ -8,7 +8,8 @@ continues: status 75. Anything else that escapes is our own fault and keeps its 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 SHOWN = 12
 
@@ -19,6 +20,17 @@ class UserError(ValueError):
 
 class Unfinished(Exception):  # noqa: N818 - no error
     """One clear sentence: what ended the work early; the same command continues it."""
+
+
+@contextmanager
+def failing_as(what: str) -> Iterator[None]:
+    """Whatever a library raises inside as a UserError that begins with `what`: some raise bare Exceptions, and Rust code panics, which is none."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, UserError):
+        raise
+    except BaseException as e:
+        raise UserError(f"{what} ({type(e).__name__}: {' '.join(str(e).split())[:200]})") from e
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -11,6 +11,8 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from .console import harmless
+
 PLAIN_LINE_EVERY_S = 10.0
 _live: list[Any] = []  # consoles of the bars now shown, so that `say` prints above them
 
@@ -22,7 +24,8 @@ def _write(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """One line to stderr that does not break a live bar."""
+    """One line to stderr that does not break a live bar; what would steer the terminal is written out."""
+    text = harmless(text)
     if _live:
         _live[-1].print(text, markup=False, highlight=False, soft_wrap=True)
     else:

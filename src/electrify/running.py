@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from . import faults
-from .build import Built, Vocabulary, build
-from .config.checks import check
+from .build import Built, Vocabulary, build, generator_shape, kept_shape
+from .config.checks import LEARNED, check
 from .config.pretrain import PretrainConfig, override
 from .data.cooccurrence import word_vectors
 from .data.loader import Loader, Rows
@@ -24,6 +24,7 @@ from .errors import UserError
 from .export.hf import export_run
 from .export.start import check_vocabulary, folder_shape, load_half
 from .flops.count import first_stage_flops
+from .model.encoder import Shape
 from .progress import say
 from .text.shards import Corpus, Manifest
 from .text.words import word_edges
@@ -31,6 +32,7 @@ from .train import checkpoint, dist
 from .train.folder import Resume, cleared, find_checkpoint, fingerprint, refuse, same_run, saved_shape, write_header
 from .train.log import MetricsLog
 from .train.loop import Run, Summary
+from .train.memory import run_must_fit
 from .train.peak import machine_peak
 from .train.recover import resume
 from .train.sharding import is_sharded
@@ -58,13 +60,16 @@ def train_run(
     Raises UserError for every mistake of the user, before anything is written where that is possible.
     """
     corpus, valid = Corpus(data, "train"), Corpus(data, "valid")
+    corpus.must_have_its_tokenizer()
     config, micro_rows = split_batch(from_folders(config, output_dir, corpus.manifest.vocab_size), world.size)
+    shapes = shapes_of(config, output_dir, corpus.manifest.vocab_size)
+    run_must_fit(config, *shapes, rows=micro_rows, device=world.device)
     rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
     loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=config.train.seed)
     refuse(output_dir, resume)
     with ExitStack() as held:
         loaded = claim(held, output_dir, config, corpus, world)
-        built = starting_point(config, output_dir, corpus, starts, fresh=loaded is None, counts=world.rank == 0)
+        built = starting_point(config, shapes[1], corpus, starts, fresh=loaded is None, counts=world.rank == 0)
         run = Run(
             built.objective,
             config.train,
@@ -173,21 +178,26 @@ def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:
     return Vocabulary(m.vocab_size, m.special_ids, edges=edges, counts_V=torch.from_numpy(corpus.unigram()))
 
 
-def starting_point(config: PretrainConfig, run: Path, corpus: Corpus, starts: Starts, *, fresh: bool, counts: bool) -> Built:
+def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape, Shape | None]:
+    """The kept encoder's shape, and that of the learned generator or of a tower: the folder's that it starts from, else the recipe's."""
+    kept, start = kept_shape(config.model, vocab_size), config.train.init_generator
+    if start:
+        shape = saved_shape(run, "generator") or folder_shape(start, vocab_size=vocab_size)
+        longest = max(phases_of(config).row_lengths)
+        if shape.max_position_embeddings < longest:
+            positions = f"the {shape.max_position_embeddings} positions of {start}"
+            raise UserError(f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed {positions}")
+        return kept, shape
+    return kept, generator_shape(config.model, vocab_size) if config.corruption.corruptor in LEARNED else None
+
+
+def starting_point(config: PretrainConfig, generator: Shape | None, corpus: Corpus, starts: Starts, *, fresh: bool, counts: bool) -> Built:
     """The objective with its initial values: the seed's, then the corpus's, then those of the folders it starts from.
 
     counts: whether this rank reads the corpus for the initial words. One does; the others receive its values before the first step.
     """
-    t, manifest = config.train, corpus.manifest
-    vectors = cache(partial(word_vectors, corpus, seed=t.seed)) if fresh and counts else None
-    shape = None
-    if t.init_generator:
-        shape = saved_shape(run, "generator") or folder_shape(t.init_generator, vocab_size=manifest.vocab_size)
-    longest = max(phases_of(config).row_lengths)
-    if shape and shape.max_position_embeddings < longest:
-        positions = f"the {shape.max_position_embeddings} positions of {t.init_generator}"
-        raise UserError(f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed {positions}")
-    built = build(config, vocabulary_of(corpus, config), generator=shape, vectors=vectors)
+    vectors = cache(partial(word_vectors, corpus, seed=config.train.seed)) if fresh and counts else None
+    built = build(config, vocabulary_of(corpus, config), generator=generator, vectors=vectors)
     if fresh:
         # A disentangled table is a difference to the generator's, which must be there first.
         order = ("generator", "discriminator") if config.model.tie == "gdes" else ("discriminator", "generator")

@@ -15,8 +15,9 @@ from safetensors.torch import load_file, save_file
 from transformers import ElectraForPreTraining
 
 from electrify.config.detect import DetectConfig
+from electrify.console import harmless
 from electrify.errors import UserError
-from electrify.scoring.detect import Detection, Piece, detect, harmless, main, show, windows_of
+from electrify.scoring.detect import Detection, Piece, detect, main, show, windows_of
 
 
 class Terminal(io.StringIO):

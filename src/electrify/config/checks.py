@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..errors import UserError
+from ..errors import UserError, nearest
 from .pretrain import CorruptionConfig, ModelConfig, ObjectiveConfig, PretrainConfig, TrainConfig
+from .schema import MAX_TYPO, brief
+
+TRACKERS = ("none", "tensorboard")
 
 
 def check(config: PretrainConfig) -> None:
@@ -162,6 +165,10 @@ def check_train(t: TrainConfig) -> None:
         need(getattr(t, name) >= 0, f"{name} cannot be negative: {getattr(t, name)}")
     for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "save_total_limit", "max_minutes", "generator_learning_rate"):
         need(getattr(t, name) is None or getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
+    for name in ("learning_rate", "generator_learning_rate", "weight_decay", "adam_epsilon"):
+        need(getattr(t, name) != math.inf, f"{name} must be a finite number")
+    for name in t.report_to:
+        need(name in TRACKERS, f"report_to has no tracker {brief(name)}{nearest(name[:MAX_TYPO], TRACKERS)}")
     for name in ("adam_beta1", "adam_beta2"):
         need(0 <= getattr(t, name) < 1, f"{name} must lie in [0, 1), not {getattr(t, name)}")
     sharded = t.fsdp == "full_shard"

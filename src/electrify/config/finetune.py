@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -74,8 +75,8 @@ class FinetuneSettings:
         )
         for name in positive:
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UserError(f"{name} must be above 0, not {value}")
+            if value is not None and not 0 < value < math.inf:
+                raise UserError(f"{name} must be above 0 and finite, not {value}")
         if self.max_seq_length is not None and self.max_seq_length < 16:
             raise UserError(f"max_seq_length must be at least 16, not {self.max_seq_length}")
         for name, off in (("layerwise_lr_decay", None), ("torch_compile", False)):
@@ -87,8 +88,8 @@ class FinetuneSettings:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise UserError(f"{name} must be at least 0 and below 1, not {value}")
-        if self.weight_decay < 0:
-            raise UserError(f"weight_decay must not be negative, not {self.weight_decay}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise UserError(f"weight_decay must be at least 0 and finite, not {self.weight_decay}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +162,8 @@ class FinetuneConfig:
                 raise UserError("--hyperparameter-search keeps scores only: give --save-model or --predict-test in a run with the settings it found")
         if self.seeds < 1:
             raise UserError(f"seeds must be at least 1, not {self.seeds}")
+        if not 0 <= self.seed < 2**32:
+            raise UserError(f"seed must lie between 0 and 2**32 - 1, not {self.seed}")
 
 
 AUTO_GRID = "learning_rate=1e-4,3e-4,1e-3;num_train_epochs=3,10"

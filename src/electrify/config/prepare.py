@@ -7,6 +7,7 @@ from typing import Literal
 
 from ..errors import UserError
 
+MAX_VOCABULARY = 1 << 22  # four times the largest published; the libraries reserve memory for as many pieces as are asked for
 TRAINED = ("wordpiece", "bpe", "unigram")
 
 
@@ -72,14 +73,14 @@ class PrepareConfig:
             raise UserError("output_dir is empty: name the folder of the prepared corpus")
         if not 0 <= self.valid_fraction < 1:
             raise UserError(f"valid_fraction must be at least 0 and below 1, not {self.valid_fraction}")
-        for name, least in (
-            ("vocab_size", 32),
-            ("min_frequency", 0),
-            ("tokenizer_sample_mb", 1),
-            ("shard_mb", 1),
-            ("max_documents", 1),
-            ("workers", 1),
+        for name, least, most in (
+            ("vocab_size", 32, MAX_VOCABULARY),
+            ("min_frequency", 0, 1 << 31),
+            ("tokenizer_sample_mb", 1, 1 << 20),
+            ("shard_mb", 1, 1 << 20),
+            ("max_documents", 1, 1 << 48),
+            ("workers", 1, 1 << 10),
         ):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise UserError(f"{name} must be at least {least}, not {value}")
+            if value is not None and not least <= value <= most:
+                raise UserError(f"{name} must be at {f'least {least}' if value < least else f'most {most}'}, not {value}")

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import yaml
 
 from ..errors import UserError, nearest
-from .schema import convert, field_types, from_mapping
+from .schema import MAX_TYPO, brief, convert, field_types, from_mapping
+from .written import plain_values, read_recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,32 +224,25 @@ def recipe_names() -> list[str]:
 def load_recipe(name: str) -> PretrainConfig:
     """A shipped recipe by name. Raises UserError with the nearest name."""
     if name not in recipe_names():
-        raise UserError(f"there is no recipe {name!r}{nearest(name, recipe_names())}")
+        raise UserError(f"there is no recipe {brief(name)}{nearest(name[:MAX_TYPO], recipe_names())}")
     return parse((resources.files("electrify") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}")
 
 
 def load_file(path: Path) -> PretrainConfig:
     """A recipe file of the user. Raises UserError naming file and field."""
-    try:
-        return parse(path.read_text(encoding="utf-8"), str(path))
-    except OSError as e:
-        raise UserError(f"the recipe {path} cannot be read: {e.strerror}") from e
-    except UnicodeDecodeError as e:
-        raise UserError(f"the recipe {path} is not UTF-8 text (byte {e.start})") from e
+    return parse(read_recipe(path), str(path))
 
 
 def parse(text: str, where: str) -> PretrainConfig:
-    try:
-        raw = yaml.safe_load(text)
-    except yaml.YAMLError as e:
-        raise UserError(f"{where} is not valid YAML: {' '.join(str(e).split())}") from e
+    raw = plain_values(text, where)
     if not isinstance(raw, dict):
         raise UserError(f"{where} must have the sections {', '.join(SECTIONS)}")
     raw = resolved(raw, where)
     for key in raw:
         if key not in SECTIONS:
             home = SECTION_OF.get(str(key))
-            raise UserError(f"{where} has no section {key!r}" + (f"; {key} belongs to the section {home}" if home else nearest(str(key), SECTIONS)))
+            instead = f"; {key} belongs to the section {home}" if home else nearest(str(key)[:MAX_TYPO], SECTIONS)
+            raise UserError(f"{where} has no section {brief(key)}{instead}")
     sections = {s: from_mapping(cls, raw.get(s) or {}, f"{where}, section {s}") for s, cls in SECTIONS.items()}
     return PretrainConfig(**sections)
 
@@ -259,7 +253,7 @@ def resolved(raw: dict[Any, Any], where: str) -> dict[Any, Any]:
     if like is None:
         return raw
     if like not in recipe_names():
-        raise UserError(f"{where} is like {like!r}, and there is no such recipe{nearest(str(like), recipe_names())}")
+        raise UserError(f"{where} is like {brief(like)}, and there is no such recipe{nearest(str(like)[:MAX_TYPO], recipe_names())}")
     below = resolved(yaml.safe_load((resources.files("electrify") / "recipes" / f"{like}.yaml").read_text(encoding="utf-8")), f"recipe {like}")
     if any(not isinstance(fields or {}, dict) for fields in raw.values()):
         return raw  # the reader of the sections says what is wrong

@@ -11,6 +11,7 @@ import ast
 import dataclasses
 import difflib
 import inspect
+import reprlib
 import textwrap
 import types
 import typing
@@ -18,11 +19,24 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, NoReturn, TypeVar
 
+from ..console import harmless
 from ..errors import UserError, nearest
 
 C = TypeVar("C")
 
+MAX_TYPO = 60  # characters of a name that is compared with the known ones
+MAX_INT = 1 << 64  # no number of a field comes near it; beyond, libraries of C overflow
 _BOOL = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+
+
+def brief(value: Any) -> str:
+    """A value in a message: short, however large or deep it is."""
+    shown = reprlib.Repr()
+    shown.maxstring = shown.maxlong = shown.maxother = 60
+    try:
+        return shown.repr(value)
+    except ValueError:  # Python writes no number of thousands of digits
+        return "a number of thousands of digits"
 
 
 @cache
@@ -53,8 +67,8 @@ def convert(value: Any, kind: Any, name: str) -> Any:
             return convert(value, _without_none(kind), name)
         if origin is Literal:
             by_text = {str(a): a for a in args}  # a flag's value is always text
-            if str(value) not in by_text:
-                raise UserError(f"{name} cannot be {value!r}{nearest(str(value), by_text)}")
+            if not isinstance(value, str | int) or str(value) not in by_text:
+                raise UserError(f"{name} cannot be {brief(value)}{nearest(str(value)[:MAX_TYPO], by_text)}")
             return by_text[str(value)]
         if origin is tuple:
             items = [v for v in value.split(",") if v.strip()] if isinstance(value, str) else value
@@ -71,14 +85,18 @@ def convert(value: Any, kind: Any, name: str) -> Any:
         if kind is int and isinstance(value, float) and not value.is_integer():
             raise ValueError
         if kind is int and isinstance(value, str):
-            return int(value) if value.lstrip("-").isdigit() else convert(float(value), int, name)
-        return kind(value)
+            value = int(value) if value.lstrip("-").isdigit() else float(value)
+            return convert(value, int, name)
+        converted = kind(value)
+        if kind is int and abs(converted) > MAX_INT:
+            raise ValueError
+        return converted
     except UserError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
         simple = "true or false" if kind is bool else f"of type {getattr(kind, '__name__', kind)}"
         wanted = f"a list {_metavar(kind)}" if origin in (dict, tuple) else simple
-        raise UserError(f"{name} must be {wanted}, not {value!r}") from e
+        raise UserError(f"{name} must be {wanted}, not {brief(value)}") from e
 
 
 def _without_none(kind: Any) -> Any:
@@ -90,11 +108,11 @@ def _without_none(kind: Any) -> Any:
 def from_mapping(cls: type[C], mapping: dict[str, Any], where: str) -> C:
     """A dataclass from a mapping; unknown and missing keys raise and name `where` they stand."""
     if not isinstance(mapping, dict):
-        raise UserError(f"{where} must be a mapping of fields, not {mapping!r}")
+        raise UserError(f"{where} must be a mapping of fields, not {brief(mapping)}")
     kinds = field_types(cls)
     for key in mapping:
         if key not in kinds:
-            raise UserError(f"{where} has no field {key!r}{nearest(str(key), kinds)}")
+            raise UserError(f"{where} has no field {brief(key)}{nearest(str(key)[:MAX_TYPO], kinds)}")
     must = [f.name for f in dataclasses.fields(typing.cast(Any, cls)) if f.default is f.default_factory is dataclasses.MISSING]
     missing = [name for name in must if name not in mapping]
     if missing:
@@ -125,6 +143,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{name} cannot be {value!r}{nearest(str(value), map(str, action.choices))}")
 
     def error(self, message: str) -> NoReturn:
+        message = harmless(message)
         self.exit(2, f"{self.prog}: {message}{'' if message.endswith('?') else f'; see `{self.prog} --help`'}\n")
 
 

@@ -19,7 +19,7 @@ from transformers import AutoModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from ..errors import UserError
-from ..export.folders import TOKENIZER_FILES, is_causal, load_config, load_tokenizer, unloadable
+from ..export.folders import SAFE_WEIGHTS, TOKENIZER_FILES, is_causal, load_config, load_tokenizer, must_be_sound_weights, unreadable_weights
 from ..export.quiet import quiet
 from .attention import implementation_for
 from .frame import Frame, frames_of, reads_last
@@ -81,14 +81,11 @@ def load(model: str, *, device: torch.device) -> Loaded:
 
 def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
     try:
-        encoder, info = AutoModel.from_pretrained(path, config=config, output_loading_info=True, **options)
-    except (OSError, ValueError, KeyError, RuntimeError) as e:
-        raise unloadable(path, e) from e
-    except Exception as e:
-        if type(e).__name__ != "SafetensorError":
-            raise
-        raise UserError(f"{path}: its weights file is damaged or truncated ({e})") from e
-    lacking = sorted({*info["missing_keys"], *(key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"])})
+        encoder, info = AutoModel.from_pretrained(path, config=config, output_loading_info=True, **SAFE_WEIGHTS, **options)
+    except Exception as e:  # damaged weights raise types of three libraries
+        raise unreadable_weights(path, e) from e
+    must_be_sound_weights(path, encoder, info)
+    lacking = sorted(info["missing_keys"])
     if lacking:
         names = ", ".join(lacking[:8]) + (f" and {len(lacking) - 8} more" if len(lacking) > 8 else "")
         whole = len(encoder.state_dict())

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.finetune import FinetuneSettings
+from ..console import inert, uncalculated
 from ..progress import aligned
 from ..text.whole import write_atomically
 from .tasks import AVERAGED, TASKS
@@ -87,7 +88,7 @@ class Report:
         return "\n".join([*aligned(self.cells(), names=3), *averages, *(f"note: {note}" for note in self.notes())])
 
     def markdown(self) -> str:
-        head, *body = ["| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in self.cells()]
+        head, *body = ["| " + " | ".join(map(inert, row)) + " |" for row in self.cells()]
         rule = "|" + "|".join(["---"] * 3 + ["---:"] * 7) + "|"
         lines = [
             "# Fine-tuning",
@@ -108,7 +109,7 @@ class Report:
         if averages:
             shown = ", ".join(f"{model} {value:.1f}" for model, value in PUBLISHED_AVERAGES.items())
             lines += ["", f"GLUE average (mean of the first metrics' medians, WNLI left out): {', '.join(averages)}. Published: {shown}."]
-        lines += ["", *(f"- {note}" for note in self.notes())] if self.notes() else []
+        lines += ["", *(f"- {inert(note)}" for note in self.notes())] if self.notes() else []
         options = {k: v for k, v in dataclasses.asdict(self.settings).items() if v is not None and k != "device"}
         return "\n".join([*lines, "", "Settings: " + ", ".join(f"{k} {v}" for k, v in sorted(options.items())) + ".", ""])
 
@@ -116,7 +117,8 @@ class Report:
         names = [f.name for f in dataclasses.fields(Row)]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerows([names, *([getattr(row, name) for name in names] for row in self.rows)])
+        values = ([getattr(row, name) for name in names] for row in self.rows)
+        writer.writerows([names, *([uncalculated(v) if isinstance(v, str) else v for v in row] for row in values)])
         return text.getvalue()
 
     def json(self) -> str:

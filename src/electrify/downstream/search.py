@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.finetune import FinetuneConfig, FinetuneSettings, search_grid
+from ..console import inert
 from ..errors import UserError
 from ..progress import aligned, say
 from ..text.whole import write_atomically
@@ -39,7 +40,8 @@ def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> 
     write_atomically(out / "search.md", _markdown(cells))
     content = {name: [dataclasses.asdict(row) for row in one.rows] for name, one in found.items()}
     write_atomically(out / "search.json", json.dumps(content, indent=1, sort_keys=True) + "\n")
-    say("\n".join(aligned(cells, names=3)))
+    for line in aligned(cells, names=3):
+        say(line)
     return report
 
 
@@ -78,7 +80,7 @@ def _cells(found: dict[str, Report], report: Report) -> list[list[str]]:
 
 
 def _markdown(cells: list[list[str]]) -> str:
-    head, *body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
+    head, *body = ["| " + " | ".join(map(inert, row)) + " |" for row in cells]
     rule = "|" + "|".join(["---"] * 3 + ["---:"] * (len(cells[0]) - 3)) + "|"
     told = "Median over the seeds, times 100, on the validation examples, for every setting of the grid; a star marks the best of a row."
     return "\n".join(["# Hyper-parameter search", "", head, rule, *body, "", told, ""])

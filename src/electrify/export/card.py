@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from ..config.pretrain import dump, override, parse
+from ..console import inert
 from ..model.encoder import Shape
 from ..train.log import FILE, read
 
@@ -55,7 +56,7 @@ def model_card(run: Path, *, part: str, shape: Shape, is_lm: bool, parameters: i
     records = [r for r in _records(run) if step is None or r["step"] <= step]
     last = records[-1] if records else {}
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
-    name = _plain(run.resolve().name)
+    name = inert(run.resolve().name)
     sections = [
         _metadata(fills=fills, objective=objective, start=start),
         f"# {name}: {_title(part, objective)}",
@@ -157,7 +158,7 @@ def _corpus(facts: Mapping[str, Any]) -> str:
     parts = [_rows(counts | hashes)]
     sources = [s for s in corpus.get("sources", []) if isinstance(s, Mapping) and s.get("name")]
     if sources:
-        shown = [f"| {_plain(_relative(str(s['name'])))} | {_number(s.get('bytes')) or ''} | {s.get('sha256') or ''} |" for s in sources[:50]]
+        shown = [f"| {inert(_relative(str(s['name'])))} | {_number(s.get('bytes')) or ''} | {s.get('sha256') or ''} |" for s in sources[:50]]
         more = f"\n\nand {len(sources) - 50:,} more." if len(sources) > 50 else ""
         parts.append("| source | bytes | sha256 |\n|---|---|---|\n" + "\n".join(shown) + more)
     return _section("Corpus", "\n\n".join(p for p in parts if p))
@@ -172,14 +173,6 @@ def _relative(name: str) -> str:
     return Path(name).name if Path(name).is_absolute() else name
 
 
-def _plain(text: str) -> str:
-    """Text of others as one line that Markdown and HTML leave alone."""
-    safe = "".join(c if c.isprintable() else " " for c in text)
-    for sign, shown in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("`", "'")):
-        safe = safe.replace(sign, shown)
-    return safe
-
-
 def _number(value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -189,4 +182,4 @@ def _number(value: Any) -> str | None:
 def _rows(fields: Mapping[str, Any]) -> str:
     """A table of the known fields."""
     known = {k: v for k, v in fields.items() if v is not None}
-    return "| | |\n|---|---|\n" + "\n".join(f"| {k} | {_plain(str(v))} |" for k, v in known.items()) if known else ""
+    return "| | |\n|---|---|\n" + "\n".join(f"| {k} | {inert(str(v))} |" for k, v in known.items()) if known else ""

@@ -10,9 +10,12 @@ from typing import Any
 from transformers import AutoConfig, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
 
-from ..errors import UserError
+from ..errors import UserError, failing_as
+from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, without_code
+from ..train.memory import loaded_must_fit
 from .quiet import quiet
 
+SAFE_WEIGHTS: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "ignore_mismatched_sizes": True}  # which we look at ourselves
 MARK = "electrify.json"  # what makes a folder an export of ours, so that it may be replaced
 _BOTH_WAYS = ("xlnet", "xlm", "flaubert")  # counted with the causal ones by the library, for their language-model heads
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
@@ -30,10 +33,35 @@ def load_weights(cls: Any, path: str) -> tuple[Any, list[str]]:
     """A model of this class of the library in float32, and the weights that the folder lacks. Raises UserError where it cannot be read."""
     try:
         with quiet():
-            model, info = cls.from_pretrained(path, output_loading_info=True)
+            model, info = cls.from_pretrained(path, output_loading_info=True, **SAFE_WEIGHTS)
     except Exception as e:  # damaged weights raise types of three libraries
-        raise UserError(f"{path}: its weights cannot be loaded: {(str(e).strip() or type(e).__name__).splitlines()[0][:300]}") from e
+        raise unreadable_weights(path, e) from e
+    must_be_sound_weights(path, model, info)
     return model.float().eval(), sorted(info["missing_keys"])
+
+
+def unreadable_weights(path: str, error: Exception) -> UserError:
+    """What is wrong with the weights of a folder; those that only pickle could read are never opened."""
+    folder = Path(path)
+    unsafe = sorted(p.name for kind in ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack") for p in folder.glob(kind) if folder.is_dir())
+    if unsafe and not any(folder.glob("*.safetensors")):
+        return UserError(f"{path}: {unsafe[0]} could run code of others when it is opened, so it is not; convert the weights to model.safetensors")
+    return UserError(f"{path}: its weights cannot be loaded: {(str(error).strip() or type(error).__name__).splitlines()[0][:300]}")
+
+
+def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
+    """Raises UserError where the library put random numbers in the place of weights of another shape, or where weights are no numbers."""
+    wrong = sorted(info["mismatched_keys"])
+    if wrong:
+        shown = ", ".join(f"{name} is {list(theirs)}, not {list(wanted)}" for name, theirs, wanted in wrong[:3]) + ", ..." * (len(wrong) > 3)
+        raise UserError(f"{path}: {len(wrong)} weights do not have the shape that its config.json says: {shown}")
+    must_be_finite(path, model)
+
+
+def must_be_finite(path: str, model: Any) -> None:
+    odd = next((name for name, t in model.state_dict().items() if t.is_floating_point() and not t.isfinite().all()), None)
+    if odd is not None:
+        raise UserError(f"{path}: the weight {odd} holds numbers that are not finite; the model is damaged")
 
 
 def may_be_on_hub(name: str) -> bool:
@@ -74,9 +102,11 @@ def load_config(path: str, *, causal: bool = False) -> Any:
     """The configuration of an encoder; causal: or of a model that reads from left to right. Raises UserError."""
     check_place(path)
     try:
-        with quiet():
-            config = AutoConfig.from_pretrained(path)
-    except (OSError, ValueError, KeyError) as e:
+        with quiet(), without_code(path):
+            config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except UserError:
+        raise
+    except Exception as e:  # a config.json may hold anything, and each has an exception of its own
         raise unloadable(path, e) from e
     if type(config) not in MODEL_MAPPING:
         raise UserError(f"{path}: AutoModel has no model of type {config.model_type!r}")
@@ -84,6 +114,8 @@ def load_config(path: str, *, causal: bool = False) -> Any:
         raise UserError(f"{path}: a {config.model_type!r} model is an encoder with a decoder; an encoder is needed")
     if is_causal(config) and not causal:
         raise UserError(f"{path}: a {config.model_type!r} model reads from left to right; its first token sees no text, so an encoder is needed")
+    with quiet():
+        loaded_must_fit(path, config)
     return config
 
 
@@ -93,11 +125,9 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
         raise UserError(
             f"{path}: the folder holds no tokenizer (none of {', '.join(TOKENIZER_FILES[:4])}); copy the one the model was trained with into it"
         )
-    try:
-        with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(path)
-    except Exception as e:  # the tokenizers library raises bare Exception
-        raise UserError(f"{path}: its tokenizer cannot be loaded: {(str(e).strip() or type(e).__name__).splitlines()[0][:300]}") from e
+    must_be_sound(Path(path) / TOKENIZER_FILE)
+    with quiet(), failing_as(f"{path}: its tokenizer cannot be loaded"), without_code(path):
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.pad_token_id is None:
         raise UserError(f"{path}: its tokenizer has no padding token; set pad_token in tokenizer_config.json")
     largest = max(tokenizer.get_vocab().values(), default=0)

@@ -16,19 +16,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from .. import faults
-from ..build import Built, Half, Vocabulary, compose
+from ..build import Built, Half, Vocabulary, compose, kept_shape
 from ..config.export import Part
-from ..config.pretrain import PretrainConfig, parse
+from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
 from ..model.encoder import Shape
 from ..model.heads import LMHead
 from ..text.shards import sha256_of
 from ..tokens import SpecialIds, Tokens
 from ..train import checkpoint
+from ..train.memory import must_fit
 from . import card
 from .folders import MARK
 from .mapping import architecture_of, parameters_of, to_theirs
@@ -89,7 +91,7 @@ def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
         raise UserError(
             f"{run / 'run.json'} is damaged ({type(e).__name__}: {e}); without it the vocabulary is unknown: restore it from a copy"
         ) from e
-    return parse((run / "config.yaml").read_text(encoding="utf-8"), str(run / "config.yaml")), facts
+    return load_file(run / "config.yaml"), facts
 
 
 def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
@@ -119,7 +121,10 @@ def _generator_shape(config: PretrainConfig, facts: Mapping[str, Any]) -> Shape 
 
 def _restored(config: PretrainConfig, facts: Mapping[str, Any], path: Path) -> tuple[Built, dict[str, Any]]:
     """The networks of a checkpoint, and its state."""
-    built = compose(config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=_generator_shape(config, facts))
+    generator = _generator_shape(config, facts)
+    for shape in filter(None, (kept_shape(config.model, facts["vocab_size"]), generator)):
+        must_fit(shape, what=f"the run {path.parent}")
+    built = compose(config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=generator)
     tensors, state = checkpoint.load(path)
     _fill(built, tensors.get("model", {}), path)
     return built, state
@@ -172,8 +177,8 @@ def _write(run: Path, half: Half, part: str, target: Path, *, config: PretrainCo
             target.rename(old)
         new.rename(target)
         shutil.rmtree(old, ignore_errors=True)
-    except OSError as e:
-        raise UserError(f"{target} could not be written ({e.strerror or e})") from e
+    except (OSError, SafetensorError) as e:
+        raise UserError(f"{target} could not be written ({getattr(e, 'strerror', None) or e})") from e
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return target

@@ -12,6 +12,8 @@ from ..build import Half
 from ..errors import UserError
 from ..model.encoder import Shape
 from ..model.heads import LMHead
+from ..text.tokenizer import without_code
+from .folders import SAFE_WEIGHTS, must_be_finite
 from .mapping import (
     Architecture,
     KeyMismatchError,
@@ -52,7 +54,7 @@ def check_vocabulary(start: str, *, tokenizer: Path) -> None:
         return  # transformers would make an empty one up
     try:
         with quiet():
-            theirs = AutoTokenizer.from_pretrained(place, **local).get_vocab()
+            theirs = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **local).get_vocab()
     except (OSError, ValueError, KeyError):
         return
     with quiet():
@@ -162,9 +164,11 @@ def _config(start: str) -> Any:
 
     place, local = _where(start)
     try:
-        with quiet():
-            config = AutoConfig.from_pretrained(place, **local)
-    except (OSError, ValueError, KeyError) as e:
+        with quiet(), without_code(start):
+            config = AutoConfig.from_pretrained(place, trust_remote_code=False, **local)
+    except UserError:
+        raise
+    except Exception as e:  # a config.json may hold anything, and each has an exception of its own
         raise UserError(f"{start} could not be read as a Hugging Face model ({_line(e)})") from e
     if config.model_type not in ("electra", "bert"):
         raise UserError(f"{start} is a model of type {config.model_type!r}; a run starts from electra (or bert) only")
@@ -183,13 +187,14 @@ def _read(start: str, table: Architecture) -> tuple[Any, set[str], set[str]]:
     try:
         with quiet():
             model, info = getattr(transformers, table.name).from_pretrained(
-                place, output_loading_info=True, use_safetensors=True, dtype=torch.float32, ignore_mismatched_sizes=True, **local
+                place, output_loading_info=True, dtype=torch.float32, **SAFE_WEIGHTS, **local
             )
     except (OSError, ValueError, RuntimeError, SafetensorError) as e:
         raise UserError(f"{start} has no readable model.safetensors ({_line(e)}); convert its weights to safetensors first") from e
     wrong = sorted(str(k[0]) for k in info["mismatched_keys"])
     if wrong:
         raise UserError(f"{start} is damaged: {wrong[0]} does not have the shape that its config.json says")
+    must_be_finite(start, model)
     return model, set(info["missing_keys"]), set(info["unexpected_keys"])
 
 

@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from ..config.evaluate import EvaluateConfig
+from ..console import harmless
 from ..errors import UserError
 from ..progress import Progress, aligned
 from ..text.whole import json_rows, read_text, write_atomically
@@ -118,8 +119,8 @@ def table(rows: Sequence[Accuracy]) -> str:
     models = list(dict.fromkeys(row.model for row in rows))
     by_model = {model: means([row for row in rows if row.model == model]) for model in models}
     keys = list(by_model[models[0]])
-    cells = [["part", "phenomenon", *models]]
-    cells += [[part, name, *(f"{100 * by_model[model][part, name]:.1f}" for model in models)] for part, name in keys]
+    cells = [["part", "phenomenon", *map(harmless, models)]]
+    cells += [[part, harmless(name), *(f"{100 * by_model[model][part, name]:.1f}" for model in models)] for part, name in keys]
     ties = sum(row.ties for row in rows)
     return "\n".join([*aligned(cells, names=2), *([f"{ties} pairs have equal scores and count as wrong"] if ties else [])])
 
@@ -128,12 +129,13 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     """Every model on every paradigm; with an output folder blimp.json and blimp.md there. Raises UserError before anything is scored."""
     paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
     scorers = [load_scorer(model, device=pick_device(options.device)) for model in options.models]
+    if options.output_dir:
+        Path(options.output_dir).mkdir(parents=True, exist_ok=True)  # one that cannot be made is found now, and not after the scoring
     total = len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
     with Progress(total, title="blimp", unit="sentences") as progress:
         rows = [row for scorer in scorers for row in judge(scorer, paradigms, batch_tokens=options.batch_tokens, progress=progress)]
     if options.output_dir:
         out = Path(options.output_dir)
-        out.mkdir(parents=True, exist_ok=True)
         kinds = {scorer.name: scorer.kind for scorer in scorers}
         whole = {"max_eval_samples": options.max_eval_samples, "scored_as": kinds, "paradigms": [asdict(row) for row in rows]}
         write_atomically(out / "blimp.json", json.dumps(whole, indent=1, sort_keys=True) + "\n")

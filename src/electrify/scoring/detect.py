@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import unicodedata
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -18,6 +16,7 @@ import torch
 from transformers import ElectraForPreTraining
 
 from ..config.detect import DetectConfig
+from ..console import harmless
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, saved_objective
 from ..text.whole import decode, read_text
@@ -199,13 +198,6 @@ def _pieces(detection: Detection, unit: str) -> tuple[Piece, ...]:
 
 def _marked(detection: Detection, threshold: float) -> list[dict[str, Any]]:
     return [asdict(word) for word in detection.words if word.probability >= threshold]
-
-
-def harmless(text: str, *, keep: Sequence[str] = ()) -> str:
-    """Control characters, escapes and characters that reorder or hide text, written out visibly (\\x1b)."""
-    bad = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-    joiners = "\u200c\u200d"  # Persian and emoji need them, and they steer nothing
-    return "".join(c if c in keep or c in joiners or unicodedata.category(c) not in bad else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def _show_coloured(detection: Detection, out: TextIO, *, threshold: float, unit: str) -> None:

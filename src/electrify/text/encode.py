@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
+from ..errors import UserError, failing_as
 
 SPLITS = ("train", "valid")
 # Longer documents are tokenised in pieces cut before a space, where no tokenizer here joins anything; bounds the memory of the library's structures.
@@ -131,7 +131,9 @@ class Encoder:
 
     def _plain(self, pieces: list[str]) -> list[bytes]:
         # Most encodings here are those of one word: an array costs a quarter of what a numpy array does.
-        return [array("I", e.ids).tobytes() for e in self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)]
+        with failing_as("the tokenizer fails on this text; its tokenizer.json is damaged, or does not fit"):
+            encoded = self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)
+        return [array("I", e.ids).tobytes() for e in encoded]
 
     def _remembering(self, pieces: list[str], known: dict[str, bytes]) -> list[bytes]:
         split = [[piece] if _UNUSUAL_SPACE.search(piece) else piece.split() for piece in pieces]

@@ -71,6 +71,7 @@ def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest
     faults.at("tokenizer")
     plan = Plan(options, space, vocab_size=vocab_size, special=special)
     counts, parts = plan.encode()
+    space.must_be_unchanged()
     clock.ends("encode")
     manifest = join(space, parts, counts=counts, vocab_size=vocab_size, special=special, shard_bytes=options.shard_mb << 20, dtype=plan.dtype)
     clock.ends("join")
@@ -138,6 +139,9 @@ class Plan:
                 faults.at("encoded")
         if not self.counts["documents"]:
             raise UserError(f"the corpus is empty: no text in {workspace.shown(self.space.sources)}")
+        if self.counts["tokens"] == self.counts["unk_tokens"]:
+            names = workspace.shown(self.space.sources)
+            raise UserError(f"every token of {names} is unknown to the tokenizer; choose another one, or train one with more text or vocab_size")
         return self.counts, self._parts
 
     def _pool(self) -> Workers | cluster.Cluster:

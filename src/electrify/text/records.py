@@ -15,6 +15,7 @@ from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from .decoding import decode, text_chunks
 from .sources import Source
+from .streams import BOMB_BYTES, BOMB_RATIO
 
 MAX_LINE = 1 << 26
 """Bytes of one line or field at most; bounds memory."""
@@ -68,13 +69,14 @@ def _no_column(where: str, options: PrepareConfig, found: Any) -> UserError:
 
 
 def _of_jsonl(source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance) -> Iterator[str]:
+    once, quoted = _each_once(options.text_column), json.dumps(options.text_column)
     for number, raw in _lines(source, advance):
         where = f"{source.path}, line {number}"
         line = decode(raw, options.encoding_errors, counts, lambda where=where: where)
         if line is None or not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=once if line.count(quoted) > 1 else None)
         except (ValueError, RecursionError) as e:
             hint = "; this looks like one JSON array, write one object a line" if number == 1 and line.lstrip().startswith("[") else ""
             raise UserError(f"{where} is not valid JSON ({e}){hint}") from e
@@ -87,6 +89,17 @@ def _of_jsonl(source: Source, options: PrepareConfig, counts: Counter[str], adva
             yield text
 
 
+def _each_once(key: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """Makes objects of JSON and raises ValueError where `key` stands twice in one: the first text would be lost without a word."""
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if sum(name == key for name, _ in pairs) > 1:
+            raise ValueError(f"the key {key!r} stands twice")
+        return dict(pairs)
+
+    return made
+
+
 def _of_csv(source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance) -> Iterator[str]:
     csv.field_size_limit(MAX_LINE)
     lines = (line.decode("utf-8", "surrogateescape") + "\n" for _, line in _lines(source, advance))
@@ -96,6 +109,8 @@ def _of_csv(source: Source, options: PrepareConfig, counts: Counter[str], advanc
         header = next(rows, [])
         if options.text_column not in header:
             raise _no_column(str(source.path), options, header)
+        if header.count(options.text_column) > 1:
+            raise UserError(f"{source.path}, line 1: the column {options.text_column!r} stands twice")
         column = header.index(options.text_column)
         for row in rows:
             where = f"{source.path}, line {rows.line_num}"
@@ -129,6 +144,7 @@ def _of_parquet(source: Source, options: PrepareConfig, counts: Counter[str], ad
             if options.text_column not in file.schema_arrow.names:
                 raise _no_column(str(source.path), options, file.schema_arrow.names)
             total = max(file.metadata.num_rows, 1)
+            _must_be_no_bomb(source, file.metadata)
             for batch in file.iter_batches(batch_size=256, columns=[options.text_column]):
                 for text in batch.column(0).to_pylist():
                     row_number += 1
@@ -141,6 +157,12 @@ def _of_parquet(source: Source, options: PrepareConfig, counts: Counter[str], ad
         raise UserError(f"{source.path} is truncated, damaged or no parquet file ({str(e).splitlines()[0]}); fetch or make it again") from e
     except UnicodeDecodeError as e:
         raise UserError(f"{source.path}, row {row_number + 1}: {options.text_column!r} is not UTF-8") from e
+
+
+def _must_be_no_bomb(source: Source, metadata: Any) -> None:
+    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * source.size:
+        raise UserError(f"{source.path} unpacks to more than {BOMB_RATIO} times its size: this is not text; leave it out")
 
 
 def _of_dataset(source: Source, options: PrepareConfig, counts: Counter[str]) -> Iterator[str]:

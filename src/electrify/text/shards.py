@@ -115,11 +115,30 @@ def read_manifest(folder: Path) -> Manifest:
         splits = {split: [Shard(**s) for s in shards] for split, shards in raw["splits"].items()}
         ids = raw["special_ids"]
         special = SpecialIds(**(ids | {"others": tuple(ids["others"])}))
-        return Manifest(**(raw | {"splits": splits, "special_ids": special}))
+        manifest = Manifest(**(raw | {"splits": splits, "special_ids": special}))
+        _must_make_sense(manifest)
     except UserError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise UserError(f"{path} is damaged ({type(e).__name__}: {e}); prepare the corpus again") from e
+    return manifest
+
+
+def _must_make_sense(manifest: Manifest) -> None:
+    """Raises ValueError or TypeError for numbers that no writer of ours writes."""
+    ids, size = manifest.special_ids, manifest.vocab_size
+    if np.dtype(manifest.dtype) not in (np.dtype("<u2"), np.dtype("<u4")) or not 0 < size <= 1 << 32:
+        raise ValueError(f"tokens of type {manifest.dtype!r} from a vocabulary of {size}")
+    if not all(0 <= i < size for i in (ids.pad, ids.cls, ids.sep, ids.mask, *ids.others)) or not -1 <= ids.unk < size:
+        raise ValueError(f"special tokens beyond the vocabulary of {size}")
+    for shard in (s for shards in manifest.splits.values() for s in shards):
+        if min(shard.tokens, shard.documents) < 0 or Path(shard.tokens_file).name != shard.tokens_file:
+            raise ValueError(f"the shard {shard.tokens_file} of {shard.tokens} tokens")
+
+
+def _npy(path: Path) -> np.ndarray:
+    """The array of a file. Mapped first, for a header may claim any size and the map compares it with the file's; no pickles."""
+    return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 class Corpus:
@@ -161,17 +180,39 @@ class Corpus:
         for s in self.shards:
             path = self.folder / s.documents_file
             try:
-                offsets = np.load(path, allow_pickle=False)
+                offsets = _npy(path)
             except (ValueError, EOFError) as e:
                 raise UserError(f"{path} is damaged: it holds no array of offsets; prepare the corpus again") from e
-            if len(offsets) != s.documents + 1 or offsets[-1] != s.tokens:
+            whole = offsets.shape == (s.documents + 1,) and offsets.dtype == np.int64
+            if not whole or offsets[0] != 0 or offsets[-1] != s.tokens or (np.diff(offsets) < 0).any():
                 raise UserError(f"{path} does not agree with the manifest; prepare the corpus again")
             arrays.append(offsets)
         return arrays
 
+    def sound(self, ids: np.ndarray) -> np.ndarray:
+        """The ids that were read. Raises UserError where one is beyond the vocabulary: asked of each piece, for a corpus is not read as a whole."""
+        if ids.max(initial=0) >= self.manifest.vocab_size:
+            raise UserError(
+                f"{self.folder} holds the token {ids.max()}, beyond its vocabulary of {self.manifest.vocab_size}: it is damaged; prepare it again"
+            )
+        return ids
+
     def unigram(self) -> np.ndarray:
         """int64 [vocabulary]: how often each id occurs in the train split."""
-        return np.load(self.folder / "unigram.npy", allow_pickle=False)
+        path = self.folder / "unigram.npy"
+        try:
+            counts = _npy(path)
+        except (ValueError, EOFError, OSError) as e:
+            raise UserError(f"{path} is missing or damaged ({e}); prepare the corpus again") from e
+        if counts.shape != (self.manifest.vocab_size,) or counts.dtype != np.int64 or counts.min() < 0:
+            raise UserError(f"{path} does not agree with the manifest; prepare the corpus again")
+        return counts
+
+    def must_have_its_tokenizer(self) -> None:
+        """Raises UserError where the tokenizer beside the tokens is not the one that made them: its words would be others."""
+        path = self.folder / "tokenizer" / "tokenizer.json"
+        if not path.is_file() or sha256_of(path) != self.manifest.tokenizer_sha256:
+            raise UserError(f"{path} is not the tokenizer that the corpus was prepared with; prepare the corpus again")
 
     def verify(self) -> None:
         """Reads every byte; raises UserError naming the first file whose hash differs from the manifest."""

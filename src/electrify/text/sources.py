@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -46,7 +48,18 @@ class Source:
     @property
     def size(self) -> int:
         """Bytes of the file; 0 where nobody knows."""
-        return self.path.stat().st_size if self.path.name else 0
+        try:
+            return self.path.stat().st_size if self.path.name else 0
+        except OSError as e:
+            raise UserError(f"{self.path} cannot be read: {e.strerror or e}") from e
+
+    def stamp(self) -> tuple[int, int] | None:
+        """Size and time of the last change: whether the file is still what it was. None where it is no file, or gone."""
+        try:
+            status = self.path.stat() if self.path.name else None
+        except OSError:
+            return None
+        return (status.st_size, status.st_mtime_ns) if status else None
 
     def identity(self) -> dict[str, Any]:
         """name, bytes and sha256: whether this is the same input as before. A data set is known by its name only."""
@@ -56,8 +69,11 @@ class Source:
             from .pydocs import identity
 
             return {"name": self.name, "bytes": 0, "sha256": identity()}
-        with self.path.open("rb") as f:
-            return {"name": self.name, "bytes": self.size, "sha256": hashlib.file_digest(f, "sha256").hexdigest()}
+        try:
+            with self.path.open("rb") as f:
+                return {"name": self.name, "bytes": self.size, "sha256": hashlib.file_digest(f, "sha256").hexdigest()}
+        except OSError as e:
+            raise UserError(f"{self.path} cannot be read: {e.strerror or e}") from e
 
 
 def format_of(path: Path) -> Format | None:
@@ -67,15 +83,17 @@ def format_of(path: Path) -> Format | None:
     return None if kind == "parquet" and stem is not path else kind
 
 
-def resolve(inputs: tuple[str, ...]) -> tuple[list[Source], list[str]]:
+def resolve(inputs: tuple[str, ...], *, output: Path | None = None) -> tuple[list[Source], list[str]]:
     """Sources in order, each file once, and the names of files of other kinds that lay in folders and were left out.
 
-    Raises UserError for an input that does not exist or holds no text.
+    output: a folder whose files are no input although it may lie inside one, for they are made from it. Raises UserError for an input that does not
+    exist or holds no text.
     """
     sources: list[Source] = []
     left_out: list[str] = []
     for item in inputs:
-        sources.extend(_resolve_one(item, left_out))
+        found = _resolve_one(item, left_out)
+        sources += [s for s in found if output is None or not s.in_folder or not s.path.resolve().is_relative_to(output.resolve())]
     seen: set[str] = set()
     once = []
     for source in sources:
@@ -95,15 +113,17 @@ def _resolve_one(item: str, left_out: list[str]) -> list[Source]:
     if path.is_dir():
         return _folder(path, item, left_out)
     if path.exists():
+        if not path.is_file():
+            raise UserError(f"{path} is a pipe or a device; a corpus is read several times, so write it to a file first")
         kind = format_of(path)
         if kind is None:
             raise UserError(
                 f"{path} is not of a known kind; known endings: {', '.join(FORMATS)}, each but .parquet also with {', '.join(COMPRESSIONS)}"
             )
-        return [Source(path.name, kind, path)]
+        return [Source(legible(path.name), kind, path)]
     if glob.has_magic(item):
-        found = sorted(p for p in map(Path, glob.glob(str(path), recursive=True)) if p.is_file())
-        sources = [Source(p.name, kind, p, in_folder=True) for p in found if (kind := format_of(p))]
+        found = sorted(p for p in matching(path) if p.is_file())
+        sources = [Source(legible(p.name), kind, p, in_folder=True) for p in found if (kind := format_of(p))]
         left_out.extend(p.name for p in found if not format_of(p))
         if not sources:
             raise UserError(f"no text file matches {item!r}")
@@ -111,6 +131,21 @@ def _resolve_one(item: str, left_out: list[str]) -> list[Source]:
     if format_of(path) is None and _HUB_NAME.fullmatch(item):
         return [_hub(item)]
     raise UserError(f"no such file or folder: {item}")
+
+
+def legible(name: str) -> str:
+    """A file name as text: bytes of it that are not UTF-8 are written out, for the manifest is UTF-8."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def matching(pattern: Path) -> Iterator[Path]:
+    """Files of a pattern, hidden ones left out. `**` follows no link to a folder: two that lead back would make more paths than can be walked."""
+    fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
+    base = Path(*pattern.parts[:fixed])
+    asked = any(part.startswith(".") for part in pattern.parts[fixed:])
+    for path in base.glob(str(Path(*pattern.parts[fixed:]))):
+        if asked or not any(part.startswith(".") for part in path.relative_to(base).parts):
+            yield path
 
 
 def _hub(name: str) -> Source:
@@ -130,7 +165,7 @@ def _folder(folder: Path, item: str, left_out: list[str]) -> list[Source]:
         if kind is None or _ABOUT.fullmatch(path.name):
             left_out.append(inside.as_posix())
         else:
-            sources.append(Source(f"{folder.resolve().name}/{inside.as_posix()}", kind, path, in_folder=True))
+            sources.append(Source(legible(f"{folder.resolve().name}/{inside.as_posix()}"), kind, path, in_folder=True))
     if not sources:
         raise UserError(f"the folder {item} holds no text file; known endings: {', '.join(FORMATS)}")
     return sources

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,7 @@ def read_chunks(path: Path, *, advance: Callable[[int], None] | None = None) -> 
     Raises UserError naming the file where it cannot be read, is truncated, damaged or a decompression bomb.
     """
     kind = compression_of(path)
+    must_be_file(path)
     try:
         with path.open("rb") as raw:
             size = path.stat().st_size
@@ -55,6 +57,19 @@ def read_chunks(path: Path, *, advance: Callable[[int], None] | None = None) -> 
         if kind == ".bz2" and e.errno is None:
             raise UserError(f"{path} is damaged or no {kind} file ({e}); fetch or make it again") from e
         raise UserError(f"{path} cannot be read: {e.strerror or e}") from e
+
+
+def must_be_file(path: Path) -> None:
+    """Raises UserError for a pipe or a device, which may never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"{path} is a pipe or a device; write its content to a file first")
+
+
+def must_lead_somewhere(folder: Path) -> None:
+    """Raises UserError where a folder, or one above it, is a link to nothing or to itself."""
+    for path in (folder, *folder.parents):
+        if path.is_symlink() and not os.path.exists(path):
+            raise UserError(f"{path} is a link that leads nowhere; choose another folder")
 
 
 def _decompressed(raw: IO[bytes], kind: str) -> Iterator[bytes]:

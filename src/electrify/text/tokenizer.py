@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..config.prepare import MAX_VOCABULARY
+from ..config.schema import brief
+from ..errors import UserError, failing_as
 from ..tokens import SpecialIds
 from .shards import sha256_of
 
@@ -15,6 +20,7 @@ TOKENIZER_FILE = "tokenizer.json"
 MAX_LENGTH = 512
 # The largest published ones (a quarter of a million pieces) stay below 40 MB; a file beyond this is a mistake or an attack on memory.
 MAX_FILE_BYTES = 1 << 28
+MAX_GROWTH = 1000  # published normalizers replace a character by one, or put one before a text
 _ROLES = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 _NAMES = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 
@@ -47,6 +53,7 @@ def save_existing(name: str, folder: Path) -> None:
     """The tokenizer in a folder or on the Hub, written to `folder`. Raises UserError where it cannot be had or lacks a role."""
     tokenizer = load_tokenizer(name)
     special_ids(tokenizer)
+    vocabulary_size(tokenizer)  # before the library writes a file with a line for every hole
     if tokenizer.model_max_length > 1 << 20:  # transformers' way of saying that nobody set it
         tokenizer.model_max_length = MAX_LENGTH
     tokenizer.save_pretrained(str(folder))
@@ -60,24 +67,52 @@ def load_tokenizer(name: str | Path) -> Any:
     file = folder / TOKENIZER_FILE
     if folder.is_dir() and not any((folder / f).is_file() for f in (TOKENIZER_FILE, "vocab.txt", "tokenizer_config.json")):
         raise UserError(f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt")
-    if file.is_file() and file.stat().st_size > MAX_FILE_BYTES:
-        raise UserError(f"{file} has {file.stat().st_size >> 20} MB; a tokenizer has at most {MAX_FILE_BYTES >> 20}")
+    must_be_sound(file)
     from transformers import AutoTokenizer
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(name))
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as e:  # a panic of the Rust library (bad regular expression, bad vocabulary) is no Exception
-        what = (
-            f"{folder} holds a damaged tokenizer"
-            if folder.is_dir()
-            else f"{str(name)!r} is neither a folder here nor a tokenizer that can be reached"
-        )
-        raise UserError(f"{what} ({type(e).__name__}: {' '.join(str(e).split())[:300]})") from e
+    what = f"{folder} holds a damaged tokenizer"
+    if not folder.is_dir():
+        what = f"{brief(str(name))} is neither a folder here nor a tokenizer that can be reached"
+    with failing_as(what), without_code(str(name)):
+        tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         raise UserError(f"the tokenizer {name} has no fast version (tokenizer.json), which electrify needs")
     return tokenizer
+
+
+@contextmanager
+def without_code(name: str) -> Iterator[None]:
+    """A UserError where the library says inside that a model brings code of its own."""
+    try:
+        yield
+    except ValueError as e:
+        if "custom code" not in str(e):
+            raise
+        raise UserError(f"{name} brings Python code of its own (auto_map), which electrify never runs; choose one that transformers knows") from e
+
+
+def must_be_sound(file: Path) -> None:
+    """Raises UserError for a tokenizer.json that would exhaust memory when it is loaded or used. One that is damaged passes: loading it says how."""
+    if not file.is_file():
+        return
+    if file.stat().st_size > MAX_FILE_BYTES:
+        raise UserError(f"{file} has {file.stat().st_size >> 20} MB; a tokenizer has at most {MAX_FILE_BYTES >> 20}")
+    try:
+        normalizer = json.loads(file.read_bytes())["normalizer"]
+        growth = _growth(normalizer)
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return
+    if growth > MAX_GROWTH:
+        raise UserError(f"{file} makes {growth:,} characters of one (its normalizer replaces by longer texts); it is damaged or hostile")
+
+
+def _growth(step: Any) -> int:
+    """Characters that a normalizer may make of one: replacements one after the other multiply."""
+    if isinstance(step, dict):
+        inner = prod(map(_growth, step.get("normalizers", ())))
+        texts = (step.get(name, "") for name in ("content", "prepend"))
+        return inner * prod(max(1, len(text)) for text in texts)
+    return 1
 
 
 def special_ids(tokenizer: Any) -> SpecialIds:
@@ -96,8 +131,14 @@ def special_ids(tokenizer: Any) -> SpecialIds:
 
 
 def vocabulary_size(tokenizer: Any) -> int:
-    """Rows that an embedding needs: the largest id plus one."""
-    return max(tokenizer.get_vocab().values()) + 1
+    """Rows that an embedding needs: the largest id plus one. Raises UserError where the ids are not those of a vocabulary."""
+    ids = list(tokenizer.get_vocab().values())
+    size = max(ids, default=-1) + 1
+    if len(set(ids)) < len(ids):
+        raise UserError("the tokenizer gives several tokens one id; it is damaged")
+    if size > max(MAX_VOCABULARY, 2 * len(ids)):
+        raise UserError(f"the tokenizer has {len(ids):,} tokens with ids up to {size - 1:,}; it is damaged: ids count from 0 without large holes")
+    return size
 
 
 def tokenizer_sha256(folder: Path) -> str:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from .streams import must_be_file
 
 
 def read_text(path: str | Path, *, name: str | None = None) -> str:
     """A UTF-8 file without its byte-order mark. Raises UserError where it is missing, binary or another encoding."""
     shown = name or str(path)
+    must_be_file(Path(path))
     try:
         data = Path(path).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -56,8 +59,13 @@ def json_rows(path: str | Path, text: str) -> Iterator[tuple[int, dict[str, Any]
 def write_atomically(path: Path, content: str | bytes) -> None:
     """The whole file or none of it."""
     part = path.with_name(path.name + ".part")
-    with part.open("wb") as stream:
-        stream.write(content.encode("utf-8") if isinstance(content, str) else content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(path)
+    try:
+        with part.open("wb") as stream:
+            stream.write(content.encode("utf-8") if isinstance(content, str) else content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise

@@ -27,7 +27,7 @@ from ..progress import Progress, say
 from . import pydocs, records
 from .shards import MANIFEST, Corpus, Manifest, read_manifest, sha256_of
 from .sources import Source, resolve
-from .streams import compression_of
+from .streams import compression_of, must_lead_somewhere
 
 UNFINISHED = "unfinished"
 # How much text a compressed file holds at most in practice, per byte; and bytes of text a token has at least on the average.
@@ -38,7 +38,8 @@ _SPARE_BYTES = 64 << 20
 
 def choose_sources(options: PrepareConfig) -> list[Source]:
     """The inputs that hold text. What is left out of a folder is said. Raises UserError where nothing is left."""
-    sources, left_out = resolve(options.inputs)
+    must_lead_somewhere(Path(options.output_dir))
+    sources, left_out = resolve(options.inputs, output=Path(options.output_dir))
     chosen = []
     for source in sources:
         # A table that lies beside the texts of a folder is usually about them.
@@ -117,6 +118,7 @@ class Workspace:
         self.sources, self._config = list(sources), options
         self.options = bytes_deciding(options)
         self.identities: list[dict[str, Any]] = []
+        self._stamps: list[Any] = []
         self._inside = self.folder / UNFINISHED
         self.tokenizer = self._inside / "tokenizer"
         self._lock: IO[str] | None = None
@@ -131,12 +133,15 @@ class Workspace:
         try:
             self._claim()
         except BaseException:
+            if not (self._inside / "state.json").is_file():  # nobody's: begun a moment ago
+                self._remove()
             self._lock.close()
             raise
         return self
 
     def _claim(self) -> None:
         """Says whose folder this is, or finds that it is ours."""
+        self._stamps = [s.stamp() for s in self.sources]
         self.identities = [s.identity() for s in self.sources]
         path = self._inside / "state.json"
         if not path.is_file():
@@ -166,6 +171,12 @@ class Workspace:
                 _write_pydocs(path, key=self._config.text_column, workers=workers)
             self.sources[i] = replace(source, format="jsonl", path=path)
 
+    def must_be_unchanged(self) -> None:
+        """Raises UserError where an input is not what was hashed: the text was read twice, and the manifest would name neither."""
+        for source, stamp in zip(self.sources, self._stamps, strict=True):
+            if stamp is not None and source.stamp() != stamp:
+                raise UserError(f"{source.path} changed while it was read; run the same command again when it is complete")
+
     def part(self, number: int) -> Path:
         """Where the part file of a task lies; a thousand a folder."""
         return self._inside / "parts" / f"{number // 1000:05d}" / f"{number:08d}.part"
@@ -188,10 +199,14 @@ class Workspace:
         # After a mistake of the user that was found before any text was tokenised there is nothing to continue from, and he starts with other input.
         useless = isinstance(error, UserError) and not any(self._inside.glob("parts/*/*.part"))
         if kind is None or useless:
-            shutil.rmtree(self._inside)
+            self._remove()
         if self._lock is not None:
             self._lock.close()
-        if useless and not any(self.folder.iterdir()):
+
+    def _remove(self) -> None:
+        """What only an unfinished run needs, and the folder where nothing else is in it."""
+        shutil.rmtree(self._inside)
+        if not any(self.folder.iterdir()):
             self.folder.rmdir()
 
 

@@ -21,6 +21,7 @@ from ..config.pretrain import PretrainConfig, dump, parse
 from ..errors import UserError
 from ..model.encoder import Shape
 from ..text.shards import Manifest
+from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
 from .device import describe
 from .loop import Run
@@ -35,6 +36,7 @@ SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps", "f
 
 def refuse(folder: Path, resume: Resume) -> None:
     """Raises UserError where names in the folder already say that the wish cannot be: before anything is written there, the lock included."""
+    must_lead_somewhere(folder)
     saved = any(folder.glob("checkpoint-*"))
     holds = saved or (folder / "config.yaml").exists()
     if resume == "never" and holds:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ..config.checks import TRACKERS
 from ..errors import UserError, nearest
 from ..progress import say
 
 KINDS = ("train", "valid", "event")
 FILE = "metrics.jsonl"
-TRACKERS = ("none", "tensorboard")
 # What the machine's speed decides, and so differs between two runs of the same numbers.
 TIMING_FIELDS = frozenset({"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes", "joules"})
 

@@ -1,0 +1,67 @@
+"""A recipe as it is written: a file of YAML -> plain values, without the traps of YAML.
+
+Only plain values are made, whatever tags say; an alias (`*name`) is refused, because a few of them can stand for billions of values, and a key that
+stands twice is, because the first value would be lost without a word.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import UserError
+from .schema import brief
+
+MAX_BYTES = 1 << 20
+"""Of a recipe; the longest one that we ship has two thousand."""
+
+
+class _Loader(yaml.SafeLoader):
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.MarkedYAMLError(None, None, "aliases (*) are not for recipes, write the value out", event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(None, None, f"the key {brief(key.value)} stands twice", key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def read_recipe(path: Path) -> str:
+    """The text of a recipe file. Raises UserError where it is none."""
+    try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise UserError(f"the recipe {path} cannot be read: it is a pipe or a device, not a file")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as e:
+        raise UserError(f"the recipe {path} cannot be read: {e.strerror}") from e
+    if len(raw) > MAX_BYTES:
+        raise UserError(f"the recipe {path} is larger than {MAX_BYTES >> 20} MB, so it is no recipe")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise UserError(f"the recipe {path} is not UTF-8 text (byte {e.start})") from e
+
+
+def plain_values(text: str, where: str) -> Any:
+    """What YAML says, of plain types. Raises UserError naming `where` it stands."""
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as e:
+        line = f" (line {e.problem_mark.line + 1})" if e.problem_mark else ""
+        raise UserError(f"{where} is not valid YAML: {' '.join(str(e.problem or e).split())[:200]}{line}") from e
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ) as e:  # also impossible dates, endless numbers, thousands of brackets
+        raise UserError(f"{where} is not valid YAML: {' '.join(str(e).split())[:200]}") from e

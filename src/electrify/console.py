@@ -1,0 +1,32 @@
+"""Text of others where it is shown: file names, labels and words of a corpus may hold what steers a terminal, a browser or a spreadsheet."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+_STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_JOINERS = "\u200c\u200d"  # Persian and emoji need them, and they steer nothing
+
+
+def harmless(text: str, *, keep: Sequence[str] = ()) -> str:
+    """Control characters, escapes and characters that reorder or hide text, written out visibly (\\x1b); so are bytes that no encoding could read."""
+
+    def shown(c: str) -> str:
+        plain = c in keep or c in _JOINERS or unicodedata.category(c) not in _STEERING
+        return c if plain else c.encode("unicode_escape").decode("ascii")
+
+    return text if text.isascii() and text.isprintable() else "".join(map(shown, text))
+
+
+def inert(text: str) -> str:
+    """Text of others as one line that Markdown and HTML leave alone."""
+    safe = "".join(c if c.isprintable() else " " for c in text)
+    for sign, shown in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("`", "'")):
+        safe = safe.replace(sign, shown)
+    return safe
+
+
+def uncalculated(cell: str) -> str:
+    """Text of others as a cell of CSV that a spreadsheet shows and does not calculate."""
+    return "'" + cell if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell

@@ -1,0 +1,378 @@
+"""Model folders of others, in every verb that takes one: no pickle is opened, no code of theirs runs, no size is believed before it was compared."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import ElectraConfig, ElectraForPreTraining, PreTrainedTokenizerFast
+from transformers.utils import logging as hf_logging
+
+from electrify import cli
+from small import environment, flags, mistake, one_sentence, pretrain_words
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "chef", "ate", "good", "bad", "##s", "."]
+SHAPE = {
+    "embedding_size": 16,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+}
+VERBS = ["detect", "evaluate", "finetune", "pretrain"]
+
+
+def save_tokenizer(folder: Path) -> None:
+    raw = Tokenizer(models.WordPiece({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
+    raw.normalizer, raw.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    raw.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    roles = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    PreTrainedTokenizerFast(tokenizer_object=raw, **roles).save_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny discriminator that every verb accepts."""
+    folder = tmp_path_factory.mktemp("sound") / "model"
+    hf_logging.disable_progress_bar()
+    torch.manual_seed(0)
+    ElectraForPreTraining(ElectraConfig(vocab_size=len(WORDS), **SHAPE)).save_pretrained(folder)
+    save_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture
+def model(sound: Path, tmp_path: Path) -> Path:
+    """A copy of it to spoil."""
+    return Path(shutil.copytree(sound, tmp_path / "model"))
+
+
+@pytest.fixture
+def command(small_data: Path, tmp_path: Path) -> Callable[[str, Path | str], list[str]]:
+    """The words of a verb on a model."""
+    for name in ("train.csv", "held.csv"):
+        (tmp_path / name).write_text("text,label\n" + "the good chef,1\nthe bad chef,0\n" * 4, encoding="utf-8")
+    (tmp_path / "pairs").mkdir()
+    (tmp_path / "pairs" / "one.jsonl").write_text('{"sentence_good": "the chef ate", "sentence_bad": "chef the ate"}\n', encoding="utf-8")
+
+    def words(verb: str, model: Path | str) -> list[str]:
+        out = str(tmp_path / "out")
+        own = ["--train-file", str(tmp_path / "train.csv"), "--validation-file", str(tmp_path / "held.csv"), "--seeds", "1"]
+        return {
+            "detect": ["detect", str(model), "the chef ate"],
+            "evaluate": ["evaluate", str(model), "--data-dir", str(tmp_path / "pairs"), "--output-dir", out, "--device", "cpu"],
+            "finetune": ["finetune", str(model), *own, "--output-dir", out, "--device", "cpu"],
+            "pretrain": pretrain_words(small_data, Path(out), init_discriminator=str(model), max_steps=1),
+        }[verb]
+
+    return words
+
+
+def change(model: Path, **fields: Any) -> None:
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    (model / "config.json").write_text(json.dumps(config | fields), encoding="utf-8")
+
+
+def refused(capsys: pytest.CaptureFixture[str], words: list[str], tmp_path: Path) -> str:
+    sentence = mistake(capsys, *words)
+    assert not (tmp_path / "out").exists()
+    return sentence
+
+
+def test_the_sound_one_is_taken(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+) -> None:
+    """Or the refusals below would say nothing."""
+    for verb in ("detect", "evaluate"):
+        assert cli.main(command(verb, model)) == 0
+    assert "has a vocabulary of 12, the corpus one of" in mistake(capsys, *command("pretrain", model))
+
+
+# ------------------------------------------------------------------ pickle and code
+
+
+class Payload:
+    """What runs when a pickle is opened without care."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.marker}",)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.ckpt"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_pickles_are_never_opened(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str, name: str
+) -> None:
+    (model / "model.safetensors").unlink()
+    torch.save({"electra.embeddings.word_embeddings.weight": Payload(tmp_path / "ran")}, model / name)
+    sentence = refused(capsys, command(verb, model), tmp_path)
+    assert verb == "pretrain" or f"{name} could run code of others when it is opened" in sentence
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_sound_pickle_is_refused_too(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+) -> None:
+    torch.save(load_file(model / "model.safetensors"), model / "pytorch_model.bin")
+    (model / "model.safetensors").unlink()
+    assert "convert the weights to model.safetensors" in refused(capsys, command("detect", model), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["electra", "evil"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_code_of_others_never_runs(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str, kind: str
+) -> None:
+    """A type that transformers knows is read by its code, another one is refused."""
+    (model / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n", encoding="utf-8")
+    change(model, model_type=kind, auto_map={"AutoConfig": "evil.Config", "AutoModel": "evil.Model", "AutoModelForMaskedLM": "evil.Model"})
+    settings = json.loads((model / "tokenizer_config.json").read_text(encoding="utf-8"))
+    (model / "tokenizer_config.json").write_text(json.dumps(settings | {"auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}}), encoding="utf-8")
+    if kind == "evil":
+        assert "brings Python code of its own (auto_map), which electrify never runs" in refused(capsys, command(verb, model), tmp_path)
+    elif verb == "detect":
+        assert cli.main(command(verb, model)) == 0
+    assert not (tmp_path / "ran").exists()
+
+
+# ------------------------------------------------------------------ config.json
+
+CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
+    "a giant width": ({"hidden_size": 10**9}, "GB are free"),
+    "a giant vocabulary": ({"vocab_size": 10**12}, "GB are free"),
+    "giant positions": ({"max_position_embeddings": 10**11}, "GB are free"),
+    "numbers beyond 64 bits": ({"hidden_size": 10**30, "intermediate_size": 10**30}, "describes no model that can be built"),
+    "many layers": ({"num_hidden_layers": 10**9}, "asks for 1,000,000,000 layers; at most 1,000 are built"),
+    "a width of 0 heads": ({"num_attention_heads": 0}, ""),
+    "a negative width": ({"hidden_size": -16}, ""),
+    "a width that is text": ({"hidden_size": "wide"}, ""),
+    "a width that is none": ({"hidden_size": None}, ""),
+    "layers in a list": ({"num_hidden_layers": [1]}, ""),
+    "a vocabulary of NaN": ({"vocab_size": math.nan}, ""),
+    "an activation of another world": ({"hidden_act": "__import__"}, ""),
+    "a type that is a number": ({"model_type": 5}, ""),
+    "a type that nobody knows": ({"model_type": "\x1b[31melectra"}, ""),
+}
+
+
+@pytest.mark.parametrize("case", CONFIGS)
+@pytest.mark.parametrize("verb", ["detect", "finetune"])
+def test_configurations(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str, case: str
+) -> None:
+    fields, says = CONFIGS[case]
+    change(model, **fields)
+    began = time.monotonic()
+    sentence = refused(capsys, command(verb, model), tmp_path)
+    assert says in sentence
+    assert str(model) in sentence
+    assert "\x1b" not in sentence
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "5", "null", "", "{", "[" * 100_000, "\udcff", '{"model_type": "electra", "num_labels": "x"}', "{}"], ids=range(9)
+)
+@pytest.mark.parametrize("verb", ["detect", "pretrain"])
+def test_configurations_that_are_none(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str, content: str
+) -> None:
+    (model / "config.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    assert str(model) in refused(capsys, command(verb, model), tmp_path)
+
+
+def test_random_weights_of_a_giant_are_refused_too(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+) -> None:
+    """There nothing but config.json is read."""
+    change(model, hidden_size=10**8)
+    assert "GB are free" in refused(capsys, command("finetune", f"random:{model}"), tmp_path)
+
+
+# ------------------------------------------------------------------ weights
+
+
+def header(size: int, text: bytes, data: bytes = b"") -> bytes:
+    return struct.pack("<Q", size) + text + data
+
+
+def tensors(*places: tuple[int, int]) -> bytes:
+    text = json.dumps({f"t{i}": {"dtype": "F32", "shape": [4], "data_offsets": place} for i, place in enumerate(places)}).encode()
+    return header(len(text), text, bytes(32))
+
+
+WEIGHTS: dict[str, bytes] = {
+    "nothing": b"",
+    "half a length": b"\x01\x02",
+    "a header of many terabytes": header(1 << 62, b"{}"),
+    "a header longer than the file": header(1 << 20, b"{}"),
+    "overlapping places": tensors((0, 16), (8, 24)),
+    "places behind the end": tensors((0, 16), (16, 1 << 40)),
+    "a hole": tensors((0, 16), (24, 40)),
+    "no JSON": header(4, b"abcd"),
+    "deep JSON": header(200_000, b"[" * 200_000),
+    "a pickle": b"\x80\x04cos\nsystem\n",
+}
+
+
+@pytest.mark.parametrize("case", WEIGHTS)
+@pytest.mark.parametrize("verb", ["detect", "finetune"])
+def test_weights(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str, case: str
+) -> None:
+    (model / "model.safetensors").write_bytes(WEIGHTS[case])
+    assert "its weights cannot be loaded" in refused(capsys, command(verb, model), tmp_path)
+
+
+def test_weights_of_other_shapes_are_listed(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+) -> None:
+    change(model, intermediate_size=48)
+    assert "intermediate.dense" in refused(capsys, command("finetune", model), tmp_path)
+    assert "intermediate.dense" in refused(capsys, command("detect", model), tmp_path)
+
+
+def test_weights_that_are_no_numbers(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+) -> None:
+    state = {name: torch.full_like(t, math.nan) for name, t in load_file(model / "model.safetensors").items()}
+    save_file(state, model / "model.safetensors", metadata={"format": "pt"})
+    for verb in ("detect", "evaluate", "finetune"):
+        assert "not finite" in refused(capsys, command(verb, model), tmp_path)
+
+
+# ------------------------------------------------------------------ folders and tokenizers
+
+
+def test_places_that_are_no_folder(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("loop", "link", "pipe", "train.csv", "a\x1b[2Jb"):
+        for verb in VERBS:
+            sentence = refused(capsys, command(verb, tmp_path / name), tmp_path)
+            assert name.replace("\x1b", "\\x1b") in sentence
+    (tmp_path / "good").symlink_to(model)  # a link to a sound folder is one
+    assert cli.main(command("detect", tmp_path / "good")) == 0
+
+
+def test_a_folder_without_tokenizer(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+) -> None:
+    for path in model.glob("token*"):
+        path.unlink()
+    for verb in ("detect", "evaluate", "finetune"):
+        assert "the folder holds no tokenizer" in refused(capsys, command(verb, model), tmp_path)
+
+
+def spoil(model: Path, edit: Callable[[dict[str, Any]], None]) -> None:
+    path = model / "tokenizer.json"
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    edit(whole)
+    path.write_text(json.dumps(whole), encoding="utf-8")
+
+
+def endless(whole: dict[str, Any]) -> None:
+    whole["pre_tokenizer"] = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+
+
+def bomb(whole: dict[str, Any]) -> None:
+    whole["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 9}
+
+
+def more_words(whole: dict[str, Any]) -> None:
+    whole["model"]["vocab"] |= {"extra": 500}
+
+
+def no_words(whole: dict[str, Any]) -> None:
+    whole["model"]["unk_token"] = "[NO]"
+
+
+TOKENIZERS = [(endless, "the tokenizer failed"), (bomb, "characters of one"), (more_words, "ids up to 500, the model has 12"), (no_words, "okenizer")]
+
+
+@pytest.mark.parametrize(("edit", "says"), TOKENIZERS, ids=[edit.__name__ for edit, _ in TOKENIZERS])
+def test_hostile_tokenizers(
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
+    edit: Callable[[dict[str, Any]], None],
+    says: str,
+) -> None:
+    spoil(model, edit)
+    assert says in refused(capsys, ["detect", str(model), "zzz " + "a" * 40 + "b"], tmp_path)
+    (tmp_path / "train.csv").write_text(f"text,label\n{'a' * 40}b zzz,1\nthe bad zzz,0\n", encoding="utf-8")
+    assert says in mistake(capsys, *command("finetune", model))
+    assert not (tmp_path / "out" / "scores.jsonl").exists()
+
+
+# ------------------------------------------------------------------ the Hub
+
+
+def closed_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.mark.parametrize("how", ["offline", pytest.param("unreachable", marks=pytest.mark.slow)])
+def test_a_hub_id_without_network(tmp_path: Path, how: str) -> None:
+    """One sentence, soon: at once where HF_HUB_OFFLINE says so, else after the retries of huggingface_hub."""
+    nowhere = f"http://127.0.0.1:{closed_port()}"
+    variables = {"HF_HUB_OFFLINE": "1"} if how == "offline" else {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": nowhere}
+    variables |= {"HF_HOME": str(tmp_path / "cache")}
+    (tmp_path / "a.txt").write_text("the chef ate.\n", encoding="utf-8")
+    cases = [["detect", "nobody/nothing-at-all", "text"]]
+    if how == "unreachable":
+        cases.append(["prepare", str(tmp_path / "a.txt"), "--output-dir", str(tmp_path / "out"), "--tokenizer", "nobody/nothing-at-all"])
+    for words in cases:
+        began = time.monotonic()
+        code = [sys.executable, "-m", "electrify", *words]
+        done = subprocess.run(code, capture_output=True, text=True, env=environment(**variables), timeout=280, check=False)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert "nobody/nothing-at-all" in one_sentence(done.stderr)
+        assert time.monotonic() - began < 120
+    assert not (tmp_path / "out").exists()
+
+
+# ------------------------------------------------------------------ runs (export)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [({"hidden_size": 10**8}, "GB are free"), ({"num_hidden_layers": 10**6}, "at most 1,000 are built"), ({"vocab_size": 10**12}, "GB are free")],
+)
+def test_a_run_folder_of_giant_sizes(capsys: pytest.CaptureFixture[str], tmp_path: Path, fields: dict[str, int], says: str) -> None:
+    from electrify.config.pretrain import dump, load_recipe, override
+
+    run = tmp_path / "run"
+    run.mkdir()
+    sizes = {name: n for name, n in fields.items() if name != "vocab_size"}
+    (run / "config.yaml").write_text(dump(override(load_recipe("bert-tiny"), sizes)), encoding="utf-8")
+    special = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4, "others": []}
+    (run / "run.json").write_text(json.dumps({"vocab_size": fields.get("vocab_size", 500), "special_ids": special}), encoding="utf-8")
+    (run / "checkpoint-3").mkdir()
+    assert says in refused(capsys, ["export", str(run), "--output-dir", str(tmp_path / "out"), *flags(step=3)], tmp_path)

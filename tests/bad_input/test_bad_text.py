@@ -1,0 +1,342 @@
+"""Corpora that are no corpora: encodings, rows, archives, things that are no files. Each ends in one sentence, or in the documents that are there.
+
+What tests/text and tests/test_cli.py prove (newlines, byte order marks, broken rows, cut archives) is not repeated here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections import Counter
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from electrify.config.prepare import PrepareConfig
+from electrify.errors import UserError
+from electrify.text import documents, workspace
+from electrify.text.prepare import prepare
+from electrify.text.shards import read_manifest
+from electrify.text.sources import Source, format_of, resolve
+from small import environment, mistake
+
+TEXT = "".join(f"the quick brown fox jumps over the lazy dog, number {i}.\n\n" for i in range(60))
+
+
+def read(path: Path, **options: Any) -> tuple[list[str], Counter[str]]:
+    counts: Counter[str] = Counter()
+    kind = format_of(path)
+    assert kind is not None
+    config = PrepareConfig(inputs=(str(path),), output_dir="unused", **options)
+    return list(documents.documents(Source(path.name, kind, path), config, counts=counts)), counts
+
+
+def write(folder: Path, name: str, data: bytes | str) -> Path:
+    path = folder / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
+    return path
+
+
+def refused(capsys: pytest.CaptureFixture[str], file: Path | str, folder: Path) -> str:
+    """The sentence about a corpus; nothing is left."""
+    out = folder / "out"
+    sentence = mistake(capsys, "prepare", str(file), "--output-dir", str(out), "--workers", "1")
+    assert not out.exists()
+    return sentence
+
+
+# ------------------------------------------------------------------ encodings
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (TEXT.encode("utf-16-le"), "is a binary file"),
+        (TEXT.encode("utf-16-be"), "is a binary file"),
+        (TEXT.encode("utf-32"), "is UTF-16 text"),
+        (TEXT.encode() + "café\n".encode("latin-1") + TEXT.encode(), "line 121, is not UTF-8"),
+        (TEXT.encode() + b"\xed\xa0\x80\n", "line 121, is not UTF-8"),
+        (TEXT.encode() + b"\xc0\xaf\n", "line 121, is not UTF-8"),
+        (TEXT.encode() + b"\xf4\x90\x80\x80\n", "line 121, is not UTF-8"),
+    ],
+    ids=["UTF-16-LE", "UTF-16-BE", "UTF-32", "mixed", "surrogate", "overlong", "beyond Unicode"],
+)
+def test_encodings(capsys: pytest.CaptureFixture[str], tmp_path: Path, data: bytes, says: str) -> None:
+    assert says in refused(capsys, write(tmp_path, "a.txt", data), tmp_path)
+
+
+def test_marks_and_separators_inside_a_text_are_characters_of_it(tmp_path: Path) -> None:
+    """Only what stands at the beginning of a file is a byte order mark, and only \\n, \\r\\n and \\r end a line."""
+    docs, _ = read(write(tmp_path, "a.txt", "\ufeffone\n\n\ufefftwo\u2028three\u0085four\x0bfive\rsix"))
+    assert docs == ["one", "\ufefftwo\u2028three\u0085four\x0bfive\nsix"]
+    docs, _ = read(write(tmp_path, "a.jsonl", json.dumps({"text": "one\u2028two\x85three"}, ensure_ascii=False) + "\n"))
+    assert docs == ["one\u2028two\x85three"]
+
+
+@given(data=st.binary(max_size=200))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.jsonl", "a.csv", "a.tsv", "a.txt.gz", "a.csv.zst", "a.parquet"])
+def test_any_bytes_are_documents_or_one_sentence(tmp_path: Path, name: str, data: bytes) -> None:
+    if name.endswith(".gz"):
+        data = gzip.compress(data)[: len(data) + 15]
+    path = write(tmp_path, name, data)
+    for policy in ("strict", "replace", "skip"):
+        docs, said = [], ""
+        try:
+            docs, _ = read(path, encoding_errors=policy)
+        except UserError as e:
+            said = str(e)
+        assert all(doc.strip() and doc.encode("utf-8") for doc in docs)
+        assert not said or (name in said and "\n" not in said)
+
+
+# ------------------------------------------------------------------ rows
+
+
+DEEP = 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("a.jsonl", '{"text": "one", "text": "two"}\n', "line 1 is not valid JSON (the key 'text' stands twice)"),
+        ("a.jsonl", '{"text": NaN}\n', "line 1: 'text' is of type float, not text"),
+        ("a.jsonl", '{"text": "one"}\n{"text": ' + "[" * DEEP + "]" * DEEP + "}\n", "line 2 is not valid JSON (maximum recursion"),
+        ("a.jsonl", '{"n": ' + '{"a":' * DEEP + "1" + "}" * DEEP + ', "text": "one"}\n', "line 1 is not valid JSON (maximum recursion"),
+        ("a.jsonl", '{"n": ' + "9" * DEEP + ', "text": "one"}\n', "line 1 is not valid JSON (Exceeds the limit"),
+        ("a.jsonl", '{"text": "\\ud800"}\n', "line 1: 'text' is not valid Unicode"),
+        ("a.jsonl", '{"text": "one"} {"text": "two"}\n', "line 1 is not valid JSON (Extra data"),
+        ("a.csv", 'text,b\n"never closes, 1\n' + "x,y\n" * 1000, "line 1002 is not valid CSV (unexpected end of data)"),
+        ("a.csv", "text,text\none,two\n", "line 1: the column 'text' stands twice"),
+        ("a.tsv", "text\tb\ttext\none\t2\ttwo\n", "line 1: the column 'text' stands twice"),
+    ],
+    ids=["key twice", "NaN", "deep array", "deep object", "giant number", "half a pair", "two objects", "open quote", "column twice", "of TSV"],
+)
+def test_rows(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, data: str, says: str) -> None:
+    assert says in refused(capsys, write(tmp_path, name, data), tmp_path)
+
+
+def test_a_key_that_stands_in_an_inner_object_too_is_no_mistake(tmp_path: Path) -> None:
+    assert read(write(tmp_path, "a.jsonl", '{"text": "one", "more": {"text": "two"}, "of": "text"}\n'))[0] == ["one"]
+
+
+def test_numbers_that_are_none_elsewhere_in_a_row_do_no_harm(tmp_path: Path) -> None:
+    assert read(write(tmp_path, "a.jsonl", '{"text": "one", "score": NaN, "far": -Infinity}\n'))[0] == ["one"]
+
+
+# ------------------------------------------------------------------ archives
+
+
+def test_a_tar_is_no_text_and_is_never_unpacked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """`prepare` reads no archives of files at all, so no path inside one can lead anywhere."""
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    with tarfile.open(inside / "a.tar", "w") as archive:
+        for name in ("../../escaped.txt", "/tmp/escaped.txt"):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(TEXT)
+            archive.addfile(entry, BytesIO(TEXT.encode()))
+    raw = (inside / "a.tar").read_bytes()
+    assert "is a binary file" in refused(capsys, write(inside, "a.txt", raw), tmp_path)
+    assert "is a binary file" in refused(capsys, write(inside, "b.txt.gz", gzip.compress(raw)), tmp_path)
+    assert "is a zip archive" in refused(capsys, write(inside, "c.txt", b"PK\x03\x04" + raw), tmp_path)
+    for name in ("a.tar", "a.tar.gz", "a.zip", "a.7z"):
+        assert "is not of a known kind" in refused(capsys, write(inside, name, raw), tmp_path)
+    assert not list(tmp_path.rglob("escaped*"))
+
+
+def test_an_archive_with_another_ending_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    packed = gzip.compress(TEXT.encode())
+    assert "is gzip data; give it the ending .gz" in refused(capsys, write(tmp_path, "a.txt", packed), tmp_path)
+    assert "is damaged or no .xz file" in refused(capsys, write(tmp_path, "a.txt.xz", packed), tmp_path)
+    assert "is gzip data" in refused(capsys, write(tmp_path, "twice.txt.gz", gzip.compress(packed)), tmp_path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_cut_parquet_file(tmp_path: Path, share: float) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    whole = tmp_path / "whole.parquet"
+    pq.write_table(pa.table({"text": [f"{i} {TEXT}" for i in range(50)]}), whole)
+    raw = whole.read_bytes()
+    with pytest.raises(UserError, match=r"cut\.parquet is truncated, damaged or no parquet file"):
+        read(write(tmp_path, "cut.parquet", raw[: int(share * len(raw))]))
+
+
+def test_a_parquet_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes stand in the file's metadata: it is refused before anything is unpacked."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr("electrify.text.records.BOMB_BYTES", 1 << 20)
+    table = pa.table({"text": ["\0" * (1 << 21)], "n": [1]})
+    pq.write_table(table, tmp_path / "a.parquet", compression="zstd", use_dictionary=False, write_statistics=False)
+    with pytest.raises(UserError, match="unpacks to more than 250 times its size"):
+        read(tmp_path / "a.parquet")
+
+
+@pytest.mark.slow
+def test_ten_gigabytes_of_one_gzip_file_stop_in_bounded_memory(tmp_path: Path) -> None:
+    """10 MB that unpack to 10 GB (the most that gzip can): the guard stops after 250 times the size, and memory stays that of a few pieces."""
+    member = gzip.compress(bytes(b"ten letters\n" * (1 << 22)), compresslevel=9)
+    path = write(tmp_path, "bomb.txt.gz", member * (10 * 1024 // 48))
+    done = measured(["prepare", str(path), "--output-dir", str(tmp_path / "out"), "--workers", "1"], tmp_path)
+    assert done["status"] == 2
+    assert "unpacks to more than 250 times its size" in done["err"]
+    assert done["peak_mb"] < 1500
+
+
+# ------------------------------------------------------------------ things that are no files
+
+
+def test_pipes_and_devices(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Opening a pipe waits for a writer, and /dev/zero never ends."""
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "zero.txt").symlink_to("/dev/zero")
+    for name in ("pipe.txt", "zero.txt"):
+        assert f"{name} is a pipe or a device" in refused(capsys, tmp_path / name, tmp_path)
+    write(tmp_path, "a.txt", TEXT)
+    assert [source.name for source in resolve((str(tmp_path),))[0]] == [f"{tmp_path.name}/a.txt"]
+
+
+def test_links_that_lead_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Two links to a folder from inside are 2^40 paths to a pattern that follows them."""
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    write(inside, "a.txt", TEXT)
+    for name in ("one", "two"):
+        (inside / name).symlink_to(inside)
+    (tmp_path / "itself.txt").symlink_to(tmp_path / "itself.txt")
+    began = time.monotonic()
+    assert [s.path.name for s in resolve((str(inside),))[0]] == ["a.txt"]
+    assert [s.path.name for s in resolve((f"{inside}/**/*.txt",))[0]] == ["a.txt"]
+    assert time.monotonic() - began < 5
+    assert "no such file or folder" in refused(capsys, tmp_path / "itself.txt", tmp_path)
+
+
+def test_patterns_find_what_the_shell_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.txt", "b/c.txt", "b/d/e.txt", ".hidden/f.txt", "b/.g.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path, name, TEXT)
+
+    def found(pattern: str) -> list[str]:
+        return [str(s.path.relative_to(tmp_path) if s.path.is_absolute() else s.path) for s in resolve((pattern,))[0]]
+
+    assert found(f"{tmp_path}/*.txt") == ["a.txt"]
+    assert found(f"{tmp_path}/**/*.txt") == ["a.txt", "b/c.txt", "b/d/e.txt"]
+    assert found(f"{tmp_path}/.hidden/*.txt") == [".hidden/f.txt"]
+    monkeypatch.chdir(tmp_path)
+    assert found("b/*/e.tx[t]") == ["b/d/e.txt"]
+    assert found("?.txt") == ["a.txt"]
+
+
+def test_a_file_that_cannot_be_opened(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, "a.txt", TEXT)
+    opened = Path.open
+
+    def locked(self: Path, *args: Any, **more: Any) -> Any:
+        if self == path:
+            raise PermissionError(13, "Permission denied", str(self))
+        return opened(self, *args, **more)
+
+    monkeypatch.setattr(Path, "open", locked)
+    assert "a.txt cannot be read: Permission denied" in refused(capsys, path, tmp_path)
+
+
+@pytest.mark.parametrize("change", ["grows", "vanishes"])
+def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """After its hash was taken and before it is tokenised: the manifest would name a text that was never read."""
+    path = write(tmp_path, "a.txt", TEXT + "\n\n".join(f"number {i}" for i in range(50)))
+    collect = workspace.Workspace.collect
+
+    def changed(self: workspace.Workspace, **more: Any) -> None:
+        collect(self, **more)
+        path.unlink() if change == "vanishes" else path.write_text(TEXT * 2, encoding="utf-8")
+
+    monkeypatch.setattr(workspace.Workspace, "collect", changed)
+    with pytest.raises(UserError, match=r"a\.txt (changed while it was read|cannot be read: No such file)"):
+        prepare(PrepareConfig(inputs=(str(path),), output_dir=str(tmp_path / "out"), vocab_size=512, workers=1))
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_names_that_steer_a_terminal_are_shown_cleaned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = write(tmp_path, "e\x1b[2J\nelectrify: all is well\u202e.txt", b"\xff" * 10)
+    sentence = refused(capsys, path, tmp_path)
+    assert "e\\x1b[2J\\nelectrify: all is well\\u202e.txt" in sentence
+    assert "\x1b" not in sentence
+
+
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    """A Linux file name is any bytes; the manifest is UTF-8, and the same command knows the folder again."""
+    name = os.fsencode(tmp_path) + b"/caf\xe9.txt"
+    with open(name, "wb") as f:
+        f.write(TEXT.encode())
+    options = PrepareConfig(inputs=(os.fsdecode(name),), output_dir=str(tmp_path / "out"), vocab_size=512, workers=1, valid_fraction=0.0)
+    prepare(options)
+    assert read_manifest(tmp_path / "out").sources[0]["name"] == "caf\\xe9.txt"
+    assert prepare(options).sources[0]["name"] == "caf\\xe9.txt"
+
+
+# ------------------------------------------------------------------ sizes
+
+
+MEASURED = """
+import resource, sys
+from electrify.cli import main
+status = main(sys.argv[1:])
+usage = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print("\\nMEASURED", status, usage // 1024)
+"""
+
+
+def measured(words: list[str], folder: Path) -> dict[str, Any]:
+    """A verb in a process of its own: its status, what it said, and the largest memory of it and of its workers in MB."""
+    done = subprocess.run([sys.executable, "-c", MEASURED, *words], capture_output=True, text=True, env=environment(), timeout=900, check=False)
+    _, status, peak = done.stdout.splitlines()[-1].split()
+    return {"status": int(status), "err": done.stderr, "peak_mb": int(peak)}
+
+
+@pytest.mark.slow
+def test_a_line_of_a_gigabyte_in_bounded_memory(tmp_path: Path) -> None:
+    """Cut into documents of 8 MB; the whole is never in memory."""
+    path = tmp_path / "a.txt"
+    words = (" ".join(f"word{i % 977}" for i in range(130_000)) + " ").encode()
+    with path.open("wb") as f:
+        for _ in range((1 << 30) // len(words)):
+            f.write(words)
+    out = tmp_path / "out"
+    done = measured(
+        ["prepare", str(path), "--output-dir", str(out), "--vocab-size", "1000", "--workers", "1", "--tokenizer-sample-mb", "20"], tmp_path
+    )
+    assert done["status"] == 0, done["err"]
+    counts = read_manifest(out).counts
+    assert counts["cuts"] > 100
+    assert counts["words"] == (1 << 30) // len(words) * 130_000
+    assert done["peak_mb"] < 1500
+
+
+@pytest.mark.slow
+def test_a_word_of_five_megabytes(tmp_path: Path) -> None:
+    """One piece of 2^17 characters after the other; a WordPiece tokenizer says [UNK] to each, and it takes seconds."""
+    path = write(tmp_path, "a.txt", "x" * 5_000_000 + "\n\n" + TEXT)
+    began = time.monotonic()
+    manifest = prepare(PrepareConfig(inputs=(str(path),), output_dir=str(tmp_path / "out"), vocab_size=512, workers=1, valid_fraction=0.0))
+    assert time.monotonic() - began < 120
+    assert manifest.counts["words"] == 1 + 60 * 11
+    assert 1 <= manifest.counts["unk_tokens"] <= 5_000_000 // (1 << 17) + 1
+
+
+@pytest.mark.slow
+def test_half_a_million_documents_of_one_word(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", "".join(f"w{i % 99991}\n\n" for i in range(500_000)))
+    done = measured(["prepare", str(path), "--output-dir", str(tmp_path / "out"), "--vocab-size", "500", "--workers", "1"], tmp_path)
+    assert done["status"] == 0, done["err"]
+    counts = read_manifest(tmp_path / "out").counts
+    assert (counts["documents"], counts["duplicates"]) == (99_991, 400_009)
+    assert done["peak_mb"] < 1500
