@@ -165,3 +165,16 @@ def test_links_of_the_readme(readme: str) -> None:
     """Relative links lead to files of this repository."""
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", readme)
     assert not [link for link in links if "://" not in link and not link.startswith("mailto:") and not (ROOT / link).exists()]
+
+
+def test_reliability_names_tests_that_are_there() -> None:
+    """Every `file.py::test` of docs/reliability.md; a name without a file is of the file before."""
+    tests = {str(p.relative_to(ROOT / "tests")): p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("*.py")}
+    named = re.findall(r"`([\w/]+\.py)?(?:::(\w+))?`", (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8"))
+    assert len(named) > 80
+    last = ""
+    for file, test in named:
+        last = file or last
+        if last != "faults.py":  # of src
+            assert last in tests
+        assert not test or f"def {test}(" in tests[last], f"{last}::{test}"
