@@ -63,7 +63,7 @@ def train_run(
     corpus.must_have_its_tokenizer()
     config, micro_rows = split_batch(from_folders(config, output_dir, corpus.manifest.vocab_size), world.size)
     shapes = shapes_of(config, output_dir, corpus.manifest.vocab_size)
-    run_must_fit(config, *shapes, rows=micro_rows, device=world.device)
+    run_must_fit(config, *shapes, rows=micro_rows, world=world)
     rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
     loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=config.train.seed)
     refuse(output_dir, resume)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,11 +20,14 @@ from electrify.config.checks import LEARNED, check
 from electrify.config.pretrain import SECTION_OF, PretrainConfig, dump, load_file, load_recipe, override, parse
 from electrify.errors import UserError
 from electrify.train import memory
+from electrify.train.dist import World
 from small import listing, mistake, pretrain_words
 
 RECIPE = dump(load_recipe("electra-tiny"))
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 40))
 MERGED = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 40))
+
+ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +116,7 @@ def test_any_values_are_a_recipe_or_one_sentence(fields: dict[str, Any]) -> None
     if "\udcff" not in repr(config) and "\\udc" not in repr(config):
         assert parse(dump(config), "again") == config
     try:
-        memory.run_must_fit(config, *shapes(config), rows=config.train.train_batch_size, device=CPU)
+        memory.run_must_fit(config, *shapes(config), rows=config.train.train_batch_size, world=ALONE)
     except UserError as e:
         said = str(e)
     assert not said or "GB are free" in said or "layers; at most" in said
@@ -121,10 +126,6 @@ def shapes(config: PretrainConfig, vocab_size: int = 500) -> Any:
     return kept_shape(config.model, vocab_size), generator_shape(config.model, vocab_size) if config.corruption.corruptor in LEARNED else None
 
 
-class CPU:
-    type = "cpu"
-
-
 SIZES = ["num_hidden_layers", "hidden_size", "intermediate_size", "embedding_size", "max_position_embeddings"]
 
 
@@ -132,7 +133,6 @@ SIZES = ["num_hidden_layers", "hidden_size", "intermediate_size", "embedding_siz
 @given(fields=st.dictionaries(st.sampled_from(SIZES), st.sampled_from([1, 4, 8, 12, 10**5, 10**7, 10**9, 10**15, 2**63]), min_size=1))
 def test_what_fits_is_built_and_what_does_not_is_refused(fields: dict[str, int]) -> None:
     """The bound is below the truth: nothing that is refused could have been built."""
-    import torch
 
     from electrify.build import Vocabulary
     from electrify.tokens import SpecialIds
@@ -144,7 +144,7 @@ def test_what_fits_is_built_and_what_does_not_is_refused(fields: dict[str, int])
     shape, generator = shapes(config)
     said = ""
     try:
-        memory.run_must_fit(config, shape, generator, rows=1, device=torch.device("cpu"))
+        memory.run_must_fit(config, shape, generator, rows=1, world=ALONE)
     except UserError as e:
         said = str(e)
     if not said:
@@ -189,11 +189,11 @@ def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mo
     limit.write_text("1000000\n", encoding="ascii")
     assert memory.available_bytes() == 1_000_000
     with pytest.raises(UserError, match=r"needs at least .* GB of memory; 0\.0 GB are free"):
-        memory.run_must_fit(load_recipe("electra-small"), *shapes(load_recipe("electra-small"), 30522), rows=8, device=CPU)  # type: ignore[arg-type]
+        memory.run_must_fit(load_recipe("electra-small"), *shapes(load_recipe("electra-small"), 30522), rows=8, world=ALONE)  # type: ignore[arg-type]
     limit.write_text("max\n", encoding="ascii")
     assert memory.available_bytes() > 1_000_000
     tiny_one = tiny("electra-tiny")
-    memory.run_must_fit(tiny_one, *shapes(tiny_one), rows=4, device=CPU)  # type: ignore[arg-type]
+    memory.run_must_fit(tiny_one, *shapes(tiny_one), rows=4, world=ALONE)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------ the other verbs
@@ -240,3 +240,13 @@ def test_a_config_yaml_of_a_run_is_no_safer(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"model": {"hidden_size": 1}}) + LAUGHS, encoding="utf-8")
     with pytest.raises(UserError, match="aliases"):
         load_file(tmp_path / "config.yaml")
+
+
+def test_a_model_that_only_fits_in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes hold what one cannot."""
+    recipe = load_recipe("electra-base")
+    monkeypatch.setattr(memory, "available_bytes", lambda: 10 * memory.least_parameters(shapes(recipe, 30522)[0]))
+    pair = dataclasses.replace(ALONE, size=2)
+    with pytest.raises(UserError, match="GB are free"):
+        memory.run_must_fit(recipe, *shapes(recipe, 30522), rows=1, world=pair)  # type: ignore[arg-type]
+    memory.run_must_fit(override(recipe, {"fsdp": "full_shard"}), *shapes(recipe, 30522), rows=1, world=pair)  # type: ignore[arg-type]

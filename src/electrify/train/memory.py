@@ -12,6 +12,7 @@ import torch
 from ..config.pretrain import PretrainConfig
 from ..errors import UserError
 from ..model.encoder import Shape
+from .dist import World
 
 GB = 1e9
 TRAINED_BYTES, HELD_BYTES = 16, 4  # a parameter in float32 with its gradient and two moments, and alone
@@ -44,7 +45,7 @@ def must_fit(shape: Shape, *, what: str, bytes_each: int = HELD_BYTES) -> None:
     _compare(bytes_each * least_parameters(shape), available_bytes(), f"{what} has {least_parameters(shape):,} parameters and")
 
 
-def run_must_fit(config: PretrainConfig, shape: Shape, generator: Shape | None, *, rows: int, device: torch.device) -> None:
+def run_must_fit(config: PretrainConfig, shape: Shape, generator: Shape | None, *, rows: int, world: World) -> None:
     """Raises UserError where a training run of this shape cannot fit: a lower bound, of what is there for certain.
 
     rows: of a forward pass of this process. The parameters with their optimiser, and one state of each token and layer for the backward pass.
@@ -53,8 +54,9 @@ def run_must_fit(config: PretrainConfig, shape: Shape, generator: Shape | None, 
     if generator is not None:
         must_fit(generator, what="the generator of this recipe")
     slots = rows * max(config.data.max_seq_length, *config.data.seq_length_schedule, 0)
-    need = TRAINED_BYTES * least_parameters(shape) + 2 * slots * shape.hidden_size * shape.num_hidden_layers
-    room = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else available_bytes()
+    shares = world.size if config.train.fsdp == "full_shard" else 1
+    need = TRAINED_BYTES * least_parameters(shape) // shares + 2 * slots * shape.hidden_size * shape.num_hidden_layers
+    room = torch.cuda.get_device_properties(world.device).total_memory if world.device.type == "cuda" else available_bytes()
     _compare(need, room, f"{least_parameters(shape):,} parameters with their optimiser, and {rows:,} rows of {config.data.max_seq_length:,} tokens,")
 
 
