@@ -278,7 +278,7 @@ def test_stopped_on_a_cluster_continued_on_this_host(local: tuple[Path, dict[str
     wait_for_parts(process, tmp_path / "ray", 3)
     os.killpg(process.pid, sign)  # as a terminal does it: to all at once
     process.communicate(timeout=60)
-    assert process.returncode == (130 if sign == signal.SIGINT else -sign)
+    assert process.returncode == (75 if sign == signal.SIGINT else -sign)
     assert not left_of(process)
     made = parts(tmp_path / "ray")
     run(source, tmp_path / "ray", workers=1)

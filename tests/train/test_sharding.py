@@ -127,7 +127,8 @@ def test_same_numbers(system: str, small_data: Path, sharded: Path, tmp_path: Pa
         mine, theirs = (run / half / "model.safetensors" for run in (tmp_path / "run", sharded / system))
         assert mine.is_file() == theirs.is_file()
         if mine.is_file():
-            torch.testing.assert_close(load_file(theirs), load_file(mine), rtol=CLOSE, atol=CLOSE)
+            exported = ({n: t for n, t in load_file(file).items() if not n.endswith("key.bias")} for file in (theirs, mine))  # see same_tensors
+            torch.testing.assert_close(*exported, rtol=CLOSE, atol=CLOSE)
     blocks = {name.rsplit(".", 2)[0] for name in load_file(tmp_path / "run" / "checkpoint-16" / "model.safetensors") if ".blocks." in name}
     for facts in room(sharded / system):
         assert facts["ran"] == sorted(f"{block}.{part}" for block in blocks for part in ("qkv", "out", "up", "down"))
@@ -205,8 +206,8 @@ def test_from_one_process_to_shards_and_back(small_data: Path, tmp_path: Path, o
 def test_losses_that_are_no_numbers(small_data: Path, tmp_path: Path, policy: str) -> None:
     """On one rank of two, right after a validation and between two checkpoints: all ranks leave the update out, as one process does."""
     fields = {"non_finite": policy, "save_steps": 5, "eval_steps": 6, "optim": "adamw"}
-    electrify(words("bert", small_data, tmp_path / "one", **fields), tmp_path, ELECTRIFY_FAULT_AT="nan@7")
-    in_two(tmp_path, [words("bert", small_data, tmp_path / "two", **fields | SHARDED)], ELECTRIFY_FAULT_AT="nan@7%1")
+    electrify(words("bert", small_data, tmp_path / "one", **fields), tmp_path, ELECTRIFY_FAULT_AT="nan:batch@7")
+    in_two(tmp_path, [words("bert", small_data, tmp_path / "two", **fields | SHARDED)], ELECTRIFY_FAULT_AT="nan:batch@7%1")
     one, two = ([r for r in log.read(tmp_path / run / log.FILE) if r["kind"] == "event"] for run in ("one", "two"))
     assert "update 7 is not finite" in two[0]["warning"]
     assert [(e["step"], e["warning"], e.get("rows")) for e in one] == [(e["step"], e["warning"], e.get("rows")) for e in two]
