@@ -8,6 +8,7 @@ built again with the true special tokens only. For Unigram see `canonical_pieces
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,6 +19,9 @@ from ..errors import UserError
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # BERT's vocabulary knows a thousand characters; with a small vocabulary fewer, so that at most one eighth of it is single characters (c and ##c).
 MAX_ALPHABET, ALPHABET_SHARE = 1000, 16
+# The library's merges take the square of a word's length: five megabytes without a space would take days, and teach nothing.
+LONGEST_WORD = 1000
+_ENDLESS = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
 
 
 class Characters:
@@ -41,7 +45,7 @@ def train(texts: Iterable[str], *, kind: str, vocab_size: int, lowercase: bool, 
     from tokenizers import processors
 
     make = {"wordpiece": _wordpiece, "bpe": _bpe, "unigram": _unigram}[kind]
-    tokenizer = make(texts, vocab_size, lowercase, strip_accents, min_frequency)
+    tokenizer = make(map(_with_ends, texts), vocab_size, lowercase, strip_accents, min_frequency)
     tokenizer.add_special_tokens(list(SPECIALS))
     if [tokenizer.token_to_id(t) for t in SPECIALS] != list(range(5)):
         raise UserError(f"no vocabulary could be trained with vocab_size {vocab_size}: the text holds too little")
@@ -49,6 +53,11 @@ def train(texts: Iterable[str], *, kind: str, vocab_size: int, lowercase: bool, 
         single="[CLS]:0 $A:0 [SEP]:0", pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     return tokenizer
+
+
+def _with_ends(text: str) -> str:
+    """The text with a space after every LONGEST_WORD characters that have none."""
+    return _ENDLESS.sub(lambda word: " ".join(word[0][i : i + LONGEST_WORD] for i in range(0, len(word[0]), LONGEST_WORD)), text)
 
 
 def _wordpiece(texts: Iterable[str], vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int) -> Any:
