@@ -394,12 +394,12 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 
 def test_a_disk_that_fills_up(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
-    """The sentence names the checkpoint; with room again, the same command ends as if nothing had been."""
+    """The sentence names the last checkpoint; with room again, the same command ends as if nothing had been."""
     run = tmp_path / "run"
     words = pretrain_words(small_data, run, **SHORT)
     with files_of_at_most(50_000):
         sentence = mistake(capsys, *words)
-    assert "checkpoint 5 could not be written" in sentence
+    assert "checkpoint 12 could not be written" in sentence, "the run has gone on after 5 and 10"
     assert steps_of(run) == []
     assert not list(run.glob(".tmp-*"))
     assert electrify(*words) == 0
