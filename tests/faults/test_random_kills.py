@@ -28,8 +28,9 @@ def test_fifty_random_kills(small_data: Path, tmp_path: Path) -> None:
         run(pretrain_words(small_data, whole, **options), tmp_path)
         seconds = time.monotonic() - began
         while True:
-            status = begin(pretrain_words(small_data, broken, **options), tmp_path).kill_after(chance.uniform(0, seconds if kills < ROUNDS else 1e6))
-            assert status in (0, KILLED)
+            process = begin(pretrain_words(small_data, broken, **options), tmp_path)
+            status = process.kill_after(chance.uniform(0, seconds if kills < ROUNDS else 1e6))
+            assert status in (0, KILLED), process.said()
             if status == 0:
                 break
             kills += 1

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import torch
 
+from .. import faults
 from ..build import Built
 from ..config.pretrain import PretrainConfig, dump, parse
 from ..errors import UserError
@@ -95,7 +96,6 @@ def fingerprint(manifest: Manifest, world: dist.World | None) -> dict[str, Any]:
 
 def write_header(run: Run, config: PretrainConfig, manifest: Manifest, parameters: int, *, tokenizer: Path, built: Built) -> None:
     """config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the tokenizer: what ran, enough to export without DATA."""
-    shutil.copytree(tokenizer, run.folder / "tokenizer", dirs_exist_ok=True)
     facts = {
         "machine": describe(run.world.device),
         "parameters": parameters,
@@ -110,7 +110,9 @@ def write_header(run: Run, config: PretrainConfig, manifest: Manifest, parameter
     for name, text in (("config.yaml", dump(config)), ("run.json", json.dumps(facts, indent=1, sort_keys=True, default=str) + "\n")):
         part = run.folder / f".{name}.part"
         part.write_text(text, encoding="utf-8")
-        os.replace(part, run.folder / name)
+        os.replace(part, run.folder / name)  # config.yaml first: from then on the folder is known as a run's, however this ends
+        faults.at("header")
+    shutil.copytree(tokenizer, run.folder / "tokenizer", dirs_exist_ok=True)
 
 
 def saved_shape(folder: Path, half: str) -> Shape | None:
