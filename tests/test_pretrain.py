@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import resource
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,20 @@ from electrify.running import split_batch
 from electrify.text.shards import read_manifest, sha256_of
 from electrify.train import checkpoint, log
 from electrify.train.folder import refuse
-from small import SMALL, Process, listing, logged_step, one_sentence, parameters_sha256, prepare_small, pretrain_words, records, steps_of, write_text
+from small import (
+    SMALL,
+    Process,
+    files_of_at_most,
+    listing,
+    logged_step,
+    one_sentence,
+    parameters_sha256,
+    prepare_small,
+    pretrain_words,
+    records,
+    steps_of,
+    write_text,
+)
 
 SHORT: dict[str, Any] = {"max_steps": 12, "logging_steps": 4, "save_steps": 5, "eval_steps": 8}
 
@@ -378,19 +388,6 @@ def test_not_enough_disk_is_said_before_the_first_step(capsys: pytest.CaptureFix
     sentence = mistake(capsys, *pretrain_words(small_data, tmp_path / "run", **SHORT | many))
     assert "GB free, the checkpoints of this run need" in sentence
     assert not (tmp_path / "run").exists()
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """The kernel refuses longer files, as a full disk would."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
 
 
 def test_a_disk_that_fills_up(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:

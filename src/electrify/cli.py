@@ -1,4 +1,4 @@
-"""The command line: one function a verb, each importing its own room. No logic.
+"""The command line: one function a verb, each importing its own room. What it knows beyond them is how a mistake ends.
 
 Exit status: 0 done, 1 `doctor` found an error, 2 a mistake of the user, or a machine that has no room or permission (one sentence on stderr), 75
 stopped (run again to continue). What is printed may hold names and words of others, so nothing of it steers a terminal.

@@ -36,10 +36,13 @@ def at(point: str, step: int = 0) -> None:
 
 
 def asked(point: str, step: int) -> list[str]:
-    """The actions that are asked for here. `nan` is not done by `at`: the caller spoils its own number."""
+    """The actions that are asked for here; `nan` is not done by `at`, the caller spoils its own number. Raises ValueError for what is no action."""
     wishes = os.environ.get(VARIABLE)
     if not wishes:
         return []
     here = {point, f"{point}@{step}", f"{point}@{step}%{os.environ.get('RANK', '0')}"}
-    pairs = (wish.rpartition(":") for wish in wishes.split(","))
-    return [action or "kill" for action, _, where in pairs if where in here]
+    pairs = [(action or "kill", where) for action, _, where in (wish.rpartition(":") for wish in wishes.split(","))]
+    unknown = {action for action, _ in pairs} - set(ACTIONS)
+    if unknown:
+        raise ValueError(f"{VARIABLE}: {', '.join(sorted(unknown))}; known are {', '.join(ACTIONS)}")
+    return [action for action, where in pairs if where in here]

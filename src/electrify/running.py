@@ -26,7 +26,7 @@ from .export.start import check_vocabulary, folder_shape, load_half
 from .flops.count import first_stage_flops
 from .model.encoder import Shape
 from .progress import say
-from .text.shards import Corpus, Manifest
+from .text.shards import Corpus, Manifest, verify_sample
 from .text.words import word_edges
 from .train import checkpoint, dist
 from .train.folder import Resume, cleared, find_checkpoint, fingerprint, refuse, same_run, saved_shape, write_header
@@ -59,12 +59,10 @@ def train_run(
 
     Raises UserError for every mistake of the user, before anything is written where that is possible.
     """
-    corpus, valid = Corpus(data, "train"), Corpus(data, "valid")
-    corpus.must_have_its_tokenizer()
+    corpus = Corpus(data, "train")
     config, micro_rows = split_batch(from_folders(config, output_dir, corpus.manifest.vocab_size), world.size)
     shapes = shapes_of(config, output_dir, corpus.manifest.vocab_size)
     run_must_fit(config, *shapes, rows=micro_rows, world=world)
-    rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
     loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=config.train.seed)
     refuse(output_dir, resume)
     with ExitStack() as held:
@@ -76,7 +74,7 @@ def train_run(
             weights=config.objective.term_weights,
             kept=kept_names(built),
             loader=loader,
-            valid=Rows(valid, **rows) if valid.num_documents else None,
+            valid=held_out(data, config),
             folder=output_dir,
             world=world,
             micro_rows=micro_rows,
@@ -111,7 +109,7 @@ def claim(held: ExitStack, folder: Path, config: PretrainConfig, corpus: Corpus,
         if loaded:
             same_run(folder, config, manifest, loaded[1]["fingerprint"])
         if world.rank == 0:
-            corpus.verify_sample(max_bytes=VERIFIED_BYTES, key=loaded[1]["step"] if loaded else 0)
+            verify_sample(corpus.folder, max_bytes=VERIFIED_BYTES, key=loaded[1]["step"] if loaded else 0)
     dist.same_across(f"{manifest.fingerprint} {found}", what="prepared corpus and newest checkpoint")
     return loaded
 
@@ -131,6 +129,12 @@ def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, lo
         write_header(run, config, manifest, parameters, tokenizer=tokenizer, built=built)
     if run.world.rank == 0:
         announce(run, parameters, run.loader)
+
+
+def held_out(data: Path, config: PretrainConfig) -> Rows | None:
+    """The rows that are validated on; None where the corpus has no valid split."""
+    valid = Corpus(data, "valid")
+    return Rows(valid, max_seq_length=config.data.max_seq_length, num_segments=config.data.num_segments) if valid.num_documents else None
 
 
 def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig, int]:

@@ -6,11 +6,8 @@ import csv
 import io
 import json
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +17,7 @@ from electrify.config.finetune import FinetuneSettings
 from electrify.console import harmless, inert
 from electrify.downstream.report import report_of
 from electrify.scoring.blimp import Accuracy, table
-from small import environment, listing, mistake, one_sentence, pretrain_words, run, write_text
+from small import environment, files_of_at_most, listing, mistake, one_sentence, pretrain_words, run, write_text
 
 
 @pytest.fixture(scope="module")
@@ -94,23 +91,12 @@ def test_places_that_cannot_be_written(
     assert listing(tmp_path) == before
 
 
-@contextmanager
-def no_file_beyond(size: int) -> Iterator[None]:
-    """What a full disk or a quota does to a write."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.parametrize("verb", ["export", "finetune", "evaluate"])
 def test_a_disk_that_fills_up(capsys: pytest.CaptureFixture[str], verbs: dict[str, list[str]], tmp_path: Path, verb: str) -> None:
     """(prepare and pretrain: test_prepare.py, test_pretrain.py.) Nothing that looks whole is there afterwards, and the next try succeeds."""
     out = tmp_path / "out"
     words = [*verbs[verb], "--output-dir", str(out)]
-    with no_file_beyond(200):
+    with files_of_at_most(200):
         assert "too large" in mistake(capsys, *words, longest=500)
     written = listing(tmp_path / "out") if out.exists() else {}
     assert not {"model.safetensors", "report.md", "blimp.json", "scores.jsonl"} & written.keys()

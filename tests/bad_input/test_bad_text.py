@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections import Counter
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,28 +22,15 @@ from hypothesis import strategies as st
 
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
-from electrify.text import documents, workspace
+from electrify.text import workspace
 from electrify.text.prepare import prepare
 from electrify.text.shards import read_manifest
-from electrify.text.sources import Source, format_of, resolve
+from electrify.text.sources import resolve
 from electrify.text.vocabulary import _with_ends
 from small import environment, mistake
+from texts import read, write
 
 TEXT = "".join(f"the quick brown fox jumps over the lazy dog, number {i}.\n\n" for i in range(60))
-
-
-def read(path: Path, **options: Any) -> tuple[list[str], Counter[str]]:
-    counts: Counter[str] = Counter()
-    kind = format_of(path)
-    assert kind is not None
-    config = PrepareConfig(inputs=(str(path),), output_dir="unused", **options)
-    return list(documents.documents(Source(path.name, kind, path), config, counts=counts)), counts
-
-
-def write(folder: Path, name: str, data: bytes | str) -> Path:
-    path = folder / name
-    path.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
-    return path
 
 
 def refused(capsys: pytest.CaptureFixture[str], file: Path | str, folder: Path) -> str:

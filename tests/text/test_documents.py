@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,21 +13,8 @@ from hypothesis import strategies as st
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text import decoding, documents, records
-from electrify.text.sources import Source, format_of
-
-
-def read(path: Path, **options: Any) -> tuple[list[str], Counter[str]]:
-    counts: Counter[str] = Counter()
-    kind = format_of(path)
-    assert kind is not None
-    config = PrepareConfig(inputs=(str(path),), output_dir="unused", **options)
-    return list(documents.documents(Source(path.name, kind, path), config, counts=counts)), counts
-
-
-def write(folder: Path, name: str, data: bytes | str) -> Path:
-    path = folder / name
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    return path
+from electrify.text.sources import Source
+from texts import read, write
 
 
 def test_blank_lines_divide_text(tmp_path: Path) -> None:

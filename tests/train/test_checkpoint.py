@@ -5,13 +5,10 @@ from __future__ import annotations
 import errno
 import math
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +20,7 @@ from hypothesis import strategies as st
 
 from electrify.errors import UserError
 from electrify.train import checkpoint
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """The kernel refuses longer files, as a full disk would."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
+from small import files_of_at_most
 
 # --- round trip
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..text.encode import SPLITS
-from ..text.shards import MANIFEST, SEAL, Manifest, Shard, manifest_text, read_manifest, seal_of
+from ..text.shards import MANIFEST, SEAL, Manifest, Shard, manifest_text, read_manifest
 from ..text.tokenizer import TOKENIZER_FILE
 from ..text.workspace import UNFINISHED
 from .corpus import Lengths, traps
-from .files import AGAIN, Bar, chunks, files_below, is_count, is_regular, is_sha256, links_out, named, read_bytes, read_json, sha256, size_of
+from .files import AGAIN, Bar, chunks, files_below, is_regular, links_out, named, read_bytes, read_json, sha256, size_of
 from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
 from .tokenizers import check_tokenizer
 
@@ -34,11 +33,11 @@ class Data:
 def examine_data(folder: Path) -> tuple[Diagnosis, Data | None]:
     """Everything about a prepared corpus; None where its manifest says nothing that could be compared."""
     found = Diagnosis(folder, "DATA")
-    bad_before = found.count("error")
-    found.run(lambda: manifest_findings(folder))
-    if found.count("error") > bad_before and not readable(folder):
+    kept: list[Manifest] = []
+    found.run(lambda: manifest_findings(folder, kept))
+    if not kept:
         return found, None
-    manifest = read_manifest(folder)
+    manifest = kept[0]
     seen = Seen(manifest.vocab_size)
     with Bar(files_below(folder), title=f"reading {folder.name}") as bar:
         for split, shards in manifest.splits.items():
@@ -62,18 +61,17 @@ def examine_data(folder: Path) -> tuple[Diagnosis, Data | None]:
 # ------------------------------------------------------------------ the manifest
 
 
-def manifest_findings(folder: Path) -> Iterator[Finding]:
+def manifest_findings(folder: Path, kept: list[Manifest]) -> Iterator[Finding]:
+    """A manifest that can be worked with goes into `kept`."""
     if (folder / UNFINISHED).is_dir() and not (folder / MANIFEST).exists():
         fact = f"`prepare` is at work here, or was stopped: there is no {MANIFEST} yet"
         raise DamageError("unfinished", fact, "The same `electrify prepare` command goes on where it stopped.")
     raw = read_json(folder / MANIFEST)
     manifest = read_manifest(folder)
-    wrong = list(wrong_types(manifest))
-    if wrong:
-        raise DamageError("manifest", f"{MANIFEST}: {named(wrong)}", PREPARE)
-    if SEAL in raw and seal_of(raw) != raw[SEAL]:
-        yield error("manifest", f"{MANIFEST} was changed after it was written: its fields do not have the hash that it was sealed with", PREPARE)
-    elif manifest_text(raw).encode("utf-8", "surrogatepass") != read_bytes(folder / MANIFEST):
+    if manifest.vocab_size > MAX_VOCABULARY:
+        raise DamageError("manifest", f"{MANIFEST}: vocab_size is {manifest.vocab_size:,}", PREPARE)
+    kept.append(manifest)
+    if manifest_text(raw).encode("utf-8", "surrogatepass") != read_bytes(folder / MANIFEST):
         yield error("manifest", f"{MANIFEST} was changed after it was written: it is not laid out byte for byte as `prepare` does", PREPARE)
     if SEAL not in raw:
         yield note("unsealed", f"{MANIFEST} is of an earlier version: what it says of sources, options and counts cannot be verified")
@@ -81,57 +79,6 @@ def manifest_findings(folder: Path) -> Iterator[Finding]:
         have = sum(getattr(s, name) for shards in manifest.splits.values() for s in shards)
         if name in manifest.counts and manifest.counts[name] != have:
             yield error("counts", f"the shards hold {have:,} {name} and {MANIFEST} counts {manifest.counts[name]:,}", PREPARE)
-
-
-def readable(folder: Path) -> bool:
-    """Whether the manifest can be worked with, right or not."""
-    try:
-        return not any(wrong_types(read_manifest(folder)))
-    except Exception:  # noqa: BLE001 - it has been reported
-        return False
-
-
-def wrong_types(m: Manifest) -> Iterator[str]:
-    """What is not of its kind: nothing below this test looks at types again."""
-    if m.dtype not in ("uint16", "uint32", "<u2", "<u4"):
-        yield f"dtype is {m.dtype!r}"
-    if not is_count(m.vocab_size) or not 0 < m.vocab_size <= MAX_VOCABULARY:
-        yield f"vocab_size is {m.vocab_size!r}"
-        return
-    special = m.special_ids
-    roles = {name: getattr(special, name) for name in ("pad", "unk", "cls", "sep", "mask")}
-    for name, value in roles.items():
-        if (not is_count(value) or value >= m.vocab_size) and not (name == "unk" and value == -1):
-            yield f"the special id {name} is {value!r} of a vocabulary of {m.vocab_size:,}"
-    if not all(is_count(i) for i in special.others):
-        yield f"other special ids are {special.others!r}"
-    if len(set(roles.values())) < len(roles):
-        yield f"special ids {roles} are not all different"
-    for kind, value in (("options", m.options), ("counts", m.counts), ("tokenizer_files", m.tokenizer_files)):
-        if not isinstance(value, dict):
-            yield f"{kind} is {type(value).__name__}"
-    if isinstance(m.counts, dict) and not all(isinstance(v, int | float) for v in m.counts.values()):
-        yield "counts are not all numbers"
-    if not isinstance(m.sources, list) or not all(isinstance(s, dict) for s in m.sources):
-        yield "sources are no list of objects"
-    for split, shards in m.splits.items():
-        if split not in SPLITS:
-            yield f"there is a split {split!r}"
-        for number, shard in enumerate(shards):
-            yield from (f"shard {number} of {split}: {what}" for what in wrong_shard(shard))
-
-
-def wrong_shard(s: Shard) -> Iterator[str]:
-    for name in ("tokens_file", "documents_file"):
-        value = getattr(s, name)
-        if not isinstance(value, str) or Path(value).name != value or "\0" in value:
-            yield f"{name} is {value!r}, which is no file of this folder"
-    for name in ("tokens", "documents"):
-        if not is_count(getattr(s, name)):
-            yield f"{name} is {getattr(s, name)!r}"
-    for name in ("tokens_sha256", "documents_sha256"):
-        if not is_sha256(getattr(s, name)):
-            yield f"{name} is no SHA-256"
 
 
 # ------------------------------------------------------------------ shards

@@ -87,14 +87,6 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def is_count(x: Any) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool) and x >= 0
-
-
-def is_sha256(x: Any) -> bool:
-    return isinstance(x, str) and len(x) == 64 and not set(x) - set("0123456789abcdef")
-
-
 def links_out(folder: Path) -> Iterator[Finding]:
     """Links that leave the folder: a copy of it would lack them."""
     here, out = folder.resolve(), []

@@ -9,8 +9,9 @@ from typing import Any
 
 from ..export.folders import MARK, TOKENIZER_FILES
 from ..export.start import FIELDS
-from ..text.shards import sha256_of
-from .files import AGAIN, Bar, files_below, is_count, is_regular, named, read_bytes, read_json, sha256
+from ..text.shards import is_count, sha256_of
+from ..train.memory import MAX_LAYERS
+from .files import AGAIN, Bar, files_below, is_regular, named, read_bytes, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
 from .shapes import expected_shapes
 from .tokenizers import check_tokenizer, options_of, roles
@@ -20,8 +21,7 @@ CONFIG = "config.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 PARTS = {"ElectraForPreTraining": "discriminator", "ElectraForMaskedLM": "generator"}
-# No published encoder has more. A loop over layers, or a table, of the size of a damaged number would fill the memory.
-MOST_LAYERS, MOST = 1024, 1 << 24
+MOST = 1 << 24  # of anything but layers: a table of the size of a damaged number would fill the memory
 NO_LIMIT = 1 << 20  # transformers' way of saying that nobody set the longest text is 1e30
 KEYS = tuple(name for name in FIELDS if name not in ("layer_norm_eps", "type_vocab_size"))
 LAYER = re.compile(r"\blayers?\.(\d+)\.")
@@ -90,7 +90,7 @@ def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
 
 
 def limit(key: str) -> int:
-    return MOST_LAYERS if "layers" in key else MOST
+    return MAX_LAYERS if "layers" in key else MOST
 
 
 def code_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..config.doctor import DoctorConfig
+from ..console import harmless
 from ..errors import UserError
 from ..text.shards import MANIFEST
 from ..text.workspace import UNFINISHED
@@ -104,14 +105,9 @@ def group(d: Diagnosis) -> str:
 
 def lines_of(f: Finding) -> Iterable[str]:
     room = " " * MARGIN
-    yield from textwrap.wrap(plain(f.fact), WIDTH, initial_indent=f"  {f.level:<{MARGIN - 2}}", subsequent_indent=room, break_on_hyphens=False)
+    yield from textwrap.wrap(harmless(f.fact), WIDTH, initial_indent=f"  {f.level:<{MARGIN - 2}}", subsequent_indent=room, break_on_hyphens=False)
     if f.advice:
-        yield from textwrap.wrap(plain(f.advice), WIDTH, initial_indent=f"{room}-> ", subsequent_indent=room + "   ", break_on_hyphens=False)
-
-
-def plain(text: str) -> str:
-    """Names in foreign files may hold anything: nothing of it steers a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+        yield from textwrap.wrap(harmless(f.advice), WIDTH, initial_indent=f"{room}-> ", subsequent_indent=room + "   ", break_on_hyphens=False)
 
 
 def plural(n: int, what: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,12 @@ from typing import Any
 from ..config.checks import check
 from ..config.pretrain import PretrainConfig, load_file
 from ..export.hf import special_ids
-from ..text.shards import sha256_of
+from ..text.shards import is_count, sha256_of
 from ..text.tokenizer import TOKENIZER_FILE
 from ..train import checkpoint, log
 from ..train.folder import GENERATOR_STAGE
 from .data import Data
-from .files import AGAIN, Bar, files_below, is_count, is_regular, links_out, named, read_bytes, read_json, size_of
+from .files import AGAIN, Bar, files_below, is_regular, links_out, named, read_bytes, read_json, size_of
 from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
 from .history import history_findings
 from .model import examine_model
@@ -27,7 +26,6 @@ from .tokenizers import ROLES, check_tokenizer
 from .weights import Header, open_header
 
 CONFIG, FACTS = "config.yaml", "run.json"
-MOST_CONFIG_BYTES = 1 << 16  # forty times what a run writes; the reader of YAML is slow on what is nested deeply
 NEEDED = "Without them nothing can be exported."
 HALVES = ("discriminator", "generator")
 
@@ -65,9 +63,6 @@ def train_tokens(facts: dict[str, Any]) -> int | None:
 
 
 def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
-    text = read_bytes(folder / CONFIG, limit=MOST_CONFIG_BYTES)
-    if set(re.findall(rb"&(\w+)", text)) & set(re.findall(rb"\*(\w+)", text)):  # ten lines of aliases can stand for a billion of values
-        raise DamageError("refused", f"{CONFIG} has YAML aliases, and runs write none", AGAIN)
     config = load_file(folder / CONFIG)
     check(config)
     kept["config"] = config

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError, failing_as
+from .shards import SPLITS
 
-SPLITS = ("train", "valid")
 # Longer documents are tokenised in pieces cut before a space, where no tokenizer here joins anything; bounds the memory of the library's structures.
 PIECE = 1 << 17
 _BATCH = 1 << 18

@@ -14,8 +14,8 @@ import numpy as np
 from .. import faults
 from ..progress import Progress
 from ..tokens import SpecialIds
-from .encode import SPLITS, read_part
-from .shards import FORMAT, Manifest, Shard, sha256_of, write_manifest
+from .encode import read_part
+from .shards import FORMAT, SPLITS, Manifest, Shard, sha256_of, write_manifest
 from .tokenizer import tokenizer_sha256
 from .workspace import Workspace
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -28,6 +30,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 SEAL = "seal"  # the key of the manifest that is the hash of its others: what no other file can be compared with (sources, counts) is sealed, too
 Split = Literal["train", "valid"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 
 @dataclass(frozen=True)
@@ -116,24 +119,60 @@ def read_manifest(folder: Path) -> Manifest:
         ids = raw["special_ids"]
         special = SpecialIds(**(ids | {"others": tuple(ids["others"])}))
         manifest = Manifest(**(raw | {"splits": splits, "special_ids": special}))
-        _must_make_sense(manifest)
+        wrong = list(islice(wrong_in(manifest), 3))
     except UserError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise UserError(f"{path} is damaged ({type(e).__name__}: {e}); prepare the corpus again") from e
+    if wrong:
+        raise UserError(f"{path} is damaged ({', '.join(wrong)}); prepare the corpus again")
     return manifest
 
 
-def _must_make_sense(manifest: Manifest) -> None:
-    """Raises ValueError or TypeError for numbers that no writer of ours writes."""
-    ids, size = manifest.special_ids, manifest.vocab_size
-    if np.dtype(manifest.dtype) not in (np.dtype("<u2"), np.dtype("<u4")) or not 0 < size <= 1 << 32:
-        raise ValueError(f"tokens of type {manifest.dtype!r} from a vocabulary of {size}")
-    if not all(0 <= i < size for i in (ids.pad, ids.cls, ids.sep, ids.mask, *ids.others)) or not -1 <= ids.unk < size:
-        raise ValueError(f"special tokens beyond the vocabulary of {size}")
-    for shard in (s for shards in manifest.splits.values() for s in shards):
-        if min(shard.tokens, shard.documents) < 0 or Path(shard.tokens_file).name != shard.tokens_file:
-            raise ValueError(f"the shard {shard.tokens_file} of {shard.tokens} tokens")
+def wrong_in(m: Manifest) -> Iterator[str]:
+    """What no writer of ours writes: values that are not of their kind, numbers out of range. Nothing behind `read_manifest` looks at them again."""
+    if m.dtype not in ("uint16", "uint32", "<u2", "<u4"):
+        yield f"dtype is {m.dtype!r}"
+    if not is_count(m.vocab_size) or not 0 < m.vocab_size <= 1 << 32:
+        yield f"vocab_size is {m.vocab_size!r}"
+        return
+    roles = {name: getattr(m.special_ids, name) for name in ("pad", "unk", "cls", "sep", "mask")}
+    for name, value in roles.items():
+        if (not is_count(value) or value >= m.vocab_size) and not (name == "unk" and value == -1):
+            yield f"the special id {name} is {value!r} of a vocabulary of {m.vocab_size:,}"
+    if not all(is_count(i) and i < m.vocab_size for i in m.special_ids.others):
+        yield f"other special ids are {m.special_ids.others!r}"
+    if len(set(roles.values())) < len(roles):
+        yield f"special ids {roles} are not all different"
+    for kind in ("options", "counts", "tokenizer_files"):
+        if not isinstance(getattr(m, kind), dict):
+            yield f"{kind} is {type(getattr(m, kind)).__name__}"
+    if isinstance(m.counts, dict) and not all(isinstance(v, int | float) for v in m.counts.values()):
+        yield "counts are not all numbers"
+    if not isinstance(m.sources, list) or not all(isinstance(s, dict) for s in m.sources):
+        yield "sources are no list of objects"
+    if m.splits.keys() - SPLITS:
+        yield f"splits are {sorted(m.splits)}"
+    for split, shards in m.splits.items():
+        yield from (f"shard {number} of {split}: {what}" for number, shard in enumerate(shards) for what in wrong_in_shard(shard))
+
+
+def wrong_in_shard(s: Shard) -> Iterator[str]:
+    for name in ("tokens_file", "documents_file"):
+        value = getattr(s, name)
+        if not isinstance(value, str) or Path(value).name != value or "\0" in value:
+            yield f"{name} is {value!r}, which is no file of this folder"
+    for name in ("tokens", "documents"):
+        if not is_count(getattr(s, name)):
+            yield f"{name} is {getattr(s, name)!r}"
+    for name in ("tokens_sha256", "documents_sha256"):
+        value = getattr(s, name)
+        if not isinstance(value, str) or len(value) != 64 or set(value) - set("0123456789abcdef"):
+            yield f"{name} is no SHA-256"
+
+
+def is_count(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool) and x >= 0
 
 
 def _npy(path: Path) -> np.ndarray:
@@ -208,34 +247,46 @@ class Corpus:
             raise UserError(f"{path} does not agree with the manifest; prepare the corpus again")
         return counts
 
-    def must_have_its_tokenizer(self) -> None:
-        """Raises UserError where the tokenizer beside the tokens is not the one that made them: its words would be others."""
-        path = self.folder / "tokenizer" / "tokenizer.json"
-        if not path.is_file() or sha256_of(path) != self.manifest.tokenizer_sha256:
-            raise UserError(f"{path} is not the tokenizer that the corpus was prepared with; prepare the corpus again")
-
     def verify(self) -> None:
         """Reads every byte; raises UserError naming the first file whose hash differs from the manifest."""
-        for s in self.shards:
-            self._must_have(s.tokens_file, s.tokens_sha256)
-            self._must_have(s.documents_file, s.documents_sha256)
+        self.verify_documents()
+        self.verify_tokens()
 
-    def verify_sample(self, *, max_bytes: int, key: int) -> None:
-        """Reads what decides where tokens are (documents, counts, tokenizer) and shards of up to `max_bytes`, others for another key; raises as
-        `verify`. What it misses `verify` finds."""
-        m = self.manifest
-        self._must_have("unigram.npy", m.unigram_sha256)
-        self._must_have("tokenizer/tokenizer.json", m.tokenizer_sha256)
+    def verify_documents(self) -> None:
+        """What decides where documents lie; raises as `verify`."""
         for s in self.shards:
-            self._must_have(s.documents_file, s.documents_sha256)
-        left = max_bytes
+            must_have(self.folder, s.documents_file, s.documents_sha256)
+
+    def verify_tokens(self, *, max_bytes: int = 1 << 62, key: int = 0) -> int:
+        """Shards of up to `max_bytes`, others for another key; raises as `verify`. Returns the bytes that were read."""
+        read = 0
         for k in np.random.default_rng(key).permutation(len(self.shards)):
             s = self.shards[k]
-            left -= s.tokens * np.dtype(m.dtype).itemsize
-            if left >= 0:
-                self._must_have(s.tokens_file, s.tokens_sha256)
+            size = s.tokens * np.dtype(self.manifest.dtype).itemsize
+            if read + size <= max_bytes:
+                must_have(self.folder, s.tokens_file, s.tokens_sha256)
+                read += size
+        return read
 
-    def _must_have(self, name: str, sha256: str) -> None:
-        path = self.folder / name
-        if not path.is_file() or sha256_of(path) != sha256:
-            raise UserError(f"{path} does not have the hash in the manifest: it was changed; prepare the corpus again")
+
+def verify_common(folder: Path, manifest: Manifest) -> None:
+    """What both splits need, counts and tokenizer; raises UserError naming the first file whose hash differs from the manifest."""
+    must_have(folder, "unigram.npy", manifest.unigram_sha256)
+    for name, sha256 in sorted((manifest.tokenizer_files | {"tokenizer.json": manifest.tokenizer_sha256}).items()):
+        must_have(folder, f"tokenizer/{name}", sha256)
+
+
+def verify_sample(folder: Path, *, max_bytes: int, key: int) -> None:
+    """Reads what decides where tokens are and what they mean (documents, counts, tokenizer), and token shards of up to `max_bytes`, of the small
+    validation split first, others for another key. Raises as `Corpus.verify`, which finds what this misses."""
+    valid, train = Corpus(folder, "valid"), Corpus(folder, "train")
+    verify_common(folder, train.manifest)
+    for corpus in (valid, train):
+        corpus.verify_documents()
+    train.verify_tokens(max_bytes=max_bytes - valid.verify_tokens(max_bytes=max_bytes, key=key), key=key)
+
+
+def must_have(folder: Path, name: str, sha256: str) -> None:
+    path = folder / name
+    if not path.is_file() or sha256_of(path) != sha256:
+        raise UserError(f"{path} does not have the hash in the manifest: it was changed; prepare the corpus again")

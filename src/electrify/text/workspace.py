@@ -25,7 +25,7 @@ from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..progress import Progress, say
 from . import pydocs, records
-from .shards import MANIFEST, Corpus, Manifest, read_manifest, sha256_of
+from .shards import MANIFEST, SPLITS, Corpus, Manifest, read_manifest, sha256_of, verify_common
 from .sources import Source, resolve
 from .streams import compression_of, must_lead_somewhere
 
@@ -82,11 +82,9 @@ def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
         return None
     manifest = read_manifest(folder)
     _must_be_same(folder, manifest.options, manifest.sources, options, [s.identity() for s in sources])
-    for split in ("train", "valid"):
+    for split in SPLITS:
         Corpus(folder, split).verify()
-    for name, want in (("unigram.npy", manifest.unigram_sha256), ("tokenizer/tokenizer.json", manifest.tokenizer_sha256)):
-        if not (folder / name).is_file() or sha256_of(folder / name) != want:
-            raise UserError(f"{folder / name} does not have the hash in the manifest: it was changed; prepare the corpus again in a new folder")
+    verify_common(folder, manifest)
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
     return manifest
 

@@ -59,6 +59,15 @@ class Batch:
     parts: list[tuple[Tokens, Draws]]
 
 
+def wrapped(objective: nn.Module, config: TrainConfig, world: World, *, graphs: bool) -> Any:
+    """The objective as the loop calls it: compiled where the recipe says so, its gradients averaged over the ranks where each holds all of it."""
+    module: Any = objective
+    if config.torch_compile:
+        module = torch.compile(module, dynamic=False, mode="reduce-overhead" if graphs else None)
+    whole = world.size > 1 and not any(map(is_sharded, objective.parameters()))
+    return averaging(module, config.reduce_dtype) if whole else module
+
+
 class Run:
     """One pre-training run: parameters, optimiser, and the step they are at."""
 
@@ -99,11 +108,7 @@ class Run:
         self.guard = Guard(config.non_finite, config.max_non_finite, world)
         self.left_out = 0  # batches that rollbacks have passed over: update n takes batch n - 1 + left_out
         self.graphs = config.torch_compile and world.device.type == "cuda"
-        module: Any = self.objective
-        if config.torch_compile:
-            module = torch.compile(module, dynamic=False, mode="reduce-overhead" if self.graphs else None)
-        whole = world.size > 1 and not any(is_sharded(p) for p in self.named.values())
-        self.module = averaging(module, config.reduce_dtype) if whole else module
+        self.module = wrapped(self.objective, config, world, graphs=self.graphs)
 
     # ------------------------------------------------------------------ one update
 
