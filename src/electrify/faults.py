@@ -6,6 +6,7 @@ Without the variable nothing happens. POINTS says where a fault may strike, ACTI
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 
@@ -23,7 +24,8 @@ SIGNALS = {
     "usr1": signal.SIGUSR1,
 }
 ERRORS = {"eio": errno.EIO, "enospc": errno.ENOSPC}
-ACTIONS = (*SIGNALS, *ERRORS, "nan")
+SPOILS = {"nan": math.nan, "spike": 100.0}  # what the caller multiplies its own number with
+ACTIONS = (*SIGNALS, *ERRORS, *SPOILS)
 
 
 def at(point: str, step: int = 0) -> None:
@@ -36,7 +38,7 @@ def at(point: str, step: int = 0) -> None:
 
 
 def asked(point: str, step: int) -> list[str]:
-    """The actions that are asked for here; `nan` is not done by `at`, the caller spoils its own number. Raises ValueError for what is no action."""
+    """The actions that are asked for here; those of SPOILS are not done by `at`. Raises ValueError for what is no action."""
     wishes = os.environ.get(VARIABLE)
     if not wishes:
         return []

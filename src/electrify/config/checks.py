@@ -152,16 +152,18 @@ def check_schedules(config: PretrainConfig) -> None:
     for length in d.seq_length_schedule:
         need(8 <= length <= longest, f"seq_length_schedule: rows of {length} tokens; at least 8, at most max_position_embeddings {longest}")
     grows = d.seq_length_schedule or t.batch_size_schedule
-    need(t.non_finite != "rollback" or not grows, "non_finite rollback moves batches forward: it cannot go with a schedule of lengths or batches")
+    for name in ("non_finite", "spike"):
+        back = getattr(t, name) == "rollback"
+        need(not (back and grows), f"{name} rollback moves batches forward: it cannot go with a schedule of lengths or batches")
     for rows in t.batch_size_schedule:
         need(rows > 0, f"batch_size_schedule: batches must be positive, not {rows}")
 
 
 def check_train(t: TrainConfig) -> None:
-    numbers = ("max_steps", "train_batch_size", "logging_steps", "save_steps", "learning_rate", "adam_epsilon", "eval_rows", "ddp_timeout")
-    for name in numbers:
+    counts = ("max_steps", "train_batch_size", "logging_steps", "save_steps", "eval_rows")
+    for name in (*counts, "learning_rate", "adam_epsilon", "ddp_timeout", "spike_sigmas"):
         need(getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
-    for name in ("warmup_steps", "eval_steps", "weight_decay", "max_grad_norm", "max_non_finite"):
+    for name in ("warmup_steps", "eval_steps", "weight_decay", "max_grad_norm", "max_non_finite", "max_spikes"):
         need(getattr(t, name) >= 0, f"{name} cannot be negative: {getattr(t, name)}")
     for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "save_total_limit", "max_minutes", "generator_learning_rate"):
         need(getattr(t, name) is None or getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")

@@ -190,6 +190,13 @@ class TrainConfig:
     skip this update; or rollback to the newest checkpoint and go on with the batches behind this one."""
     max_non_finite: int = 10
     """With skip and rollback: updates of a run that may be refused so before it stops all the same."""
+    spike: Literal["warn", "skip", "rollback"] = "warn"
+    """Where the loss of an update lies spike_sigmas standard deviations above those of up to 128 before it: warn and train on it, as published; skip
+    this update; or rollback as above."""
+    spike_sigmas: float = 6.0
+    """How far above the others the loss of a spike is, in their standard deviations."""
+    max_spikes: int = 10
+    """With skip and rollback: spikes of a run that may be refused so before it stops all the same."""
     ddp_timeout: float = 1800.0
     """Seconds that a process waits for the others, at the start and in every exchange, before it gives them up."""
     init_discriminator: str | None = None

@@ -123,12 +123,6 @@ def any_across(flag: bool) -> bool:
     return bool(answer.item())
 
 
-def max_across(number: Tensor) -> None:
-    """Replaces a tensor on the device of the run by its maximum over the ranks. The host does not wait for it."""
-    if _size() > 1:
-        td.all_reduce(number, op=td.ReduceOp.MAX)
-
-
 def same_across(text: str, *, what: str) -> None:
     """Raises UserError on every rank where `text` is not the same on all; `what` names it in the message."""
     if _size() == 1:

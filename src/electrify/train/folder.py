@@ -31,7 +31,7 @@ Resume = Literal["auto", "never", "must"]
 GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
 # Fields that may differ when a run continues: they move no number that training computes, as long as it computes numbers.
 FREE_FIELDS = {"max_minutes", "logging_steps", "save_steps", "save_total_limit", "eval_steps", "eval_rows", "report_to", "device"}
-FREE_FIELDS |= {"non_finite", "max_non_finite", "ddp_timeout"}
+FREE_FIELDS |= {"non_finite", "max_non_finite", "spike", "spike_sigmas", "max_spikes", "ddp_timeout"}
 SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps", "fsdp"}  # how the work is cut: moves sums by rounding only
 
 

@@ -28,8 +28,8 @@ from ..tokens import Tokens
 from . import recover, schedule
 from .dist import World, any_across, at_home, averaging, sum_across
 from .evaluate import evaluate, shown
-from .finite import Guard
 from .fixed import Rooms
+from .guard import Guard
 from .log import MetricsLog
 from .meter import Meter, shown_rate
 from .monitor import Monitor
@@ -105,7 +105,7 @@ class Run:
         self.flops_per_token = {n: flops_per_token(told, row_length=n, convention="hardware") for n in loader.phases.row_lengths}
         self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens, generator_learns="generator" in weights)
         self.meter = Meter(world.device, flops=self.flops, peak=peak * world.size)
-        self.guard = Guard(config.non_finite, config.max_non_finite, world)
+        self.guard = Guard(config, world)
         self.left_out = 0  # batches that rollbacks have passed over: update n takes batch n - 1 + left_out
         self.graphs = config.torch_compile and world.device.type == "cuda"
         self.module = wrapped(self.objective, config, world, graphs=self.graphs)
@@ -136,7 +136,7 @@ class Run:
     def update(self, batch: Batch) -> None:
         """Forward, backward, clip, optimiser. The loss is sum / global count, so any split of the batch gives the same gradient.
 
-        Where that or a loss is not finite, optimiser and sums leave everything as it is; train/recover.py hears of it."""
+        Where train/guard.py refuses the update, optimiser and sums leave everything as it is; train/recover.py hears of it."""
         parts = [(tokens.to(self.world.device), draws.to(self.world.device)) for tokens, draws in batch.parts]
         counts = self.counts(parts)
         torch.manual_seed(int(hashed(self.config.seed, self.step + self.left_out, self.world.rank)) & (1 << 62) - 1)  # dropout
@@ -151,8 +151,8 @@ class Run:
                 with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.config.bf16):
                     terms = self.module(tokens, draws)
                 loss = weighted(terms, self.weights, counts)
-                if "nan" in faults.asked("batch", self.step + self.left_out + 1):
-                    loss = loss * math.nan
+                for action in faults.asked("batch", self.step + self.left_out + 1):
+                    loss = loss * faults.SPOILS.get(action, 1.0)
                 (loss * self.world.size).backward()  # gradients are averaged over ranks; the sum is wanted
                 total += loss.detach()
             found.add(terms | {"tokens": Term(tokens.real_T.sum(), torch.zeros((), device=self.world.device))})
@@ -161,7 +161,7 @@ class Run:
         one = torch.ones((), device=self.world.device)
         share = self.world.size  # every rank has the same norm; each adds its share of one update
         found.add({"grad_norm": Term(norm / share, one / share)})
-        bad = self.optimizer.found_inf = self.guard.judge(self.step + 1, norm, total)  # type: ignore[attr-defined]
+        bad = self.optimizer.found_inf = self.guard.judge(self.step + 1, total, norm)  # type: ignore[attr-defined]
         self.window.merge(found, unless=bad)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -248,7 +248,7 @@ class Run:
             stopped = not done and ask and any_across(stop.requested or late)
             logs, saves = self.step % c.logging_steps == 0, done or stopped or self.step % c.save_steps == 0
             validates = done or (c.eval_steps > 0 and self.step % c.eval_steps == 0)
-            if (self.guard.free_to_read or logs or saves or validates) and recover.refused(self, log):
+            if (self.guard.free_to_read or logs or saves or validates) and recover.judged(self, log):
                 bar.advance(self.step - bar.done)
                 return False
             bar.advance(1, self.log_line(log) if logs else "")

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..errors import UserError
 from . import checkpoint
 from .dist import together
-from .finite import BEGIN_ANEW, not_finite
+from .guard import BEGIN_ANEW, Verdict
 from .optim import load_optimizer_tensors, optimizer_tensors
 from .sharding import gathered, like
 from .state import Window
@@ -35,7 +35,7 @@ def save(run: Run, log: MetricsLog, *, leaving: bool) -> None:
         "validation": run.validation,
         "monitor": run.monitor.state(),
         "fingerprint": run.fingerprint,
-        "refused": run.guard.refused,
+        "guard": run.guard.state(),
         "left_out": run.left_out,
     }
     named = {n: p.detach() for n, p in run.named.items()}
@@ -70,35 +70,40 @@ def resume(run: Run, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any
     run.window.load(state["window"], rank=run.world.rank)
     run.validation = state["validation"]
     run.monitor.restore(state["monitor"])
-    run.guard.refused, run.left_out = state.get("refused", 0), state.get("left_out", 0)
+    run.left_out = state.get("left_out", 0)
+    if "guard" in state:  # checkpoints of the first versions have none
+        run.guard.restore(state["guard"])
 
 
-def refused(run: Run, log: MetricsLog) -> bool:
+def judged(run: Run, log: MetricsLog) -> bool:
     """Asks the guard; all ranks do so at the same updates. True where the run has gone back: what comes next is another update than it was."""
-    bad, before = run.guard.settle(), run.step
-    back = bool(bad) and run.guard.policy == "rollback"
-    rows = {n: run.loader.rows(n - 1 + run.left_out).tolist() for n in bad}
+    verdicts, before = run.guard.settle(), run.step
+    refused = [v for v in verdicts if v.refused]
+    back = any(run.guard.policies[v.kind] == "rollback" for v in refused)
+    rows = {v.step: run.loader.rows(v.step - 1 + run.left_out).tolist() for v in verdicts}
     if back:
-        go_back(run, behind=bad[-1])
+        go_back(run, behind=refused[-1])
         log.rewind(run.step)
-    for n in bad:
-        run.warn(log, f"{not_finite(n)}: left out ({run.guard.refused} so far, {run.guard.limit} allowed)", rows=rows[n])
+    for v in verdicts:
+        left_out = f"left out ({run.guard.refused[v.kind]} so far, {run.guard.limits[v.kind]} allowed)"
+        run.warn(log, f"{v.text}: {left_out if v.refused else 'trained on; --spike skip leaves such updates out'}", rows=rows[v.step])
     if back:
         run.warn(log, f"went back from update {before} to the checkpoint of {run.step}; the batches between them are left out")
     return back
 
 
-def go_back(run: Run, *, behind: int) -> None:
-    """To the newest checkpoint, and on with the batches behind that of update `behind`. What was refused and the time spent still count."""
+def go_back(run: Run, *, behind: Verdict) -> None:
+    """To the newest checkpoint, and on with the batches behind that of `behind`. What was refused and the time spent still count."""
     found = checkpoint.newest(run.folder)
     if found is None:
+        flag = behind.kind.replace("_", "-")
         raise UserError(
-            f"{not_finite(behind)} and there is no checkpoint yet to go back to, so the run stopped; the same command with --non-finite skip "
-            f"leaves such updates out, or {BEGIN_ANEW}"
+            f"{behind.text} and there is no checkpoint yet to go back to, so the run stopped; the same command with --{flag} skip leaves such "
+            f"updates out, or {BEGIN_ANEW}"
         )
-    counted, meter = run.guard.refused, run.meter
+    counted, meter = run.guard.refused.copy(), run.meter
     spent = meter.seconds_before, meter.joules_before
-    left_out = behind + run.left_out - found.step
+    left_out = behind.step + run.left_out - found.step
     run.window = Window(run.world.device)
     resume(run, *checkpoint.load(found.path))
     run.guard.refused, run.left_out = counted, left_out

@@ -1,25 +1,34 @@
-"""Losses that are no numbers: all ranks agree before anything moves; stop, skip and rollback."""
+"""Losses that are no numbers, and spikes: all ranks agree before anything moves; stop, warn, skip and rollback."""
 
 from __future__ import annotations
 
+import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from electrify import cli
+from electrify.config.pretrain import load_recipe
 from electrify.errors import UserError
 from electrify.objectives.terms import Term
 from electrify.train import checkpoint, log
 from electrify.train.dist import World
-from electrify.train.finite import Guard
+from electrify.train.guard import ENOUGH, LOSSES, Guard
 from electrify.train.optim import make_optimizer
 from electrify.train.state import Window
 from small import pretrain_words, records, same_ending, steps_of, torchrun
 
 ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))
 SHORT: dict[str, Any] = {"max_steps": 20, "logging_steps": 1, "save_steps": 5, "eval_steps": 0}
+
+
+def guard_of(**fields: Any) -> Guard:
+    return Guard(replace(load_recipe("electra-tiny").train, **fields), ALONE)
 
 
 def run(data: Path, folder: Path, **fields: Any) -> int:
@@ -30,19 +39,19 @@ def run(data: Path, folder: Path, **fields: Any) -> int:
 def test_the_optimiser_obeys_the_verdict(kind: str) -> None:
     p = torch.nn.Parameter(torch.ones(3))
     optimizer = make_optimizer(kind, [{"params": [p], "lr": 0.1, "weight_decay": 0.1}], betas=(0.9, 0.999), eps=1e-6)
-    guard = Guard("skip", 9, ALONE)
+    guard = guard_of(non_finite="skip")
     for value in (1.0, float("nan"), 1.0, float("inf")):
         before = p.detach().clone(), {k: v.clone() for k, v in optimizer.state[p].items()}
         p.grad = torch.full((3,), value)
-        optimizer.found_inf = guard.judge(1, p.grad.sum())  # type: ignore[attr-defined]
+        optimizer.found_inf = guard.judge(1, p.grad.sum(), torch.ones(()))  # type: ignore[attr-defined]
         optimizer.step()
         same = torch.equal(p, before[0])
         assert same == (value != 1.0)
         if same:
             assert all(torch.equal(v, before[1][k]) for k, v in optimizer.state[p].items() if k != "step")
-    assert guard.settle() == [1, 1]
+    assert [(v.step, v.kind, v.refused) for v in guard.settle()] == [(1, "non_finite", True)] * 2
     assert guard.settle() == []
-    assert guard.refused == 2
+    assert guard.refused == {"non_finite": 2, "spike": 0}
 
 
 def test_the_sums_of_a_refused_update_are_nowhere() -> None:
@@ -57,12 +66,13 @@ def test_the_sums_of_a_refused_update_are_nowhere() -> None:
 
 
 def test_a_budget() -> None:
-    guard = Guard("skip", 1, ALONE)
+    guard = guard_of(non_finite="skip", max_non_finite=1)
+    one = torch.ones(())
     guard.judge(4, torch.tensor(float("inf")), torch.tensor(1.0))
-    assert guard.settle() == [4]
-    guard.judge(9, torch.tensor(1.0))
-    guard.judge(10, torch.tensor(float("nan")))
-    with pytest.raises(UserError, match=r"update 10 is not finite, nor was that of 1 updates before it, and --max-non-finite allows 1"):
+    assert [v.step for v in guard.settle()] == [4]
+    guard.judge(9, one, one)
+    guard.judge(10, one, torch.tensor(float("nan")))
+    with pytest.raises(UserError, match=r"update 10 is not finite; 1 updates before it were left out, and --max-non-finite allows 1"):
         guard.settle()
 
 
@@ -91,10 +101,10 @@ def test_skip(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert steps_of(broken) == [1]
     assert run(small_data, broken, non_finite="skip") == 0
     same_ending(whole, broken, step=20)
-    assert checkpoint.load(broken / "checkpoint-20")[1]["refused"] == 2
+    assert checkpoint.load(broken / "checkpoint-20")[1]["guard"]["refused"] == {"non_finite": 2, "spike": 0}
     monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch")
     assert run(small_data, tmp_path / "dead", non_finite="skip", max_non_finite=3) == 2
-    assert "nor was that of 3 updates before it" in capsys.readouterr().err
+    assert "3 updates before it were left out" in capsys.readouterr().err
 
 
 def test_rollback(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +116,7 @@ def test_rollback(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "went back from update 8 to the checkpoint of 5; the batches between them are left out" in err
     assert [r["step"] for r in records(went, "train")] == list(range(1, 21))
     state = checkpoint.load(went / "checkpoint-20")[1]
-    assert (state["left_out"], state["refused"]) == (3, 1)
+    assert (state["left_out"], state["guard"]["refused"]["non_finite"]) == (3, 1)
     monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@2")
     assert run(small_data, tmp_path / "early", non_finite="rollback") == 2
     assert "there is no checkpoint yet to go back to" in capsys.readouterr().err
@@ -154,3 +164,108 @@ def test_one_rank_of_two(small_data: Path, tmp_path: Path, monkeypatch: pytest.M
         assert done.status == 0, done.err
         assert done.err.count("update 8 is not finite: left out") == 1
         assert steps_of(tmp_path / "run")[-1] == 20
+
+
+# ------------------------------------------------------------------ spikes
+
+
+def fed(guard: Guard, losses: list[float]) -> list[bool]:
+    """Which of them are refused."""
+    return [bool(guard.judge(step, torch.tensor(loss), torch.ones(()))) for step, loss in enumerate(losses, start=1)]
+
+
+LEVEL = [9.9, 10.1] * (ENOUGH // 2)  # by hand: mean 10, deviation sqrt(64 * .01 / 63) = .1008, so a spike begins at 10 + 6 * .1008 = 10.6047
+
+
+@pytest.mark.parametrize(("loss", "spike"), [(10.60, False), (10.61, True), (0.0, False), (1e30, True)])
+def test_where_a_spike_begins(loss: float, spike: bool) -> None:
+    guard = guard_of(spike="skip")
+    assert not any(fed(guard, LEVEL))
+    assert fed(guard, [loss]) == [spike]
+    assert not any(fed(guard_of(spike="skip"), [*LEVEL[1:], loss])), "fewer than enough"
+    assert not any(fed(guard_of(), [*LEVEL, loss])), "trained on"
+
+
+@given(st.lists(st.integers(0, 1000), min_size=LOSSES + 20, max_size=LOSSES + 60), st.integers(1, 4))
+def test_against_a_plain_restatement(numbers: list[int], sigmas: int) -> None:
+    accepted: list[float] = []
+    guard = guard_of(spike="skip", spike_sigmas=float(sigmas))
+    for n in numbers:
+        loss = n / 8  # sums of these are exact
+        bound = statistics.mean(accepted) + sigmas * statistics.stdev(accepted) if len(accepted) >= ENOUGH else float("inf")
+        (refused,) = fed(guard, [loss])
+        assert refused == (loss > bound) or abs(loss - bound) < 1e-3
+        if not refused:
+            accepted = [*accepted, loss][-LOSSES:]
+    assert guard.recent.save() == accepted
+    again = guard_of()
+    again.restore(guard.state())
+    assert torch.equal(again.recent.losses_U, guard.recent.losses_U) or len(accepted) < LOSSES
+    assert torch.equal(again.recent.losses_U.isnan(), guard.recent.losses_U.isnan())
+
+
+def test_a_lasting_change_of_level() -> None:
+    """Refused ones are compared with nothing later, so skipping ends with a sentence; trained on, the new level is soon the usual one."""
+    guard = guard_of(spike="skip", max_spikes=3)
+    assert fed(guard, [*LEVEL, 20.0, 20.0, 20.0, 20.0])[-4:] == [True] * 4
+    with pytest.raises(
+        UserError, match=r"loss of update 68 is 20, 99\.2 standard deviations above the 10 of .*--max-spikes allows 3, .*--spike warn"
+    ):
+        guard.settle()
+    guard = guard_of()
+    fed(guard, [*LEVEL, *[20.0] * 20])
+    said = guard.settle()
+    assert [v.step for v in said] == [65, 66], "by the third the deviation has grown to 2"
+    assert not any(v.refused for v in said)
+    assert guard.refused["spike"] == 0
+
+
+def test_a_spike_and_no_number_at_once() -> None:
+    guard = guard_of(non_finite="skip")
+    fed(guard, LEVEL)
+    assert fed(guard, [float("inf"), float("nan")]) == [True, True]
+    assert [v.kind for v in guard.settle()] == ["non_finite"] * 2
+
+
+LONG: dict[str, Any] = SHORT | {"max_steps": 76, "save_steps": 35, "save_total_limit": 3}
+
+
+def test_a_run_that_skips_a_spike(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its rows are written down. Stopped before it and continued ends with the same bytes: what a spike is compared with is in the checkpoint."""
+    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "spike:batch@72")
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert run(small_data, whole, **LONG, spike="skip") == 0
+    assert "deviations above the " in capsys.readouterr().err
+    (event,) = (r for r in log.read(whole / "metrics.jsonl") if "rows" in r)
+    assert (event["step"], len(event["rows"])) == (72, 4)
+    assert "left out (1 so far, 10 allowed)" in event["warning"]
+    assert [r["step"] for r in records(whole, "train") if "generator" not in r] == [72]
+    assert run(small_data, broken, **LONG, spike="skip", max_minutes=1e-9) == 75
+    assert run(small_data, broken, **LONG, spike="skip") == 0
+    same_ending(whole, broken, step=76)
+
+
+@pytest.mark.parametrize("policy", ["warn", "rollback"])
+def test_a_run_at_a_spike(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "spike:batch@72")
+    assert run(small_data, tmp_path / "run", **LONG, spike=policy) == 0
+    assert [r["step"] for r in records(tmp_path / "run", "train")] == list(range(1, 77))
+    said = [r["warning"] for r in log.read(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "event" and "update" in r["warning"]]
+    state = checkpoint.load(tmp_path / "run" / "checkpoint-76")[1]
+    if policy == "warn":
+        assert ["trained on; --spike skip" in text for text in said] == [True]
+        assert (state["left_out"], state["guard"]["refused"]["spike"]) == (0, 0)
+    else:
+        assert ["left out (1 so far" in said[0], "went back from update 72 to the checkpoint of 70" in said[1]] == [True, True]
+        assert (state["left_out"], state["guard"]["refused"]["spike"]) == (2, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_spike_on_one_rank_of_two(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judged is the loss of all: both leave the update out."""
+    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "spike:batch@72%1")
+    done = torchrun(pretrain_words(small_data, tmp_path / "run", **LONG, spike="skip"), tmp_path).end()
+    assert done.status == 0, done.err
+    assert done.err.count("left out (1 so far") == 1
+    assert [r["step"] for r in records(tmp_path / "run", "train") if "generator" not in r] == [72]
