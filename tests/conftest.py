@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 settings.register_profile("electrify", deadline=None, derandomize=True)
 settings.load_profile("electrify")
 
+# Before torch is imported. Tests run side by side, and two threads of each on a busy machine wait for each other: three times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Runs of the tests measure the machine once, together, and leave the user's cache alone.
 os.environ["ELECTRIFY_CACHE"] = str(Path(tempfile.gettempdir()) / "electrify-tests-cache")
 
