@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 from itertools import product
 from pathlib import Path
 
+import psutil
 import pytest
 from breaking import KILLED, SAVED, SHORT, core, run
 
 from electrify import faults
 from electrify.train import log
-from small import listing, model_files, pretrain_words, same_ending, steps_of, write_text
+from small import Process, electrify, listing, model_files, pretrain_words, records, same_ending, steps_of, write_text
 
 SIGNALS = ("term", "int", "usr1")
 # Where in a short run each point is met: the third checkpoint is the first after which an older one is removed.
@@ -54,6 +56,37 @@ def test_a_signal_in_every_phase(small_data: Path, unbroken: Path, tmp_path: Pat
     assert steps_of(tmp_path / "run") == saved
     run(words, tmp_path)
     same_ending(unbroken, tmp_path / "run", step=24)
+
+
+def at_work(process: Process, program: str) -> bool:
+    """Whether it is among what the process has started."""
+    names = []
+    for child in process.family()[1:]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            names.append(child.name())
+    return program in names
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_signal_in_a_compile(small_data: Path, tmp_path: Path) -> None:
+    """It ends at once, for there is nothing to save yet; to the process alone as from a scheduler, or to its compilers, too, as from a terminal."""
+    fields = SHORT | {"max_steps": 8, "torch_compile": True}
+    kernels = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "kernels")}
+    words = pretrain_words(small_data, tmp_path / "run", **fields)
+    for to_all in (False, True):
+        process = Process(words, tmp_path / "stderr.txt", variables=kernels)
+        assert process.wait_for(lambda process=process: at_work(process, "cc1plus"))
+        for p in process.family() if to_all else process.family()[:1]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                p.send_signal(signal.SIGINT)
+        done = process.end()
+        assert done.status == SAVED
+        assert done.err.splitlines()[-1] == "electrify pretrain: stopped by SIGINT; run the same command again to continue"
+        assert steps_of(tmp_path / "run") == records(tmp_path / "run") == [], "not an update was done"
+    electrify(words, tmp_path, **kernels)
+    electrify(pretrain_words(small_data, tmp_path / "whole", **fields), tmp_path, **kernels)
+    same_ending(tmp_path / "whole", tmp_path / "run", step=8)
 
 
 def test_a_second_signal_ends_at_once(small_data: Path, unbroken: Path, tmp_path: Path) -> None:

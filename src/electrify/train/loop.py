@@ -139,7 +139,7 @@ class Run:
         Where train/guard.py refuses the update, optimiser and sums leave everything as it is; train/recover.py hears of it."""
         parts = [(tokens.to(self.world.device), draws.to(self.world.device)) for tokens, draws in batch.parts]
         counts = self.counts(parts)
-        torch.manual_seed(int(hashed(self.config.seed, self.step + self.left_out, self.world.rank)) & (1 << 62) - 1)  # dropout
+        self.seed_dropout()
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self.factor(self.step)
         if self.graphs:
@@ -166,6 +166,11 @@ class Run:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
+
+    def seed_dropout(self) -> None:
+        seed = int(hashed(self.config.seed, self.step + self.left_out, self.world.rank)) & (1 << 62) - 1
+        # torch.manual_seed asks every kind of device that there might be, a millisecond in all.
+        (torch.default_generator.manual_seed if self.world.device.type == "cpu" else torch.manual_seed)(seed)
 
     def flops(self, step: int) -> float:
         """Of the run before `step`: matrix products of the model, pads included, whatever the machine does in fact (flops/, convention hardware)."""
@@ -231,7 +236,7 @@ class Run:
         c = self.config
         self.meter.start(step=self.step, tokens=self.tokens_seen())
         stopped = False
-        with Stop() as stop, Progress(c.max_steps, title="pretrain", unit="steps", done=self.step) as bar:
+        with Stop(at_once=self.world.size == 1) as stop, Progress(c.max_steps, title="pretrain", unit="steps", done=self.step) as bar:
             while self.step < c.max_steps and not stopped:
                 stopped = self.leg(log, stop, bar)
         return Summary(self.step, not stopped, self.validation, self.tokens_seen(), self.meter.seconds())
@@ -241,6 +246,7 @@ class Run:
         c = self.config
         for batch in prefetch(self.batch, range(self.step, c.max_steps)):
             self.update(batch)
+            stop.at_once = False
             done = self.step == c.max_steps
             late = self.deadline is not None and time.monotonic() >= self.deadline
             # With several GPUs a question to all ranks makes the device wait: ask every tenth update only.

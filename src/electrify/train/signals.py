@@ -58,14 +58,20 @@ class Heard:
 
 
 class Stop(Heard):
-    """Inside, a signal sets `requested` and does nothing else."""
+    """Inside, a signal sets `requested`, for whoever has something to save. While `at_once` is set it raises Stopped as elsewhere: in the first
+    update of a process, which may compile for minutes, there is nothing to save."""
+
+    def __init__(self, *, at_once: bool = False) -> None:
+        super().__init__()
+        self.at_once = at_once
 
     @property
     def requested(self) -> bool:
         return bool(self.name)
 
     def first(self) -> None:
-        pass
+        if self.at_once:
+            raise Stopped(self.name)
 
 
 class Interruptible(Heard):
