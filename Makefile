@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow check audit install clean
+.PHONY: demo test test-slow test-learning check audit install clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,9 @@ test: install
 
 test-slow: $(VENV)/.ray
 	$(BIN)/python -m pytest -m slow -n 2
+
+test-learning: install
+	$(BIN)/python -m pytest -m learning -n 2
 
 check: install
 	$(BIN)/ruff check src tests benchmarks

@@ -45,7 +45,7 @@ SYSTEMS = {
 # An energy must first learn how frequent each word is, which a detector need not know.
 OWN: dict[str, dict[str, Any]] = {"two-stage": {"generator_steps": 750}, "electric": {"max_steps": 2250}}
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.learning, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """`python -m electrify`, also for torchrun."""
 
-import sys
+from .cli import program
 
-from .cli import main
-
-sys.exit(main())
+program()

@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from .config.checks import check
 from .config.detect import DetectConfig
@@ -188,6 +189,17 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
         add_flags(p, cls)
 
 
+def program() -> NoReturn:
+    """What `electrify` and `python -m electrify` run."""
+    status = main()
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        # DDP keeps gloo's threads beyond the end of their group. One that still lets go of a tensor when the interpreter ends aborts the process
+        # (pytorch pull request 179291), and torchrun calls a run failed that is done. All is flushed and closed: leave without that end.
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
 def main(argv: list[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell (`>&-`): or the next file that is opened would take its place
@@ -244,7 +256,3 @@ def flushed(status: int) -> int:
         with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
     return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())
