@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -171,15 +172,8 @@ def against_config(config: dict[str, Any], kept: dict[str, Any]) -> Iterator[Fin
             "extra-weights", f"{len(extra):,} weights have no place in {architecture(config)}: {named(extra)}", "They are ignored when it is loaded."
         )
     if not odd and not missing:
-        numbers = sum(count(shape) for shape, _ in have.values())
+        numbers = sum(math.prod(shape) for shape, _ in have.values())
         yield ok("shapes", f"{len(have):,} tensors ({numbers / 1e6:.1f} M numbers) are those of {architecture(config)} by {CONFIG}")
-
-
-def count(shape: tuple[int, ...]) -> int:
-    n = 1
-    for size in shape:
-        n *= size
-    return n
 
 
 def missing_findings(config: dict[str, Any], missing: list[str]) -> Iterator[Finding]:

@@ -147,6 +147,10 @@ def wrong_in(m: Manifest) -> Iterator[str]:
     for kind in ("options", "counts", "tokenizer_files"):
         if not isinstance(getattr(m, kind), dict):
             yield f"{kind} is {type(getattr(m, kind)).__name__}"
+    if isinstance(m.tokenizer_files, dict):
+        for name, value in m.tokenizer_files.items():
+            if not is_file_name(name) or not is_sha256(value):
+                yield f"tokenizer_files has {name!r}: {str(value)[:80]!r}, which is no file of the tokenizer's folder with its SHA-256"
     if isinstance(m.counts, dict) and not all(isinstance(v, int | float) for v in m.counts.values()):
         yield "counts are not all numbers"
     if not isinstance(m.sources, list) or not all(isinstance(s, dict) for s in m.sources):
@@ -158,17 +162,19 @@ def wrong_in(m: Manifest) -> Iterator[str]:
 
 
 def wrong_in_shard(s: Shard) -> Iterator[str]:
-    for name in ("tokens_file", "documents_file"):
-        value = getattr(s, name)
-        if not isinstance(value, str) or Path(value).name != value or "\0" in value:
-            yield f"{name} is {value!r}, which is no file of this folder"
-    for name in ("tokens", "documents"):
-        if not is_count(getattr(s, name)):
-            yield f"{name} is {getattr(s, name)!r}"
-    for name in ("tokens_sha256", "documents_sha256"):
-        value = getattr(s, name)
-        if not isinstance(value, str) or len(value) != 64 or set(value) - set("0123456789abcdef"):
-            yield f"{name} is no SHA-256"
+    kinds = {"file": is_file_name, "sha256": is_sha256, "tokens": is_count, "documents": is_count}  # by the end of the field's name
+    for name, value in asdict(s).items():
+        if not kinds[name.rpartition("_")[2]](value):
+            yield f"{name} is {str(value)[:80]!r}"
+
+
+def is_file_name(x: Any) -> bool:
+    """Of a file right in a folder: it leads nowhere else."""
+    return isinstance(x, str) and x not in ("", "..") and Path(x).name == x and "\0" not in x
+
+
+def is_sha256(x: Any) -> bool:
+    return isinstance(x, str) and len(x) == 64 and not set(x) - set("0123456789abcdef")
 
 
 def is_count(x: Any) -> bool:

@@ -232,7 +232,7 @@ class Run:
     # ------------------------------------------------------------------ the whole run
 
     def train(self, log: MetricsLog) -> Summary:
-        """Runs to max_steps, a signal, or max_minutes; always ends on a checkpoint."""
+        """Runs to max_steps, a signal, or max_minutes, and ends on a checkpoint. Raises Stopped for a signal that comes in the first update."""
         c = self.config
         self.meter.start(step=self.step, tokens=self.tokens_seen())
         stopped = False
