@@ -105,5 +105,13 @@ def test_published_numbers(name: str) -> None:
         assert (c.corruption.mask_mix, c.objective.term_weights) == ((0.8, 0.1, 0.1), {"mlm": 1.0})
 
 
+def test_recipes_of_the_released_models() -> None:
+    """README of the public code: Small++ has a generator of its own size and 4e6 steps; the large model has 1.75M steps."""
+    small, large = load_recipe("electra-small-pp"), load_recipe("electra-large-1.75M")
+    assert override(small, {"generator_size": 0.25, "init": "bert", "max_steps": 1_000_000}) == load_recipe("electra-small")
+    assert override(large, {"init": "bert", "max_steps": 400_000}) == load_recipe("electra-large")
+    assert (small.model.generator_size, small.train.max_steps, large.train.max_steps) == (1.0, 4_000_000, 1_750_000)
+
+
 def test_tiny_recipes_start_local() -> None:
     assert {load_recipe(n).model.init for n in ("electra-tiny", "bert-tiny")} == {"local"}

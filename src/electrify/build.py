@@ -17,7 +17,7 @@ from .corruption.two_tower import TwoTower
 from .model.attention import Look
 from .model.encoder import DisentangledWords, Embeddings, Encoder, Shape, Words
 from .model.heads import BinaryHead, LinearHead, LMHead, MaskedLM
-from .model.init import init_bert, init_local_blocks, init_local_embeddings, init_local_head, init_words, subspace_width
+from .model.init import init_bert, init_local_blocks, init_local_embeddings, init_local_head, init_published, init_words, subspace_width
 from .objectives.adversarial import Adversarial
 from .objectives.all_tokens import AllTokensMLM
 from .objectives.electra import Electra
@@ -92,20 +92,22 @@ def compose(config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape 
     kept, corruptor = parts(config, vocabulary, generator or generator_shape(config.model, vocabulary.size))
     words = kept.embeddings.words
     match config.objective.objective, corruptor:
-        case "mlm", MaskMix() | Generator():
+        case "mlm", MaskMix() | Generator() | Frequency():
             head = LMHead(shape, words)
             objective = MLM(corruptor, MaskedLM(kept, head))
         case "rtd", Generator() | Frequency() | TwoTower():
             head = BinaryHead(shape)
             sentence = LinearHead(shape.hidden_size) if "sentence" in config.objective.term_weights else None
-            objective = Electra(corruptor, kept, head, loss_on=config.objective.loss_on, sentence_head=sentence)
-        case "all_tokens", Generator():
+            fake = config.objective.correct_as_replaced
+            objective = Electra(corruptor, kept, head, loss_on=config.objective.loss_on, correct_as_replaced=fake, sentence_head=sentence)
+        case "all_tokens", Generator() | Frequency():
             head = LMHead(shape, words)
-            objective = AllTokensMLM(corruptor, kept, head, LinearHead(shape.hidden_size))
+            gate = LinearHead(shape.hidden_size) if config.objective.copy_gate else None
+            objective = AllTokensMLM(corruptor, kept, head, gate)
         case "adversarial", Generator():
             head = BinaryHead(shape)
             objective = Adversarial(corruptor, kept, head, LinearHead(corruptor.lm.encoder.shape.hidden_size))
-        case "electric", TwoTower():
+        case "electric", TwoTower() | Frequency():
             head = LinearHead(shape.hidden_size)
             objective = Electric(corruptor, kept, head)
         case name, _:
@@ -186,6 +188,8 @@ def table(embeddings: Embeddings) -> nn.Embedding:
 def initialise(built: Built, config: PretrainConfig, vectors: WordVectors | None) -> None:
     rng = torch.Generator().manual_seed(config.train.seed)
     init_bert(built.objective, rng)
+    if config.model.init == "published":
+        init_published(built.objective, rng)
     encoders = [part for part in built.objective.modules() if isinstance(part, Encoder)]
     encoders.sort(key=lambda e: e is not built.halves["discriminator"].encoder)  # the kept one first
     tables = {id(table(e.embeddings)): e for e in reversed(encoders)}  # a word table that is shared is scaled and filled once

@@ -92,6 +92,7 @@ def generator_stage(config: PretrainConfig) -> PretrainConfig:
         "temperature_end": None,
         "disallow_correct": False,
         "loss_on": "all",
+        "correct_as_replaced": False,
         "init_discriminator": None,
         "warmup_steps": min(t.warmup_steps, t.generator_steps),
         "seed": int(hashed(t.seed, 1, 0, 0)) >> 1 & (1 << 62) - 1,

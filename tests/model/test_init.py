@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from batches import SPECIAL, TINY, built, pack, tiny
 from electrify.build import Built, Vocabulary, build
+from electrify.config.pretrain import load_recipe, override, recipe_names
 from electrify.model.attention import Within
 from electrify.model.encoder import Embeddings, Encoder, Shape
 from electrify.model.heads import BinaryHead
@@ -90,10 +91,48 @@ def test_shared_tables_are_drawn_once() -> None:
     assert torch.equal(table.weight, once[0].weight)  # type: ignore[arg-type]
 
 
+# ---------------------------------------------------------------- published
+
+# 2003.10555's public code: sqrt(2 / (fan in + fan out)) of ELECTRA-Small's projections 128 -> 256 and 128 -> 64 and of its logit 256 -> 1.
+GLOROT = {"discriminator.project": 0.0722, "generator.project": 0.1021, "logit": 0.0882}
+
+
+def test_published_layers_of_electra_small() -> None:
+    fields = {"num_hidden_layers": 1, "max_seq_length": 32, "init": "published"}
+    b = build(override(load_recipe("electra-small"), fields), VOCABULARY)
+    head = b.halves["discriminator"].head
+    assert isinstance(head, BinaryHead)
+    found: dict[str, Any] = {f"{name}.project": half.encoder.project for name, half in b.halves.items()} | {"logit": head.out}
+    for name, layer in found.items():
+        assert math.sqrt(2 / sum(layer.weight.shape)) == pytest.approx(GLOROT[name], abs=5e-5)
+        assert close_to(layer.weight, GLOROT[name]), name
+        edge = GLOROT[name] * math.sqrt(3)  # of an even distribution
+        assert float(layer.weight.detach().abs().max()) <= edge * 1.001
+        assert kstest((layer.weight.detach().flatten() / edge / 2 + 0.5).numpy(), "uniform").pvalue > 1e-3
+        assert not layer.bias.any()
+
+
+@pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny", "all-tokens-mlm-tiny", "adversarial-tiny", "electric-tiny"])
+def test_published_differs_from_bert_where_its_table_says(recipe: str) -> None:
+    """In projections and layers with one output; the layer below the logit is not one of them."""
+    size = {"embedding_size": 24} | ({"generator_size": 0.25} if recipe != "bert-tiny" else {})
+    bert, published = (roomy(recipe, init=init, **size).objective for init in ("bert", "published"))
+    one, two = bert.state_dict(), published.state_dict()
+    want = {f"{n}.weight" for n, m in published.named_modules() if isinstance(m, nn.Linear) and (n.endswith("project") or m.out_features == 1)}
+    assert {n for n in one if not torch.equal(one[n], two[n])} == want
+    assert len(want) >= 1
+
+
+def test_only_named_recipes_start_as_published() -> None:
+    """Those of the models that were released; the others keep the values that their curves and figures were made with."""
+    named = {n for n in recipe_names() if load_recipe(n).model.init == "published"}
+    assert named == {"electra-small-pp", "electra-large-1.75M"}
+
+
 # ---------------------------------------------------------------- the seed
 
 
-@pytest.mark.parametrize("init", ["bert", "local"])
+@pytest.mark.parametrize("init", ["bert", "published", "local"])
 @pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
 def test_the_seed_alone_decides(recipe: str, init: str) -> None:
     torch.manual_seed(1)
@@ -325,7 +364,7 @@ def test_the_words_get_through(field: str) -> None:
 # ---------------------------------------------------------------- words that start from given vectors
 
 
-@pytest.mark.parametrize(("init", "width", "scale"), [("bert", 0, 0.02), ("local", 16, 0.1)])
+@pytest.mark.parametrize(("init", "width", "scale"), [("bert", 0, 0.02), ("published", 0, 0.02), ("local", 16, 0.1)])
 @pytest.mark.parametrize("tie", TIES)
 def test_words_start_from_vectors(tie: str, init: str, width: int, scale: float) -> None:
     """Behind the position subspace, in every table of words; a word without a vector and everything else stay as they were."""

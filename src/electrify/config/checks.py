@@ -71,11 +71,11 @@ class Task:
 
 _DRAWING = ("temperature", "temperature_end", "disallow_correct")  # the draws must come from the very distribution that the loss speaks of
 TASKS: dict[str, Task] = {
-    "mlm": Task({"mask", "generator"}, {"mlm"}),
+    "mlm": Task({"mask", "generator", "unigram", "uniform"}, {"mlm"}),
     "rtd": Task({"generator", "unigram", "uniform", "two_tower"}, {"rtd"}),
-    "all_tokens": Task({"generator"}, {"all_tokens"}),
+    "all_tokens": Task({"generator", "unigram", "uniform"}, {"all_tokens"}),
     "adversarial": Task({"generator"}, {"rtd", "reinforce", "baseline"}, uncovered=_DRAWING, rewarded=True),
-    "electric": Task({"two_tower"}, {"nce"}, uncovered=(*_DRAWING, "clean_rate", "mask_choice")),
+    "electric": Task({"two_tower", "unigram", "uniform"}, {"nce"}, uncovered=(*_DRAWING, "clean_rate", "mask_choice")),
 }
 LEARNED = {"generator", "two_tower"}
 GENERATOR_SHAPE = ("generator_num_hidden_layers", "generator_hidden_size", "generator_num_attention_heads", "generator_intermediate_size")
@@ -95,6 +95,7 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
     odd = [name for name in task.uncovered if getattr(c, name) != getattr(default, name)]
     need(not odd, f"objective {o.objective} is exact for plain draws only: leave {', '.join(odd)} at the default")
     need(o.loss_on == "all" or o.objective == "rtd", f"loss_on {o.loss_on} is for objective rtd, not {o.objective}")
+    check_labels(o)
     frozen = c.generator_training == "frozen"
     need(not (frozen and task.rewarded), f"objective {o.objective} trains its generator; generator_training frozen goes with the others")
     if c.corruptor in LEARNED and not frozen and not task.rewarded:
@@ -105,6 +106,13 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
     need(losses <= names <= losses | extra, f"term_weights must name {sorted(losses)}, not {sorted(names)}")
     weights = o.term_weights.values()
     need(all(0 <= w < math.inf for w in weights) and any(weights), f"term_weights must be numbers from 0 on, not all 0: {o.term_weights}")
+
+
+def check_labels(o: ObjectiveConfig) -> None:
+    fake = o.correct_as_replaced
+    need(not fake or o.objective == "rtd", f"correct_as_replaced is for objective rtd, not {o.objective}")
+    need(not (fake and o.loss_on == "chosen"), "correct_as_replaced calls every chosen token replaced: it needs loss_on all, or there is one answer")
+    need(o.copy_gate or o.objective == "all_tokens", f"copy_gate false is for objective all_tokens, not {o.objective}")
 
 
 def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:

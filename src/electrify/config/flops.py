@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import UserError
-from .pretrain import load_recipe
+from .pretrain import load_recipe, recipe_names
 
 Convention = Literal["paper", "hardware"]
+MAX_VOCAB = 2_000_000  # twice the largest vocabulary in use (XLM-V, 901,629); the ids are listed, so a typing error must not fill the memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,8 @@ class FlopsConfig:
     hardware = matrix products only, backward = 2 x forward, exact mask rate"""
     equal_to: str | None = None
     """a recipe; adds how many steps of each listed recipe cost what this one costs in whole"""
+    length: int | None = None
+    """tokens of the sequence whose inference is counted (the paper's table: 128); by default the recipe's own max_seq_length"""
     vocab_size: int = 30522
     """size of the vocabulary"""
     json: bool = False
@@ -36,7 +39,18 @@ class FlopsConfig:
             raise UserError(
                 "--published keeps the convention and the vocabularies of the paper: it takes no --convention hardware and no --vocab-size"
             )
+        if self.published and self.length is not None:
+            raise UserError("--published counts training only: it takes no --length")
         if self.vocab_size < 32:
             raise UserError(f"vocab_size must be at least 32, not {self.vocab_size}")
-        for name in (*self.recipes, *([self.equal_to] if self.equal_to else [])):
-            load_recipe(name)  # raises with the nearest name, before torch is imported
+        if self.vocab_size > MAX_VOCAB:
+            raise UserError(f"vocab_size must be at most {MAX_VOCAB:,}, not {self.vocab_size}")
+        if self.length is not None and self.length < 1:
+            raise UserError(f"length must be positive, not {self.length}")
+        known = {name: load_recipe(name) for name in self.recipes or ([] if self.published else recipe_names())}  # before torch is imported
+        for name, recipe in known.items():
+            longest = recipe.model.max_position_embeddings
+            if self.length is not None and self.length > longest:
+                raise UserError(f"length {self.length} exceeds the {longest} positions of {name}")
+        if self.equal_to:
+            load_recipe(self.equal_to)  # raises with the nearest name

@@ -48,8 +48,9 @@ class ModelConfig:
     """Dropout of embeddings and sub-layer outputs."""
     attention_dropout: float
     """Dropout of attention weights."""
-    init: Literal["bert", "local"]
-    """Initial values: bert = truncated normal .02; local = heads that look at neighbours from the first step (leaves the unigram plateau sooner)."""
+    init: Literal["bert", "published", "local"]
+    """Initial values: bert = truncated normal .02; published = the same, but Glorot uniform where ELECTRA's public code has it (the projection of
+    the embeddings, layers with one output); local = heads that look at neighbours from the first step (leaves the unigram plateau sooner)."""
     local_amplitude: float = 3.0
     """With init local: how sharply a head looks at its neighbour at the start (its logit is 4 times this)."""
     init_words: Literal["random", "cooccurrence"] = "random"
@@ -104,9 +105,13 @@ class ObjectiveConfig:
 
     objective: Literal["mlm", "rtd", "all_tokens", "adversarial", "electric"]
     """mlm = predict the original at chosen positions; rtd = say of every token whether it was replaced; all_tokens = predict every original token,
-    with a gate that copies; adversarial = rtd with a generator that is paid for fooling it; electric = energies by noise contrast."""
+    with a gate that copies (or without, copy_gate); adversarial = rtd with a generator that is paid for fooling it; electric = energies by noise contrast."""
     loss_on: Literal["all", "chosen"] = "all"
     """Of rtd: the tokens that are graded."""
+    correct_as_replaced: bool = False
+    """Of rtd: whether a draw that is the original token counts as replaced, too (as in Electric)."""
+    copy_gate: bool = True
+    """Of all_tokens: whether a gate may copy the token that stands there; without it every token is predicted by the softmax alone."""
     term_weights: dict[str, float]
     """Weight of each loss term, e.g. generator=1,rtd=50."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -12,12 +14,17 @@ from .choosing import Chooser
 from .masking import Corrupted, ordinary, substitute
 
 
+# log q of a token that is never drawn, in place of minus infinity, whose product with 0 is not a number: the smallest normal float32.
+NEVER = math.log(torch.finfo(torch.float32).tiny)
+
+
 class Frequency(nn.Module):
     """Fills the chosen positions from one distribution, whatever stands around them: with the corpus's counts the "unigram generator" of ELECTRA
     (2003.10555 section 3.2), with equal counts uniform. Never a special token or [UNK]. It shows that replacements must be plausible to teach.
     """
 
     trains = False
+    mask_id = -1  # nobody is shown a [MASK]
 
     def __init__(self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, counts_V: Tensor) -> None:
         super().__init__()
@@ -27,9 +34,15 @@ class Frequency(nn.Module):
         if not kept_V.is_meta and not bool(kept_V.sum() > 0):
             raise ValueError("no ordinary token has a count; random replacements have nothing to be drawn from")
         self.register_buffer("cumulative_V", kept_V.cumsum(0), persistent=False)
+        self.register_buffer("log_q_V", (kept_V / kept_V.sum()).log().clamp(min=NEVER).float(), persistent=False)
 
     def passes(self) -> list[Pass]:
         return []
+
+    def log_q_now(self, z: Corrupted) -> Tensor:
+        """[T] log q of the token that stands there NOW: the noise that Electric contrasts with. NEVER for what is not drawn."""
+        assert isinstance(self.log_q_V, Tensor)
+        return self.log_q_V[z.tokens.ids_T]
 
     def forward(self, tokens: Tokens, draws: Draws) -> Corrupted:
         assert isinstance(self.cumulative_V, Tensor)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..draws import Draws
 from ..model.encoder import Encoder
 from ..model.heads import LMHead
-from ..model.likelihood import log_probability
+from ..model.likelihood import CHUNK, log_probability
 from ..model.passes import Pass
 from ..tokens import Tokens
 from .choosing import Chooser
@@ -27,6 +27,7 @@ class TwoTower(nn.Module):
     """
 
     trains = True
+    mask_id = -1  # nobody is shown a [MASK]
 
     def __init__(self, chooser: Chooser, left: Encoder, right: Encoder, head: LMHead, *, sampling: Sampling) -> None:
         super().__init__()
@@ -39,7 +40,7 @@ class TwoTower(nn.Module):
 
     def passes(self) -> list[Pass]:
         """The head runs a second time, without gradient, where it draws."""
-        own = [Pass(part, 1.0, True) for part in (self.left, self.right, self.head)]
+        own = [Pass(self.left, 1.0, True), Pass(self.right, 1.0, True), Pass(self.head, 1.0, True, again_above=CHUNK)]
         return [*own, Pass(self.head, self.chooser.share, False)]
 
     def context(self, tokens: Tokens) -> Tensor:
@@ -50,6 +51,13 @@ class TwoTower(nn.Module):
         before_TD = left_TD.roll(1, 0).masked_fill(first_T[:, None], 0)
         after_TD = right_TD.roll(-1, 0).masked_fill(last_T[:, None], 0)
         return torch.cat([before_TD, after_TD], -1)
+
+    def log_q_now(self, z: Corrupted) -> Tensor:
+        """[T] log q of the token that stands there NOW, without gradient: the noise that Electric contrasts with."""
+        assert z.log_q_T is not None
+        assert z.logits_MV is not None
+        now_M = z.logits_MV.float().log_softmax(-1).gather(-1, z.now_M[:, None]).squeeze(-1)
+        return z.log_q_T.detach().index_copy(0, z.at_M, now_M.detach())
 
     def forward(self, tokens: Tokens, draws: Draws) -> Corrupted:
         context_TD, at_M = self.context(tokens), self.chooser(tokens, draws)

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from ..config.pretrain import dump, override, parse
+from ..config.pretrain import ObjectiveConfig, dump, override, parse
 from ..console import inert
 from ..model.encoder import Shape
 from ..train.log import FILE, read
@@ -32,6 +32,10 @@ LOGITS = {
     "electric": "print(model(**inputs).logits)  # of each token: its energy",
     "lm": "print(model(**inputs).logits.argmax(-1))  # of each token: the id of what should stand there",
 }
+NO_GATE = "to predict the original of every token (All-Tokens MLM without the gate that copies the input)"
+DRAWN = (
+    "to say of every token whether it is original or was drawn, where a draw that is the original counts as drawn (ELECTRA with Electric's labels)"
+)
 REPLACED = "print(model(**inputs).logits.sigmoid())  # of each token: probability that it was replaced"
 MACHINE = {
     "device_name": "device", "world_size": "processes", "cores": "CPU cores", "platform": "platform", "python": "Python", "cuda": "CUDA",
@@ -60,7 +64,7 @@ def model_card(run: Path, *, part: str, shape: Shape, is_lm: bool, parameters: i
     sections = [
         _metadata(fills=fills, objective=objective, start=start),
         f"# {name}: {_title(part, objective)}",
-        _what(part, objective, corruptor),
+        _what(part, corruptor, _graded(config.objective)),
         _use(is_lm=is_lm, fills=fills, objective=objective),
         _section("Training", _rows(_training(shape, last, step=step, parameters=parameters))),
         _validation(valid),
@@ -90,11 +94,18 @@ def _title(part: str, objective: str) -> str:
     return {"all_tokens": "All-Tokens masked language model", "electric": "Electric encoder"}.get(objective, "ELECTRA discriminator")
 
 
-def _what(part: str, objective: str, corruptor: str) -> str:
+def _graded(o: ObjectiveConfig) -> str:
+    """What the kept encoder was asked."""
+    if o.objective == "all_tokens" and not o.copy_gate:
+        return NO_GATE
+    return DRAWN if o.correct_as_replaced else GRADED[o.objective]
+
+
+def _what(part: str, corruptor: str, graded: str) -> str:
     if corruptor == "mask":
         text = "A text encoder pre-trained to predict masked tokens (BERT without next-sentence prediction), in ELECTRA's architecture."
     elif part == "discriminator":
-        text = f"A text encoder pre-trained on text {CHANGED[corruptor]}, {GRADED[objective]}."
+        text = f"A text encoder pre-trained on text {CHANGED[corruptor]}, {graded}."
     else:
         text = "The masked language model that proposed the replacements for the encoder beside it. Fine-tune that one, not this."
     return f"{text} Trained from raw text with electrify."

@@ -45,19 +45,24 @@ def forward_flops(network: nn.Module, *, row_length: int, convention: Convention
     return count(network, row_length=row_length)
 
 
-def passes_flops(passes: Iterable[Pass], *, row_length: int, convention: Convention) -> float:
-    """FLOPs of forward and backward passes for one token of the batch (heads on a share of the tokens are spread over all)."""
+def passes_flops(passes: Iterable[Pass], *, row_length: int, convention: Convention, rows: int = 1) -> float:
+    """FLOPs of forward and backward passes for one token of the batch (heads on a share of the tokens are spread over all).
+
+    rows: how many an objective sees in one forward pass, which decides what is computed a second time (`Pass.again_above`); the paper's convention
+    knows nothing of it.
+    """
     total = 0.0
     for one in passes:
         share = paper.CHOSEN if convention == "paper" and isinstance(one.network, LMHead) and one.share < 1 else one.share
-        times = 1 + BACKWARD[convention] if one.trains else 1
+        again = convention == "hardware" and one.again_above is not None and rows * row_length > one.again_above
+        times = 1 + BACKWARD[convention] + again if one.trains else 1
         total += share * times * forward_flops(one.network, row_length=row_length, convention=convention)
     return total
 
 
-def flops_per_token(objective: Measured, *, row_length: int, convention: Convention) -> float:
-    """FLOPs of training `objective`, for one token of the batch (pads are tokens, too) in rows of `row_length`; no optimiser."""
-    return passes_flops(objective.passes(), row_length=row_length, convention=convention)
+def flops_per_token(objective: Measured, *, row_length: int, convention: Convention, rows: int = 1) -> float:
+    """FLOPs of training `objective`, for one token of the batch (pads are tokens, too) in rows of `row_length`; no optimiser. rows: see passes_flops."""
+    return passes_flops(objective.passes(), row_length=row_length, convention=convention, rows=rows)
 
 
 def flops_of(phases: Phases, steps: int, per_token: dict[int, float]) -> float:
@@ -76,31 +81,37 @@ class RecipeFlops:
     token: float
     """FLOPs of training, for one token there."""
     inference: float
-    """FLOPs of the forward pass of the encoder that is kept (without a head), for one sequence of `max_seq_length` tokens."""
+    """FLOPs of the forward pass of the encoder that is kept (without a head), for one sequence of `inference_length` tokens."""
     parameters: int
     """Of the encoder that is kept, embeddings included."""
     max_steps: int
     train_batch_size: int
     max_seq_length: int
+    inference_length: int
 
 
-def recipe_flops(config: PretrainConfig, *, vocab_size: int, convention: Convention) -> RecipeFlops:
-    """The cost of a recipe with a vocabulary of `vocab_size`. Touches no memory."""
+def recipe_flops(config: PretrainConfig, *, vocab_size: int, convention: Convention, inference_length: int | None = None) -> RecipeFlops:
+    """The cost of a recipe with a vocabulary of `vocab_size`, in one process. Touches no memory.
+
+    inference_length: tokens of the sequence whose inference is counted, by default max_seq_length.
+    """
     built = _outline(config, vocab_size=vocab_size)
     length, rows, steps = config.data.max_seq_length, config.train.train_batch_size, config.train.max_steps
     encoder = built.halves["discriminator"].encoder
-    objective, phases = typing.cast(Measured, built.objective), phases_of(config)
-    by_length = {n: flops_per_token(objective, row_length=n, convention=convention) for n in phases.row_lengths}
-    token = by_length[length]
+    objective, phases, t = typing.cast(Measured, built.objective), phases_of(config), config.train
+    micro_rows = t.per_device_train_batch_size or max(1, rows // (t.gradient_accumulation_steps or 1))
+    by_length = {n: flops_per_token(objective, row_length=n, convention=convention, rows=micro_rows) for n in phases.row_lengths}
+    token, read = by_length[length], inference_length or length
     return RecipeFlops(
         train=flops_of(phases, steps, by_length) + first_stage_flops(config, built, convention=convention),
         step=rows * length * token,
         token=token,
-        inference=length * forward_flops(encoder, row_length=length, convention=convention),
+        inference=read * forward_flops(encoder, row_length=read, convention=convention),
         parameters=_parameters(encoder),
         max_steps=steps,
         train_batch_size=rows,
         max_seq_length=length,
+        inference_length=read,
     )
 
 

@@ -35,17 +35,24 @@ def report(options: FlopsConfig) -> str:
 
 
 def _cost(name: str, options: FlopsConfig) -> RecipeFlops:
-    return recipe_flops(load_recipe(name), vocab_size=options.vocab_size, convention=options.convention)
+    config, size = load_recipe(name), options.vocab_size
+    return recipe_flops(config, vocab_size=size, convention=options.convention, inference_length=options.length)
 
 
 def _cells(found: dict[str, RecipeFlops], equal: dict[str, float], *, equal_to: str | None) -> list[list[str]]:
-    head = ["recipe", "parameters", "batch", "length", "FLOPs/token", "FLOPs/step", "inference/sequence", "train FLOPs", "steps"]
+    head = ["recipe", "parameters", "batch", "length", "FLOPs/token", "FLOPs/step", f"inference/{_read(found)}", "train FLOPs", "steps"]
     cells = [head + ([f"steps for {equal_to}'s FLOPs"] if equal else [])]
     for name, c in found.items():
         row = [name, f"{c.parameters:,}", f"{c.train_batch_size:,}", f"{c.max_seq_length:,}"]
         row += [_short(x) for x in (c.token, c.step, c.inference, c.train)] + [f"{c.max_steps:,}"]
         cells.append(row + ([f"{equal[name]:,.0f}"] if equal else []))
     return cells
+
+
+def _read(found: dict[str, RecipeFlops]) -> str:
+    """The sequence whose inference is counted: each recipe's own, or of one length."""
+    lengths = {c.inference_length for c in found.values()}
+    return "sequence" if all(c.inference_length == c.max_seq_length for c in found.values()) else f"{lengths.pop():,} tokens"
 
 
 def _short(x: float) -> str:

@@ -1,4 +1,5 @@
-"""Initial values. `bert`: the published ones. `local`: attention heads that look at their neighbours from the first step.
+"""Initial values. `bert`: as the papers state them. `published`: as ELECTRA's public code leaves them. `local`: attention heads that look at their
+neighbours from the first step.
 
 A test checks every line of the tables below. Shape suffixes: E embedding width, D hidden width, P position subspace, W head width, H heads.
 """
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from .attention import Look
 from .encoder import Block, Embeddings, Encoder, Shape
-from .heads import BinaryHead
+from .heads import BinaryHead, LinearHead
 
 BERT_STD = 0.02
 TOKEN_SCALE = 0.1  # of `local`: what the position subspace and the words start with; at .02 Adam overwrites the positions within 20 steps
@@ -21,7 +22,7 @@ NOISE = 0.3  # of `local`: share of ordinary random weights kept in queries and 
 
 
 def init_bert(module: nn.Module, rng: torch.Generator, *, std: float = BERT_STD) -> None:
-    """The published initialisation (BERT and ELECTRA).
+    """BERT's initialisation, which the papers state for ELECTRA, too.
 
     | parameter                         | value                                        |
     |-----------------------------------|----------------------------------------------|
@@ -42,6 +43,29 @@ def init_bert(module: nn.Module, rng: torch.Generator, *, std: float = BERT_STD)
                     nn.init.trunc_normal_(p, std=std, a=-2 * std, b=2 * std, generator=rng)
                 else:
                     p.zero_()
+
+
+def init_published(module: nn.Module, rng: torch.Generator) -> None:
+    """What ELECTRA's public code really starts from, over what `init_bert` left. Two kinds of layers name no initialiser there (modeling.py,
+    embeddings_project; run_pretraining.py, the logit of the discriminator) and get TensorFlow's default:
+
+    | parameter                                                  | value                                                     |
+    |------------------------------------------------------------|-----------------------------------------------------------|
+    | projection of the embeddings, of every encoder             | uniform, +- sqrt(6 / (fan in + fan out)): Glorot          |
+    | layers with one output: the logit of replaced tokens, and of energy, copy gate, baseline and sentence | the same       |
+
+    The standard deviation is sqrt(2 / (fan in + fan out)): for ELECTRA-Small .072 and .102 (projection of discriminator and generator) and .088
+    (logit), where `bert` has .018. The dense layer below the logit is truncated normal in the public code, too.
+    """
+    linear: list[nn.Linear] = []
+    for part in module.modules():
+        if isinstance(part, Encoder) and part.project is not None:
+            linear.append(part.project)
+        elif isinstance(part, BinaryHead | LinearHead):
+            linear.append(part.out)
+    with torch.no_grad():
+        for layer in linear:
+            nn.init.xavier_uniform_(layer.weight, generator=rng)
 
 
 def position_subspace(num_positions: int, width: int) -> Tensor:

@@ -23,7 +23,8 @@ class Electra(nn.Module):
 
     Relations: `electra-15` grades the chosen tokens only (section 3.5); `unigram` and `uniform` replace without a network; `two-stage` freezes the
     generator; with a generator that is never wrong nothing is replaced and the task is empty. sentence_head: on [CLS], was anything in the sequence
-    replaced (appendix of negative results; needs sequences left whole).
+    replaced (appendix of negative results; needs sequences left whole). correct_as_replaced: a draw equal to the original counts as replaced, too,
+    as in Electric; section 2 says that the label `original` is worth a little.
     """
 
     def __init__(
@@ -33,10 +34,12 @@ class Electra(nn.Module):
         head: BinaryHead,
         *,
         loss_on: Literal["all", "chosen"] = "all",
+        correct_as_replaced: bool = False,
         sentence_head: LinearHead | None = None,
     ) -> None:
         super().__init__()
         self.corruptor, self.encoder, self.head, self.loss_on, self.sentence_head = corruptor, encoder, head, loss_on, sentence_head
+        self.correct_as_replaced = correct_as_replaced
 
     def counts(self, tokens: Tokens, draws: Draws) -> dict[str, Tensor]:
         c = self.corruptor
@@ -52,15 +55,15 @@ class Electra(nn.Module):
 
     def forward(self, tokens: Tokens, draws: Draws) -> Terms:
         z = self.corruptor(tokens, draws)
-        real_T, replaced_T = tokens.real_T, z.replaced_T
-        terms = generator_terms(z, getattr(self.corruptor, "mask_id", -1))
+        real_T, replaced_T = tokens.real_T, z.chosen_T if self.correct_as_replaced else z.replaced_T
+        terms = generator_terms(z, self.corruptor.mask_id)
         x_TD = self.encoder(z.tokens)
         if self.loss_on == "all":
             logits_T = self.head(x_TD)
             terms |= {"rtd": term(binary_ce(logits_T, replaced_T), real_T)}
         else:
             terms |= apart("rtd", binary_ce(self.head(x_TD[z.at_M]), replaced_T[z.at_M]), replaced_T[z.at_M], z.there_M)
-        terms["replaced"] = term(replaced_T.float(), real_T)
+        terms["replaced"] = term(z.replaced_T.float(), real_T)
         if not self.training:
             logits_T = self.head(x_TD)
             terms["rtd_detection"] = histogram(logits_T, replaced_T, real_T)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..corruption.choosing import per_sequence
+from ..corruption.frequency import Frequency
 from ..corruption.masking import Corrupted
 from ..corruption.two_tower import TwoTower
 from ..draws import Draws
@@ -26,26 +27,26 @@ class Electric(nn.Module):
 
     Of the n words of a sequence k are drawn from q, all at once, and count as noise also where the draw equals the original. At the optimum
     exp(-E) is the probability of a token given the others, normalised by itself: minus the sum of energies is a pseudo-log-likelihood in one pass.
-    Relations: without q in the logit, and with equal draws labelled original, it is ELECTRA with a two-tower generator.
+    Relations: without q in the logit, and with equal draws labelled original, it is ELECTRA with a two-tower generator. With a Frequency as noise
+    q asks no context: noise contrast as it is used for language models (Mnih and Teh 2012).
     """
 
-    def __init__(self, corruptor: TwoTower, encoder: Encoder, head: LinearHead) -> None:
+    def __init__(self, corruptor: TwoTower | Frequency, encoder: Encoder, head: LinearHead) -> None:
         super().__init__()
         self.corruptor, self.encoder, self.head = corruptor, encoder, head
 
     def counts(self, tokens: Tokens, draws: Draws) -> dict[str, Tensor]:
-        words = self.corruptor.count(tokens, draws)
-        return {"generator": words, "nce": words}
+        words = self.corruptor.chooser.candidates(tokens).sum()
+        return {"generator": words, "nce": words} if self.corruptor.trains else {"nce": words}
 
     def passes(self) -> list[Pass]:
         return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), Pass(self.head, 1.0, True)]
 
     def forward(self, tokens: Tokens, draws: Draws) -> Terms:
         z = self.corruptor(tokens, draws)
-        assert z.words_T is not None
-        energy_T, noise_T, words_T = self.head(self.encoder(z.tokens)).float(), z.chosen_T, z.words_T
-        logits_T = noise_logit(energy_T, log_q_now(z), log_odds(z, noise_T, words_T))
-        terms = generator_terms(z, -1) | {
+        energy_T, noise_T, words_T = self.head(self.encoder(z.tokens)).float(), z.chosen_T, self.corruptor.chooser.candidates(tokens)
+        logits_T = noise_logit(energy_T, self.corruptor.log_q_now(z), log_odds(z, noise_T, words_T))
+        terms = generator_terms(z, self.corruptor.mask_id) | {
             "nce": term(binary_ce(logits_T, noise_T), words_T),
             "energy_data": term(energy_T.detach(), words_T & ~noise_T),
             "energy_noise": term(energy_T.detach(), words_T & noise_T),
@@ -55,14 +56,6 @@ class Electric(nn.Module):
             terms["nce_detection"] = histogram(logits_T, noise_T, words_T)
             terms["energy_ranking"] = histogram(energy_T, z.replaced_T, words_T)
         return terms
-
-
-def log_q_now(z: Corrupted) -> Tensor:
-    """[T] log q of the token that stands there NOW, without gradient."""
-    assert z.log_q_T is not None
-    assert z.logits_MV is not None
-    now_M = z.logits_MV.float().log_softmax(-1).gather(-1, z.now_M[:, None]).squeeze(-1)
-    return z.log_q_T.detach().index_copy(0, z.at_M, now_M.detach())
 
 
 def log_odds(z: Corrupted, noise_T: Tensor, words_T: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from ..corruption.frequency import Frequency
 from ..corruption.generator import Generator
 from ..corruption.masking import MaskMix
 from ..draws import Draws
@@ -18,9 +19,10 @@ class MLM(nn.Module):
 
     Relations: `bert` with mix (.8, .1, .1); with mix (.85, .15, 0) it is what ELECTRA's generator trains; with a Generator in place of the mix it is
     Replace MLM (ELECTRA, 2003.10555 section 3.5): samples stand where BERT puts [MASK], so pre-training sees no token that fine-tuning does not.
+    With a Frequency, Replace MLM without a network; over equal counts that is mix (0, 0, 1).
     """
 
-    def __init__(self, corruptor: MaskMix | Generator, lm: MaskedLM) -> None:
+    def __init__(self, corruptor: MaskMix | Generator | Frequency, lm: MaskedLM) -> None:
         super().__init__()
         self.corruptor, self.lm = corruptor, lm
 
@@ -34,7 +36,7 @@ class MLM(nn.Module):
     def forward(self, tokens: Tokens, draws: Draws) -> Terms:
         z = self.corruptor(tokens, draws)
         logits_MV = self.lm(z.tokens, z.at_M)
-        if z.logits_MV is None:
+        if isinstance(self.corruptor, MaskMix):
             return lm_terms("mlm", logits_MV, z, self.corruptor.mask_id)
         replaced_M = z.replaced_T[z.at_M]
         terms = generator_terms(z, self.corruptor.mask_id) | apart("mlm", token_ce(logits_MV, z.was_M), replaced_M, z.there_M)

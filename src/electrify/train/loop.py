@@ -102,7 +102,7 @@ class Run:
         self.step, self.tokens, self.window, self.validation = 0, 0, Window(world.device), {}
         self.flops_before, self.deadline = flops_before, deadline
         warmup_tokens, told = loader.phases.slots(config.warmup_steps), cast(Measured, self.objective)
-        self.flops_per_token = {n: flops_per_token(told, row_length=n, convention="hardware") for n in loader.phases.row_lengths}
+        self.flops_per_token = {n: flops_per_token(told, row_length=n, convention="hardware", rows=micro_rows) for n in loader.phases.row_lengths}
         self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens, generator_learns="generator" in weights)
         self.meter = Meter(world.device, flops=self.flops, peak=peak * world.size)
         self.guard = Guard(config, world)

@@ -1,0 +1,61 @@
+"""Variants of the study's systems as runs of twelve updates: each trains, stops and goes on to the same numbers, exports, counts and has a card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify import cli
+from small import parameters_sha256, pretrain_words, records
+from variants import VARIANTS
+
+SHORT: dict[str, Any] = {"max_steps": 8, "logging_steps": 4, "save_steps": 1, "save_total_limit": 1, "eval_steps": 0}
+CARDS = {
+    "correct as replaced": "was drawn, where a draw that is the original counts as drawn",
+    "no gate": "in which a small generator changed tokens, to predict the original of every token (All-Tokens MLM without the gate",
+    "all tokens over unigram": "replaced by others drawn by their frequency, to predict the original of every token (All-Tokens MLM; the gate",
+    "no gate over uniform": "replaced by others drawn at random, to predict the original of every token (All-Tokens MLM without the gate",
+    "replace mlm over uniform": "replaced by others drawn at random, to predict the original of the changed tokens",
+    "replace mlm over unigram": "replaced by others drawn by their frequency, to predict the original of the changed tokens",
+    "electric over unigram": "replaced by others drawn by their frequency, to give every token an energy",
+    "electric over uniform": "replaced by others drawn at random, to give every token an energy",
+}
+
+
+def pretrain(data: Path, run: Path, name: str, **fields: Any) -> int:
+    recipe, own = VARIANTS[name]
+    weights = own.get("term_weights")
+    own = own | ({"term_weights": ",".join(f"{k}={v}" for k, v in weights.items())} if weights else {})
+    return cli.main([str(w) for w in pretrain_words(data, run, recipe=recipe, **SHORT | own | fields)])
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_run_of_each_variant(name: str, small_data: Path, tmp_path: Path) -> None:
+    from transformers import AutoModel
+
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert pretrain(small_data, whole, name) == 0
+    assert pretrain(small_data, broken, name, max_minutes=1e-9) == 75, "stopped after an update"
+    assert pretrain(small_data, broken, name) == 0
+    assert parameters_sha256(whole, 8) == parameters_sha256(broken, 8)
+    assert records(whole, "train")[-1]["flops"] > 0
+    _, info = AutoModel.from_pretrained(whole / "discriminator", output_loading_info=True)
+    assert not info["missing_keys"]
+    assert CARDS[name] in (whole / "discriminator" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields"),
+    [
+        ("bert-tiny", {"mask_mix": "0,0,1"}),
+        ("bert-tiny", {"mask_mix": "1,0,0"}),
+        ("electra-tiny", {"init": "published", "generator_size": 0.25, "embedding_size": 16}),
+    ],
+    ids=str,
+)
+def test_runs_of_options(recipe: str, fields: dict[str, Any], small_data: Path, tmp_path: Path) -> None:
+    words = pretrain_words(small_data, tmp_path / "run", recipe=recipe, **SHORT | fields)
+    assert cli.main([str(w) for w in words]) == 0
+    assert (tmp_path / "run" / "discriminator" / "model.safetensors").is_file()
