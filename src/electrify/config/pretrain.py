@@ -105,7 +105,7 @@ class ObjectiveConfig:
 
     objective: Literal["mlm", "rtd", "all_tokens", "adversarial", "electric"]
     """mlm = predict the original at chosen positions; rtd = say of every token whether it was replaced; all_tokens = predict every original token,
-    with a gate that copies (or without, copy_gate); adversarial = rtd with a generator that is paid for fooling it; electric = energies by noise contrast."""
+    with a gate that copies; adversarial = rtd with a generator that is paid for fooling it; electric = energies by noise contrast."""
     loss_on: Literal["all", "chosen"] = "all"
     """Of rtd: the tokens that are graded."""
     correct_as_replaced: bool = False

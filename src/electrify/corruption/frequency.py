@@ -13,7 +13,6 @@ from ..tokens import SpecialIds, Tokens
 from .choosing import Chooser
 from .masking import Corrupted, ordinary, substitute
 
-
 # log q of a token that is never drawn, in place of minus infinity, whose product with 0 is not a number: the smallest normal float32.
 NEVER = math.log(torch.finfo(torch.float32).tiny)
 

@@ -61,7 +61,10 @@ def passes_flops(passes: Iterable[Pass], *, row_length: int, convention: Convent
 
 
 def flops_per_token(objective: Measured, *, row_length: int, convention: Convention, rows: int = 1) -> float:
-    """FLOPs of training `objective`, for one token of the batch (pads are tokens, too) in rows of `row_length`; no optimiser. rows: see passes_flops."""
+    """FLOPs of training `objective`, for one token of the batch (pads are tokens, too) in rows of `row_length`; no optimiser.
+
+    rows: see passes_flops.
+    """
     return passes_flops(objective.passes(), row_length=row_length, convention=convention, rows=rows)
 
 
