@@ -36,7 +36,7 @@ def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> Ta
     notes += [f"{name} is not there: {key} is not scored" for key, name in task.also.items() if key not in there]
     also = tuple((key, examples(name)) for key, name in there.items())
     tests = _test_sets(task, folder) if test else ()
-    more: dict[str, Any] = {"symmetric": task.symmetric, "also": also, "test": tests, "notes": tuple(notes)}
+    more: dict[str, Any] = {"symmetric": task.symmetric, "value_range": task.value_range, "also": also, "test": tests, "notes": tuple(notes)}
     return TaskData(task.name, task.kind, task.labels, task.metrics, task.epochs, train, validation, **more)
 
 
