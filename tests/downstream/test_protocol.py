@@ -121,6 +121,7 @@ def test_what_is_given_wins_over_the_protocol():
     mixed = FinetuneSettings(protocol="published", optim="adamw", double_unordered=False, group_by_length=True).filled()
     assert (mixed.optim, mixed.double_unordered, mixed.group_by_length, mixed.loss_reduction) == ("adamw", False, True, "sum")
     assert mixed.filled() == mixed
+    assert FinetuneSettings(protocol="published", frozen_encoder="last").filled().optim == "electra_adam"
     grid = search_grid("protocol=electrify,published", FinetuneSettings())
     assert [settings.filled().optim for _, settings in grid] == ["adamw", "electra_adam"]
 

@@ -105,7 +105,7 @@ class FinetuneSettings:
                 raise UserError(f"{name} must be above 0 and finite, not {value}")
         if self.max_seq_length is not None and self.max_seq_length < 16:
             raise UserError(f"max_seq_length must be at least 16, not {self.max_seq_length}")
-        for name, off in (("layerwise_lr_decay", None), ("torch_compile", False), ("layerwise_lr_skip", None)):
+        for name, off in (("layerwise_lr_decay", None), ("torch_compile", False)):
             if self.frozen_encoder != "none" and getattr(self, name) != off:
                 raise UserError(f"--{name.replace('_', '-')} has no effect with --frozen-encoder: leave one of them away")
         if self.tagging_head != "linear" and self.frozen_encoder == "none":
