@@ -76,6 +76,44 @@ def test_bad_glue_files_name_file_and_line(tmp_path: Path, task: str, text: str,
         glue(tmp_path, task, text)
 
 
+QQP = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+
+
+def qqp(*cut: int, lines: int = 400) -> str:
+    """Some lines have three columns, as 97,931 of the official file has: a line feed within a question."""
+    return QQP + "".join("9\tand so?\t0\n" if k in cut else f"{k}\t1\t2\twhy {k}\tand so?\t{k % 2}\n" for k in range(2, lines + 2))
+
+
+def test_a_few_malformed_lines_of_an_official_file_are_left_out_and_told(tmp_path: Path):
+    (tmp_path / "QQP").mkdir()
+    (tmp_path / "QQP" / "train.tsv").write_text(qqp(98, 99, 300))
+    (tmp_path / "QQP" / "dev_subset.tsv").write_text(qqp(7))
+    data = read_glue(GLUE["qqp"], tmp_path)
+    assert [e.text for e in data.train] == [f"why {k}" for k in range(2, 402) if k not in (98, 99, 300)]
+    assert len(data.validation) == 399
+    assert data.notes == (
+        "train.tsv: 3 malformed lines left out (line 98 has 3 of 6 columns)",
+        "dev_subset.tsv (399 examples) stands in for the official dev.tsv",
+        "dev_subset.tsv: 1 malformed line left out (line 7 has 3 of 6 columns)",
+    )
+
+
+def test_many_malformed_lines_or_a_cut_end_are_a_broken_file(tmp_path: Path):
+    (tmp_path / "QQP").mkdir()
+    (tmp_path / "QQP" / "dev.tsv").write_text(qqp())
+    for cut, said in (((5, 9, 20, 30, 50), r"line 5: 3 columns, expected 6, as 5 of 400 lines have not"), ((401,), "the last line is cut off")):
+        (tmp_path / "QQP" / "train.tsv").write_text(qqp(*cut))
+        with pytest.raises(UserError, match=said):
+            read_glue(GLUE["qqp"], tmp_path)
+
+
+def test_malformed_lines_of_ones_own_files_are_told(tmp_path: Path):
+    for name in ("a.tsv", "b.tsv"):
+        (tmp_path / name).write_text("text\tlabel\n" + "good\t1\nbad\t0\n" * 200 + "cut\n" + "good\t1\n")
+    with pytest.raises(UserError, match=r"a\.tsv, line 402: 1 columns, expected 2"):
+        read_own(str(tmp_path / "a.tsv"), str(tmp_path / "b.tsv"), text_column=None, pair_column=None, label_column=None, problem_type="auto")
+
+
 def test_missing_files_and_folders(tmp_path: Path):
     with pytest.raises(UserError, match=r"CoLA: no such folder; --data-dir must hold GLUE's folder CoLA"):
         read_glue(TASKS["cola"], tmp_path)

@@ -9,25 +9,40 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ..errors import UserError, nearest
+from .protocol import PROTOCOLS, ProtocolName
 from .schema import add_flags, convert, field_types, from_flags
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneSettings:
-    """How one fine-tuning run goes. A value of none takes the task's or the model size's own."""
+    """How one fine-tuning run goes. A value of none takes the protocol's, the task's or the model size's own."""
 
+    protocol: ProtocolName = "electrify"
+    """Whose way of fine-tuning: electrify's own, or published, which computes as the public code of ELECTRA does. It sets --optim,
+    --lr-scheduler-type, --loss-reduction, --layerwise-lr-skip, --head-init, --regression-targets, --group-by-length, --double-unordered,
+    --answer-head and --dropout where they are not given."""
+    optim: Literal["adamw", "electra_adam"] | None = None
+    """adamw, or electra_adam: without bias correction (the public code's). None takes the protocol's."""
+    lr_scheduler_type: Literal["linear", "electra"] | None = None
+    """linear: warm-up, then from the peak to 0; electra: the decay already runs during warm-up, and the first update is at 0 (the public code's).
+    None takes the protocol's."""
+    loss_reduction: Literal["mean", "sum"] | None = None
+    """Over the examples (tagging: words) of a batch, before the gradients are clipped: mean, or sum (the public code's, whose gradients are nearly
+    always clipped). None takes the protocol's."""
     learning_rate: float | None = None
     """Peak learning rate of the head; none takes 3e-4 up to width 256, 1e-4 below width 1024, 5e-5 from there (the paper's)."""
     layerwise_lr_decay: float | None = None
     """Each layer below the head learns at this share of the one above; none takes .8, and .9 from width 1024; 1 switches it off."""
+    layerwise_lr_skip: bool | None = None
+    """The top layer learns at decay^2 of the head's rate, and so on down: the level that the public code skips. None takes the protocol's."""
     weight_decay: float = 0.0
-    """Decoupled weight decay of matrices (the paper: 0)."""
+    """Decoupled weight decay of matrices (the paper: 0; the public code's default: .01)."""
     per_device_train_batch_size: int = 32
     """Examples of an update."""
     num_train_epochs: float | None = None
     """Passes over the training examples; none takes the task's (3, STS-B 10)."""
     warmup_ratio: float = 0.1
-    """Share of the updates during which the learning rate rises; it falls linearly to 0 after."""
+    """Share of the updates during which the learning rate rises."""
     max_grad_norm: float = 1.0
     """Gradients are clipped to this norm."""
     max_seq_length: int | None = None
@@ -35,10 +50,19 @@ class FinetuneSettings:
     longer of a pair first); longer sentences and contexts are read through windows."""
     max_train_samples: int | None = None
     """Train on this many examples, drawn by the seed: the same ones for every model."""
-    double_unordered: bool = False
-    """Show the training pairs of a symmetric task in both orders."""
+    double_unordered: bool | None = None
+    """Show the training pairs of a symmetric task (MRPC, STS-B) in both orders. None takes the protocol's."""
+    group_by_length: bool | None = None
+    """Put examples of like length into one batch (less padding), or any that come together. None takes the protocol's."""
+    regression_targets: Literal["standardised", "unit", "raw"] | None = None
+    """Regression learns values by mean and deviation, moved to 0..1 by the task's range (the public code's), or as they are. None takes the
+    protocol's."""
+    head_init: Literal["normal", "glorot"] | None = None
+    """First weights of the head: normal with the model's initializer_range, or Glorot's uniform ones (the public code's). None takes the
+    protocol's."""
     dropout: float | None = None
-    """Dropout before the head; none takes the model's own. The encoder always keeps its own."""
+    """Dropout before the head; none takes the model's own, under --protocol published .1 for texts and 0 for words and answers. The encoder always
+    keeps its own."""
     bf16: Literal["auto", "true", "false"] = "auto"
     """Compute in bfloat16 (weights stay float32); auto does so where the processor has instructions for it."""
     torch_compile: bool = False
@@ -47,8 +71,10 @@ class FinetuneSettings:
     """Tagging: leave the encoder as it is and learn a head on the states of its last layer, its last four, or all."""
     tagging_head: Literal["linear", "bilstm"] = "linear"
     """With --frozen-encoder: a linear layer, or a bidirectional LSTM before it."""
-    answer_head: Literal["joint", "plain"] = "joint"
-    """Question answering: the end given the start with beam search (ELECTRA's), or each by itself (BERT's)."""
+    answer_head: Literal["electra", "joint", "plain"] | None = None
+    """Question answering. electra: the public code's head, the end given the start with beam search, where the class token stands for no answer in
+    this window; joint: the same without the class token, learning spans from windows with an answer alone; plain: start and end each by itself
+    (BERT's). None takes the protocol's."""
     doc_stride: int | None = None
     """Question answering: a window over a long context begins so many tokens after the one before; none takes 128."""
     n_best_size: int | None = None
@@ -90,6 +116,10 @@ class FinetuneSettings:
                 raise UserError(f"{name} must be at least 0 and below 1, not {value}")
         if not 0 <= self.weight_decay < math.inf:
             raise UserError(f"weight_decay must be at least 0 and finite, not {self.weight_decay}")
+
+    def filled(self) -> FinetuneSettings:
+        """The same with what the protocol sets where nothing is given."""
+        return replace(self, **{name: value for name, value in PROTOCOLS[self.protocol].items() if getattr(self, name) is None})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,7 +115,7 @@ def layers_of(named: dict[str, Any]) -> int:
     return 1 + max((int(found[1]) for name in named if (found := _LAYER.search(name))), default=-1)
 
 
-def learning_rates(named: dict[str, nn.Parameter], *, peak: float, decay: float) -> dict[str, float]:
+def learning_rates(named: dict[str, nn.Parameter], *, peak: float, decay: float, skip: bool = False) -> dict[str, float]:
     """The peak learning rate of every parameter of a Finetuned model: peak * decay^(distance from the head).
 
     | part                                   | distance       |
@@ -125,7 +125,8 @@ def learning_rates(named: dict[str, nn.Parameter], *, peak: float, decay: float)
     | final norms (after the last layer)     | 1              |
     | embeddings and their projection        | n + 1          |
 
-    The paper's rule. Its public code skips a level (the top layer gets decay^2, google-research/electra issue 51); that is not repeated here.
+    The paper's rule. skip: every distance but the head's is one more, as in its public code, which skips a level (the top layer gets decay^2;
+    google-research/electra, model/optimization.py and issue 51).
     """
     n = layers_of(named)
     rates, reached = {}, False
@@ -138,6 +139,7 @@ def learning_rates(named: dict[str, nn.Parameter], *, peak: float, decay: float)
             distance = n - int(found[1])
         else:
             distance = 1 if reached and "embed" not in name else n + 1
+        distance += int(skip and distance > 0)
         rates[name] = peak * decay**distance
     return rates
 

@@ -122,7 +122,7 @@ def _read(options: FinetuneConfig) -> list[TaskData]:
 _ONLY_FOR: dict[str, tuple[Kind, str]] = {
     "frozen_encoder": ("tagging", "tagging"), "tagging_head": ("tagging", "tagging"), "answer_head": ("answering", "question answering"),
     "doc_stride": ("answering", "question answering"), "n_best_size": ("answering", "question answering"),
-    "max_answer_length": ("answering", "question answering"),
+    "max_answer_length": ("answering", "question answering"), "regression_targets": ("regression", "regression"),
 }  # fmt: skip
 
 
@@ -139,8 +139,8 @@ def _require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
         raise UserError(f"--frozen-encoder is for tagging, not for {', '.join(others)}")
     if options.predict_test and not any(task.test for task in tasks) and not kinds & {"classification", "regression"}:
         raise UserError("--predict-test is for GLUE's test sets; none of the tasks has one")
-    if options.save_model and "answering" in kinds and options.settings.answer_head == "joint":
-        raise UserError("--save-model with question answering needs --answer-head plain: the library has no joint head")
+    if options.save_model and "answering" in kinds and options.settings.filled().answer_head != "plain":
+        raise UserError("--save-model with question answering needs --answer-head plain: the library has no other head")
 
 
 def _models(options: FinetuneConfig) -> list[str]:
@@ -201,7 +201,7 @@ def _records(out: Path) -> list[dict[str, Any]]:
 
 def _kept(settings: FinetuneSettings) -> dict[str, Any]:
     """What all runs of an output folder share."""
-    return {k: v for k, v in dataclasses.asdict(settings).items() if k != "device"}
+    return {k: v for k, v in dataclasses.asdict(settings.filled()).items() if k != "device"}
 
 
 def _held(out: Path, settings: FinetuneSettings) -> bool:
@@ -217,8 +217,9 @@ def _held(out: Path, settings: FinetuneSettings) -> bool:
         held = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as e:
         raise UserError(f"{path}: broken ({e}); choose another --output-dir") from e
-    held = _kept(FinetuneSettings()) | held  # an option that the folder's version did not have yet was at its default
-    for k in sorted({*wanted, *held}):
+    # an option that the folder's version did not have yet was at its default, and its protocol was our own
+    held = _kept(FinetuneSettings(protocol=held.get("protocol", "electrify"))) | held
+    for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):  # which says why others differ
         if wanted.get(k) != held.get(k):
             raise UserError(f"{out}: holds runs with --{k.replace('_', '-')} {held.get(k)}, not {wanted.get(k)}; choose another --output-dir")
     return True

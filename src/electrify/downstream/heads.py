@@ -6,6 +6,7 @@
 | `TagHead`    | the states of marked tokens   | cross-entropy                                     | classes [B, longest], 0 where unmarked |
 | `SpanHead`   | every state                   | start and end, each a choice of a token           | scores, starts, ends [B, K], null [B] |
 | `JointHead`  | the same                      | the end given the start, and whether there is one | the same                             |
+| `ElectraHead` | the same (electra_head.py)   | the same, pointing at the class token where there is none | beam^2 of each               |
 
 A head computes in float32, whatever the encoder computed in. Shape suffixes: B examples, L tokens, D width, C classes, K spans kept.
 """
@@ -22,7 +23,7 @@ from torch.nn import functional as F
 
 JOINT_WIDTH = 512  # of the hidden layers of the joint head (google-research/electra, whatever the encoder's width)
 ANSWERABLE_WEIGHT = 0.5
-_NEVER = -1e30  # a logit that no softmax notices, and still a number where all are such
+NEVER = -1e30  # a logit that no softmax notices, and still a number where all are such
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def grade_each(logits_BC: Tensor, targets_BC: Tensor) -> Tensor:
 class TextHead(nn.Module):
     """Dropout and one linear layer on the first token's state, or the last one's (ELECTRA's own fine-tuning head)."""
 
-    def __init__(self, width: int, num_outputs: int, *, dropout: float, std: float, last: bool, grade: Loss) -> None:
+    def __init__(self, width: int, num_outputs: int, *, dropout: float, std: float | None, last: bool, grade: Loss) -> None:
         super().__init__()
         self.dropout, self.out, self.last, self.grade = nn.Dropout(dropout), linear(width, num_outputs, std), last, grade
 
@@ -73,7 +74,7 @@ class TextHead(nn.Module):
 class TagHead(nn.Module):
     """Dropout and one linear layer on every marked token's state. longest: tokens of the longest row there will be."""
 
-    def __init__(self, width: int, num_outputs: int, *, dropout: float, std: float, longest: int) -> None:
+    def __init__(self, width: int, num_outputs: int, *, dropout: float, std: float | None, longest: int) -> None:
         super().__init__()
         self.dropout, self.out, self.longest = nn.Dropout(dropout), linear(width, num_outputs, std), longest
 
@@ -97,7 +98,7 @@ class SpanHead(nn.Module):
     """One linear layer to a start and an end logit (BERT's). No answer is the class token as start and end; the no-answer score is its sum of logits
     less that of the best span."""
 
-    def __init__(self, width: int, *, dropout: float, std: float, last: bool, keep: int, longest_answer: int) -> None:
+    def __init__(self, width: int, *, dropout: float, std: float | None, last: bool, keep: int, longest_answer: int) -> None:
         super().__init__()
         self.dropout, self.out, self.last, self.keep, self.longest_answer = nn.Dropout(dropout), linear(width, 2, std), last, keep, longest_answer
 
@@ -106,7 +107,7 @@ class SpanHead(nn.Module):
         assert batch.places_BL is not None
         logits_BL2 = self.out(self.dropout(states_BLD.float()))
         allowed_BL = batch.places_BL.scatter(1, class_tokens(batch, last=self.last)[:, None], True)
-        start_BL, end_BL = logits_BL2.masked_fill(~allowed_BL[..., None], _NEVER).unbind(-1)
+        start_BL, end_BL = logits_BL2.masked_fill(~allowed_BL[..., None], NEVER).unbind(-1)
         return start_BL, end_BL
 
     def loss(self, states_BLD: Tensor, batch: Batch) -> Tensor:
@@ -121,22 +122,25 @@ class SpanHead(nn.Module):
         assert batch.places_BL is not None
         at_B1 = class_tokens(batch, last=self.last)[:, None]
         null_B = (start_BL.gather(1, at_B1) + end_BL.gather(1, at_B1))[:, 0]
-        start_BL, end_BL = (x.masked_fill(~batch.places_BL, _NEVER) for x in (start_BL, end_BL))
+        start_BL, end_BL = (x.masked_fill(~batch.places_BL, NEVER) for x in (start_BL, end_BL))
         length = states_BLD.shape[1]
         scores_BLL = start_BL[:, :, None] + end_BL[:, None, :]
-        scores_BLL = scores_BLL.masked_fill(~_spans(length, self.longest_answer, start_BL.device), _NEVER)
-        scores_BK, at_BK = _best(scores_BLL.flatten(1), self.keep)
+        scores_BLL = scores_BLL.masked_fill(~_spans(length, self.longest_answer, start_BL.device), NEVER)
+        scores_BK, at_BK = best(scores_BLL.flatten(1), self.keep)
         return {"scores": scores_BK, "starts": at_BK // length, "ends": at_BK % length, "null": null_B}
 
 
 class JointHead(nn.Module):
-    """Start, then the end given the start, and whether there is an answer at all (XLNet's, as ELECTRA uses it; finetune/qa of its public code).
+    """Start, then the end given the start, and whether there is an answer at all. ELECTRA's own head (electra_head.py) without the class token: spans
+    are learned from windows with an answer alone, and only spans of the context are in the beam.
 
     The end's logits come from a hidden layer on the state and the start's state; in training the start is the true one, in use the `beam` likeliest
     ones. Whether there is none is a classifier of its own on the class token's state and the mean state under the starts' probabilities.
     """
 
-    def __init__(self, width: int, *, dropout: float, std: float, last: bool, keep: int, longest_answer: int, beam: int, answerable: bool) -> None:
+    def __init__(
+        self, width: int, *, dropout: float, std: float | None, last: bool, keep: int, longest_answer: int, beam: int, answerable: bool
+    ) -> None:
         super().__init__()
         self.dropout, self.last, self.keep, self.longest_answer, self.beam = nn.Dropout(dropout), last, keep, longest_answer, beam
         self.start = linear(width, 1, std)
@@ -159,23 +163,23 @@ class JointHead(nn.Module):
         states_BLD = states_BLD.float()
         start_BL = self._starts(states_BLD, batch)
         (b, length), rows_B = start_BL.shape, torch.arange(len(start_BL), device=start_BL.device)
-        beam_BJ, at_BJ = _best(start_BL.log_softmax(-1), self.beam)
+        beam_BJ, at_BJ = best(start_BL.log_softmax(-1), self.beam)
         may_LL, hidden_BLH = _spans(length, self.longest_answer, start_BL.device), self.from_state(states_BLD)
-        scores_BJL = start_BL.new_full((b, self.beam, length), _NEVER)
+        scores_BJL = start_BL.new_full((b, self.beam, length), NEVER)
         for j in range(self.beam):  # one start after the other: all at once would be beam * L * 512 numbers a row
             end_BL = self._ends(hidden_BLH, states_BLD[rows_B, at_BJ[:, j]], batch).log_softmax(-1)
-            scores_BJL[:, j] = (beam_BJ[:, j, None] + end_BL).masked_fill(~may_LL[at_BJ[:, j]], _NEVER)
-        scores_BK, found_BK = _best(scores_BJL.flatten(1), self.keep)
+            scores_BJL[:, j] = (beam_BJ[:, j, None] + end_BL).masked_fill(~may_LL[at_BJ[:, j]], NEVER)
+        scores_BK, found_BK = best(scores_BJL.flatten(1), self.keep)
         none_B = start_BL.new_zeros(b) if self.none is None else self._none(states_BLD, start_BL, batch)
         return {"scores": scores_BK, "starts": at_BJ.gather(1, found_BK // length), "ends": found_BK % length, "null": none_B}
 
     def _starts(self, states_BLD: Tensor, batch: Batch) -> Tensor:
         assert batch.places_BL is not None
-        return self.start(states_BLD)[..., 0].masked_fill(~batch.places_BL, _NEVER)
+        return self.start(states_BLD)[..., 0].masked_fill(~batch.places_BL, NEVER)
 
     def _ends(self, hidden_BLH: Tensor, given_BD: Tensor, batch: Batch) -> Tensor:
         assert batch.places_BL is not None
-        return self.end(F.gelu(hidden_BLH + self.from_start(given_BD)[:, None]))[..., 0].masked_fill(~batch.places_BL, _NEVER)
+        return self.end(F.gelu(hidden_BLH + self.from_start(given_BD)[:, None]))[..., 0].masked_fill(~batch.places_BL, NEVER)
 
     def _none(self, states_BLD: Tensor, start_BL: Tensor, batch: Batch) -> Tensor:
         assert self.none is not None
@@ -184,13 +188,10 @@ class JointHead(nn.Module):
         return self.none(torch.cat([class_BD, mean_BD], -1))[:, 0]
 
 
-Head = TextHead | TagHead | SpanHead | JointHead
-
-
 class Finetuned(nn.Module):
     """An encoder and a head."""
 
-    def __init__(self, encoder: nn.Module, head: Head) -> None:
+    def __init__(self, encoder: nn.Module, head: nn.Module) -> None:
         super().__init__()
         self.encoder: Any = encoder
         self.head: Any = head
@@ -213,10 +214,13 @@ class Finetuned(nn.Module):
             return call(states_BLD, batch)
 
 
-def linear(inputs: int, outputs: int, std: float) -> nn.Linear:
-    """A linear layer with normal weights and no bias at first."""
+def linear(inputs: int, outputs: int, std: float | None) -> nn.Linear:
+    """A linear layer without bias at first; its weights are normal, or where std is none Glorot's uniform ones (tf.layers.dense's)."""
     layer = nn.Linear(inputs, outputs)
-    nn.init.normal_(layer.weight, std=std)
+    if std is None:
+        nn.init.xavier_uniform_(layer.weight)
+    else:
+        nn.init.normal_(layer.weight, std=std)
     nn.init.zeros_(layer.bias)
     return layer
 
@@ -233,8 +237,8 @@ def _spans(length: int, longest: int, device: torch.device) -> Tensor:
     return (far >= 0) & (far < longest)
 
 
-def _best(scores_BN: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+def best(scores_BN: Tensor, keep: int) -> tuple[Tensor, Tensor]:
     """The `keep` largest and where they stand, padded with impossible ones where there are fewer."""
     found = scores_BN.topk(min(keep, scores_BN.shape[1]), dim=1)
     short = keep - found.values.shape[1]
-    return F.pad(found.values, (0, short), value=_NEVER), F.pad(found.indices, (0, short))
+    return F.pad(found.values, (0, short), value=NEVER), F.pad(found.indices, (0, short))

@@ -60,13 +60,15 @@ def shuffled(n: int, *coordinates: int) -> Tensor:
     return torch.argsort(hashed(*coordinates, torch.arange(n)), stable=True)
 
 
-def epoch_batches(lengths_N: Tensor, *, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
-    """Every example once, in batches of like length, as index tensors.
+def epoch_batches(lengths_N: Tensor, *, batch_size: int, seed: int, epoch: int, by_length: bool = True) -> list[Tensor]:
+    """Every example once, in batches of like length, as index tensors. Without by_length the batches are cut from the shuffled examples.
 
     Pools of POOL random batches are sorted by length and cut, then the order of all batches is shuffled. The examples left over when N is no
     multiple of the batch are set aside before the sorting: sorted with the rest, the incomplete batch would always hold the longest ones.
     """
     order = shuffled(len(lengths_N), seed, ORDER, epoch)
+    if not by_length:
+        return list(order.split(batch_size))
     whole = len(order) - len(order) % batch_size
     batches = [order[whole:]] if whole < len(order) else []
     for pool in order[:whole].split(max(1, min(POOL, whole // batch_size // POOLS)) * batch_size):
@@ -89,19 +91,20 @@ def train(
 
     rates: the peak learning rate of every parameter that learns. Raises UserError where the loss is no longer a number at the end of an epoch.
     """
+    settings = settings.filled()
+    assert settings.optim is not None
     named = {name: parameter for name, parameter in model.named_parameters() if name in rates}
-    optimizer = make_optimizer("adamw", parameter_groups(named, rates=rates, weight_decay=settings.weight_decay), betas=(0.9, 0.999), eps=1e-6)
+    optimizer = make_optimizer(settings.optim, parameter_groups(named, rates=rates, weight_decay=settings.weight_decay), betas=(0.9, 0.999), eps=1e-6)
     size = settings.per_device_train_batch_size
     total = updates_of(len(data.lengths_N), batch_size=size, epochs=epochs)
     per_epoch = math.ceil(len(data.lengths_N) / size)
     parameters = list(named.values())
     model.train()
-    for step, index_B in zip(range(total), _endless(data, size, seed), strict=False):
-        # one further, so that the first update is not lost to a rate of 0
-        now = factor("linear", step + 1, warmup_steps=round(settings.warmup_ratio * total), max_steps=total + 1)
+    for step, index_B in zip(range(total), _endless(data, size, seed, by_length=bool(settings.group_by_length)), strict=False):
+        now = rate_factor(settings, step, total)
         for group in optimizer.param_groups:
             group["lr"] = group["peak_lr"] * now
-        loss = _backward(model, data, index_B, bf16=bf16)
+        loss = _backward(model, data, index_B, bf16=bf16, summed=settings.loss_reduction == "sum")
         torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -111,23 +114,39 @@ def train(
         after(step + 1, (step + 1) / per_epoch, loss)
 
 
-def _backward(model: Model, data: Data, index_B: Tensor, *, bf16: bool) -> Tensor:
-    """The mean loss of a batch; its gradient is added to the parameters', in pieces where the batch is long."""
+def rate_factor(settings: FinetuneSettings, step: int, total: int) -> float:
+    """What the peak rates are multiplied by in the update after `step` completed ones of `total`. settings: filled.
+
+    | lr_scheduler_type | factor                                                                                                   |
+    |-------------------|----------------------------------------------------------------------------------------------------------|
+    | electra           | min(1, step / (warmup_ratio total)) (1 - step / total): the first update is at 0, as in the public code  |
+    | linear            | up over round(warmup_ratio total) updates, then down to 0, both one further, so that no update is lost   |
+    """
+    if settings.lr_scheduler_type == "electra":
+        return factor("electra", step, warmup_steps=settings.warmup_ratio * total, max_steps=total)
+    return factor("linear", step + 1, warmup_steps=round(settings.warmup_ratio * total), max_steps=total + 1)
+
+
+def _backward(model: Model, data: Data, index_B: Tensor, *, bf16: bool, summed: bool = False) -> Tensor:
+    """The mean loss of a batch; its gradient is added to the parameters', in pieces where the batch is long. summed: the gradient is that of the sum
+    over the rows, or marked tokens; what is returned stays the mean."""
     parts = list(pieces(index_B, data.lengths_N, most_tokens(data.device)))
     batches = [data.batch(part_B) for part_B in parts]
-    weights_P = torch.stack([model.weight(batch) for batch in batches]).float() if len(batches) > 1 else torch.ones(1)
+    alone = len(batches) == 1 and not summed
+    weights_P = torch.ones(1) if alone else torch.stack([model.weight(batch) for batch in batches]).float()
+    scale = weights_P.sum() if summed else 1.0
     losses: list[Tensor] = []
     for batch, share in zip(batches, weights_P / weights_P.sum(), strict=True):
         with torch.autocast(data.device.type, torch.bfloat16, enabled=bf16):
             losses.append(model.loss(batch) * share)
-        losses[-1].backward()
+        (losses[-1] * scale).backward()
     return torch.stack(losses).detach().sum()
 
 
-def _endless(data: Data, batch_size: int, seed: int) -> Iterator[Tensor]:
+def _endless(data: Data, batch_size: int, seed: int, *, by_length: bool) -> Iterator[Tensor]:
     epoch = 0
     while True:
-        yield from epoch_batches(data.lengths_N, batch_size=batch_size, seed=seed, epoch=epoch)
+        yield from epoch_batches(data.lengths_N, batch_size=batch_size, seed=seed, epoch=epoch, by_length=by_length)
         epoch += 1
 
 
@@ -192,4 +211,5 @@ def default_rates(hidden_size: int) -> tuple[float, float]:
 def rates_for(named: dict[str, nn.Parameter], settings: FinetuneSettings, *, width: int) -> dict[str, float]:
     """The peak learning rate of every parameter of an encoder of this width and its head."""
     peak, decay = default_rates(width)
-    return learning_rates(named, peak=settings.learning_rate or peak, decay=settings.layerwise_lr_decay or decay)
+    skip = bool(settings.filled().layerwise_lr_skip)
+    return learning_rates(named, peak=settings.learning_rate or peak, decay=settings.layerwise_lr_decay or decay, skip=skip)

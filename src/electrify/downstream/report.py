@@ -110,7 +110,7 @@ class Report:
             shown = ", ".join(f"{model} {value:.1f}" for model, value in PUBLISHED_AVERAGES.items())
             lines += ["", f"GLUE average (mean of the first metrics' medians, WNLI left out): {', '.join(averages)}. Published: {shown}."]
         lines += ["", *(f"- {inert(note)}" for note in self.notes())] if self.notes() else []
-        options = {k: v for k, v in dataclasses.asdict(self.settings).items() if v is not None and k != "device"}
+        options = {k: v for k, v in dataclasses.asdict(self.settings.filled()).items() if v is not None and k != "device"}
         return "\n".join([*lines, "", "Settings: " + ", ".join(f"{k} {v}" for k, v in sorted(options.items())) + ".", ""])
 
     def csv(self) -> str:
@@ -125,7 +125,7 @@ class Report:
         whole = {
             "rows": [dataclasses.asdict(r) for r in self.rows],
             "runs": self.records,
-            "settings": {k: v for k, v in dataclasses.asdict(self.settings).items() if k != "device"},
+            "settings": {k: v for k, v in dataclasses.asdict(self.settings.filled()).items() if k != "device"},
         }
         return json.dumps(whole, indent=1, sort_keys=True) + "\n"
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..config.finetune import FinetuneSettings
+from ..config.protocol import PUBLISHED_DROPOUT
 from ..errors import UserError
 from ..progress import Progress
 from ..train.allocator import keep_memory
@@ -72,6 +73,7 @@ def finetune_one(
     the updates that `updates_of` foretells. Raises UserError.
     """
     began = time.monotonic()
+    settings = settings.filled()
     device = loop.device_named(settings.device)
     keep_memory()
     bf16 = loop.computes_in_bf16(settings.bf16, device)
@@ -80,8 +82,7 @@ def finetune_one(
         loaded = load(model, device=device)
         problem = problem_of(task, loaded, settings=settings, device=device, bf16=bf16, name=model)
         torch.manual_seed(seed)  # the same head for every encoder of a width
-        dropout = loaded.dropout if settings.dropout is None else settings.dropout
-        net = problem.model(dropout=dropout, std=getattr(loaded.encoder.config, "initializer_range", None) or 0.02).to(device)
+        net = problem.model(dropout=_dropout(task, loaded, settings), std=_std(loaded, settings)).to(device)
         examples = training_examples(task, seed=seed, settings=settings)
         data = problem.training(examples)
         epochs = epochs_of(task, settings)
@@ -98,8 +99,21 @@ def finetune_one(
     return Outcome(scores, tuple(curve.points), len(examples), total, time.monotonic() - began, files)
 
 
+def _dropout(task: TaskData, loaded: Loaded, settings: FinetuneSettings) -> float:
+    """Before the head."""
+    if settings.dropout is not None:
+        return settings.dropout
+    return PUBLISHED_DROPOUT[task.kind] if settings.protocol == "published" else loaded.dropout
+
+
+def _std(loaded: Loaded, settings: FinetuneSettings) -> float | None:
+    """Of the head's first weights; none is Glorot's."""
+    return None if settings.head_init == "glorot" else getattr(loaded.encoder.config, "initializer_range", None) or 0.02
+
+
 def problem_of(task: TaskData, loaded: Loaded, *, settings: FinetuneSettings, device: torch.device, bf16: bool, name: str) -> Problem:
     """The task made ready for an encoder. Raises UserError where it reads fewer tokens than were asked for."""
+    settings = settings.filled()
     length = settings.max_seq_length or min(MAX_SEQ_LENGTH[task.kind], loaded.positions)
     if length > loaded.positions:
         raise UserError(f"{name}: reads {loaded.positions} tokens at most; give --max-seq-length {loaded.positions}")
@@ -111,11 +125,11 @@ def problem_of(task: TaskData, loaded: Loaded, *, settings: FinetuneSettings, de
             return Tagging(task, loaded, **common)
         case "answering":
             return Answering(
-                task, loaded, **common, doc_stride=settings.doc_stride or DOC_STRIDE, head=settings.answer_head,
+                task, loaded, **common, doc_stride=settings.doc_stride or DOC_STRIDE, head=str(settings.answer_head),
                 n_best=settings.n_best_size or N_BEST, beam=BEAM, longest_answer=settings.max_answer_length or LONGEST_ANSWER,
             )  # fmt: skip
         case _:
-            return Texts(task, loaded, **common)
+            return Texts(task, loaded, **common, regression_targets=str(settings.regression_targets))
 
 
 def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) -> list[Any]:
@@ -124,7 +138,7 @@ def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) 
     if settings.max_train_samples is not None and settings.max_train_samples < len(examples):
         chosen = loop.shuffled(len(examples), seed, loop.SUBSET)[: settings.max_train_samples]
         examples = [examples[int(i)] for i in chosen]
-    if settings.double_unordered and task.symmetric:
+    if settings.filled().double_unordered and task.symmetric:
         examples += [Example(e.pair or "", e.text, e.label) for e in examples]
     return examples
 

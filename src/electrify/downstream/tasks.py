@@ -24,7 +24,8 @@ class TextTask:
     """One row of GLUE, a text or two: where the examples stand, what they are, how they are scored.
 
     columns: of the texts, by header name, or by 0-based number where the file has no header. labels: the classes as written in the file; the
-    position is the class number; empty for regression. metrics: names in metrics.METRICS, the first is the one that is compared. also: further
+    position is the class number; empty for regression, whose range is value_range.
+    metrics: names in metrics.METRICS, the first is the one that is compared. also: further
     development sets by the name that their scores carry. test: GLUE's test sets, file by name of the submission; none = test.tsv under the name of
     the folder. published: development scores times 100 of the first metric, by model (README of
     google-research/electra; BERT-Base from 2012.08561, table 4).
@@ -42,6 +43,7 @@ class TextTask:
     metrics: tuple[str, ...]
     epochs: float
     symmetric: bool = False
+    value_range: tuple[float, float] | None = None
     also: dict[str, str] = field(default_factory=dict)
     test: dict[str, str] = field(default_factory=dict)
     published: dict[str, float] = field(default_factory=dict)
@@ -96,6 +98,8 @@ class TaskData:
     train: Examples
     validation: Examples
     symmetric: bool = False
+    value_range: tuple[float, float] | None = None
+    """Of regression: the least and the largest value there can be; none where that is not known."""
     also: tuple[tuple[str, Examples], ...] = ()
     """Further labelled sets, by name; scored after the last update."""
     test: tuple[tuple[str, Examples], ...] = ()
@@ -148,7 +152,7 @@ GLUE: dict[str, TextTask] = {
         ),
         TextTask(
             "stsb", "regression", "STS-B", "train.tsv", "dev.tsv", "sentence1", "sentence2", "score", (), ("spearman", "pearson"), 10,
-            symmetric=True, published=_published(87.5, 91.2, 92.6, 87.8),
+            symmetric=True, value_range=(0.0, 5.0), published=_published(87.5, 91.2, 92.6, 87.8),
         ),
         TextTask(
             "qqp", "classification", "QQP", "train.tsv", "dev.tsv", "question1", "question2", "is_duplicate", ("0", "1"), ("accuracy", "f1"), 3,

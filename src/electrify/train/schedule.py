@@ -7,7 +7,7 @@ import math
 DECAY_SHARE = 0.2  # of `wsd`: the last fifth of the run decays to zero
 
 
-def factor(kind: str, step: int, *, warmup_steps: int, max_steps: int) -> float:
+def factor(kind: str, step: int, *, warmup_steps: float, max_steps: int) -> float:
     """What the peak learning rate is multiplied by in the update after `step` completed ones.
 
     | kind     | factor                                                                                   |

@@ -1,7 +1,8 @@
 """Questions whose answer is a piece of a context: contexts longer than a sequence are read through windows, and answers go back to its characters.
 
 A window begins `doc_stride` tokens after the one before it (BERT's meaning of the word). In training a window without the answer says that there is
-none where the task has unanswerable questions (SQuAD 2.0), and is left out where it has not (1.1).
+none where the task has unanswerable questions (SQuAD 2.0), and is left out where it has not (1.1). ELECTRA's own head (`electra`) learns from all of
+them: a window without the answer points at the class token, of SQuAD 1.1 too.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import torch
 
 from ...errors import UserError
 from ...export.quiet import quiet
 from ..answers import score_answers
+from ..electra_head import ElectraHead
 from ..encoder import Loaded
 from ..examples import Answer, Question
-from ..heads import Finetuned, JointHead, SpanHead
+from ..heads import NEVER, Finetuned, JointHead, SpanHead
 from ..rows import Rows, rows_of
 from ..tasks import TaskData
 from .problem import Answers, HeldOut
@@ -28,13 +32,15 @@ QUESTION_TOKENS = 64  # longer ones are cut (BERT's max_query_length), and to ha
 
 @dataclass(frozen=True)
 class Window:
-    """Tokens [begin, end) of a question's context; the first of them stands at `start` in the row. offsets: characters of the context's tokens."""
+    """Tokens [begin, end) of a question's context; the first of them stands at `start` in the row. offsets: characters of the context's tokens. own:
+    [first, last) of those that stand here with more context than in any other window (see `owned`)."""
 
     question: int
     begin: int
     end: int
     start: int
     offsets: Sequence[tuple[int, int]]
+    own: tuple[int, int]
 
     def characters(self, first: int, last: int) -> tuple[int, int]:
         """Where in the context the tokens at these places of the row stand."""
@@ -64,8 +70,16 @@ class Answering:
         self.answerless = not all(isinstance(q, Question) and q.answers for q in (*task.train, *task.validation))
         self._tokens: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
 
-    def model(self, *, dropout: float, std: float) -> Finetuned:
-        common = {"dropout": dropout, "std": std, "last": self.loaded.last, "keep": self.n_best, "longest_answer": self.longest_answer}
+    def model(self, *, dropout: float, std: float | None) -> Finetuned:
+        if self.head == "electra":
+            return Finetuned(self.loaded.encoder, ElectraHead(self.loaded.width, dropout=dropout, std=std, last=self.loaded.last, beam=self.beam))
+        common: dict[str, Any] = {
+            "dropout": dropout,
+            "std": std,
+            "last": self.loaded.last,
+            "keep": self.n_best,
+            "longest_answer": self.longest_answer,
+        }
         if self.head == "joint":
             return Finetuned(self.loaded.encoder, JointHead(self.loaded.width, **common, beam=self.beam, answerable=self.answerless))
         return Finetuned(self.loaded.encoder, SpanHead(self.loaded.width, **common))
@@ -103,6 +117,7 @@ class Answering:
 
     def guesses(self, held: HeldOut, answers: Answers) -> list[list[Guess]]:
         """Of each question the `n_best` best different answers over all of its windows, best first."""
+        answers = self._spans(held, answers) if self.head == "electra" else answers
         found: list[dict[str, float]] = [{} for _ in held.examples]
         columns = (answers["scores"].tolist(), answers["starts"].tolist(), answers["ends"].tolist())
         for window, scores, starts, ends in zip(held.spots, *columns, strict=True):
@@ -115,18 +130,31 @@ class Answering:
                         mine[text] = max(score, mine.get(text, score))
         return [[Guess(text, score) for text, score in sorted(g.items(), key=lambda item: -item[1])[: self.n_best]] for g in found]
 
+    def _spans(self, held: HeldOut, answers: Answers) -> Answers:
+        """Of each window the `n_best` best answers that are spans of its context, no longer than they may be, and begin where this window knows most
+        (ELECTRA's public code, finetune/qa/qa_metrics.py)."""
+        at = [(w.start - w.begin, *w.own, w.end) for w in held.spots]
+        shift_N1, first_N1, last_N1, end_N1 = torch.tensor(at).unsqueeze(-1).unbind(1)
+        starts_NK, ends_NK = answers["starts"] - shift_N1, answers["ends"] - shift_N1
+        far_NK = ends_NK - starts_NK
+        fits_NK = (starts_NK >= first_N1) & (starts_NK < last_N1) & (ends_NK < end_N1) & (far_NK >= 0) & (far_NK < self.longest_answer)
+        scores_NK = answers["scores"].masked_fill(~fits_NK, NEVER)
+        top = scores_NK.topk(min(self.n_best, scores_NK.shape[1]), dim=1)
+        return {"scores": top.values} | {name: answers[name].gather(1, top.indices) for name in ("starts", "ends")}
+
     def _predictions(self, held: HeldOut, answers: Answers, guesses: list[list[Guess]]) -> tuple[dict[str, str], dict[str, float]]:
         """Of each question the best answer, and how much speaks for none: the less the better the answer."""
         best = {question.id: (found[0].text if found else "") for question, found in zip(held.examples, guesses, strict=True)}
         null: dict[int, float] = {}
         for window, value in zip(held.spots, answers["null"].tolist(), strict=True):
             null[window.question] = min(float(value), null.get(window.question, float(value)))
-        if self.head != "joint":  # logits of no answer and of the best one
+        if self.head == "plain":  # logits of no answer and of the best one
             null = {k: value - (guesses[k][0].score if guesses[k] else 0.0) for k, value in null.items()}
         return best, {question.id: null[k] for k, question in enumerate(held.examples)}
 
     def _rows(self, questions: Sequence[Question], *, learning: bool) -> tuple[Rows, list[Window]]:
         self._read([q.context for q in questions] + [q.question for q in questions])
+        electra = self.head == "electra"
         frame, longest_question = self.loaded.pair, min(QUESTION_TOKENS, self.max_seq_length // 2)
         ids, types, places, targets, spots = list[list[int]](), list[list[int]](), list[list[int]](), list[list[int]](), list[Window]()
         for number, question in enumerate(questions):
@@ -134,21 +162,32 @@ class Answering:
             room = self.max_seq_length - frame.room - len(asked)
             tokens, offsets = self._tokens[question.context]
             true = tokens_of(question.answers[0], offsets) if learning and question.answers else None
-            for begin, end in _windows(len(tokens), room, self.doc_stride):
+            if electra and learning and question.answers and true is None:
+                continue  # an answer of characters that are in no token: nothing to point at
+            for (begin, end), own in zip(*owned(len(tokens), room, self.doc_stride), strict=True):
                 held = true is not None and begin <= true[0] and true[1] < end
-                if learning and not held and not self.answerless:
+                if learning and not held and not (electra or self.answerless):
                     continue
                 row, kinds, starts = frame.around(asked, tokens[begin:end])
                 at = starts[1] - begin
                 ids.append(row)
                 types.append(kinds)
-                places.append([int(at + begin <= k < at + end) for k in range(len(row))])
-                targets.append([at + true[0], at + true[1], 0] if true is not None and held else [starts[1], starts[1], 1])
-                spots.append(Window(number, begin, end, starts[1], offsets))
+                behind = len(row) if electra else at + end  # its public code lets the separator behind the context be chosen
+                places.append([int(at + begin <= k < behind) for k in range(len(row))])
+                none = self._nothing(row, question, starts[1])
+                targets.append([at + true[0], at + true[1], 0] if true is not None and held else none)
+                spots.append(Window(number, begin, end, starts[1], offsets, own))
         if not ids:
             raise UserError(f"task {self.task.name!r}: no training answer fits into {self.max_seq_length} tokens; raise --max-seq-length")
         segments, pad = types if self.loaded.segments else None, self.loaded.tokenizer.pad_token_id
         return rows_of(ids, segments, torch.tensor(targets, dtype=torch.int32), pad=pad, device=self.device, places=places), spots
+
+    def _nothing(self, row: Sequence[int], question: Question, start: int) -> list[int]:
+        """The targets of a window without the answer."""
+        if self.head != "electra":
+            return [start, start, 1]
+        null = len(row) - 1 if self.loaded.last else 0
+        return [null, null, int(not question.answers)]
 
     def _read(self, texts: Sequence[str]) -> None:
         """Tokens and their characters, of each text once."""
@@ -167,13 +206,31 @@ def tokens_of(answer: Answer, offsets: Sequence[tuple[int, int]]) -> tuple[int, 
     return (inside[0], inside[-1]) if inside else None
 
 
-def _windows(length: int, room: int, stride: int) -> list[tuple[int, int]]:
+Places = list[tuple[int, int]]
+
+
+def _windows(length: int, room: int, stride: int) -> Places:
     """[begin, end) of each window: every `stride` tokens one, until the end is reached."""
     found = [(0, min(room, length))]
     while found[-1][1] < length:
         begin = found[-1][0] + min(stride, room)
         found.append((begin, min(begin + room, length)))
     return found
+
+
+@lru_cache(maxsize=10_000)
+def owned(length: int, room: int, stride: int) -> tuple[Places, Places]:
+    """The windows over so many tokens, and of each window the tokens [first, last) that it holds with more context than any other does.
+
+    Context is the smaller of the numbers of tokens before and behind in the window, and a hundredth of the window's length; the earlier of equal
+    windows has it (BERT's and ELECTRA's max-context rule, 2003.10555's public code). These tokens stand together: what a later window has more than
+    an earlier one never falls from token to token.
+    """
+    windows = _windows(length, room, stride)
+    owner = [max((min(k - b, e - 1 - k) + 0.01 * (e - b), -w) for w, (b, e) in enumerate(windows) if b <= k < e)[1] for k in range(length)]
+    counts = [owner.count(-w) for w in range(len(windows))]
+    firsts = [sum(counts[:w]) for w in range(len(windows))]
+    return windows, [(first, first + count) for first, count in zip(firsts, counts, strict=True)]
 
 
 def _silenced(best: Mapping[str, str], none: Mapping[str, float], threshold: float) -> dict[str, str]:

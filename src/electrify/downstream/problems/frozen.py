@@ -51,7 +51,9 @@ class Words:
 class Probe(nn.Module):
     """A linear layer on each word's features, or a bidirectional LSTM between the two. longest: words of the longest sentence."""
 
-    def __init__(self, features: int, num_outputs: int, *, head: Literal["linear", "bilstm"], dropout: float, std: float, longest: int) -> None:
+    def __init__(
+        self, features: int, num_outputs: int, *, head: Literal["linear", "bilstm"], dropout: float, std: float | None, longest: int
+    ) -> None:
         super().__init__()
         self.lstm = nn.LSTM(features, LSTM_WIDTH, batch_first=True, bidirectional=True) if head == "bilstm" else None
         self.dropout, self.longest = nn.Dropout(dropout), longest
@@ -95,7 +97,7 @@ class FrozenTagging(Tagging):
         self.standard: tuple[Tensor, Tensor] | None = None
         self.longest = max(len(s.words) for s in (*task.train, *task.validation, *(s for _, part in task.also for s in part)))  # type: ignore[union-attr]
 
-    def model(self, *, dropout: float, std: float) -> Probe:  # type: ignore[override]
+    def model(self, *, dropout: float, std: float | None) -> Probe:  # type: ignore[override]
         depth = self.loaded.encoder.config.num_hidden_layers
         taken = {"last": 1, "last4": min(4, depth + 1), "all": depth + 1}[self.layers]
         tags = self.task.num_outputs

@@ -25,8 +25,8 @@ class HeldOut:
 class Problem(Protocol):
     """A task made ready for one encoder. Answers are what the model keeps of its outputs, in the order of the rows."""
 
-    def model(self, *, dropout: float, std: float) -> Any:
-        """The encoder and a fresh head, drawn from torch's generator."""
+    def model(self, *, dropout: float, std: float | None) -> Any:
+        """The encoder and a fresh head, drawn from torch's generator. std: see heads.linear."""
         ...
 
     def training(self, examples: Sequence[Any]) -> Data: ...

@@ -64,7 +64,7 @@ class Tagging:
         self.numbers = {tag: k for k, tag in enumerate(task.labels)}
         self._pieces: dict[str, list[int]] = {}
 
-    def model(self, *, dropout: float, std: float) -> Finetuned:
+    def model(self, *, dropout: float, std: float | None) -> Finetuned:
         head = TagHead(self.loaded.width, self.task.num_outputs, dropout=dropout, std=std, longest=self.max_seq_length)
         return Finetuned(self.loaded.encoder, head)
 

@@ -20,23 +20,40 @@ _GRADES = {"classification": grade_class, "multilabel": grade_each, "regression"
 
 
 class Texts:
-    """See problem.Problem. Regression learns standardised values (correlations do not notice): targets of 0 to 5 would first have to move the bias
-    there; `center` and `scale` are those of the training examples."""
+    """See problem.Problem. Regression learns (value - center) / scale; correlations do not notice.
 
-    def __init__(self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device) -> None:
+    | regression_targets | center, scale                                                                                        |
+    |--------------------|------------------------------------------------------------------------------------------------------|
+    | standardised       | mean and deviation of the training examples: values of 0 to 5 would first have to move the bias there |
+    | unit               | the least value and the width of the task's range, else of that of its training examples: 0 to 1      |
+    | raw                | 0 and 1                                                                                               |
+    """
+
+    def __init__(
+        self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device, regression_targets: str = "standardised"
+    ) -> None:  # fmt: skip
         self.task, self.loaded, self.max_seq_length, self.device = task, loaded, max_seq_length, device
+        self.regression_targets = regression_targets
         self.center, self.scale = 0.0, 1.0
 
-    def model(self, *, dropout: float, std: float) -> Finetuned:
+    def model(self, *, dropout: float, std: float | None) -> Finetuned:
         head = TextHead(self.loaded.width, self.task.num_outputs, dropout=dropout, std=std, last=self.loaded.last, grade=_GRADES[self.task.kind])
         return Finetuned(self.loaded.encoder, head)
 
     def training(self, examples: Sequence[Example]) -> Rows:
         if self.task.kind == "regression":
-            values_N = torch.tensor([e.label for e in examples]).double()
-            std = float(values_N.std(correction=0))
-            self.center, self.scale = float(values_N.mean()), std if std > 0 else 1.0
+            self.center, self.scale = self._normalisation(examples)
         return self._rows(examples)
+
+    def _normalisation(self, examples: Sequence[Example]) -> tuple[float, float]:
+        if self.regression_targets == "raw":
+            return 0.0, 1.0
+        if self.regression_targets == "unit":
+            known = [float(e.label) for e in self.task.train if isinstance(e, Example) and isinstance(e.label, int | float)]
+            least, most = self.task.value_range or (min(known), max(known))
+            return least, (most - least) or 1.0
+        values_N = torch.tensor([e.label for e in examples]).double()
+        return float(values_N.mean()), float(values_N.std(correction=0)) or 1.0
 
     def held_out(self, examples: Sequence[Example]) -> HeldOut:
         return HeldOut(examples, self._rows(examples))

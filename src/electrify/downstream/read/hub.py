@@ -32,7 +32,7 @@ def read_hub_glue(task: TextTask, source: str, *, test: bool = False) -> TaskDat
     names = {name: f"test_{'matched' if k == 0 else 'mismatched'}" for k, name in enumerate(task.test) if k < 2} or {task.folder: "test"}
     tests = tuple((name, examples(split, labelled=False)) for name, split in names.items()) if test else ()
     notes = ("AX is not there: the diagnostic set has no predictions",) if test and "AX" in task.test else ()
-    more: dict[str, Any] = {"symmetric": task.symmetric, "also": also, "test": tests, "notes": notes}
+    more: dict[str, Any] = {"symmetric": task.symmetric, "value_range": task.value_range, "also": also, "test": tests, "notes": notes}
     return TaskData(task.name, task.kind, task.labels, task.metrics, task.epochs, examples("train"), examples("validation" + first), **more)
 
 
