@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from electrify.cores import wait_briefly
+
 if TYPE_CHECKING:
     from electrify.config.pretrain import PretrainConfig
     from electrify.tokens import SpecialIds, Tokens
@@ -20,6 +22,7 @@ settings.load_profile("electrify")
 
 # Before torch is imported. Tests run side by side, and two threads of each on a busy machine wait for each other: three times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+wait_briefly()
 
 # Runs of the tests measure the machine once, together, and leave the user's cache alone.
 os.environ["ELECTRIFY_CACHE"] = str(Path(tempfile.gettempdir()) / "electrify-tests-cache")

@@ -56,6 +56,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in __all__:
+        import_module(".cores", __name__).wait_briefly()  # before the room loads torch
     if name == "export_run":  # `electrify.export` is the room itself
         return import_module(".export.hf", __name__).export
     if name not in _HOMES:

@@ -27,6 +27,7 @@ from .config.prepare import PrepareConfig
 from .config.pretrain import SECTION_OF, SECTIONS, load_file, load_recipe, override, recipe_names
 from .config.schema import Parser, add_flags, from_flags
 from .console import harmless
+from .cores import wait_briefly
 from .errors import Unfinished, UserError
 from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
@@ -120,7 +121,7 @@ def doctor(args: argparse.Namespace) -> int:
 def demo(args: argparse.Namespace) -> int:
     from .demo import demo
 
-    demo(Path(args.output_dir), max_steps=args.max_steps)
+    demo(Path(args.output_dir), max_steps=args.max_steps, threads=args.threads)
     return 0
 
 
@@ -159,6 +160,7 @@ def parser() -> argparse.ArgumentParser:
     p = verb("demo", demo, "the whole path on the documentation of this Python installation, in ten minutes on two cores")
     p.add_argument("--output-dir", "--output_dir", dest="output_dir", default="demo", metavar="DIR", help="where everything goes [demo]")
     p.add_argument("--max-steps", type=int, default=2500, metavar="N", help="updates of the pre-training [2500]")
+    p.add_argument("--threads", default="auto", metavar="N|auto", help="threads that compute; auto measures which number is the fastest now [auto]")
     return top
 
 
@@ -191,6 +193,7 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
 
 def program() -> NoReturn:
     """What `electrify` and `python -m electrify` run."""
+    wait_briefly()
     status = main()
     if os.environ.get("WORLD_SIZE", "1") != "1":
         # DDP keeps gloo's threads beyond the end of their group. One that still lets go of a tensor when the interpreter ends aborts the process

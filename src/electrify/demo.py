@@ -19,6 +19,7 @@ from .config.finetune import FinetuneSettings
 from .config.prepare import PrepareConfig
 from .config.pretrain import load_recipe, override
 from .console import harmless
+from .downstream import loop
 from .downstream.examples import Example
 from .downstream.single import Outcome, finetune_one
 from .downstream.tasks import TaskData
@@ -30,6 +31,8 @@ from .text import pydocs
 from .text.dedup import digest, fraction
 from .text.pool import cores
 from .text.prepare import prepare, report
+from .train.device import pick_device
+from .train.threads import choose, computing_with
 
 VOCAB_SIZE = 8192
 PACKAGES, TRAIN_EACH, VALID_EACH = 8, 50, 50
@@ -49,9 +52,10 @@ class DemoResult:
     plot: Path | None
 
 
-def demo(folder: Path, *, max_steps: int) -> DemoResult:
+def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
     """Runs everything below `folder` and prints what it finds. Raises UserError where the folder holds something else."""
-    config = override(load_recipe("electra-tiny"), {"max_steps": max_steps, "eval_steps": max(1, max_steps // 10), "logging_steps": 25})
+    fields = {"max_steps": max_steps, "eval_steps": max(1, max_steps // 10), "logging_steps": 25, "threads": threads}
+    config = override(load_recipe("electra-tiny"), fields)
     check(config)
     began = time.monotonic()
     data, run = folder / "data", folder / "run"
@@ -72,7 +76,9 @@ def demo(folder: Path, *, max_steps: int) -> DemoResult:
     discriminator = str(result.exported["discriminator"])
     say("reading the docstrings again")
     texts = list(pydocs.documents(workers=cores()))
-    verdicts = judge(discriminator, plant(held_out(texts, prepared.valid_fraction), count=SENTENCES))
+    chosen = choose(threads, device=pick_device("auto"), width=config.model.hidden_size, tokens=loop.TOKENS["cpu"], bf16=config.train.bf16)
+    with computing_with(chosen):
+        verdicts = judge(discriminator, plant(held_out(texts, prepared.valid_fraction), count=SENTENCES))
     show_detection(verdicts)
 
     title(4, "Fine-tuning: which package does this docstring come from?")
@@ -81,7 +87,8 @@ def demo(folder: Path, *, max_steps: int) -> DemoResult:
     settings = FinetuneSettings(num_train_epochs=EPOCHS)
     outcomes = {}
     for name, model in (("pre-trained", discriminator), ("random weights", f"random:{discriminator}")):
-        with Progress(SEEDS * EPOCHS * -(-len(task.train) // settings.per_device_train_batch_size), title=name, unit="updates") as bar:
+        updates = SEEDS * EPOCHS * -(-len(task.train) // settings.per_device_train_batch_size)
+        with computing_with(chosen), Progress(updates, title=name, unit="updates") as bar:
             outcomes[name] = [finetune_one(model, task, seed=seed, settings=settings, progress=bar) for seed in range(SEEDS)]
     show_scores(outcomes)
     plot = draw(run, outcomes, data, folder / "curves.png")

@@ -29,13 +29,14 @@ from .progress import say
 from .text.shards import Corpus, Manifest, verify_sample
 from .text.words import word_edges
 from .train import checkpoint, dist
-from .train.folder import Resume, cleared, find_checkpoint, fingerprint, refuse, same_run, saved_shape, write_header
+from .train.folder import Resume, cleared, earlier_threads, find_checkpoint, fingerprint, refuse, same_run, saved_shape, write_header
 from .train.log import MetricsLog
 from .train.loop import Run, Summary
 from .train.memory import run_must_fit
 from .train.peak import machine_peak
 from .train.recover import resume
 from .train.sharding import is_sharded
+from .train.threads import Threads, choose, computing_with
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ def train_run(
     refuse(output_dir, resume)
     with ExitStack() as held:
         loaded = claim(held, output_dir, config, corpus, world)
+        threads = held.enter_context(computing_with(threads_of(config, micro_rows, output_dir, loaded, world)))
         built = starting_point(config, shapes[1], corpus, starts, fresh=loaded is None, counts=world.rank == 0)
         run = Run(
             built.objective,
@@ -85,7 +87,7 @@ def train_run(
             deadline=deadline,
         )
         faults.at("build")
-        begin(run, built, config, corpus.manifest, loaded, tokenizer=data / "tokenizer")
+        begin(run, built, config, corpus.manifest, loaded, tokenizer=data / "tokenizer", threads=threads)
         with MetricsLog(output_dir, resume_step=run.step if loaded else None, report_to=config.train.report_to, rank=world.rank) as log:
             summary = run.train(log)
         in_memory = None if any(map(is_sharded, run.named.values())) else built
@@ -114,7 +116,23 @@ def claim(held: ExitStack, folder: Path, config: PretrainConfig, corpus: Corpus,
     return loaded
 
 
-def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, loaded: Loaded | None, *, tokenizer: Path) -> None:
+def threads_of(config: PretrainConfig, micro_rows: int, folder: Path, loaded: Loaded | None, world: dist.World) -> Threads:
+    """The threads that this run computes with; rank 0 says what was found out about them."""
+    threads = choose(
+        config.train.threads,
+        device=world.device,
+        width=config.model.hidden_size,
+        tokens=micro_rows * config.data.max_seq_length,
+        bf16=config.train.bf16,
+        earlier=earlier_threads(folder, loaded[1]["fingerprint"] if loaded else None),
+        processes=world.size,
+    )
+    if world.is_main and threads.text():
+        say(threads.text())
+    return threads
+
+
+def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, loaded: Loaded | None, *, tokenizer: Path, threads: Threads) -> None:
     """Parameters from the checkpoint or the header of a new run, and the line that says what will be trained."""
     parameters = sum(p.numel() for p in run.named.values())
     saves = -(-config.train.max_steps // config.train.save_steps)
@@ -126,7 +144,7 @@ def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, lo
         if odd and run.world.rank == 0:
             say(f"warning: continuing under other conditions ({'; '.join(odd)}): the data is the same, the last bits may differ")
     elif run.world.rank == 0:
-        write_header(run, config, manifest, parameters, tokenizer=tokenizer, built=built)
+        write_header(run, config, manifest, parameters, tokenizer=tokenizer, built=built, threads=threads)
     if run.world.rank == 0:
         announce(run, parameters, run.loader)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..cores import thread_count
 from ..errors import UserError, nearest
 from .pretrain import CorruptionConfig, ModelConfig, ObjectiveConfig, PretrainConfig, TrainConfig
 from .schema import MAX_TYPO, brief
@@ -177,6 +178,7 @@ def check_train(t: TrainConfig) -> None:
         need(getattr(t, name) is None or getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
     for name in ("learning_rate", "generator_learning_rate", "weight_decay", "adam_epsilon"):
         need(getattr(t, name) != math.inf, f"{name} must be a finite number")
+    thread_count(t.threads)
     for name in t.report_to:
         need(name in TRACKERS, f"report_to has no tracker {brief(name)}{nearest(name[:MAX_TYPO], TRACKERS)}")
     for name in ("adam_beta1", "adam_beta2"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ..cores import thread_count
 from ..errors import UserError
 
 
@@ -28,10 +29,13 @@ class DetectConfig:
     """Tokens of a window, special ones included; longer texts take several. None takes what the model can."""
     batch_size: int = 16
     """Windows of a forward pass."""
+    threads: str = "auto"
+    """Threads that compute: a number, or auto: OMP_NUM_THREADS where it is set, or, for long texts, what a second's measurement finds."""
 
     def __post_init__(self) -> None:
         if self.text is not None and self.file is not None:
             raise UserError("TEXT and --file exclude each other")
+        thread_count(self.threads)
         if not 0 <= self.threshold <= 1:
             raise UserError(f"threshold is a probability, not {self.threshold}")
         if self.batch_size < 1:

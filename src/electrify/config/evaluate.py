@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ..cores import thread_count
 from ..errors import UserError
 
 
@@ -26,10 +27,13 @@ class EvaluateConfig:
     """Tokens of a forward pass, padding included."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:1."""
+    threads: str = "auto"
+    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS where it is set, or what a second's measurement finds."""
 
     def __post_init__(self) -> None:
         if not self.models:
             raise UserError("no model is given: name a folder or a Hub id")
+        thread_count(self.threads)
         for name in ("max_eval_samples", "batch_tokens"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from ..cores import thread_count
 from ..errors import UserError, nearest
 from .protocol import PROTOCOLS, ProtocolName
 from .schema import add_flags, convert, field_types, from_flags
@@ -164,12 +165,16 @@ class FinetuneConfig:
     """Try every combination, with all seeds, and report each model's best on each task; auto: learning_rate=1e-4,3e-4,1e-3;num_train_epochs=3,10."""
     save_model: bool = False
     """Keep the fine-tuned model of the first seed as a Hugging Face folder (ELECTRA, BERT, RoBERTa)."""
+    threads: str = "auto"
+    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS where it is set, what the runs that are done had, or a second's
+    measurement."""
     settings: FinetuneSettings = field(default_factory=FinetuneSettings)
     """How each run goes."""
 
     def __post_init__(self) -> None:
         if not self.models:
             raise UserError("no model is given: name a folder or a Hub id")
+        thread_count(self.threads)
         own = [self.train_file, self.validation_file]
         if self.task and any(own):
             raise UserError("--task and --train-file exclude each other: tasks known by name or your own files")

@@ -176,6 +176,8 @@ class TrainConfig:
     """Compile the objective. For GPUs: on a CPU the first step takes half a minute, and the others are no faster."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
+    threads: str = "auto"
+    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS where it is set, what a run that continues had, or a second's measurement."""
     logging_steps: int = 50
     """Updates between two lines of metrics.jsonl."""
     eval_steps: int = 1000

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..config.finetune import FinetuneConfig, FinetuneSettings
 from ..errors import UserError
 from ..progress import Progress, say
 from ..text.whole import write_atomically
+from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
 from .encoder import RANDOM, encoder_fingerprint, load
 from .plot import write_plot
@@ -49,8 +52,10 @@ def finetune(options: FinetuneConfig) -> Report:
     done = {(r["model"], r["task"], r["seed"]): r for r in _records(out)}
     todo = [run for run in plan if not _is_done(run, done, out)]
     device = loop.device_named(options.settings.device)
+    widths = [0]
     for model in dict.fromkeys(run.model for run in todo):
         loaded = load(model, device=device)  # a broken second model should not be found after the first one's hours
+        widths.append(loaded.width)
         for task in tasks:
             problem_of(task, loaded, settings=options.settings, device=device, bf16=False, name=model)
     if not held:
@@ -58,7 +63,9 @@ def finetune(options: FinetuneConfig) -> Report:
         write_atomically(out / "finetune.json", json.dumps(_kept(options.settings), indent=1, sort_keys=True) + "\n")
     if len(todo) < len(plan):
         say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / 'scores.jsonl'}")
-    _run_all(todo, done, out, options.settings)
+    if todo:
+        with computing_with(_threads(options, done, device, width=max(widths))):
+            _run_all(todo, done, out, options.settings)
     report = report_of(
         [done[run.key] for run in plan], {t.name: t.score_names for t in tasks}, settings=options.settings, shown={r.label: r.model for r in plan}
     )
@@ -67,6 +74,16 @@ def finetune(options: FinetuneConfig) -> Report:
     if options.predict_test:
         _submit(plan, done, out, random=options.random_weights)
     return report
+
+
+def _threads(options: FinetuneConfig, done: dict[Any, dict[str, Any]], device: torch.device, *, width: int) -> Threads:
+    """The threads of all runs that are left: those of the ones that are done, where nobody says otherwise."""
+    earlier = next((record["threads"] for record in done.values() if "threads" in record), None)
+    bf16 = loop.computes_in_bf16(options.settings.bf16, device)
+    threads = choose(options.threads, device=device, width=width, tokens=loop.most_tokens(device), bf16=bf16, earlier=earlier)
+    if threads.text():
+        say(threads.text())
+    return threads
 
 
 def _submit(plan: list[_Run], done: dict[Any, dict[str, Any]], out: Path, *, random: bool) -> None:
@@ -84,6 +101,7 @@ def _run_all(todo: list[_Run], done: dict[Any, dict[str, Any]], out: Path, setti
             outcome = finetune_one(run.model, run.task, seed=run.seed, settings=settings, progress=progress, save_to=run.save_to)
             submission.write_files(run.predictions, outcome.files)
             done[run.key] = run.identity | outcome.record() | {"validation_examples": len(run.task.validation), "notes": run.task.notes}
+            done[run.key]["threads"] = torch.get_num_threads()
             write_atomically(out / "scores.jsonl", "".join(json.dumps(r, sort_keys=True) + "\n" for r in done.values()))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
             say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")

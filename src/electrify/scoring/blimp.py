@@ -16,9 +16,10 @@ from typing import Any
 from ..config.evaluate import EvaluateConfig
 from ..console import harmless
 from ..errors import UserError
-from ..progress import Progress, aligned
+from ..progress import Progress, aligned, say
 from ..text.whole import json_rows, read_text, write_atomically
 from ..train.device import pick_device
+from ..train.threads import choose, computing_with
 from .pll import Scorer, load_scorer
 
 # The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms of selection among argument structure.
@@ -128,11 +129,16 @@ def table(rows: Sequence[Accuracy]) -> str:
 def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     """Every model on every paradigm; with an output folder blimp.json and blimp.md there. Raises UserError before anything is scored."""
     paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
-    scorers = [load_scorer(model, device=pick_device(options.device)) for model in options.models]
+    device = pick_device(options.device)
+    scorers = [load_scorer(model, device=device) for model in options.models]
     if options.output_dir:
         Path(options.output_dir).mkdir(parents=True, exist_ok=True)  # one that cannot be made is found now, and not after the scoring
     total = len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
-    with Progress(total, title="blimp", unit="sentences") as progress:
+    width = max(scorer.model.config.hidden_size for scorer in scorers)
+    threads = choose(options.threads, device=device, width=width, tokens=options.batch_tokens, bf16=False)
+    if threads.text():
+        say(threads.text())
+    with computing_with(threads), Progress(total, title="blimp", unit="sentences") as progress:
         rows = [row for scorer in scorers for row in judge(scorer, paradigms, batch_tokens=options.batch_tokens, progress=progress)]
     if options.output_dir:
         out = Path(options.output_dir)

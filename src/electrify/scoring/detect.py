@@ -19,8 +19,11 @@ from ..config.detect import DetectConfig
 from ..console import harmless
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, saved_objective
+from ..progress import say
 from ..text.whole import decode, read_text
+from ..train.threads import Threads, choose, computing_with
 
+MANY_TOKENS = 20_000  # seconds of work for the smallest models; measuring which number of threads is the fastest takes one
 _OVERLAP = 4  # windows share a quarter: a token cut off from its neighbours on one side is judged in the window where it has both
 
 
@@ -43,11 +46,11 @@ class Detection:
     words: tuple[Piece, ...] = field(default=())
 
 
-def detect(model: str, texts: list[str], *, max_seq_length: int | None = None, batch_size: int = 16) -> list[Detection]:
+def detect(model: str, texts: list[str], *, max_seq_length: int | None = None, batch_size: int = 16, threads: str = "auto") -> list[Detection]:
     """The probability of being replaced of every token of every text.
 
     model: folder or Hub id of an ElectraForPreTraining. Texts longer than max_seq_length (None: what the model can) are read in windows that
-    overlap by a quarter. Raises UserError where the model has no replaced-token head, or a text no token.
+    overlap by a quarter. threads: a number, or auto. Raises UserError where the model has no replaced-token head, or a text no token.
     """
     discriminator, tokenizer = load_discriminator(model)
     positions = discriminator.config.max_position_embeddings
@@ -56,9 +59,29 @@ def detect(model: str, texts: list[str], *, max_seq_length: int | None = None, b
         raise UserError(f"max_seq_length must be 8 to {positions} (the positions of {model}), not {length}")
     encoded = [_encode(tokenizer, text, name=f"text {i + 1}" if len(texts) > 1 else "the text") for i, text in enumerate(texts)]
     windows = [(i, start, stop) for i, e in enumerate(encoded) for start, stop in windows_of(len(e.ids), size=length - 2)]
+    tokens = sum(stop - start for _, start, stop in windows)
+    with computing_with(_threads(threads, tokens, width=discriminator.config.hidden_size, batch_tokens=batch_size * length)):
+        probabilities = _of_windows(discriminator, tokenizer, encoded, windows, batch_size=batch_size)
+    return [_detection(e, p.tolist()) for e, p in zip(encoded, probabilities, strict=True)]
+
+
+def _threads(given: str, tokens: int, *, width: int, batch_tokens: int) -> Threads:
+    """Measured only where there is so much to read that it pays; else torch's own number, or what is asked for."""
+    if given == "auto" and tokens < MANY_TOKENS:
+        return Threads(torch.get_num_threads(), "own")
+    threads = choose(given, device=torch.device("cpu"), width=width, tokens=batch_tokens, bf16=False)
+    if threads.text():
+        say(threads.text())
+    return threads
+
+
+def _of_windows(
+    discriminator: Any, tokenizer: Any, encoded: list[_Encoded], windows: list[tuple[int, int, int]], *, batch_size: int
+) -> list[torch.Tensor]:
+    """The probability of each token of each text. windows: (text, start, stop)."""
     probabilities = [torch.zeros(len(e.ids)) for e in encoded]
     depths = [torch.full((len(e.ids),), -1) for e in encoded]
-    windows.sort(key=lambda w: w[2] - w[1])
+    windows = sorted(windows, key=lambda w: w[2] - w[1])
     for at in range(0, len(windows), batch_size):
         batch = windows[at : at + batch_size]
         rows = [[tokenizer.cls_token_id, *encoded[i].ids[start:stop], tokenizer.sep_token_id] for i, start, stop in batch]
@@ -68,7 +91,7 @@ def detect(model: str, texts: list[str], *, max_seq_length: int | None = None, b
             better = inside > depths[i][start:stop]
             probabilities[i][start:stop][better] = row[1 : 1 + stop - start][better]
             depths[i][start:stop][better] = inside[better]
-    return [_detection(e, p.tolist()) for e, p in zip(encoded, probabilities, strict=True)]
+    return probabilities
 
 
 def load_discriminator(model: str) -> tuple[Any, Any]:
@@ -151,7 +174,9 @@ def _detection(e: _Encoded, probabilities: list[float]) -> Detection:
 
 def main(options: DetectConfig, *, stdin: BinaryIO | None = None, stdout: TextIO | None = None) -> int:
     """`electrify detect`: find the text, detect, show. Raises UserError for an empty, binary or badly encoded text."""
-    found = detect(options.model, [_text(options, stdin)], max_seq_length=options.max_seq_length, batch_size=options.batch_size)
+    found = detect(
+        options.model, [_text(options, stdin)], max_seq_length=options.max_seq_length, batch_size=options.batch_size, threads=options.threads
+    )
     for detection in found:
         show(detection, stdout or sys.stdout, threshold=options.threshold, unit=options.unit, as_json=options.json)
     return 0

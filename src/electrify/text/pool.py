@@ -21,16 +21,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import IO, Any
 
+from ..cores import cores as cores
+from ..cores import wait_briefly
 from ..errors import UserError
 
 _LENGTH = struct.Struct("<Q")
 # ("value", result), ("user", sentence) or ("bug", stack trace): what became of a task, fit to be sent to another process.
 Answer = tuple[str, Any]
-
-
-def cores() -> int:
-    """Cores that this process may use (a container or taskset may allow fewer than there are)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Workers:
@@ -131,6 +128,7 @@ def _receive(pipe: IO[bytes] | None) -> Any:
 
 def serve(module: str) -> None:
     """What a worker process runs: answers tasks until its standard input ends."""
+    wait_briefly()
     tasks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that a library prints may get between the answers
     try:

@@ -26,11 +26,12 @@ from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
 from .device import describe
 from .loop import Run
+from .threads import Threads
 
 Resume = Literal["auto", "never", "must"]
 GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
 # Fields that may differ when a run continues: they move no number that training computes, as long as it computes numbers.
-FREE_FIELDS = {"max_minutes", "logging_steps", "save_steps", "save_total_limit", "eval_steps", "eval_rows", "report_to", "device"}
+FREE_FIELDS = {"max_minutes", "logging_steps", "save_steps", "save_total_limit", "eval_steps", "eval_rows", "report_to", "device", "threads"}
 FREE_FIELDS |= {"non_finite", "max_non_finite", "spike", "spike_sigmas", "max_spikes", "ddp_timeout"}
 SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps", "fsdp"}  # how the work is cut: moves sums by rounding only
 
@@ -94,10 +95,20 @@ def fingerprint(manifest: Manifest, world: dist.World | None) -> dict[str, Any]:
     return data | machine
 
 
-def write_header(run: Run, config: PretrainConfig, manifest: Manifest, parameters: int, *, tokenizer: Path, built: Built) -> None:
+def earlier_threads(folder: Path, saved: dict[str, Any] | None) -> Any:
+    """The number of threads that a run which continues has had, by the fingerprint of its checkpoint; of a new second stage that of the first."""
+    if saved:
+        return saved.get("threads")
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return json.loads((folder / GENERATOR_STAGE / "run.json").read_text(encoding="utf-8"))["threads"]["number"]
+    return None
+
+
+def write_header(run: Run, config: PretrainConfig, manifest: Manifest, parameters: int, *, tokenizer: Path, built: Built, threads: Threads) -> None:
     """config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the tokenizer: what ran, enough to export without DATA."""
     facts = {
         "machine": describe(run.world.device),
+        "threads": threads.facts(),
         "parameters": parameters,
         "unigram_entropy": run.monitor.unigram_entropy,
         "data": manifest.fingerprint,

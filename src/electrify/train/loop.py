@@ -31,7 +31,7 @@ from .evaluate import evaluate, shown
 from .fixed import Rooms
 from .guard import Guard
 from .log import MetricsLog
-from .meter import Meter, shown_rate
+from .meter import Meter, shown_rate, slow_text
 from .monitor import Monitor
 from .optim import clip, make_optimizer, parameter_groups
 from .sharding import is_sharded, place
@@ -196,6 +196,8 @@ class Run:
         self.window = Window(self.world.device)
         timing = self.meter.line(step=self.step, tokens=self.tokens)
         self.record(log, "train", means | self.learning_rates() | timing)
+        if slow := self.meter.pace.news():
+            self.warn(log, slow_text(*slow, device=self.world.device.type, threads=torch.get_num_threads()))
         losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights if name in means)
         return f"{losses}, {shown_rate(timing)}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,50 @@ from typing import Any
 
 import torch
 
+from ..cores import OWN_CHOICES, SPINS
 from .device import EnergyMeter, peak_memory_bytes
+
+FIRST_S, WINDOW_S = 60.0, 30.0  # seconds of work that the rate is held against, and that are held against it
+SLOW = 0.5  # one busy process takes half of a core; what takes more than half of the rate is not sharing but waiting
+
+
+class Pace:
+    """Notices that a process has become much slower than it was in its first minute, and says so once."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, float] | None = None  # tokens and FLOPs a second of the first minute
+        self._seconds = self._tokens = self._flops = 0.0
+        self._slow: tuple[float, float] | None = None
+        self._told = False
+
+    def add(self, *, seconds: float, tokens: float, flops: float) -> None:
+        """Work that took so many seconds. Lines of the log are joined until they are long enough to judge."""
+        self._seconds, self._tokens, self._flops = self._seconds + seconds, self._tokens + tokens, self._flops + flops
+        if self._seconds < (FIRST_S if self._first is None else WINDOW_S):
+            return
+        tokens_per_s, flops_per_s = self._tokens / self._seconds, self._flops / self._seconds
+        self._seconds = self._tokens = self._flops = 0.0
+        if self._first is None:
+            self._first = tokens_per_s, flops_per_s
+        # Both: longer rows take fewer tokens a second and do no less work, and shorter ones are the other way round.
+        elif not self._told and tokens_per_s < SLOW * self._first[0] and flops_per_s < SLOW * self._first[1]:
+            self._slow = self._first[0], tokens_per_s
+
+    def news(self) -> tuple[float, float] | None:
+        """Tokens a second at first and now, where the rate has fallen and nobody was told yet."""
+        slow, self._slow = self._slow, None
+        self._told = self._told or slow is not None
+        return slow
+
+
+def slow_text(first: float, now: float, *, device: str, threads: int) -> str:
+    """What to say of a rate that fell. threads: that the run computes with."""
+    text = f"the rate fell from {first / 1e3:.1f} k to {now / 1e3:.1f} k tokens/s: another process may be using the "
+    if device != "cpu":
+        return text + "device"
+    advice = "; --threads 1 may be faster (stop the run, and repeat its command with that)" if threads > 1 else ""
+    told = any(name in os.environ for name in OWN_CHOICES)  # not where torch was loaded before electrify
+    return text + "cores" + advice + f"; so may GOMP_SPINCOUNT={SPINS}, set before torch is loaded" * (threads > 1 and not told)
 
 
 class Meter:
@@ -17,7 +61,7 @@ class Meter:
 
     def __init__(self, device: torch.device, *, flops: Callable[[int], float], peak: float) -> None:
         self.device, self.flops, self.peak = device, flops, peak
-        self.energy = EnergyMeter(device)
+        self.energy, self.pace = EnergyMeter(device), Pace()
         self.seconds_before, self.joules_before = 0.0, 0.0  # of earlier legs
         self.start(step=0, tokens=0)
 
@@ -53,6 +97,7 @@ class Meter:
         worked = max(now - self._line_began - self._aside, 1e-9)
         self._line, self._line_began, self._aside = (step, tokens), now, 0.0
         rate = (self.flops(step) - self.flops(step_before)) / worked
+        self.pace.add(seconds=worked, tokens=tokens - tokens_before, flops=rate * worked)
         return {
             "flops": self.flops(step),
             "seconds": self.seconds(),

@@ -1,0 +1,161 @@
+"""How many threads compute: measured in a second at the start of a run, written down, and kept when it continues.
+
+The order of sums depends on the number of threads, so a run changes it only where the user says so.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..cores import cores, thread_count
+
+TURN_S = 0.08  # longer than the turns in which a scheduler gives a core away, or the first of them decides
+ROUNDS = 5  # at most, and as many as begin within BUDGET_S: beside busy neighbours a pass may take half a second
+BUDGET_S = 1.0
+GAIN = 1.05  # a further thread must bring so much, or the core is left to others
+FLOPS = 5e9  # of one pass: 10 to 25 milliseconds of a core
+ROW, HEAD = 64, 32  # tokens of a row and width of a head: those of the tiny recipes
+USERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # torchrun sets the first
+
+
+@dataclass(frozen=True)
+class Threads:
+    """A number of threads and who chose it. own: torch, its environment, or what the process has set before."""
+
+    number: int
+    chosen_by: Literal["user", "own", "earlier", "measurement"]
+    asked: int | None = None
+    """What the user asked for, where it is more than there are cores."""
+    speeds: dict[int, float] = field(default_factory=dict)
+    """By number of threads, how many times as fast as one; empty where nothing was measured."""
+
+    def facts(self) -> dict[str, Any]:
+        """For run.json."""
+        return {"number": self.number, "chosen_by": self.chosen_by, "speeds": {str(n): round(s, 3) for n, s in self.speeds.items()}}
+
+    def text(self) -> str:
+        """`computing with 1 thread (measured: 2 threads 0.87 times as fast as one)`; empty where there is nothing to say."""
+        if self.asked:
+            return f"warning: threads {self.asked} is more than the cores that this process may use: computing with {self.number}"
+        others = ", ".join(f"{n} threads {s:.2f}" for n, s in self.speeds.items() if n > 1)
+        return others and f"computing with {self.number} thread{'s' * (self.number > 1)} (measured: {others} times as fast as one)"
+
+
+def choose(given: str, *, device: torch.device, width: int, tokens: int, bf16: bool, earlier: object = None, processes: int = 1) -> Threads:
+    """The threads of a run. given: --threads; earlier: the number that a run which continues has had, if any.
+
+    In this order: what the user asked for; what the environment says (OMP_NUM_THREADS), or torch's own number on a GPU and with several processes;
+    what the run had; a measurement with at most torch's own number. Raises UserError where `given` is neither auto nor a number.
+    """
+    asked, own = thread_count(given), torch.get_num_threads()
+    if asked:
+        return Threads(min(asked, cores()), "user", asked if asked > cores() else None)
+    if device.type != "cpu" or processes > 1 or any(os.environ.get(name) for name in USERS):
+        return Threads(own, "own")
+    if isinstance(earlier, int) and 1 <= earlier <= cores():
+        return Threads(earlier, "earlier")
+    if own == 1:
+        return Threads(own, "own")
+    speeds = measured(candidates(own), width=width, tokens=tokens, bf16=bf16)
+    return Threads(fewest_fast(speeds), "measurement", speeds=speeds)
+
+
+@contextmanager
+def computing_with(threads: Threads) -> Iterator[Threads]:
+    """torch computes with so many threads inside, and as before behind it."""
+    before = torch.get_num_threads()
+    if threads.number == before:
+        yield threads
+        return
+    torch.set_num_threads(threads.number)
+    try:
+        yield threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def candidates(most: int) -> list[int]:
+    """1, 2, 4, ... and `most`."""
+    return sorted({2**k for k in range(most.bit_length()) if 2**k <= most} | {most})
+
+
+def fewest_fast(speeds: dict[int, float]) -> int:
+    """The number of threads that is the fastest, where each step up brings at least GAIN."""
+    best = 1
+    for number, speed in sorted(speeds.items()):
+        if speed > GAIN * speeds[best]:
+            best = number
+    return best
+
+
+def measured(numbers: list[int], *, width: int, tokens: int, bf16: bool) -> dict[int, float]:
+    """How many times as fast as one thread each number is, on passes through a layer of this width: in turns, medians of paired rounds.
+
+    tokens: of a pass, fewer where the layer is wide. torch's number of threads and its random generator are left as they were.
+    """
+    before = torch.get_num_threads()
+    layer = Layer(width, max(256, min(tokens, int(FLOPS / (72 * width**2)))), bf16=bf16)
+    seconds: dict[int, list[float]] = {number: [] for number in numbers}
+    began = time.perf_counter()
+    try:
+        for k in range(ROUNDS):
+            if k and time.perf_counter() - began > BUDGET_S:
+                break
+            for number in numbers[:: 1 if k % 2 == 0 else -1]:
+                torch.set_num_threads(number)
+                seconds[number].append(layer.seconds(TURN_S))
+    finally:
+        torch.set_num_threads(before)
+    return {n: statistics.median(one / s for one, s in zip(seconds[1], seconds[n], strict=True)) for n in numbers}
+
+
+class Layer:
+    """A Transformer layer of random numbers, forward and backward: the mix of matrix products and small operations that a step is made of."""
+
+    def __init__(self, width: int, tokens: int, *, bf16: bool) -> None:
+        rng = torch.Generator().manual_seed(0)
+        self.bf16, self.heads = bf16, max(1, width // HEAD)
+        width -= width % self.heads
+        self.tokens = -(-tokens // ROW) * ROW
+        shapes = ((3 * width, width), (width, width), (4 * width, width), (width, 4 * width))
+        self.weights = [torch.randn(s, generator=rng).mul_(1 / math.sqrt(width)).requires_grad_() for s in shapes]
+        self.x_TD = torch.randn(self.tokens, width, generator=rng)
+
+    def __call__(self) -> None:
+        """One pass; the gradients are dropped."""
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+            loss = self.forward().square().mean()
+        torch.autograd.grad(loss, self.weights)
+
+    def forward(self) -> Tensor:
+        """[T, D]."""
+        qkv, out, up, down = self.weights
+        shape = self.x_TD.shape[1:]
+        split = F.linear(self.x_TD, qkv).view(-1, ROW, 3, self.heads, shape[0] // self.heads).permute(2, 0, 3, 1, 4)
+        q_RHLW, k_RHLW, v_RHLW = split.unbind(0)
+        weights_RHLL = (q_RHLW @ k_RHLW.transpose(-1, -2)).float().softmax(-1)
+        mixed_TD = (weights_RHLL.to(v_RHLW.dtype) @ v_RHLW).transpose(1, 2).reshape(self.tokens, -1)
+        x_TD = F.layer_norm(self.x_TD + F.linear(mixed_TD, out), shape)
+        return F.layer_norm(x_TD + F.linear(F.gelu(F.linear(x_TD, up)), down), shape)
+
+    def seconds(self, turn: float) -> float:
+        """Of a pass, over a turn of so many seconds. The first one, which is not counted, starts the threads."""
+        self()
+        began, passes = time.perf_counter(), 0
+        while True:
+            self()
+            passes += 1
+            now = time.perf_counter()
+            if now - began >= turn:
+                return (now - began) / passes
