@@ -1,7 +1,8 @@
 """The command line: one function a verb, each importing its own room. What it knows beyond them is how a mistake ends.
 
 Exit status: 0 done, 1 `doctor` found an error, 2 a mistake of the user, or a machine that has no room or permission (one sentence on stderr), 75
-stopped (run again to continue). What is printed may hold names and words of others, so nothing of it steers a terminal.
+stopped (run again to continue), 128 and the signal's number where a verb that begins anew was stopped. What is printed may hold names and words of
+others, so nothing of it steers a terminal.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import errno
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -62,7 +64,7 @@ def pretrain(args: argparse.Namespace) -> int:
 
     result = pretrain(prepared(args.data, Path(args.output_dir)), output_dir=Path(args.output_dir), config=config, resume=args.resume)
     if not result.summary.finished:
-        print(f"stopped after step {result.summary.step} and saved; run the same command again to continue", file=sys.stderr)
+        say(f"stopped after step {result.summary.step} and saved; run the same command again to continue")
         return SAVED_EXIT
     for part, folder in result.exported.items():
         show(f"{part}: {folder}")
@@ -226,9 +228,9 @@ def run(args: argparse.Namespace) -> int:
     except Unfinished as e:
         sentence, status = str(e), SAVED_EXIT
     except KeyboardInterrupt as e:
-        again = args.verb in CONTINUE
-        sentence = f"stopped by {e or 'SIGINT'}" + "; run the same command again to continue" * again
-        status = SAVED_EXIT if again else 130
+        again, name = args.verb in CONTINUE, str(e) or "SIGINT"
+        sentence = f"stopped by {name}" + "; run the same command again to continue" * again
+        status = SAVED_EXIT if again else 128 + signal.Signals[name]  # what a shell makes of a program that the signal ended
     except BrokenPipeError:
         raise
     except MemoryError:

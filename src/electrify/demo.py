@@ -23,7 +23,7 @@ from .downstream import loop
 from .downstream.examples import Example
 from .downstream.single import Outcome, finetune_one
 from .downstream.tasks import TaskData
-from .errors import UserError
+from .errors import Unfinished, UserError
 from .pretraining import pretrain
 from .progress import Progress, duration, say
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
@@ -53,7 +53,8 @@ class DemoResult:
 
 
 def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
-    """Runs everything below `folder` and prints what it finds. Raises UserError where the folder holds something else."""
+    """Runs everything below `folder` and prints what it finds. Raises UserError where the folder holds something else, and Unfinished where a
+    signal stopped the pre-training, which is then saved."""
     fields = {"max_steps": max_steps, "eval_steps": max(1, max_steps // 10), "logging_steps": 25, "threads": threads}
     config = override(load_recipe("electra-tiny"), fields)
     check(config)
@@ -66,7 +67,7 @@ def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
     title(2, f"Pre-training: electra-tiny, {max_steps} steps")
     result = pretrain(data, output_dir=run, config=config)
     if not result.summary.finished:
-        raise UserError(f"the demo was stopped after step {result.summary.step} and is saved; run it again to continue")
+        raise Unfinished(f"the demo was stopped after step {result.summary.step} and is saved; run the same command again to continue")
     print(
         f"{result.summary.tokens / 1e6:.1f} M tokens in {duration(result.summary.seconds)}; "
         f"Hugging Face folders: {', '.join(map(str, result.exported.values()))}"

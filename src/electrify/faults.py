@@ -22,6 +22,7 @@ SIGNALS = {
     "term": signal.SIGTERM,
     "int": signal.SIGINT,
     "usr1": signal.SIGUSR1,
+    "hup": signal.SIGHUP,  # as an ssh session that is closed
 }
 ERRORS = {"eio": errno.EIO, "enospc": errno.ENOSPC}
 SPOILS = {"nan": math.nan, "spike": 100.0}  # what the caller multiplies its own number with

@@ -29,7 +29,8 @@ from .progress import say
 from .text.shards import Corpus, Manifest, verify_sample
 from .text.words import word_edges
 from .train import checkpoint, dist
-from .train.folder import Resume, cleared, earlier_threads, find_checkpoint, fingerprint, refuse, same_run, saved_shape, write_header
+from .train.folder import Resume, cleared, earlier_threads, find_checkpoint, fingerprint, header_lost, refuse, same_run, saved_shape, write_header
+from .train.home import HEADER, TOKENIZER, Home, aside
 from .train.log import MetricsLog
 from .train.loop import Run, Summary
 from .train.memory import run_must_fit
@@ -88,6 +89,8 @@ def train_run(
         )
         faults.at("build")
         begin(run, built, config, corpus.manifest, loaded, tokenizer=data / "tokenizer", threads=threads)
+        if world.is_main:
+            run.home = held.enter_context(Home(output_dir))
         with MetricsLog(output_dir, resume_step=run.step if loaded else None, report_to=config.train.report_to, rank=world.rank) as log:
             summary = run.train(log)
         in_memory = None if any(map(is_sharded, run.named.values())) else built
@@ -138,13 +141,18 @@ def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, lo
     saves = -(-config.train.max_steps // config.train.save_steps)
     copies = min(config.train.save_total_limit or 10, saves) + 1
     checkpoint.require_space(run.folder, 12 * parameters * copies)  # float32 parameters and two moments, in each kept checkpoint and the next
+    lost = header_lost(run.folder, manifest) if loaded else [*HEADER, TOKENIZER]
+    if lost and run.world.rank == 0:
+        if loaded and TOKENIZER in lost:
+            aside(run.folder / TOKENIZER)
+        write_header(run, config, manifest, parameters, tokenizer=tokenizer, built=built, lost=lost, threads=threads)
     if loaded:
         resume(run, *loaded)
+        if lost and run.world.rank == 0:
+            say(f"warning: {run.folder} had lost {', '.join(lost)}, or it was changed: written again from DATA and the recipe")
         odd = [f"{k} {v} then, {run.fingerprint[k]} now" for k, v in loaded[1]["fingerprint"].items() if v != run.fingerprint[k]]
         if odd and run.world.rank == 0:
             say(f"warning: continuing under other conditions ({'; '.join(odd)}): the data is the same, the last bits may differ")
-    elif run.world.rank == 0:
-        write_header(run, config, manifest, parameters, tokenizer=tokenizer, built=built, threads=threads)
     if run.world.rank == 0:
         announce(run, parameters, run.loader)
 

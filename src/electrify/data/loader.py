@@ -100,7 +100,7 @@ class Rows:
         shard_S = np.searchsorted(self.shard_start, start_S, side="right") - 1
         start_S = start_S - self.shard_start[shard_S]
         pieces = zip(shard_S.tolist(), start_S.tolist(), (start_S + length_S).tolist(), strict=True)
-        return self.corpus.sound(np.concatenate([self.shards[shard][start:stop] for shard, start, stop in pieces]))
+        return self.corpus.sound(self.corpus.mapped.read([self.shards[shard][start:stop] for shard, start, stop in pieces]))
 
     def sequential(self, num_rows: int, *, limit: int | None = None) -> Iterator[Tokens]:
         """Batches of `num_rows` rows, always the same, for validation: `limit` rows, or all. Rows missing in the last batch hold pads only."""
@@ -116,7 +116,7 @@ class Loader:
 
     def __init__(self, corpus: Corpus, *, phases: Phases, num_segments: int, seed: int) -> None:
         """Raises UserError where the corpus is shorter than a batch."""
-        self.phases, self.seed = phases, seed
+        self.corpus, self.phases, self.seed = corpus, phases, seed
         self.streams = {length: Rows(corpus, max_seq_length=length, num_segments=num_segments) for length in phases.row_lengths}
         self._permutations: dict[tuple[int, int], np.ndarray] = {}
         for phase in phases.all:

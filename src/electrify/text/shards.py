@@ -25,6 +25,7 @@ import numpy as np
 
 from ..errors import UserError
 from ..tokens import SpecialIds
+from .mapped import MappedFiles, Named
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -198,10 +199,9 @@ class Corpus:
                 path = folder / name
                 if Path(name).name != name or not path.is_file():
                     raise UserError(f"{folder}: the file {name} named by the manifest is missing; prepare the corpus again")
-                if size is not None and path.stat().st_size != size:
-                    raise UserError(
-                        f"{path} has {path.stat().st_size} bytes where the manifest says {size}: it is truncated; prepare the corpus again"
-                    )
+                there = path.stat().st_size
+                if size is not None and there != size:
+                    raise UserError(f"{path} has {there} bytes where the manifest says {size}: it is truncated; prepare the corpus again")
 
     @property
     def num_tokens(self) -> int:
@@ -211,12 +211,14 @@ class Corpus:
     def num_documents(self) -> int:
         return sum(s.documents for s in self.shards)
 
-    @cached_property
+    @property
     def tokens(self) -> list[np.ndarray]:
-        """One read-only array of ids a shard."""
-        dtype = np.dtype(self.manifest.dtype)
-        paths = (self.folder / s.tokens_file for s in self.shards)
-        return [np.memmap(p, dtype=dtype, mode="r") if p.stat().st_size else np.empty(0, dtype) for p in paths]
+        """One read-only array of ids a shard. Read by `mapped.read`, which survives that a file is cut."""
+        return self.mapped.arrays
+
+    @cached_property
+    def mapped(self) -> MappedFiles:
+        return MappedFiles([Named(self.folder / s.tokens_file, s.tokens, s.tokens_sha256) for s in self.shards], np.dtype(self.manifest.dtype))
 
     @cached_property
     def documents(self) -> list[np.ndarray]:

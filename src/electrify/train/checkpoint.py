@@ -235,15 +235,15 @@ def require_space(folder: Path, bytes_needed: int) -> None:
 
 
 @contextmanager
-def lock(run: Path) -> Iterator[None]:
+def lock(run: Path, *, again: bool = False) -> Iterator[None]:
     """Keeps a second process out of the run folder. The kernel frees it when this process ends, however it ends.
 
-    Raises UserError naming the process that holds it.
+    again: the folder was deleted with the lock that this process held. Raises UserError naming the process that holds it.
     """
     import fcntl
 
     path = (run / LOCK).resolve()
-    if path in _locked_here:
+    if path in _locked_here and not again:
         raise UserError(f"{run} is in use by this very process; choose another --output-dir")
     try:
         run.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,11 @@ import torch.distributed as td
 from torch import Tensor, nn
 
 from ..errors import Unfinished, UserError
-from .meeting import store_of_this_attempt
+from .meeting import agent_keeps_store, store_of_this_attempt
+from .watch import Watch, connection
+
+ALONE_S = 9.0  # how long a process that lost another looks who it was; torchrun says that itself, and ends the others meanwhile
+_watches: list[Watch] = []  # the thread that watches the others, while there is a group
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,17 @@ def start(device: torch.device, *, timeout_s: float) -> World:
     if size > 1 and not td.is_initialized():
         try:
             cuda = device.type == "cuda"
-            store, timeout = store_of_this_attempt(rank=rank, size=size, timeout_s=timeout_s), timedelta(seconds=timeout_s)
+            store, prefix = store_of_this_attempt(rank=rank, size=size, timeout_s=timeout_s)
+            shared, timeout = td.PrefixStore(prefix, store), timedelta(seconds=timeout_s)
             backend, device_id = ("nccl", device) if cuda else ("gloo", None)
-            td.init_process_group(backend, store=store, rank=rank, world_size=size, device_id=device_id, timeout=timeout)
+            keeper = None if agent_keeps_store() else 0
+            _watches.append(Watch(td.PrefixStore(prefix, connection(store)), rank=rank, size=size, keeper=keeper))
+            with _watches[-1].forming():
+                td.init_process_group(backend, store=shared, rank=rank, world_size=size, device_id=device_id, timeout=timeout)
         except (ValueError, RuntimeError) as e:
-            raise UserError(f"the {size} processes could not find each other ({e}); start them with torchrun") from e
+            stop()
+            reason = str(e).strip().partition("\n")[0]
+            raise UserError(f"the {size} processes could not find each other ({reason}); start all of them, as torchrun does") from e
     return World(rank=rank, size=size, local_rank=local_rank, device=device)
 
 
@@ -84,13 +94,16 @@ def companions() -> Iterator[None]:
         if _size() == 1 or not (isinstance(e, td.DistError) or any(word in str(e) for word in ("gloo", "peer", "Timed out", "timed out"))):
             raise
         reason = str(e).strip().partition("\n")[0]
+        missing = "".join(watch.named(wait_s=0.0 if "TORCHELASTIC_RUN_ID" in os.environ else ALONE_S) for watch in _watches)
         raise Unfinished(
-            f"another process of the run ended or did not answer ({reason}); the same command continues from the newest checkpoint"
+            f"another process of the run ended or did not answer ({missing or reason}); the same command continues from the newest checkpoint"
         ) from e
 
 
 def stop() -> None:
     """Leaves the process group."""
+    while _watches:
+        _watches.pop().close()
     if td.is_initialized():
         td.destroy_process_group()
 
@@ -103,12 +116,22 @@ def _device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if td.get_backend() == "nccl" else torch.device("cpu")
 
 
+def _all_reduce(tensor: Tensor, op: td.ReduceOp.RedOpType = td.ReduceOp.SUM) -> None:
+    with _exchange():
+        td.all_reduce(tensor, op=op)
+
+
+def _exchange() -> AbstractContextManager[None]:
+    """Inside, this process waits for the others, and the thread that watches them knows."""
+    return _watches[-1].exchange() if _watches else nullcontext()
+
+
 def sum_across(tensors: list[Tensor]) -> None:
     """Replaces each tensor by its sum over the ranks, all in one all-reduce of float64 (counts beyond 2^24 stay exact)."""
     if _size() == 1 or not tensors:
         return
     flat = torch.cat([t.detach().reshape(-1).to(_device(), torch.float64) for t in tensors])
-    td.all_reduce(flat)
+    _all_reduce(flat)
     with torch.no_grad():
         for t, total in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             t.copy_(total.view_as(t))
@@ -119,7 +142,7 @@ def any_across(flag: bool) -> bool:
     if _size() == 1:
         return flag
     answer = torch.tensor([int(flag)], device=_device())
-    td.all_reduce(answer, op=td.ReduceOp.MAX)
+    _all_reduce(answer, op=td.ReduceOp.MAX)
     return bool(answer.item())
 
 
@@ -130,7 +153,7 @@ def same_across(text: str, *, what: str) -> None:
     mine = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
     all_ranks = torch.zeros(_size(), dtype=torch.long, device=_device())
     all_ranks[td.get_rank()] = mine
-    td.all_reduce(all_ranks)
+    _all_reduce(all_ranks)
     others = [rank for rank, digest in enumerate(all_ranks.tolist()) if digest != all_ranks[0].item()]
     if others:
         raise UserError(f"{what} on rank {', '.join(map(str, others))} is not that of rank 0; every process must be given the same")
@@ -154,7 +177,8 @@ def together() -> Iterator[None]:
 def barrier() -> None:
     """Waits until every rank is here."""
     if _size() > 1:
-        td.barrier()
+        with _exchange():
+            td.barrier()
 
 
 def averaging(module: nn.Module, dtype: str) -> nn.Module:

@@ -5,6 +5,7 @@ A folder is refused before anything is written into it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ from ..text.shards import Manifest
 from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
 from .device import describe
+from .home import HEADER, TOKENIZER, content
 from .loop import Run
 from .threads import Threads
 
@@ -104,8 +106,20 @@ def earlier_threads(folder: Path, saved: dict[str, Any] | None) -> Any:
     return None
 
 
-def write_header(run: Run, config: PretrainConfig, manifest: Manifest, parameters: int, *, tokenizer: Path, built: Built, threads: Threads) -> None:
-    """config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the tokenizer: what ran, enough to export without DATA."""
+def write_header(
+    run: Run,
+    config: PretrainConfig,
+    manifest: Manifest,
+    parameters: int,
+    *,
+    tokenizer: Path,
+    built: Built,
+    lost: list[str],
+    threads: Threads,
+) -> None:
+    """config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the tokenizer: what ran, enough to export without DATA.
+
+    lost: the names among them that are written; the others are there."""
     facts = {
         "machine": describe(run.world.device),
         "threads": threads.facts(),
@@ -119,11 +133,21 @@ def write_header(run: Run, config: PretrainConfig, manifest: Manifest, parameter
         "corpus": {"counts": manifest.counts, "sources": manifest.sources},
     }
     for name, text in (("config.yaml", dump(config)), ("run.json", json.dumps(facts, indent=1, sort_keys=True, default=str) + "\n")):
+        if name not in lost:
+            continue
         part = run.folder / f".{name}.part"
         part.write_text(text, encoding="utf-8")
         os.replace(part, run.folder / name)  # config.yaml first: from then on the folder is known as a run's, however this ends
         faults.at("header")
-    shutil.copytree(tokenizer, run.folder / "tokenizer", dirs_exist_ok=True)
+    if TOKENIZER in lost:
+        shutil.copytree(tokenizer, run.folder / TOKENIZER, dirs_exist_ok=True)
+
+
+def header_lost(folder: Path, manifest: Manifest) -> list[str]:
+    """What a run that continues does not find at the head of its folder any more, or finds changed."""
+    lost = [name for name in HEADER if not (folder / name).is_file()]
+    found = content(folder / TOKENIZER / "tokenizer.json") or b""
+    return lost + [TOKENIZER] * (hashlib.sha256(found).hexdigest() != manifest.tokenizer_sha256)
 
 
 def saved_shape(folder: Path, half: str) -> Shape | None:

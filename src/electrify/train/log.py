@@ -11,12 +11,14 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..config.checks import TRACKERS
 from ..errors import UserError, nearest
 from ..progress import say
+from .home import aside
 
 KINDS = ("train", "valid", "event")
 FILE = "metrics.jsonl"
@@ -44,7 +46,7 @@ class MetricsLog:
         try:
             run.mkdir(parents=True, exist_ok=True)
             rewind(path, resume_step)
-            self._file = path.open("ab")
+            self._file = path.open("a+b")  # read, too, where the file loses its name
         except OSError as e:
             raise UserError(f"{path} cannot be written ({e.strerror})") from e
         if "tensorboard" in report_to:
@@ -85,10 +87,30 @@ class MetricsLog:
             self._file.flush()
             rewind(self._path, step)
             self._file.close()
-            self._file = self._path.open("ab")
+            self._file = self._path.open("a+b")
         except OSError as e:
             say(f"warning: {FILE} cannot be rewritten ({e.strerror}): what it says after step {step} stands there, and follows again")
         self._show(lambda board: board.forget(step + 1))
+
+    def put_back(self) -> bool:
+        """Writes the records again where the file has lost its name since; what has taken the name is moved aside. Whether it had."""
+        if self._file is None:
+            return False
+        with suppress(OSError):
+            if os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
+                return False
+        try:
+            self._file.seek(0)
+            records = self._file.read()
+            aside(self._path)
+            file = self._path.open("a+b")
+            file.write(records)
+            self._file.close()
+            self._file = file
+            return True
+        except OSError as e:
+            say(f"warning: {FILE} was lost and cannot be written again ({e.strerror}); the run goes on")
+            return False
 
     def sync(self) -> None:
         """Forces the records to the disk. Called before a checkpoint, so that the log is never behind it."""

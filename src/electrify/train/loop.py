@@ -30,6 +30,7 @@ from .dist import World, any_across, at_home, averaging, sum_across
 from .evaluate import evaluate, shown
 from .fixed import Rooms
 from .guard import Guard
+from .home import Home
 from .log import MetricsLog
 from .meter import Meter, shown_rate, slow_text
 from .monitor import Monitor
@@ -106,6 +107,8 @@ class Run:
         self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens, generator_learns="generator" in weights)
         self.meter = Meter(world.device, flops=self.flops, peak=peak * world.size)
         self.guard = Guard(config, world)
+        self.home: Home | None = None  # rank 0's, once the folder has its header
+        self.lost: list[str] = []  # what the last save missed of the data
         self.left_out = 0  # batches that rollbacks have passed over: update n takes batch n - 1 + left_out
         self.graphs = config.torch_compile and world.device.type == "cuda"
         self.module = wrapped(self.objective, config, world, graphs=self.graphs)

@@ -9,23 +9,76 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import time
 import uuid
 from datetime import timedelta
 
 import torch.distributed as td
 
+from ..progress import say
+
 POLL_S = 0.05
+CONNECT_S = 1.0  # for one attempt to connect, in which no signal is heard
+SAY_S = 10.0  # before the first line about a wait; then after twice the time
+MOST_S = 300.0  # between two lines
 
 
-def store_of_this_attempt(*, rank: int, size: int, timeout_s: float) -> td.Store | None:
-    """A store that only the processes of this attempt share; None where there is no agent with a store of its own. Raises RuntimeError after
-    `timeout_s` without all of them."""
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        return None
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = td.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=timeout_s), wait_for_workers=False)
-    return td.PrefixStore(f"electrify/{agree(store, rank=rank, size=size, timeout_s=timeout_s)}", store)
+def agent_keeps_store() -> bool:
+    """Whether torchrun does, and not rank 0."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def store_of_this_attempt(*, rank: int, size: int, timeout_s: float) -> tuple[td.Store, str]:
+    """A store, and the prefix of its names that only the processes of this attempt share. It is torchrun's where that keeps one; else rank 0 opens
+    one at MASTER_ADDR and MASTER_PORT.
+
+    Nothing here waits inside torch, where no signal is heard: it is asked again and again. Raises ValueError where the two variables are missing,
+    RuntimeError after `timeout_s` without all processes, saying which are missing.
+    """
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
+    if missing or not os.environ["MASTER_PORT"].isdecimal():
+        raise ValueError("MASTER_ADDR and MASTER_PORT say where rank 0 is, and are not both set")
+    host, port, began = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), time.monotonic()
+    first = rank == 0 and not agent_keeps_store()
+    if not first:
+        _wait_for_listener(host, port, timeout_s=timeout_s)
+    store = td.TCPStore(host, port, is_master=first, timeout=timedelta(seconds=timeout_s), wait_for_workers=False)
+    left_s = max(0.0, timeout_s - (time.monotonic() - began))
+    return store, f"electrify/{agree(store, rank=rank, size=size, timeout_s=left_s)}"
+
+
+def _wait_for_listener(host: str, port: int, *, timeout_s: float) -> None:
+    """Returns when somebody listens there. torch's own client would write a stack trace a second, and hear no signal."""
+    line = _Line(timeout_s)
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=CONNECT_S).close()
+        except OSError as e:
+            if line.late:
+                raise RuntimeError(f"nobody answers at {host}:{port} after {timeout_s:.0f} s, {e.strerror or e}: rank 0 is missing") from e
+            line.say(f"rank 0 at {host}:{port}")
+            time.sleep(POLL_S)
+        else:
+            return
+
+
+class _Line:
+    """A line now and then about a wait, and whether it has lasted too long."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.began = time.monotonic()
+        self.timeout_s, self.next_s = timeout_s, SAY_S
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() - self.began >= self.timeout_s
+
+    def say(self, whom: str) -> None:
+        waited = time.monotonic() - self.began
+        if waited >= self.next_s:
+            self.next_s = min(2 * self.next_s, self.next_s + MOST_S)
+            say(f"waiting for {whom}, {waited:.0f} s")
 
 
 def agree(store: td.Store, *, rank: int, size: int, timeout_s: float) -> str:
@@ -33,24 +86,35 @@ def agree(store: td.Store, *, rank: int, size: int, timeout_s: float) -> str:
 
     Everybody writes its random number; rank 0 reads them all out; whoever hears its own number nods; when all have nodded at one reading, it holds.
     """
-    mine, deadline = uuid.uuid4().hex, time.monotonic() + timeout_s
+    mine, line, missing = uuid.uuid4().hex, _Line(timeout_s), list(range(size))
     store.set(f"electrify/here/{rank}", mine)
-    while time.monotonic() < deadline:
+    while not line.late:
         if rank == 0:
             present = [mine, *(_get(store, f"electrify/here/{r}") for r in range(1, size))]
             store.set("electrify/reading", " ".join(present))
             name = _name(present)
-            if all(_get(store, f"electrify/nod/{r}") == name for r in range(1, size)):
+            missing = [r for r in range(1, size) if _get(store, f"electrify/nod/{r}") != name]
+            if not missing:
                 store.set("electrify/held", name)
                 return name
+            line.say(f"{len(missing)} of {size} processes ({_ranks(missing)})")
         else:
             present = _get(store, "electrify/reading").split(" ")
+            missing = [0]
             if len(present) == size and present[rank] == mine:
+                missing = []  # rank 0 has seen this process, and knows who else is missing
                 store.set(f"electrify/nod/{rank}", _name(present))
                 if _get(store, "electrify/held") == _name(present):
                     return _name(present)
+            if missing:
+                line.say(f"1 of {size} processes (rank 0)")
         time.sleep(POLL_S)
-    raise RuntimeError(f"not all {size} processes came within {timeout_s:.0f} s")
+    raise RuntimeError(f"not all {size} processes came within {timeout_s:.0f} s: {_ranks(missing) or 'another one'} is missing")
+
+
+def _ranks(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+    return f"rank {shown}" if ranks else ""
 
 
 def _get(store: td.Store, key: str) -> str:

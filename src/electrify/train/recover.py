@@ -14,6 +14,7 @@ from ..errors import UserError
 from . import checkpoint
 from .dist import together
 from .guard import BEGIN_ANEW, Verdict
+from .home import Place
 from .optim import load_optimizer_tensors, optimizer_tensors
 from .sharding import gathered, like
 from .state import Window
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 
 def save(run: Run, log: MetricsLog, *, leaving: bool) -> None:
     """A checkpoint of the step that the run is at. Called on all ranks; rank 0 writes. Where the disk fails the run goes on until the next one,
-    and raises UserError only where it is leaving."""
+    and raises UserError only where it is leaving.
+
+    Before that, folder and data are looked at: raises UserError, and saves nothing, where the data was changed under the run; saves, and raises it,
+    where the folder is not the run's any more (home.py).
+    """
     state = {
         "step": run.step,
         "tokens": run.tokens,
@@ -42,13 +47,37 @@ def save(run: Run, log: MetricsLog, *, leaving: bool) -> None:
     groups = {"model": named, "optimizer": optimizer_tensors(run.optimizer, run.named)}
     tensors = {group: gathered(named, keep=run.world.is_main) for group, named in groups.items()}
     with together():
+        lost = data_lost(run)
         if run.world.is_main:
+            place = settled(run, log, lost)
             try:
-                checkpoint.save(run.folder, run.step, tensors=tensors, state=state, keep=run.config.save_total_limit)
+                checkpoint.save(place.folder, run.step, tensors=tensors, state=state, keep=run.config.save_total_limit)
             except UserError as e:
-                if leaving:
+                if leaving or place.ends:
                     raise UserError(f"{e}: free some space and run the same command again") from e
                 run.warn(log, f"{e}: the run goes on, and tries again at its next save")
+            if place.ends:
+                raise UserError(place.ends)
+
+
+def data_lost(run: Run) -> list[str]:
+    """What was lost of the corpus and is still open here. Raises UserError where what is open was changed: what has been trained since the last save
+    may rest on it and is not saved."""
+    corpora = [run.loader.corpus] + ([run.valid.corpus] if run.valid else [])
+    return [sentence for corpus in corpora for sentence in corpus.mapped.lost()]
+
+
+def settled(run: Run, log: MetricsLog, lost: list[str]) -> Place:
+    """The folder for the next checkpoint, made whole again, and the warnings about it and about the data. Raises UserError where it
+    cannot be written."""
+    place = run.home.settle() if run.home else Place(run.folder)
+    again = ["metrics.jsonl was lost while the run trained; it is written again"] if not place.ends and log.put_back() else []
+    open_here = "it is still open here, so the run goes on; put it back before the run is continued"
+    new = [sentence for sentence in lost if sentence not in run.lost]
+    run.lost = lost
+    for warning in (*place.warnings, *again, *(f"{sentence}: {open_here}" for sentence in new)):
+        run.warn(log, warning)
+    return place
 
 
 def resume(run: Run, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:

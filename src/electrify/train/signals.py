@@ -15,7 +15,8 @@ from typing import Any
 
 SAVED_EXIT = 75  # EX_TEMPFAIL of sysexits.h, "try again": everything is saved, please start me again
 ECHO_S = 3.0  # torchrun passes a signal on within a tenth of a second, later on a busy machine
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)  # schedulers, Ctrl-C, Slurm's `--signal=USR1@60`
+# Schedulers, Ctrl-C, Slurm's `--signal=USR1@60`, a terminal or an ssh session that is closed.
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 
 class Stopped(KeyboardInterrupt):
@@ -25,7 +26,8 @@ class Stopped(KeyboardInterrupt):
 class Heard:
     """A context manager inside which the first of SIGNALS calls `first`. The handlers of before come back on leaving.
 
-    Outside the main thread Python allows no handlers: there it is inert.
+    Outside the main thread Python allows no handlers: there it is inert. SIGHUP stays ignored where it was ignored before: that is what
+    `nohup` asks for.
     """
 
     def __init__(self) -> None:
@@ -38,7 +40,8 @@ class Heard:
 
     def __enter__(self) -> Any:
         if threading.current_thread() is threading.main_thread():
-            self._before = {s: signal.signal(s, self._handle) for s in SIGNALS}
+            heard = [s for s in SIGNALS if s != signal.SIGHUP or signal.getsignal(s) != signal.SIG_IGN]
+            self._before = {s: signal.signal(s, self._handle) for s in heard}
         return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

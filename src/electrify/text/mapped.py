@@ -1,0 +1,128 @@
+"""Reading mapped files that somebody may cut, change or replace meanwhile.
+
+Whoever touches a mapped page behind the end of its file, or one that the disk cannot read, is killed by SIGBUS, and no handler in Python can say a
+sentence then. The kernel itself gets an error instead (EFAULT). So it is the kernel that copies: one system call writes all pieces of a batch from
+the maps into a file in memory, from where they are read. There is no time between a check and the reading in which something could happen, and it
+does not cost more than numpy's own concatenation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import UserError
+
+AT_ONCE = 1024  # pieces of one system call: IOV_MAX of Linux
+AGAIN = "put it back or prepare the corpus again, then run the same command again to continue"
+_scratch = threading.local()  # a file in memory for each thread that reads
+
+
+@dataclass(frozen=True)
+class Named:
+    """A file, how many items it holds and the hash of its bytes, as a manifest says."""
+
+    path: Path
+    items: int
+    sha256: str
+
+
+class MappedFiles:
+    """Files of one type of numbers, mapped. Raises UserError where one does not have the size that it should have, OSError where it is not there."""
+
+    def __init__(self, files: list[Named], dtype: np.dtype[Any]) -> None:
+        self.files, self.dtype = files, dtype
+        found = [_opened(file.path, dtype) for file in files]
+        self.arrays = [array for array, _ in found]
+        self._identities = [identity for _, identity in found]
+        for file, identity in zip(files, self._identities, strict=True):
+            self._require_size(file, identity.size)
+
+    def read(self, pieces: list[np.ndarray]) -> np.ndarray:
+        """Pieces of `arrays`, one behind the other. Raises UserError where a file was cut since it was opened, or its disk fails."""
+        try:
+            return joined(pieces)
+        except OSError as e:
+            list(self.lost())  # a better sentence, where a file was cut
+            raise UserError(f"{self.files[0].path.parent} cannot be read any more ({e.strerror}); {AGAIN}") from e
+
+    def lost(self) -> Iterator[str]:
+        """A sentence for each name that leads to another file than the one that is open, or to none: the open one is still read as it was.
+
+        Raises UserError where the open one was changed or cut, for then nobody knows what was read from it.
+        """
+        for number, (file, before) in enumerate(zip(self.files, self._identities, strict=True)):
+            try:
+                now = _identity(os.stat(file.path))
+            except OSError as e:
+                yield f"{file.path} cannot be found any more ({e.strerror})"
+                continue
+            same_file = (now.device, now.inode) == (before.device, before.inode)
+            if same_file:
+                self._require_size(file, now.size)
+            if now == before:
+                continue
+            if now.size == before.size and sha256_of_file(file.path) == file.sha256:
+                self._identities[number] = now  # touched, or a copy put in its place
+            elif same_file:
+                raise UserError(f"{file.path} was changed while it was read; {AGAIN}")
+            else:
+                yield f"{file.path} was replaced by another file"
+
+    def _require_size(self, file: Named, size: int) -> None:
+        if size != file.items * self.dtype.itemsize:
+            wanted = file.items * self.dtype.itemsize
+            raise UserError(f"{file.path} has {size} bytes where the manifest says {wanted}: it was cut while it was read; {AGAIN}")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What tells whether a name still leads to the same file with the same content."""
+
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
+
+
+def _identity(found: os.stat_result) -> Identity:
+    return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _opened(path: Path, dtype: np.dtype[Any]) -> tuple[np.ndarray, Identity]:
+    with path.open("rb") as f:
+        identity = _identity(os.fstat(f.fileno()))
+        return (np.memmap(f, dtype=dtype, mode="r") if identity.size else np.empty(0, dtype)), identity
+
+
+def sha256_of_file(path: Path) -> str:
+    """Empty where it cannot be read."""
+    try:
+        with path.open("rb") as f:
+            return hashlib.file_digest(f, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def joined(pieces: list[np.ndarray]) -> np.ndarray:
+    """The pieces, 1-dimensional and of one type, one behind the other. Raises OSError where one lies in a page that is not there any more."""
+    if not pieces:
+        return np.empty(0, np.uint16)
+    if not hasattr(os, "memfd_create"):  # not Linux: without the protection
+        return np.concatenate(pieces)
+    if not hasattr(_scratch, "fd"):
+        _scratch.fd = os.memfd_create("electrify-batch")
+    wanted, done = sum(piece.nbytes for piece in pieces), 0
+    for first in range(0, len(pieces), AT_ONCE):
+        done += os.pwritev(_scratch.fd, pieces[first : first + AT_ONCE], done)  # type: ignore[arg-type] - any buffer will do
+    data = os.pread(_scratch.fd, wanted, 0) if done == wanted else b""
+    if len(data) != wanted:
+        raise OSError(None, "a part of it is not there any more")
+    return np.frombuffer(data, pieces[0].dtype)

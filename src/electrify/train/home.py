@@ -1,0 +1,141 @@
+"""A run folder while its run trains: whether it is still there and whole, and what is done where it is not.
+
+config.yaml, run.json and tokenizer/ are kept in memory from the start, so a folder that loses them gets them again, at the next save. Without them
+its checkpoints would be refused. What somebody else has put in their place is moved aside and never overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from ..errors import UserError
+from . import checkpoint
+
+HEADER = ("config.yaml", "run.json")
+TOKENIZER = "tokenizer"
+LARGEST = 256 << 20  # bytes of one file that are kept in memory: tokenizers have a few MB
+AGAIN = "run the same command again to continue"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a checkpoint goes."""
+
+    folder: Path
+    warnings: list[str] = field(default_factory=list)
+    ends: str = ""
+    """The sentence that the run ends with once it is saved; empty where it goes on."""
+
+
+class Home:
+    """The folder of a run as this process knows it; a context manager. Only rank 0 has one."""
+
+    def __init__(self, folder: Path) -> None:
+        """The folder has its header. Raises OSError where it cannot be read."""
+        self.folder = folder
+        self._held = ExitStack()
+        self._header = header_of(folder)
+        self._fd = self._opened()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._held.close()
+
+    def _opened(self) -> int:
+        """A descriptor that stays with the folder, wherever that is moved to."""
+        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        self._held.callback(os.close, fd)
+        return fd
+
+    def settle(self) -> Place:
+        """Before a save: puts back what was lost and says where the checkpoint goes. Raises UserError where nothing can be written."""
+        try:
+            if same(self.folder, self._fd):
+                return Place(self.folder, self._put_back(self.folder))
+            moved = Path(os.readlink(f"/proc/self/fd/{self._fd}")) if os.path.isdir("/proc/self/fd") else None
+            if moved is not None and same(moved, self._fd):
+                self._put_back(moved)
+                return Place(moved, ends=f"{self.folder} was moved to {moved} while the run trained, which is saved there; move it back and {AGAIN}")
+            if not os.path.lexists(self.folder) or is_empty(self.folder):
+                return self._made_again()
+            return self._beside()
+        except OSError as e:
+            raise UserError(f"{self.folder} cannot be written any more ({e.strerror})") from e
+
+    def _made_again(self) -> Place:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._held.enter_context(checkpoint.lock(self.folder, again=True))
+        self._fd = self._opened()
+        self._put_back(self.folder)
+        lost = f"{self.folder} was deleted while the run trained, and its earlier checkpoints with it"
+        return Place(self.folder, [f"{lost}: it is made again with all that belongs to the run, which goes on"])
+
+    def _beside(self) -> Place:
+        """Somebody else's folder has taken the name."""
+        names = (f"{self.folder.name}-saved{n}" for n in ("", *(f"-{k}" for k in range(2, 1000))))
+        beside = next(p for p in map(self.folder.with_name, names) if not os.path.lexists(p))
+        beside.mkdir()
+        self._put_back(beside)
+        lost = f"{self.folder} was replaced by another folder while the run trained"
+        return Place(beside, ends=f"{lost}, which is saved in {beside}; give that the name {self.folder.name} and {AGAIN}")
+
+    def _put_back(self, folder: Path) -> list[str]:
+        said = []
+        for name, data in self._header.items():
+            path = folder / name
+            if data == content(path):
+                continue
+            path.parent.is_dir() or aside(path.parent)
+            path.parent.mkdir(exist_ok=True)
+            where = aside(path)
+            part = path.with_name(f".{path.name}.part")
+            part.write_bytes(data)
+            os.replace(part, path)
+            found = f"was changed while the run trained; what stood there is now {where.name}, and" if where else "was lost while the run trained;"
+            said.append(f"{path} {found} it is written again")
+        return said
+
+
+def header_of(folder: Path) -> dict[str, bytes]:
+    """The files at the head of a run folder, by name."""
+    tokenizer = (f"{TOKENIZER}/{p.name}" for p in sorted((folder / TOKENIZER).iterdir()))
+    found = {name: content(folder / name) for name in (*HEADER, *tokenizer)}
+    return {name: data for name, data in found.items() if data is not None}
+
+
+def content(path: Path) -> bytes | None:
+    """Of a regular file that is no link and not too large, else None."""
+    try:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST:
+            return None
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def aside(path: Path) -> Path | None:
+    """Gives what has this name another one, which it returns; None where there is nothing."""
+    if not os.path.lexists(path):
+        return None
+    names = (f"{path.name}.changed{n}" for n in ("", *(f"-{k}" for k in range(2, 1000))))
+    free = next(p for p in map(path.with_name, names) if not os.path.lexists(p))
+    path.rename(free)
+    return free
+
+
+def same(path: Path, fd: int) -> bool:
+    """Whether the name leads to the open folder."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except OSError:
+        return False
+
+
+def is_empty(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())

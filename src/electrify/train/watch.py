@@ -1,0 +1,207 @@
+"""Who of several processes does not answer, and signals that a process cannot hear while it waits for another.
+
+A thread in each process writes a sign of life into the store where the processes have met: a number that grows, and how many exchanges its main
+thread has begun. Who waits long reads those of the others. torch itself says only that an exchange did not end, and only when its time is over.
+
+While the main thread waits inside torch, Python runs no handler of a signal; the number of the signal comes through `set_wakeup_fd` all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as td
+
+from ..progress import say
+from .signals import SAVED_EXIT, SIGNALS
+
+BEAT_S = 2.0  # between two signs of life
+LOOK_S = 3.0  # an exchange lasts milliseconds: who waits longer looks at the others
+SILENT_S = 10.0  # five signs that did not come: longer than any call of ours that keeps Python's lock
+SURE_S = 5.0  # where one of them is known to be lost: two signs
+SAY_S = 30.0  # before the first line about a wait; then after twice the time
+MOST_S = 600.0  # between two lines
+DEAF_S = 1.5  # a signal that the main thread has not answered by then finds it inside torch
+STORE_S = 5.0  # an answer of the store comes within a millisecond
+
+
+@dataclass
+class Life:
+    """What is known of another process."""
+
+    signs: int = -1
+    entered: int = 0
+    who: str = ""
+    since: float = 0.0
+    """When its number of signs was last seen to grow, on the clock of time.monotonic()."""
+
+
+class Watch:
+    """The thread of this process. `forming` and `exchange` are what its main thread is said to do."""
+
+    def __init__(self, store: td.Store, *, rank: int, size: int, keeper: int | None) -> None:
+        """store: a connection of its own. keeper: the rank whose process keeps the store, None where it is another one (torchrun's)."""
+        self.store, self.rank, self.size, self.keeper = store, rank, size, keeper
+        self.lives = {r: Life() for r in range(size) if r != rank}
+        self._entered, self._inside, self._forming, self._moved = 0, False, False, time.monotonic()
+        self._signs, self._looking, self._store_lost = 0, False, False
+        self._asked: tuple[int, float] | None = None
+        self._next_line = SAY_S
+        self._mine, self._wakeup = socket.socketpair()
+        for end in (self._mine, self._wakeup):
+            end.setblocking(False)
+        self._before: int | None = None
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
+        self._over = False
+        self._beat()  # the others know this process from its first moment
+        self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread; signals are heard as before."""
+        if self._before is not None:
+            signal.set_wakeup_fd(self._before)
+        self._over = True
+        with suppress(OSError):
+            self._wakeup.send(b"\0")
+        self._thread.join(2 * STORE_S)
+        self._mine.close()
+        self._wakeup.close()
+
+    # ------------------------------------------------------------------ what the main thread does
+
+    @contextmanager
+    def forming(self) -> Iterator[None]:
+        """Inside, the group is made: there is nothing to save, so a signal ends the process."""
+        self._forming, self._moved = True, time.monotonic()
+        try:
+            yield
+        finally:
+            self._forming, self._moved = False, time.monotonic()
+
+    @contextmanager
+    def exchange(self) -> Iterator[None]:
+        """Inside, the main thread waits for the others."""
+        self._entered, self._inside, self._moved = self._entered + 1, True, time.monotonic()
+        try:
+            yield
+        finally:
+            self._inside, self._moved = False, time.monotonic()
+
+    def named(self, *, wait_s: float = 0.0) -> str:
+        """The processes that do not answer, in words; empty where all do, or nobody knows. wait_s: how long to look at them first."""
+        deadline, enough_s = time.monotonic() + wait_s, SURE_S if wait_s else SILENT_S
+        while not self._silent(enough_s) and time.monotonic() < deadline:
+            self._moved = min(self._moved, time.monotonic() - LOOK_S)  # look at them
+            time.sleep(0.1)
+        return words(self.lives, self._silent(enough_s))
+
+    # ------------------------------------------------------------------ the thread
+
+    def _watch(self) -> None:
+        while not self._over:
+            self._beat()
+            deadline = time.monotonic() + BEAT_S
+            while not self._over and (left := deadline - time.monotonic()) > 0:
+                if select.select([self._mine], [], [], min(left, 0.5))[0]:
+                    self._hear(self._mine.recv(4096))
+                self._leave_if_asked()
+            waited = time.monotonic() - self._moved
+            if waited < LOOK_S:
+                self._looking, self._next_line = False, SAY_S
+                continue
+            self._look()
+            if waited >= self._next_line:
+                self._next_line = min(2 * self._next_line, self._next_line + MOST_S)
+                self._say(waited)
+
+    def _beat(self) -> None:
+        self._signs += 1
+        mine = [self._signs, self._entered, f"rank {self.rank} (process {os.getpid()} on {socket.gethostname()})"]
+        self._ask(lambda: self.store.set(f"life/{self.rank}", json.dumps(mine)))
+
+    def _ask(self, call: Any) -> Any:
+        """What the store answers; None where it does not, and from then on."""
+        if self._store_lost or self._over:
+            return None
+        try:
+            return call()
+        except RuntimeError:
+            self._store_lost = True
+            return None
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        for rank, life in self.lives.items():
+            if not self._looking:
+                life.since = now  # what it did before nobody has seen
+            if not self._ask(lambda key=f"life/{rank}": self.store.check([key])):
+                continue
+            signs, life.entered, life.who = json.loads(self._ask(lambda key=f"life/{rank}": self.store.get(key)) or '[-1, 0, ""]')
+            if signs != life.signs:
+                life.signs, life.since = signs, now
+        self._looking = True
+
+    def _silent(self, seconds: float) -> list[int]:
+        """Ranks that have given no sign of life for so long."""
+        if self._store_lost:
+            return [self.keeper] if self.keeper in self.lives else []
+        if not self._looking:
+            return []
+        return [rank for rank, life in self.lives.items() if time.monotonic() - life.since >= seconds]
+
+    def _say(self, waited: float) -> None:
+        silent = self._silent(SILENT_S)
+        behind = [rank for rank, life in self.lives.items() if life.entered < self._entered and rank not in silent] if self._inside else []
+        missing = silent or behind
+        if not missing or self.rank > min(set(range(self.size)) - {*missing}):
+            return  # the first of those who wait speaks for all
+        how = "gives no sign of life" if silent else "is still at work"
+        say(f"waiting for {len(missing)} of {self.size} processes, {waited:.0f} s: {words(self.lives, missing)} {how}")
+
+    # ------------------------------------------------------------------ signals
+
+    def _hear(self, numbers: bytes) -> None:
+        for number in numbers:
+            if number in SIGNALS:
+                now = time.monotonic()
+                self._asked = self._asked or (number, now)
+
+    def _leave_if_asked(self) -> None:
+        """Ends the process where a signal cannot be obeyed: the main thread waits for a process that gives no sign of life."""
+        if not self._asked or time.monotonic() - max(self._asked[1], self._moved) < DEAF_S:
+            return
+        silent = self._silent(SILENT_S)
+        if not self._forming and not silent:
+            return
+        name, whom = signal.Signals(self._asked[0]).name, words(self.lives, silent) or "the other processes"
+        say(f"electrify pretrain: stopped by {name} while waiting for {whom}; run the same command again to continue")
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(SAVED_EXIT)
+
+
+def words(lives: dict[int, Life], ranks: list[int], *, most: int = 8) -> str:
+    """`rank 1 (process 12 on a), rank 3 (process 7 on b)`, and how many more there are."""
+    shown = ", ".join(lives[r].who or f"rank {r}" for r in ranks[:most])
+    return shown + (f" and {len(ranks) - most} more" if len(ranks) > most else "")
+
+
+def connection(store: td.Store) -> td.Store:
+    """A second connection to the store, for another thread: one that waits keeps all other callers of its connection waiting."""
+    own = store.clone()
+    own.set_timeout(timedelta(seconds=STORE_S))
+    return own

@@ -1,0 +1,188 @@
+"""Every verb under SIGHUP and SIGTERM, in the middle of its work: the right status, one sentence, nothing half-written."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pty
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from breaking import KILLED, SAVED, SERVER, SHORT, Broken, _main, begin, run
+
+from electrify import faults
+from small import environment, listing, logged_step, pretrain_words, same_ending, steps_of, write_text
+
+AGAIN = "run the same command again to continue"
+
+
+def _interrupted(where: str, call: int, number: int, words: list[str], errors: str) -> None:
+    """`electrify WORDS`, which sends itself the signal as it calls the function `module:name` for the n-th time."""
+    module, name = importlib.import_module(where.partition(":")[0]), where.partition(":")[2]
+    *owner, last = name.split(".")
+    thing: Any = getattr(module, owner[0]) if owner else module
+    work: Callable[..., Any] = getattr(thing, last)
+    calls = 0
+
+    def counted(*given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            os.kill(os.getpid(), number)
+        return work(*given, **named)
+
+    setattr(thing, last, counted)
+    _main(words, errors, {})
+
+
+def interrupt(where: str, words: list[str], folder: Path, *, number: signal.Signals, call: int = 1) -> tuple[int, str]:
+    """Status and sayings of such a process."""
+    errors = folder / "said.txt"
+    process = SERVER.Process(target=_interrupted, args=(where, call, number, words, str(errors)), daemon=False)
+    process.start()
+    broken = Broken(process, errors)
+    status = broken.end()
+    assert "Traceback" not in broken.said(), broken.said()
+    return status, broken.said()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, small_data: Path) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    run(pretrain_words(small_data, folder / "run", max_steps=3, max_seq_length=32), folder)
+    return folder / "run"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A verb, where in it the signal comes, and whether the same command continues."""
+
+    verb: str
+    where: str
+    call: int = 1
+    continues: bool = False
+
+
+STAGES = [
+    Stage("prepare", "electrify.text.prepare:join", continues=True),
+    Stage("finetune", "electrify.downstream.loop:train", continues=True),
+    Stage("finetune", "electrify.downstream.loop:train", call=2, continues=True),
+    Stage("evaluate", "electrify.scoring.blimp:judge"),
+    Stage("detect", "electrify.scoring.detect:main"),
+    Stage("export", "electrify.export.hf:_write"),
+    Stage("doctor", "electrify.doctor.report:diagnose"),
+    Stage("flops", "electrify.flops.report:report"),
+]
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda n: n.name)
+@pytest.mark.parametrize("stage", STAGES, ids=lambda s: f"{s.verb}-{s.call}")
+def test_every_verb(small_data: Path, finished: Path, tmp_path: Path, stage: Stage, number: signal.Signals) -> None:
+    write_text(tmp_path / "a.txt", size=5000)
+    (tmp_path / "a.csv").write_text("text,label\n" + "one,0\ntwo,1\n" * 4, encoding="utf-8")
+    (tmp_path / "pairs").mkdir()
+    (tmp_path / "pairs" / "one.jsonl").write_text('{"sentence_good": "the one", "sentence_bad": "one the"}\n', encoding="utf-8")
+    files = ["--train-file", str(tmp_path / "a.csv"), "--validation-file", str(tmp_path / "a.csv")]
+    quick = ["--seeds", "2", "--num-train-epochs", "1", "--max-seq-length", "16", "--device", "cpu"]
+    model, out = str(finished / "discriminator"), tmp_path / "out"
+    words = {
+        "prepare": [str(tmp_path / "a.txt"), "--workers", "1", "--vocab-size", "300", "--output-dir", str(out)],
+        "finetune": [model, *files, *quick, "--output-dir", str(out)],
+        "evaluate": [model, "--data-dir", str(tmp_path / "pairs"), "--device", "cpu", "--output-dir", str(out)],
+        "detect": [model, "the one", "--device", "cpu"],
+        "export": [str(finished), "--output-dir", str(out)],
+        "doctor": [str(small_data)],
+        "flops": [],
+    }[stage.verb]
+    before = listing(finished)
+    status, said = interrupt(stage.where, [stage.verb, *words], tmp_path, number=number, call=stage.call)
+    last = said.splitlines()[-1]
+    assert last == f"electrify {stage.verb}: stopped by {number.name}" + f"; {AGAIN}" * stage.continues
+    assert status == (SAVED if stage.continues else 128 + number)
+    left = {name for name in listing(out) if not name.startswith("unfinished/")} if out.exists() else set()
+    assert not [name for name in left if name.endswith((".part", ".old")) or "/.tmp" in name], left
+    assert not {"model.safetensors", "report.md", "blimp.json", "manifest.json"} & left
+    assert listing(finished) == before
+    run([stage.verb, *words], tmp_path)
+
+
+DEMO = [
+    ("electrify.text.prepare:join", 1, f"stopped by {{}}; {AGAIN}"),
+    ("electrify.train.loop:Run.update", 3, f"the demo was stopped after step 3 and is saved; {AGAIN}"),
+    ("electrify.demo:judge", 1, f"stopped by {{}}; {AGAIN}"),
+    ("electrify.downstream.loop:train", 2, f"stopped by {{}}; {AGAIN}"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_demo_that_is_stopped(tmp_path: Path) -> None:
+    """At every stage in turn, by a signal of each kind: status 75, and the same command goes on to its end."""
+    words = ["demo", "--output-dir", str(tmp_path / "demo"), "--max-steps", "6"]
+    numbers = [signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP]
+    for (where, call, says), number in zip(DEMO, numbers, strict=True):
+        status, said = interrupt(where, words, tmp_path, number=number, call=call)
+        assert (status, said.splitlines()[-1]) == (SAVED, f"electrify demo: {says.format(number.name)}")
+    run(words, tmp_path)
+
+
+def test_a_demo_stopped_while_it_trains(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quick half of the above: what the demo makes of a pre-training that was stopped."""
+    from electrify import cli, demo
+    from electrify.running import Result
+    from electrify.train.loop import Summary
+
+    stopped = Result(tmp_path, Summary(3, False, {}, 1, 1.0), {})
+    monkeypatch.setattr(demo, "prepare", lambda config: None)
+    monkeypatch.setattr(demo, "report", lambda result, folder: "")
+    monkeypatch.setattr(demo, "pretrain", lambda *given, **named: stopped)
+    assert cli.main(["demo", "--output-dir", str(tmp_path / "demo"), "--max-steps", "6"]) == SAVED
+
+
+def test_a_hangup_saves(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    said = run(words, tmp_path, fault="hup:update@11", expect=SAVED)
+    assert AGAIN in said.splitlines()[-1]
+    assert steps_of(tmp_path / "run") == [7, 11]
+    run(words, tmp_path)
+    same_ending(unbroken, tmp_path / "run", step=24)
+
+
+def test_nohup(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    """Whoever ignores SIGHUP for us wants the run to go on."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        words = [sys.executable, "-m", "electrify", *pretrain_words(small_data, tmp_path / "run", **SHORT)]
+        pid = os.spawnve(os.P_NOWAIT, sys.executable, words, environment(**{faults.VARIABLE: "hup:build,hup:update@11"}))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert os.waitpid(pid, 0)[1] == 0
+    same_ending(unbroken, tmp_path / "run", step=24)
+
+
+def test_a_terminal_that_is_closed(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    """The kernel sends SIGHUP, and every line that the run still says is an error from then on."""
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT | {"max_steps": 2000})
+    pid, terminal = pty.fork()
+    if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        os.execve(sys.executable, [sys.executable, "-m", "electrify", *words], environment(TERM="dumb"))
+    began, ended = time.monotonic(), 0
+    while not ended and time.monotonic() < began + 200:
+        if terminal >= 0 and logged_step(tmp_path / "run") >= 9:
+            os.close(terminal)
+            terminal = -1
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.01)
+    if not ended:
+        os.kill(pid, signal.SIGKILL)
+        status = os.waitpid(pid, 0)[1]
+    assert os.waitstatus_to_exitcode(status) == SAVED
+    assert steps_of(tmp_path / "run")[-1] >= 9
+    assert begin(words, tmp_path).kill_after(3) in (KILLED, 0), "it continues"
