@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import Any, Self
@@ -122,6 +123,47 @@ class Progress:
             self._bar = None
         elif time.monotonic() - self._began >= PLAIN_LINE_EVERY_S:
             _write(self.line())
+
+
+class Waiting:
+    """Work of which nobody knows how far it has come, in a library: a clock on a terminal, elsewhere a line every ten seconds. A context manager."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._bar: Any = None
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._began = time.monotonic()
+        with contextlib.suppress(OSError, ValueError):
+            if sys.stderr.isatty() and not _live:
+                self._start_clock()
+                return self
+        threading.Thread(target=self._tell, name="electrify-waiting", daemon=True).start()
+        return self
+
+    def _start_clock(self) -> None:
+        from rich.console import Console
+        from rich.progress import Progress as RichProgress
+        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        self._bar = RichProgress(*columns, console=console, transient=True)
+        self._bar.add_task(self.title, total=None)
+        self._bar.start()
+        _live.append(console)
+
+    def _tell(self) -> None:
+        while not self._ended.wait(PLAIN_LINE_EVERY_S):
+            _write(f"{self.title}: {duration(time.monotonic() - self._began)} so far")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.set()
+        if self._bar is not None:
+            _live.pop()
+            self._bar.stop()
+            self._bar = None
 
 
 def _short(x: float) -> str:

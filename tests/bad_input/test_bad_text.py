@@ -26,7 +26,7 @@ from electrify.text import workspace
 from electrify.text.prepare import prepare
 from electrify.text.shards import read_manifest
 from electrify.text.sources import resolve
-from electrify.text.vocabulary import _with_ends
+from electrify.text.feeding import with_ends
 from small import environment, mistake
 from texts import read, write
 
@@ -310,8 +310,8 @@ def test_a_line_of_a_gigabyte_in_bounded_memory(tmp_path: Path) -> None:
 
 def test_endless_words_are_cut_for_the_training_of_a_tokenizer() -> None:
     """Elsewhere they stay whole, and no other text is touched."""
-    assert _with_ends("a " + "x" * 2500 + "\nb") == "a " + "x" * 1000 + " " + "x" * 1000 + " " + "x" * 500 + "\nb"
-    assert _with_ends("x" * 1000 + " " + TEXT) == "x" * 1000 + " " + TEXT
+    assert with_ends("a " + "x" * 2500 + "\nb") == "a " + "x" * 1000 + " " + "x" * 1000 + " " + "x" * 500 + "\nb"
+    assert with_ends("x" * 1000 + " " + TEXT) == "x" * 1000 + " " + TEXT
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError, failing_as
-from .shards import SPLITS
+from .splits import SPLITS
 
 # Longer documents are tokenised in pieces cut before a space, where no tokenizer here joins anything; bounds the memory of the library's structures.
 PIECE = 1 << 17
@@ -54,6 +54,8 @@ class Task:
     key: str
     texts: list[str]
     valid: list[bool]
+    about: str = ""
+    """what it is, for a message"""
 
 
 @dataclass(frozen=True)

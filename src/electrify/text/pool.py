@@ -1,33 +1,69 @@
 """Worker processes for `prepare`: fresh interpreters that talk over pipes, one thread of the parent for each.
 
 Why not multiprocessing: a fork after the tokenizers library has started threads can hang, spawn imports the user's `__main__` again, and neither
-notices that the parent was killed. Here a worker reads its pipe, so it ends when the parent does, however that happened; Ctrl-C reaches the parent
-only.
+notices that the parent was killed. Here a thread of the worker reads the pipe all the time, so it ends when the parent does, in the middle of a
+task too; on Linux the kernel sees to that even where no thread runs. Ctrl-C reaches the parent only. A worker that takes long at a task is
+named and waited for: nobody can tell a slow one from one that hangs.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import errno
 import importlib
 import os
 import pickle
 import queue
+import signal
 import struct
 import subprocess
 import sys
+import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any
 
 from ..cores import cores as cores
 from ..cores import wait_briefly
 from ..errors import UserError
+from ..progress import duration, say
 
 _LENGTH = struct.Struct("<Q")
+# A task of `prepare` takes about a second; one that takes five minutes is named, and again whenever it has taken twice as long.
+LONG_S = 300.0
+# What the kernel's limit of open files must allow besides the pipes of the workers: the libraries, the corpus, the parts.
+_FILES, _FILES_A_WORKER = 32, 3
+_PR_SET_PDEATHSIG = 1
 # ("value", result), ("user", sentence) or ("bug", stack trace): what became of a task, fit to be sent to another process.
 Answer = tuple[str, Any]
+
+
+def must_have_files(workers: int) -> None:
+    """Raises UserError where so many workers need more open files than this process may have."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    allowed, need = resource.getrlimit(resource.RLIMIT_NOFILE)[0], _FILES + _FILES_A_WORKER * workers
+    if allowed != resource.RLIM_INFINITY and allowed < need:
+        fewer = max((allowed - _FILES) // _FILES_A_WORKER, 0)
+        advice = f" or use at most {fewer} workers (--workers)" if fewer else ""
+        raise UserError(f"this shell allows {allowed} open files, and {workers} workers need {need}; raise the limit (`ulimit -n 1024`){advice}")
+
+
+@dataclass
+class _Busy:
+    """A worker's task: since when (time.monotonic), after how many seconds the user is told next, and what it is about."""
+
+    since: float
+    told_at: float
+    about: str
 
 
 class Workers:
@@ -37,18 +73,26 @@ class Workers:
         self.count, self._module, self._argument = count, module, argument
         self._processes: list[subprocess.Popen[bytes]] = []
         self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+        self._busy: dict[subprocess.Popen[bytes], _Busy] = {}
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="electrify-worker")
 
     def __enter__(self) -> Workers:
-        code = f"import sys; sys.path[:] = {sys.path!r}; from electrify.text.pool import serve; serve({self._module!r})"
+        must_have_files(self.count)
+        code = f"import sys; sys.path[:] = {sys.path!r}; from electrify.text.pool import serve; serve({self._module!r}, parent={os.getpid()})"
         environment = os.environ | {"TOKENIZERS_PARALLELISM": "false"}
-        for _ in range(self.count):
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
-            )
-            self._processes.append(process)
-            _send(process.stdin, self._argument)
-            self._idle.put(process)
+        try:
+            for _ in range(self.count):
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+                )
+                self._processes.append(process)
+                _send(process.stdin, self._argument)
+                self._idle.put(process)
+        except BaseException as e:
+            self.__exit__(type(e), e, None)
+            if isinstance(e, OSError) and e.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
+                raise UserError(f"the system lets only {len(self._processes)} of {self.count} workers start ({e.strerror}); use fewer (--workers)") from e
+            raise
         return self
 
     def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
@@ -57,12 +101,26 @@ class Workers:
         for task in tasks:
             waiting.append(self._threads.submit(self._do, task))
             while waiting and (len(waiting) > 2 * self.count or waiting[0].done()):
-                yield waiting.popleft().result()
+                yield self._result(waiting.popleft())
         while waiting:
-            yield waiting.popleft().result()
+            yield self._result(waiting.popleft())
+
+    def _result(self, future: Future[Any]) -> Any:
+        while not wait([future], timeout=LONG_S / 4).done:
+            now = time.monotonic()
+            for process, busy in list(self._busy.items()):
+                if now - busy.since >= busy.told_at:
+                    busy.told_at = 2 * (now - busy.since)
+                    say(
+                        f"worker process {process.pid} has been at one task for {duration(now - busy.since)}{busy.about}; it is waited for. "
+                        "If it hangs, stop this command with Ctrl-C: the same command continues"
+                    )
+        return future.result()
 
     def _do(self, task: Any) -> Any:
         process = self._idle.get()
+        about = getattr(task, "about", "")
+        self._busy[process] = _Busy(time.monotonic(), LONG_S, f" ({about})" if about else "")
         try:
             _send(process.stdin, task)
             done = _receive(process.stdout)
@@ -70,6 +128,7 @@ class Workers:
             status = process.wait()
             raise UserError(f"a worker process ended by itself (status {status}); if memory ran out, run the same command with fewer workers") from e
         finally:
+            del self._busy[process]
             self._idle.put(process)  # a dead one too: what waits for it must fail, not hang
         return value_of(done)
 
@@ -119,21 +178,50 @@ def _send(pipe: IO[bytes] | None, value: Any) -> None:
 
 
 def _receive(pipe: IO[bytes] | None) -> Any:
+    """Raises EOFError where the pipe ends, also in the middle of a value: the other process was killed while it wrote."""
     assert pipe is not None
     header = pipe.read(_LENGTH.size)
     if len(header) < _LENGTH.size:
         raise EOFError
-    return pickle.loads(pipe.read(_LENGTH.unpack(header)[0]))
+    size = _LENGTH.unpack(header)[0]
+    data = pipe.read(size)
+    if len(data) < size:
+        raise EOFError
+    return pickle.loads(data)
 
 
-def serve(module: str) -> None:
-    """What a worker process runs: answers tasks until its standard input ends."""
+def die_with(parent: int) -> None:
+    """The kernel kills this process when its parent dies, on Linux; elsewhere the end of the pipe does it."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if hasattr(os, "getppid") and os.name == "posix" and os.getppid() != parent:
+        os._exit(0)  # it died before
+
+
+def serve(module: str, *, parent: int) -> None:
+    """What a worker process runs: answers tasks until its standard input ends, which also ends it within a task."""
     wait_briefly()
+    die_with(parent)
     tasks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that a library prints may get between the answers
+    come: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def read() -> None:
+        try:
+            while True:
+                come.put(_receive(tasks))
+        except (EOFError, OSError):
+            os._exit(0)  # the parent is gone or done; flushing into its pipe would only fail
+        except BaseException:  # noqa: BLE001 - a thread that ended would leave the parent waiting; this way it hears of it
+            traceback.print_exc()
+            os._exit(1)
+
     try:
-        handle = importlib.import_module(module).start(_receive(tasks))
+        argument = _receive(tasks)
+        threading.Thread(target=read, name="electrify-tasks", daemon=True).start()
+        handle = importlib.import_module(module).start(argument)
         while True:
-            _send(answers, answer(handle, _receive(tasks)))
+            _send(answers, answer(handle, come.get()))
     except (EOFError, BrokenPipeError):
-        os._exit(0)  # the parent is gone or done; flushing into its pipe would only fail
+        os._exit(0)

@@ -22,6 +22,7 @@ from typing import Any
 
 from .. import faults
 from ..config.prepare import PrepareConfig
+from ..console import harmless
 from ..errors import UserError
 from ..progress import Progress, say
 from . import cluster, documents, sample, workspace
@@ -127,6 +128,7 @@ class Plan:
         self._salt = json.dumps([tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction]).encode()
         self._parts: list[Part] = []
         self._making: deque[Part] = deque()
+        self._reading = ""
 
     def encode(self) -> tuple[Counter[str], list[Part]]:
         """Every document encoded into the returned parts, and what was counted. Raises UserError where there is no document."""
@@ -164,12 +166,12 @@ class Plan:
                 self.counts.update(found[0]["counts"])
                 continue
             self._making.append(part)
-            yield Task(key=key, texts=texts, valid=valid)
+            yield Task(key=key, texts=texts, valid=valid, about=f"{len(texts)} documents, the last of {self._reading}")
 
     def _blocks(self, bar: Progress) -> Iterator[list[tuple[bytes, str]]]:
         """(hash, text) of the documents that are kept, a task at a time."""
         seen, left = Seen(), self.options.max_documents
-        for block in _gathered(self._hashed(lambda n: bar.advance(n / 1e6))):
+        for block in _gathered(self._hashed(lambda n: bar.advance(n / 1e6, note=self._reading))):
             if self.options.deduplicate:
                 new = seen.add([h for h, _ in block])
                 self.counts["duplicates"] += len(block) - sum(new)
@@ -183,6 +185,7 @@ class Plan:
 
     def _hashed(self, advance: Callable[[int], None]) -> Iterator[tuple[bytes, str]]:
         for source in self.space.sources:
+            self._reading = harmless(source.name)
             for text in documents.documents(source, self.options, counts=self.counts, advance=advance):
                 yield digest(text.encode()), text
 

@@ -34,6 +34,10 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
             strip_accents=options.accents_stripped,
             min_frequency=options.min_frequency,
         )
+        found = tokenizer.get_vocab_size()
+        if found < options.vocab_size:
+            why = "" if options.tokenizer == "unigram" else f" that occur at least {options.min_frequency} times (min_frequency)"
+            say(f"the vocabulary has {found} pieces, not {options.vocab_size}: this text gives no more{why}")
         save_trained(tokenizer, space.tokenizer, kind=options.tokenizer, lowercase=options.lowercase, strip_accents=options.accents_stripped)
     space.mark_tokenizer()
 

@@ -19,19 +19,19 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
 from ..errors import UserError
 from ..tokens import SpecialIds
 from .mapped import MappedFiles, Named
+from .splits import SPLITS as SPLITS
+from .splits import Split as Split
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 SEAL = "seal"  # the key of the manifest that is the hash of its others: what no other file can be compared with (sources, counts) is sealed, too
-Split = Literal["train", "valid"]
-SPLITS: tuple[Split, ...] = get_args(Split)
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,25 @@
-"""Bytes of a file, decompressed in a stream. An archive that ends too early is an error, never a shorter corpus.
+"""Bytes of a file, decompressed in a stream. An archive that is damaged or ends too early is an error, never a shorter corpus; see members.py.
 
-The zstandard library reads a cut file as a shorter one without a word, so the end of the last frame is checked here; the others check themselves.
+What cannot be seen: a file cut exactly between two members is a whole archive of fewer members; and what `has_checksum` says.
 """
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import lzma
 import os
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from ..errors import UserError
+from ..progress import say
+from .members import CHUNK, Damaged, Truncated, unpacked
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
-CHUNK = 1 << 20
 # Text that compresses 250-fold beyond a quarter of a gigabyte is no text: a bomb, or one line repeated.
 BOMB_BYTES, BOMB_RATIO = 1 << 28, 250
+# Bytes of the smallest stream of .xz, an empty one: fewer zeros at the end cannot stand where a stream was.
+_SMALLEST_XZ = 32
 
 
 def compression_of(path: Path) -> str:
@@ -40,7 +40,7 @@ def read_chunks(path: Path, *, advance: Callable[[int], None] | None = None) -> 
             if kind and size == 0:
                 raise UserError(f"{path} is empty: a {kind} file of 0 bytes is truncated; fetch or make it again")
             before = written = 0
-            for chunk in _decompressed(raw, kind):
+            for chunk in _content(raw, kind, path):
                 written += len(chunk)
                 if kind and written > BOMB_BYTES and written > BOMB_RATIO * size:
                     raise UserError(f"{path} unpacks to more than {BOMB_RATIO} times its size: this is not text; leave it out")
@@ -49,14 +49,25 @@ def read_chunks(path: Path, *, advance: Callable[[int], None] | None = None) -> 
                     advance(now - before)
                     before = now
                 yield chunk
-    except EOFError as e:
-        raise UserError(f"{path} is truncated: the compressed data end too early; fetch or make it again") from e
-    except (zlib.error, lzma.LZMAError, gzip.BadGzipFile) as e:
+    except Truncated as e:
+        raise UserError(f"{path} is truncated: the compressed data end too early{e}; fetch or make it again") from e
+    except Damaged as e:
         raise UserError(f"{path} is damaged or no {kind} file ({e}); fetch or make it again") from e
     except OSError as e:
-        if kind == ".bz2" and e.errno is None:
-            raise UserError(f"{path} is damaged or no {kind} file ({e}); fetch or make it again") from e
         raise UserError(f"{path} cannot be read: {e.strerror or e}") from e
+
+
+def _content(raw: IO[bytes], kind: str, path: Path) -> Iterator[bytes]:
+    if kind:
+        yield from unpacked(raw, kind, padding=lambda zeros: _may_be_lost(path, zeros))
+        return
+    while chunk := raw.read(CHUNK):
+        yield chunk
+
+
+def _may_be_lost(path: Path, zeros: int) -> None:
+    if zeros >= _SMALLEST_XZ:
+        say(f"{path} ends with {zeros} bytes of zeros: padding, or the place of a part that was lost; `xz -l` and its source tell")
 
 
 def must_be_file(path: Path) -> None:
@@ -72,41 +83,19 @@ def must_lead_somewhere(folder: Path) -> None:
             raise UserError(f"{path} is a link that leads nowhere; choose another folder")
 
 
-def _decompressed(raw: IO[bytes], kind: str) -> Iterator[bytes]:
-    if kind == ".zst":
-        yield from _zstd_frames(raw)
-        return
-    opened: dict[str, Callable[[IO[bytes]], Any]] = {
-        "": lambda f: f,
-        ".gz": lambda f: gzip.GzipFile(fileobj=f),
-        ".bz2": bz2.BZ2File,
-        ".xz": lzma.LZMAFile,
-    }
-    stream = opened[kind](raw)
-    while chunk := stream.read(CHUNK):
-        yield chunk
+def has_checksum(path: Path) -> bool:
+    """Whether damage inside an archive can be seen; True where it is none. Judged by its first member: .xz and .zst may go without, .gz and .bz2 not.
 
-
-def _zstd_frames(raw: IO[bytes]) -> Iterator[bytes]:
-    import zstandard
-
-    # Small bites: zstandard's decompressobj returns all that a bite unpacks to at once, which can be thousands of times its size.
-    bite, ready, size = 1 << 12, [], 0
-    frame, data, inside = zstandard.ZstdDecompressor().decompressobj(), b"", False
+    Without checksum a flipped bit of .xz or .zst is seen only where the data cannot be unpacked any more; else it changes the text.
+    """
+    kind = compression_of(path)
+    if kind not in (".xz", ".zst") or not path.is_file():
+        return True
     try:
-        while data := data or raw.read(bite):
-            ready.append(frame.decompress(data))
-            size += len(ready[-1])
-            inside, data = not frame.eof, b""
-            if frame.eof:
-                data = frame.unused_data
-                frame = zstandard.ZstdDecompressor().decompressobj()
-            if size >= CHUNK:
-                yield b"".join(ready)
-                ready, size = [], 0
-    except zstandard.ZstdError as e:
-        raise zlib.error(str(e)) from e
-    if inside:
-        raise EOFError
-    if size:
-        yield b"".join(ready)
+        with path.open("rb") as raw:
+            head = raw.read(18)  # the longest header of a frame of zstandard; the flags of an .xz stream are bytes 6 and 7
+    except OSError:
+        return True  # read_chunks says it
+    if kind == ".xz":
+        return not head.startswith(b"\xfd7zXZ\0") or len(head) < 8 or head[7] & 0x0F != lzma.CHECK_NONE
+    return not head.startswith(b"\x28\xb5\x2f\xfd") or len(head) < 5 or bool(head[4] & 0x04)

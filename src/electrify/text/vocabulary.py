@@ -8,20 +8,22 @@ built again with the true special tokens only. For Unigram see `canonical_pieces
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ..errors import UserError
+from ..progress import Progress, say
+from .feeding import batches, feed, with_ends
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # BERT's vocabulary knows a thousand characters; with a small vocabulary fewer, so that at most one eighth of it is single characters (c and ##c).
 MAX_ALPHABET, ALPHABET_SHARE = 1000, 16
-# The library's merges take the square of a word's length: five megabytes without a space would take days, and teach nothing.
-LONGEST_WORD = 1000
-_ENDLESS = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
+# Unigram training goes about 70 times through all distinct words (two rounds of expectation and one of pruning for every quarter of the pieces that
+# goes), at 2 us a character: no matter in a language with spaces, where words repeat, but 100 s for .7 MB of molecules or of Chinese, where none does.
+# 128 characters a piece show each some dozens of times. Judged by the first million characters; of English they hold 16 % distinct ones.
+UNIGRAM_CHARACTERS, UNREPEATED, _JUDGED = 128, 0.75, 1_000_000
 
 
 class Characters:
@@ -31,6 +33,7 @@ class Characters:
         self._counts = np.zeros(0x110000, np.int64)
 
     def add(self, text: str) -> None:
+        """A call costs as much as a million characters do: texts are joined before."""
         self._counts += np.bincount(np.frombuffer(text.encode("utf-32-le"), np.uint32), minlength=0x110000)
 
     def items(self) -> list[tuple[str, int]]:
@@ -38,14 +41,15 @@ class Characters:
 
 
 def train(texts: Iterable[str], *, kind: str, vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int) -> Any:
-    """A `tokenizers.Tokenizer` of kind wordpiece, bpe or unigram with the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] = 0..4. Reads `texts` once.
+    """A `tokenizers.Tokenizer` of kind wordpiece, bpe or unigram with the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] = 0..4.
 
-    Raises UserError where the texts are too few for a vocabulary.
+    `texts` are let go one by one as they are read for the last time. Raises UserError where the texts are too few for a vocabulary, or
+    min_frequency too high for them.
     """
     from tokenizers import processors
 
     make = {"wordpiece": _wordpiece, "bpe": _bpe, "unigram": _unigram}[kind]
-    tokenizer = make(map(_with_ends, texts), vocab_size, lowercase, strip_accents, min_frequency)
+    tokenizer = make([with_ends(text) for text in texts], vocab_size, lowercase, strip_accents, min_frequency)
     tokenizer.add_special_tokens(list(SPECIALS))
     if [tokenizer.token_to_id(t) for t in SPECIALS] != list(range(5)):
         raise UserError(f"no vocabulary could be trained with vocab_size {vocab_size}: the text holds too little")
@@ -55,12 +59,11 @@ def train(texts: Iterable[str], *, kind: str, vocab_size: int, lowercase: bool, 
     return tokenizer
 
 
-def _with_ends(text: str) -> str:
-    """The text with a space after every LONGEST_WORD characters that have none."""
-    return _ENDLESS.sub(lambda word: " ".join(word[0][i : i + LONGEST_WORD] for i in range(0, len(word[0]), LONGEST_WORD)), text)
+def _megabytes(texts: list[str]) -> float:
+    return sum(map(len, texts)) / 1e6
 
 
-def _wordpiece(texts: Iterable[str], vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int) -> Any:
+def _wordpiece(texts: list[str], vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int) -> Any:
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     def shell(model: Any) -> Any:
@@ -72,7 +75,6 @@ def _wordpiece(texts: Iterable[str], vocab_size: int, lowercase: bool, strip_acc
         tokenizer.decoder = decoders.WordPiece(prefix="##")
         return tokenizer
 
-    texts = list(texts)
     draft = shell(models.WordPiece(unk_token="[UNK]"))
     starts, continues = _alphabet(draft, texts, limit=min(MAX_ALPHABET, vocab_size // ALPHABET_SHARE), least=max(min_frequency, 1))
     trainer = trainers.WordPieceTrainer(
@@ -84,27 +86,34 @@ def _wordpiece(texts: Iterable[str], vocab_size: int, lowercase: bool, strip_acc
         limit_alphabet=len(starts),
         continuing_subword_prefix="##",
     )
-    draft.train_from_iterator(_emptied(texts), trainer)
+    feed(draft, _emptied(texts), trainer, megabytes=_megabytes(texts), then="joining pieces of words")
     return shell(models.WordPiece(draft.get_vocab(), unk_token="[UNK]", max_input_chars_per_word=100, continuing_subword_prefix="##"))
 
 
 def _alphabet(tokenizer: Any, texts: list[str], *, limit: int, least: int) -> tuple[list[str], list[str]]:
     """Sorted characters that may begin a piece, and those that may also continue a word: the `limit` most frequent after normalisation."""
     raw = Characters()
-    for text in texts:
-        raw.add(text)
+    with Progress(_megabytes(texts), title="counting characters", unit="MB") as bar:
+        for batch in batches(texts):
+            joined = "".join(batch)
+            raw.add(joined)
+            bar.advance(len(joined) / 1e6)
     counts: dict[str, int] = {}
     for character, n in raw.items():
         # Normalisation and splitting look at one character at a time, so this is exact without normalising the whole text.
         for c in tokenizer.normalizer.normalize_str(character):
             counts[c] = counts.get(c, 0) + n
     letters = sorted((-n, c) for c, n in counts.items() if n >= least and not c.isspace())
+    if counts and not letters and least > 1:
+        often = max((n for c, n in counts.items() if not c.isspace()), default=0)
+        if often:
+            raise UserError(f"min_frequency {least} leaves nothing of the text: its most frequent character occurs {often} times; choose a lower one")
     kept = sorted(c for _, c in letters[:limit])
     joins = [c for c in kept if len(tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(f"a{c}a"))) == 1]
     return kept, joins
 
 
-def _emptied(texts: list[str]) -> Iterable[str]:
+def _emptied(texts: list[str]) -> Iterator[str]:
     """The texts in order, each let go once it was read: the trainer keeps words, not texts."""
     texts.reverse()
     while texts:
@@ -122,7 +131,7 @@ def _normalizer(lowercase: bool, strip_accents: bool, *, compose: Any, extra: tu
     return normalizers.Sequence([*steps, *extra])
 
 
-def _bpe(texts: Iterable[str], vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int) -> Any:
+def _bpe(texts: list[str], vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int) -> Any:
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     if vocab_size < len(SPECIALS) + 256:
@@ -135,11 +144,11 @@ def _bpe(texts: Iterable[str], vocab_size: int, lowercase: bool, strip_accents: 
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size, min_frequency=min_frequency, show_progress=False, special_tokens=list(SPECIALS), initial_alphabet=alphabet
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    feed(tokenizer, _emptied(texts), trainer, megabytes=_megabytes(texts), then="joining pieces of words")
     return tokenizer
 
 
-def _unigram(texts: Iterable[str], vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int) -> Any:
+def _unigram(texts: list[str], vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int) -> Any:
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.Unigram())
@@ -148,10 +157,41 @@ def _unigram(texts: Iterable[str], vocab_size: int, lowercase: bool, strip_accen
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
     tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
     trainer = trainers.UnigramTrainer(vocab_size=vocab_size, show_progress=False, special_tokens=list(SPECIALS), unk_token="[UNK]")
-    tokenizer.train_from_iterator(texts, trainer)
+    texts = enough_for_unigram(texts, vocab_size)
+    feed(tokenizer, _emptied(texts), trainer, megabytes=_megabytes(texts), then="weighing pieces of words")
     pieces = json.loads(tokenizer.to_str())["model"]["vocab"]
     tokenizer.model = models.Unigram(canonical_pieces([(piece, score) for piece, score in pieces]), unk_id=SPECIALS.index("[UNK]"))
     return tokenizer
+
+
+def enough_for_unigram(texts: list[str], vocab_size: int) -> list[str]:
+    """Where hardly a word occurs twice, the first texts that are enough for so many pieces (see UNIGRAM_CHARACTERS), and of the others those with a
+    character that was not seen before; else all.
+    """
+    most, size = max(UNIGRAM_CHARACTERS * vocab_size, 1 << 16), sum(map(len, texts))
+    if size <= most or not _unrepeated(texts):
+        return texts
+    kept: list[str] = []
+    seen: set[str] = set()
+    for text in texts:
+        if most > 0 or not seen.issuperset(text):
+            kept.append(text)
+            seen.update(text)
+            most -= len(text)
+    say(f"hardly a word of this text occurs twice: {_megabytes(kept):.2g} MB of it weigh the pieces of a unigram vocabulary of {vocab_size}")
+    return kept
+
+
+def _unrepeated(texts: list[str]) -> bool:
+    words: set[str] = set()
+    read = 0
+    for text in texts:
+        found = text.split()
+        read += sum(map(len, found))
+        words.update(found)
+        if read > _JUDGED:
+            break
+    return sum(map(len, words)) > UNREPEATED * read
 
 
 def canonical_pieces(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:

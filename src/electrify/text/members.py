@@ -1,0 +1,165 @@
+"""The members of a compressed file: what .gz calls a member, .bz2 and .xz a stream, .zst a frame. A file may hold many, one behind the other.
+
+Python's own BZ2File and LZMAFile end without an error where a later stream is damaged, and zstandard's decompressor where the last frame is cut.
+So the members are taken apart here, and every byte of the file must belong to one. What the formats allow is read: empty members, members
+behind each other, skippable frames of zstandard, padding of xz (zeros, a multiple of four). Zeros behind a member of gzip, with which tapes were
+filled up, are refused: they look the same as a member that a file system lost.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from typing import IO, Protocol
+
+CHUNK = 1 << 20
+# zstandard returns all that a bite unpacks to at once, which can be thousands of times its size; the others obey CHUNK.
+_BITE, _ZSTD_BITE = 1 << 16, 1 << 12
+
+
+class Damaged(Exception):  # noqa: N818 - read_chunks makes a sentence of it
+    """The data are not what a packer of this format writes."""
+
+
+class Truncated(Exception):  # noqa: N818 - see above
+    """The file ends inside a member."""
+
+
+class Member(Protocol):
+    """The interface of bz2.BZ2Decompressor and lzma.LZMADecompressor: unpacks one member."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int = -1, /) -> bytes: ...
+
+
+class _Inflater:
+    """A member of gzip. zlib compares its checksum and its length."""
+
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj(wbits=31)
+        self._more = False
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._more
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+    def decompress(self, data: bytes, max_length: int = -1, /) -> bytes:
+        out = self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
+        self._more = bool(self._zlib.unconsumed_tail) or len(out) == max_length
+        return out
+
+
+class _Frame:
+    """A frame of zstandard, skippable ones included. Gives all that its input unpacks to."""
+
+    needs_input = True
+
+    def __init__(self) -> None:
+        import zstandard
+
+        self._zstd = zstandard.ZstdDecompressor().decompressobj()
+
+    @property
+    def eof(self) -> bool:
+        return self._zstd.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zstd.unused_data
+
+    def decompress(self, data: bytes, max_length: int = -1, /) -> bytes:
+        return self._zstd.decompress(data)
+
+
+def _opener(kind: str) -> Callable[[], Member]:
+    makers: dict[str, Callable[[], Member]] = {
+        ".gz": _Inflater,
+        ".bz2": bz2.BZ2Decompressor,
+        ".xz": lambda: lzma.LZMADecompressor(format=lzma.FORMAT_XZ),
+        ".zst": _Frame,
+    }
+    return makers[kind]
+
+
+def unpacked(raw: IO[bytes], kind: str, *, padding: Callable[[int], None]) -> Iterator[bytes]:
+    """The content of all members in pieces of about CHUNK bytes. padding: called with the number of zeros at the end of an .xz file.
+
+    Raises Damaged or Truncated where any byte of the file is not part of a whole member, with the member's number from the second one on; OSError
+    where the file cannot be read.
+    """
+    ready: list[bytes] = []
+    size = 0
+    for piece in _pieces(raw, kind, padding):
+        ready.append(piece)
+        size += len(piece)
+        if size >= CHUNK:
+            yield b"".join(ready)
+            ready, size = [], 0
+    if size:
+        yield b"".join(ready)
+
+
+def _pieces(raw: IO[bytes], kind: str, padding: Callable[[int], None]) -> Iterator[bytes]:
+    opener, number, rest = _opener(kind), 0, b""
+    while True:
+        zeros = 0
+        if kind == ".xz" and number:
+            rest, zeros = _without_zeros(raw, rest)
+        rest = rest or raw.read(_ZSTD_BITE if kind == ".zst" else _BITE)
+        number += 1
+        if zeros % 4:
+            raise Damaged(f"{zeros} zeros before part {number} are no padding, which comes in fours")
+        if not rest and number > 1:
+            padding(zeros)
+            return
+        rest = yield from _one(opener(), raw, kind, rest, number)
+
+
+def _without_zeros(raw: IO[bytes], rest: bytes) -> tuple[bytes, int]:
+    """What follows the zeros at which the file stands, and how many there were."""
+    zeros = 0
+    while rest := rest or raw.read(_BITE):
+        left = rest.lstrip(b"\0")
+        zeros += len(rest) - len(left)
+        if left:
+            return left, zeros
+        rest = b""
+    return b"", zeros
+
+
+def _one(member: Member, raw: IO[bytes], kind: str, data: bytes, number: int) -> Generator[bytes, None, bytes]:
+    """The pieces of one member, which begins with `data`; returns what stands behind it and was read already."""
+    part = f" in part {number}" if number > 1 else ""
+    while not member.eof:
+        if member.needs_input and not data:
+            data = raw.read(_ZSTD_BITE if kind == ".zst" else _BITE)
+            if not data:
+                raise Truncated(part)
+        try:
+            piece = member.decompress(data, CHUNK)
+        except MemoryError:
+            raise
+        except Exception as e:  # OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError: each library has its own, and all mean the data
+            raise Damaged(f"{e}{part}") from e
+        data = b""
+        if piece:
+            yield piece
+    return member.unused_data
