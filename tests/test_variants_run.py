@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from electrify import cli
-from small import parameters_sha256, pretrain_words, records
+from small import electrify, parameters_sha256, pretrain_words, records, same_numbers, torchrun
 from variants import VARIANTS
 
 SHORT: dict[str, Any] = {"max_steps": 8, "logging_steps": 4, "save_steps": 1, "save_total_limit": 1, "eval_steps": 0}
@@ -24,11 +24,15 @@ CARDS = {
 }
 
 
-def pretrain(data: Path, run: Path, name: str, **fields: Any) -> int:
+def words(data: Path, run: Path, name: str, **fields: Any) -> list[str]:
     recipe, own = VARIANTS[name]
     weights = own.get("term_weights")
     own = own | ({"term_weights": ",".join(f"{k}={v}" for k, v in weights.items())} if weights else {})
-    return cli.main([str(w) for w in pretrain_words(data, run, recipe=recipe, **SHORT | own | fields)])
+    return [str(w) for w in pretrain_words(data, run, recipe=recipe, **SHORT | own | fields)]
+
+
+def pretrain(data: Path, run: Path, name: str, **fields: Any) -> int:
+    return cli.main(words(data, run, name, **fields))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -44,6 +48,15 @@ def test_a_run_of_each_variant(name: str, small_data: Path, tmp_path: Path) -> N
     _, info = AutoModel.from_pretrained(whole / "discriminator", output_loading_info=True)
     assert not info["missing_keys"]
     assert CARDS[name] in (whole / "discriminator" / "README.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VARIANTS)
+def test_two_processes(name: str, small_data: Path, tmp_path: Path) -> None:
+    electrify(words(small_data, tmp_path / "one", name), tmp_path)
+    done = torchrun(words(small_data, tmp_path / "two", name), tmp_path).end()
+    assert done.status == 0, done.err
+    same_numbers(tmp_path / "one", tmp_path / "two")
 
 
 @pytest.mark.parametrize(
