@@ -46,7 +46,7 @@ def spans(tags: Sequence[str]) -> list[Span]:
 def span_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
     """f1, precision and recall of chunks (type and both ends right) over all sentences, and accuracy of tags: fractions, 0 where undefined.
 
-    gold, predicted: the tags of each sentence. Raises ValueError where their lengths differ. Source: conlleval of CoNLL-2000, for the letters O, B, I.
+    gold, predicted: the tags of each sentence. Raises ValueError where their lengths differ. Source: conlleval of CoNLL-2000, for O, B and I.
     """
     right, there, called = _counts(gold, predicted)
     pairs = [a == b for g, p in zip(gold, predicted, strict=True) for a, b in zip(g, p, strict=True)]
