@@ -21,3 +21,11 @@ def test_median_mean_spread_and_best_by_hand():
     assert "ELECTRA-Small++ 91.2" in report.markdown()
     assert "| 40.0 | 40.0 | - | 40.0 |" in report.markdown()
     assert report.table().splitlines()[1].split() == ["sst2", "accuracy", "m", "70.0", "70.0", "15.8", "90.0", "50.0", "5", "500"]
+
+
+def test_resources_beside_scores():
+    runs = [record("../m", s, 0.5) | {"seconds": x, "parameters": 13_548_800, "peak_memory_bytes": 2**30 + x} for s, x in enumerate((9, 3, 4))]
+    report = report_of([*runs, record("old", 0, 0.4)], {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={"../m": "m"})
+    assert report.resources()[1:] == [["sst2", "m", "13.5 M", "4.0", "1,024 MiB"]], "a record of an earlier version does not say"
+    assert "| sst2 | m | 13.5 M | 4.0 | 1,024 MiB |" in report.markdown()
+    assert "Resources" not in report_of([record("old", 0, 0.4)], {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={}).markdown()

@@ -132,8 +132,8 @@ def test_a_submission(zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.Capt
     run(zoo, glue, out, "glue", predict_test=True, seeds=2)
     assert (folder / "WNLI.tsv").is_file(), "a run whose predictions are gone is run again"
     assert archive.read_bytes() == content
-    assert [{**json.loads(r), "seconds": 0} for r in (out / "scores.jsonl").read_bytes().splitlines()] == [
-        {**json.loads(r), "seconds": 0} for r in before.splitlines()
+    assert [{**json.loads(r), "seconds": 0, "peak_memory_bytes": 0} for r in (out / "scores.jsonl").read_bytes().splitlines()] == [
+        {**json.loads(r), "seconds": 0, "peak_memory_bytes": 0} for r in before.splitlines()
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify.downstream.read.conll import read_sentences
+from electrify.downstream.read.conll import read_sentences, to_iob2
 from electrify.downstream.spans import by_type, span_scores, spans
 
 TAGGING = Path(__file__).parents[3] / "shared" / "data" / "tagging"
@@ -167,6 +167,46 @@ def test_scores_are_those_of_conlleval(pair: tuple[Tagged, Tagged]):
     assert scores == fractions(right.total(), there.total(), called.total()) | {"accuracy": pytest.approx(sum(words) / len(words))}
     types = sorted(kind for kind in there | called if kind)
     assert by_type(*pair) == {kind: fractions(right[kind], there[kind], called[kind]) | {"count": there[kind]} for kind in types}
+
+
+STARTS = {"BB", "IB", "OB", "OI", "EE", "EI", "OE"}
+ENDS = {"BB", "BO", "IB", "IO", "EE", "EI", "EO"}
+
+
+def chunks_of_the_script(tags: Sequence[str]) -> list[tuple[str, int, int]]:
+    """The script's two tables of letters before and here, and a type that changes; O has no type. It knows no S."""
+    found: list[tuple[str, int, int]] = []
+    begun = None
+    before = ("O", "")
+    for i, tag in enumerate([*tags, "O"]):
+        letter, _, kind = tag.partition("-")
+        pair, changes = before[0] + letter, before[1] != kind
+        if begun is not None and (pair in ENDS or (before[0] != "O" and changes)):
+            found.append((before[1], begun, i))
+            begun = None
+        if pair in STARTS or (letter != "O" and changes):
+            begun = i
+        before = (letter, kind)
+    return found
+
+
+@given(st.lists(st.sampled_from(IOB), max_size=14))
+def test_chunks_of_iob1_and_iob2_are_the_scripts_whatever_the_order(tags: list[str]):
+    assert spans(tags) == chunks_of_the_script(tags)
+
+
+@given(st.lists(st.sampled_from([tag for tag in IOBES if not tag.startswith("S")]), max_size=14))
+def test_chunks_with_e_are_the_scripts_but_for_e_before_b(tags: list[str]):
+    odd = [i for i, (a, b) in enumerate(pairwise(tags)) if a[:1] == "E" and b == "B" + a[1:]]
+    if not odd:
+        assert spans(tags) == chunks_of_the_script(tags)
+    assert (spans(["E-X", "B-X"]), chunks_of_the_script(["E-X", "B-X"])) == ([("X", 0, 1), ("X", 1, 2)], [("X", 0, 2)])
+
+
+@given(st.lists(st.sampled_from([*IOBES, "L-X", "U-X"]), max_size=14))
+def test_every_scheme_as_it_is_scored_and_written_has_the_scripts_chunks(tags: list[str]):
+    assert spans(tags) == chunks_of_the_script(to_iob2(tags))
+    assert chunks_of_the_script(["S-X", "S-X"]) == [("X", 0, 2)], "what docs/finetuning.md says of the script"
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -82,6 +82,16 @@ class Report:
             for r in self.rows
         ]
 
+    def resources(self) -> list[list[str]]:
+        """What each model took on each task, header first: parameters, the median of the seconds of a run, the most memory of any."""
+        cells = [["task", "model", "parameters", "seconds", "peak memory"]]
+        for task, model in dict.fromkeys((r["task"], r["model"]) for r in self.records):
+            runs = [r for r in self.records if (r["task"], r["model"]) == (task, model) and r.get("parameters")]
+            if runs:  # records of earlier versions do not say
+                seconds, memory = statistics.median(r["seconds"] for r in runs), max(r["peak_memory_bytes"] for r in runs)
+                cells.append([task, self.shown(model), f"{runs[0]['parameters'] / 1e6:.1f} M", f"{seconds:.1f}", f"{memory / 2**20:,.0f} MiB"])
+        return cells if len(cells) > 1 else []
+
     def table(self) -> str:
         """The table for a terminal or a log: aligned columns."""
         averages = [f"GLUE average of {model}: {100 * value:.1f}" for model, value in self.glue_averages().items()]
@@ -100,6 +110,11 @@ class Report:
             "Scores times 100 on the validation examples after the last update; std is that of a sample of seeds.",
             "",
         ]
+        spent = self.resources()
+        if spent:
+            rows = ["| " + " | ".join(map(inert, row)) + " |" for row in spent]
+            told = "A run's median seconds, and the most memory of a run (of the process, on a CPU)."
+            lines += ["## Resources", "", rows[0], "|---|---|---:|---:|---:|", *rows[1:], "", told, ""]
         for task in dict.fromkeys(r.task for r in self.rows):
             published = TASKS[task].published if task in TASKS else {}
             if published:

@@ -20,6 +20,7 @@ from ..config.protocol import PUBLISHED_DROPOUT
 from ..errors import UserError
 from ..progress import Progress
 from ..train.allocator import keep_memory
+from ..train.device import peak_memory_bytes
 from . import loop
 from .encoder import Loaded, load
 from .examples import Example
@@ -56,6 +57,10 @@ class Outcome:
     train_examples: int
     updates: int
     seconds: float
+    parameters: int = 0
+    """Numbers in the encoder and its head."""
+    peak_memory_bytes: int = 0
+    """The most memory so far: allocated on a GPU, of the whole process on a CPU, runs before this one included."""
     files: dict[str, str] = field(default_factory=dict)
     """Answers as files, name to content: of test sets, of tagging and of question answering."""
 
@@ -96,7 +101,8 @@ def finetune_one(
         scores, files = curve.points[-1].metrics | curve.further(task), curve.files(task)
         if save_to is not None:
             save(net, loaded, task, save_to, problem=problem)
-    return Outcome(scores, tuple(curve.points), len(examples), total, time.monotonic() - began, files)
+        spent = time.monotonic() - began, sum(p.numel() for p in net.parameters()), peak_memory_bytes(device)
+    return Outcome(scores, tuple(curve.points), len(examples), total, *spent, files)
 
 
 def _dropout(task: TaskData, loaded: Loaded, settings: FinetuneSettings) -> float:

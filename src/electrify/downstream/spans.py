@@ -1,5 +1,13 @@
 """Chunks of tagged sentences, and how well they were found: the definition of the CoNLL shared tasks (their script conlleval).
 
+| letters                   | against conlleval (CoNLL-2000)                                                                              |
+|---------------------------|-------------------------------------------------------------------------------------------------------------|
+| O, B, I (IOB1 and IOB2)   | the same chunks, whatever the order of the tags                                                             |
+| E too                     | the same, but for E-X B-X, which the script leaves one chunk                                                |
+| S too (IOBES, BILOU)      | the script knows no S and makes one chunk of S-X S-X; here the scheme's own definition holds, as in seqeval |
+
+Every scheme is scored, and written for conlleval, as IOB2 (read/conll.py), where the script and this file agree.
+
 A chunk begins at B- and S-, after E-, S- and O, and where the type changes, whatever the letter there: an I- in the wrong place begins a chunk too.
 It goes on until the next one begins or a word is outside. BILOU's L- and U- count as E- and S-. The type is all behind the first hyphen. A letter of
 these without a hyphen is a chunk of type "". Any other tag without a hyphen ("NOUN") is outside as O is, and one with a hyphen ("NP-SBJ") counts as
@@ -38,7 +46,7 @@ def spans(tags: Sequence[str]) -> list[Span]:
 def span_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
     """f1, precision and recall of chunks (type and both ends right) over all sentences, and accuracy of tags: fractions, 0 where undefined.
 
-    gold, predicted: the tags of each sentence. Raises ValueError where their lengths differ. Source: conlleval of CoNLL-2000.
+    gold, predicted: the tags of each sentence. Raises ValueError where their lengths differ. Source: conlleval of CoNLL-2000, for O, B and I.
     """
     right, there, called = _counts(gold, predicted)
     pairs = [a == b for g, p in zip(gold, predicted, strict=True) for a, b in zip(g, p, strict=True)]
