@@ -154,8 +154,9 @@ class Side:
 
 @contextmanager
 def neighbours(count: int) -> Iterator[None]:
-    """So many processes that only count."""
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    """So many processes that only count. They end with this one, however it ends."""
+    code = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(10**6): pass"
+    processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(count)]
     try:
         yield
     finally:
@@ -202,10 +203,10 @@ def main() -> None:
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--seconds", type=float, default=4.0, help="of a side's turn")
     p.add_argument("--spins", default="", help="also all threads with these values of GOMP_SPINCOUNT")
-    p.add_argument("--quick", action="store_true", help="tiny models, one neighbour, one round: does it run?")
+    p.add_argument("--quick", action="store_true", help="tiny models, one neighbour, one round, without `later`: does it run?")
     p.add_argument("--json", help="write the figures here too")
     a = p.parse_args()
-    sides = [*SIDES, *(f"spins {n}" for n in a.spins.split(",") if n)]
+    sides = [*(side for side in SIDES if side != "later" or not a.quick), *(f"spins {n}" for n in a.spins.split(",") if n)]
     busy, rounds, seconds = ([1], 1, 0.1) if a.quick else ([int(n) for n in a.busy.split(",")], a.rounds, a.seconds)
     print(f"{cores()} cores\n")
     results = [measure(name, n, sides, rounds=rounds, seconds=seconds, quick=a.quick) for name in a.works.split(",") for n in busy]

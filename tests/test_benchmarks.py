@@ -62,14 +62,14 @@ def test_startup(tmp_path: Path) -> None:
     assert re.search(r"^slowest: .*, \d+\.\d\d s$", out, re.M)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)  # six processes load torch, one after the other
 def test_busy(tmp_path: Path) -> None:
-    out = run(tmp_path, "busy.py", "--json", "busy.json", "--spins", "100")
-    sides = ("one thread", "default", "later", "as it comes", "spins 100")
+    out = run(tmp_path, "busy.py", "--json", "busy.json")
+    sides = ("one thread", "default", "as it comes")
     assert [row[0] for row in rows(out)] == [f"{work}, 1 busy: {side}" for work in ("pretrain", "finetune") for side in sides]
     for found in json.loads((tmp_path / "busy.json").read_text()):
         assert found["threads"]["one thread"] == 1
-        assert found["threads"]["later"] == found["threads"]["as it comes"] == cores()
+        assert found["threads"]["as it comes"] == cores()
         assert all(rate > 0 for rates in found["tokens_per_s"].values() for rate in rates)
 
 
