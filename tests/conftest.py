@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,10 @@ settings.load_profile("electrify")
 # Before torch is imported. Tests run side by side, and two threads of each on a busy machine wait for each other: three times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 wait_briefly()
+
+# Under nohup, processes of the tests would be told to ignore SIGHUP, too; a handler is not inherited, and keeps pytest alive as well.
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 # Runs of the tests measure the machine once, together, and leave the user's cache alone.
 os.environ["ELECTRIFY_CACHE"] = str(Path(tempfile.gettempdir()) / "electrify-tests-cache")

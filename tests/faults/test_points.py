@@ -16,7 +16,7 @@ from electrify import faults
 from electrify.train import log
 from small import Process, electrify, listing, model_files, pretrain_words, records, same_ending, steps_of, write_text
 
-SIGNALS = ("term", "int", "usr1")
+SIGNALS = ("term", "int", "usr1", "hup")
 # Where in a short run each point is met: the third checkpoint is the first after which an older one is removed.
 STEPS = {"batch": 0, "update": 11, "validation": 10} | dict.fromkeys(faults.SAVE_POINTS, 21)
 KILLS = [f"{point}@{STEPS.get(point, 0)}" for point in faults.POINTS["pretrain"] if point != "batch"]

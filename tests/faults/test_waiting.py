@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,12 +17,11 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def port() -> int:
     """A free one."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
-        number = s.getsockname()[1]
-    yield number
+        return s.getsockname()[1]
 
 
 def alone(words: list[str], folder: Path, *, rank: int, port: int, fault: str = "") -> Process:

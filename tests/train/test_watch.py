@@ -109,6 +109,7 @@ def test_a_signal_that_the_main_thread_cannot_hear(state: str, number: signal.Si
     with subprocess.Popen([sys.executable, "-c", code, state], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
+        time.sleep(2)  # until it is inside torch
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert process.returncode == SAVED_EXIT
