@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text import workspace
+from electrify.text.feeding import with_ends
 from electrify.text.prepare import prepare
 from electrify.text.shards import read_manifest
 from electrify.text.sources import resolve
-from electrify.text.feeding import with_ends
 from small import environment, mistake
 from texts import read, write
 

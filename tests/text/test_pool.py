@@ -134,7 +134,9 @@ def test_a_parent_killed_while_it_sends_leaves_no_trace(tmp_path: Path) -> None:
 @pytest.mark.timeout(120)
 def test_without_the_kernel_s_help_the_pipe_ends_a_worker_within_a_task() -> None:
     """As on systems other than Linux."""
-    code = f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}; from electrify.text import pool; pool.die_with = lambda p: None; "
+    code = (
+        f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}; from electrify.text import pool; pool.die_with = lambda p: None; "
+    )
     code += f"pool.serve('pool_jobs', parent={os.getpid()})"
     worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     pool_module._send(worker.stdin, 1)

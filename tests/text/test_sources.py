@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
-from electrify.text import workspace
+from electrify.text import walk, workspace
 from electrify.text.sources import resolve
 
 
@@ -22,10 +25,15 @@ def test_folder_is_searched_in_sorted_order(tmp_path: Path, monkeypatch: pytest.
     put(tmp_path, "c/b.txt", "c/a.txt.gz", "a.md", "z.jsonl", "README.md", ".hidden/x.txt", "c/pic.png", "d.tar.xz")
     sources, left_out = resolve((str(tmp_path),))
     assert [s.name.split("/", 1)[1] for s in sources] == ["a.md", "c/a.txt.gz", "c/b.txt", "z.jsonl"]
-    assert left_out == ["README.md", "c/pic.png", "d.tar.xz"]
+    assert {one.name: one.reason for one in left_out} == {
+        ".hidden": walk.HIDDEN,
+        "README.md": walk.ABOUT,
+        "c/pic.png": walk.OTHER_KIND,
+        "d.tar.xz": walk.OTHER_KIND,
+    }
     # The file system's own order must not matter.
-    listing = Path.rglob
-    monkeypatch.setattr(Path, "rglob", lambda self, pattern: reversed(list(listing(self, pattern))))
+    listing = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda self: reversed(sorted(listing(self))))
     assert resolve((str(tmp_path),))[0] == sources
 
 
@@ -70,3 +78,108 @@ def test_tables_about_the_texts_are_left_out_of_folders_only(tmp_path: Path) -> 
     assert [s.path.name for s in found] == ["a.txt", "good.csv"]
     named = workspace.choose_sources(PrepareConfig(inputs=(str(tmp_path / "list.tsv"),), output_dir="x"))
     assert [s.path.name for s in named] == ["list.tsv"]
+
+
+# ------------------------------------------------------------------ what is left out is said
+
+
+def said_of(folder: Path | str, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    workspace.choose_sources(PrepareConfig(inputs=(str(folder),), output_dir="x"))
+    return capsys.readouterr().err
+
+
+def test_everything_left_out_is_counted_and_named_by_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "corpus"
+    put(folder, "a.txt", "b/c.txt", "LICENSE.txt", "pic.png", ".hidden.txt", "locked/d.txt")
+    put(tmp_path, "elsewhere/e.txt", "one.txt")
+    (folder / "empty.txt").touch()
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
+    (folder / "back").symlink_to(folder)
+    (folder / "dead.txt").symlink_to(tmp_path / "gone.txt")
+    (folder / "linked.txt").symlink_to(tmp_path / "one.txt")
+    (folder / "list.csv").write_text("title,year\nEmma,1815\n")
+    os.mkfifo(folder / "pipe.txt")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(os.path.relpath(folder / "sock.txt"))
+        found = said_of(folder, capsys)
+    assert len(found.splitlines()) == 1
+    assert found.startswith("left out 10; ")
+    for part in (
+        "links to folders (not followed): 2 (back, linked)",
+        "links that lead nowhere: 1 (dead.txt)",
+        "pipes, sockets or devices: 2 (pipe.txt, sock.txt)",
+        "empty files: 1 (empty.txt)",
+        "files of other kinds: 1 (pic.png)",
+        "files about the corpus: 1 (LICENSE.txt)",
+        "hidden: 1 (.hidden.txt)",
+        "tables without a column 'text': 1 (corpus/list.csv)",
+    ):
+        assert part in found
+    names = [s.name for s in resolve((str(folder),))[0]]
+    assert names == ["corpus/a.txt", "corpus/b/c.txt", "corpus/linked.txt", "corpus/list.csv", "corpus/locked/d.txt"]
+
+
+def test_what_may_not_be_read_is_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tests run as root, who may read everything."""
+    put(tmp_path, "a.txt", "locked/b.txt", "c.txt")
+    listing, opened = Path.iterdir, Path.open
+
+    def refused(self: Path) -> Any:
+        if self.name == "locked":
+            raise PermissionError(13, "Permission denied", str(self))
+        return listing(self)
+
+    def not_opened(self: Path, *args: Any, **more: Any) -> Any:
+        if self.name == "c.txt":
+            raise PermissionError(13, "Permission denied", str(self))
+        return opened(self, *args, **more)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    monkeypatch.setattr(Path, "open", not_opened)
+    found = said_of(tmp_path, capsys)
+    assert "left out 2; files that may not be read: 1 (c.txt); folders that may not be read: 1 (locked)" in found
+    with pytest.raises(UserError, match="the folder .*locked cannot be read: Permission denied"):
+        resolve((str(tmp_path / "locked"),))
+    found = said_of(f"{tmp_path}/**/*.txt", capsys)
+    assert "folders that may not be read: 1 (locked)" in found
+
+
+def test_a_folder_of_linked_folders_only(tmp_path: Path) -> None:
+    put(tmp_path, "real/a.txt")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "one").symlink_to(tmp_path / "real")
+    with pytest.raises(UserError, match=r"holds only links to folders \(one\), which are not followed; name the linked folders themselves"):
+        resolve((str(tmp_path / "links"),))
+    assert len(resolve((str(tmp_path / "links" / "one"),))[0]) == 1  # named itself, it is followed
+
+
+def test_patterns_say_what_they_leave_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path, "a.txt", "b/c.txt", "d.png")
+    (tmp_path / "dead.txt").symlink_to("gone")
+    (tmp_path / "linked").symlink_to(tmp_path / "b")
+    os.mkfifo(tmp_path / "pipe.txt")
+    found = said_of(f"{tmp_path}/*", capsys)
+    for part in ("folders into which this pattern does not lead: 2 (b, linked)", "links that lead nowhere: 1 (dead.txt)", "(pipe.txt)", "(d.png)"):
+        assert part in found
+    assert "links to folders (not followed): 1 (linked)" in said_of(f"{tmp_path}/**/*.txt", capsys)
+
+
+def test_the_output_inside_a_corpus_is_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path, "a.txt", "out/manifest.json", "out/tokens.bin")
+    capsys.readouterr()
+    found = workspace.choose_sources(PrepareConfig(inputs=(str(tmp_path),), output_dir=str(tmp_path / "out")))
+    assert [s.path.name for s in found] == ["a.txt"]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("a**.txt", r"the pattern a\*\*\.txt cannot be followed: write \*\* between slashes"),
+        ("~nouser/x", "~nouser/x: no user of this name has a home folder here"),
+    ],
+)
+def test_patterns_and_homes_that_cannot_be(item: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        resolve((item,))

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import difflib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
 
 from ..errors import UserError
 
 MAX_VOCABULARY = 1 << 22  # four times the largest published; the libraries reserve memory for as many pieces as are asked for
 TRAINED = ("wordpiece", "bpe", "unigram")
+# What others call a kind of tokenizer, and what of ours comes nearest. The Hub has no repositories of such names; asking it takes a minute.
+ALSO_CALLED = {
+    "bytelevel": "bpe",
+    "byte": "bpe",
+    "bytes": "bpe",
+    "bbpe": "bpe",
+    "tiktoken": "bpe",
+    "gpt2bpe": "bpe",
+    "sentencepiece": "unigram",
+    "spm": "unigram",
+    "ulm": "unigram",
+    "bert": "wordpiece",
+    "char": "",
+    "chars": "",
+    "character": "",
+    "characters": "",
+    "word": "",
+    "words": "",
+    "wordlevel": "",
+    "whitespace": "",
+    "none": "",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +93,11 @@ class PrepareConfig:
         """Raises UserError for a value that cannot work."""
         if not self.inputs:
             raise UserError("nothing to prepare: name at least one file, folder, glob, `pydocs` or `hub:NAME`")
-        if not self.output_dir:
+        if not all(item.strip() for item in self.inputs):
+            raise UserError("an input is an empty text: name a file, folder or glob (`.` is the folder you are in)")
+        if not self.output_dir.strip():
             raise UserError("output_dir is empty: name the folder of the prepared corpus")
+        self._check_tokenizer()
         if not 0 <= self.valid_fraction < 1:
             raise UserError(f"valid_fraction must be at least 0 and below 1, not {self.valid_fraction}")
         for name, least, most in (
@@ -84,3 +111,38 @@ class PrepareConfig:
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 raise UserError(f"{name} must be at {f'least {least}' if value < least else f'most {most}'}, not {value}")
+
+    def _check_tokenizer(self) -> None:
+        """Raises UserError for a name that means a kind of tokenizer and is not one of ours, before the Hub is asked for it."""
+        if self.trains_tokenizer or Path(self.tokenizer).exists():
+            return
+        if not self.tokenizer.strip():
+            raise UserError(f"tokenizer is empty: choose {', '.join(TRAINED)}, a folder or a name on the Hub")
+        plain = "".join(c for c in self.tokenizer.lower() if c.isalnum())
+        close = difflib.get_close_matches(plain, TRAINED, n=1, cutoff=0.7)
+        meant = plain if plain in TRAINED else ALSO_CALLED.get(plain, close[0] if close else None)
+        if meant:
+            raise UserError(f"there is no tokenizer {self.tokenizer!r}; did you mean {meant!r}?")
+        if meant == "":
+            raise UserError(f"there is no tokenizer {self.tokenizer!r}; choose {', '.join(TRAINED)}, a folder or a name on the Hub")
+
+    def unused(self, formats: set[str]) -> list[str]:
+        """The options that were given and change nothing: of training where a tokenizer is taken over, of kinds of files that are not there.
+
+        formats: of the files to be read.
+        """
+        rows = {"jsonl", "csv", "tsv", "parquet", "hub", "pydocs"}
+        idle: dict[str, str] = {}
+        if not self.trains_tokenizer:
+            names = ("vocab_size", "lowercase", "strip_accents", "min_frequency", "tokenizer_sample_mb")
+            idle |= dict.fromkeys(names, "the tokenizer is taken over, not trained")
+        if self.tokenizer == "unigram":
+            idle["min_frequency"] = "unigram does not use it"
+        if not formats & rows:
+            idle["text_column"] = "no input has rows"
+        if "hub" not in formats:
+            idle["dataset_split"] = "no input is a data set (hub:NAME)"
+        if not formats & {"txt", "md"} and self.document_boundary != "record":
+            idle["document_boundary"] = "each row is a document"
+        defaults: dict[str, Any] = {f.name: f.default for f in fields(self)}
+        return [f"{name} {getattr(self, name)} changes nothing: {why}" for name, why in idle.items() if getattr(self, name) != defaults[name]]

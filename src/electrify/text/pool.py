@@ -91,7 +91,9 @@ class Workers:
         except BaseException as e:
             self.__exit__(type(e), e, None)
             if isinstance(e, OSError) and e.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
-                raise UserError(f"the system lets only {len(self._processes)} of {self.count} workers start ({e.strerror}); use fewer (--workers)") from e
+                raise UserError(
+                    f"the system lets only {len(self._processes)} of {self.count} workers start ({e.strerror}); use fewer (--workers)"
+                ) from e
             raise
         return self
 

@@ -31,6 +31,8 @@ from .encode import Start, Task, read_part, write_part
 from .join import join
 from .pool import Workers, cores
 from .shards import Manifest, token_dtype
+from .sources import Source
+from .streams import has_checksum
 from .tokenizer import load_tokenizer, special_ids, tokenizer_sha256, vocabulary_size
 from .workspace import Workspace
 
@@ -48,6 +50,9 @@ def prepare(options: PrepareConfig) -> Manifest:
         cluster.require()
     clock = Clock()
     sources = workspace.choose_sources(options)
+    for idle in options.unused({s.format for s in sources}):
+        say(idle)
+    _tell_of_archives(sources)
     done = workspace.finished(options, sources)
     if done is not None:
         say(f"{options.output_dir} is already prepared by the same command: verified, nothing to do")
@@ -59,6 +64,13 @@ def prepare(options: PrepareConfig) -> Manifest:
         if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise UserError(f"{options.output_dir}: {e.strerror}; make room and run the same command again, it continues") from e
         raise
+
+
+def _tell_of_archives(sources: list[Source]) -> None:
+    """Says which archives could be damaged without anyone seeing it."""
+    bare = [s for s in sources if s.path.name and not has_checksum(s.path)]
+    if bare:
+        say(f"{workspace.shown(bare)}: packed without checksum, so a changed bit may pass for text; pack with `xz -C crc64` or `zstd --check`")
 
 
 def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest:

@@ -128,6 +128,7 @@ def _of_csv(source: Source, options: PrepareConfig, counts: Counter[str], advanc
 def has_column(source: Source, options: PrepareConfig) -> bool:
     """Whether the header of a CSV or TSV file has the text column."""
     delimiter = "\t" if source.format == "tsv" else ","
+    csv.field_size_limit(MAX_LINE)
     header = next((line.decode("utf-8", "replace") for _, line in _lines(source, None)), "")
     return options.text_column in next(csv.reader([header], delimiter=delimiter), [])
 
@@ -141,8 +142,11 @@ def _of_parquet(source: Source, options: PrepareConfig, counts: Counter[str], ad
     row_number = 0
     try:
         with parquet.ParquetFile(source.path) as file:
-            if options.text_column not in file.schema_arrow.names:
-                raise _no_column(str(source.path), options, file.schema_arrow.names)
+            names = file.schema_arrow.names
+            if options.text_column not in names:
+                raise _no_column(str(source.path), options, names)
+            if names.count(options.text_column) > 1:
+                raise UserError(f"{source.path}: the column {options.text_column!r} stands twice")
             total = max(file.metadata.num_rows, 1)
             _must_be_no_bomb(source, file.metadata)
             for batch in file.iter_batches(batch_size=256, columns=[options.text_column]):

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import UserError
+from . import walk
 from .streams import COMPRESSIONS, compression_of
+from .walk import LeftOut
 
 Format = Literal["txt", "md", "jsonl", "csv", "tsv", "parquet", "pydocs", "hub"]
 FORMATS: dict[str, Format] = {
@@ -83,17 +85,18 @@ def format_of(path: Path) -> Format | None:
     return None if kind == "parquet" and stem is not path else kind
 
 
-def resolve(inputs: tuple[str, ...], *, output: Path | None = None) -> tuple[list[Source], list[str]]:
-    """Sources in order, each file once, and the names of files of other kinds that lay in folders and were left out.
+def resolve(inputs: tuple[str, ...], *, output: Path | None = None) -> tuple[list[Source], list[LeftOut]]:
+    """Sources in order, each file once, and what lay in folders or matched a pattern and was left out, with the reasons (walk.py).
 
     output: a folder whose files are no input although it may lie inside one, for they are made from it. Raises UserError for an input that does not
     exist or holds no text.
     """
     sources: list[Source] = []
-    left_out: list[str] = []
+    left_out: list[LeftOut] = []
+    made = None if output is None else output.resolve()
     for item in inputs:
-        found = _resolve_one(item, left_out)
-        sources += [s for s in found if output is None or not s.in_folder or not s.path.resolve().is_relative_to(output.resolve())]
+        found = _resolve_one(item, left_out, made)
+        sources += [s for s in found if made is None or not s.in_folder or not s.path.resolve().is_relative_to(made)]
     seen: set[str] = set()
     once = []
     for source in sources:
@@ -104,14 +107,17 @@ def resolve(inputs: tuple[str, ...], *, output: Path | None = None) -> tuple[lis
     return once, left_out
 
 
-def _resolve_one(item: str, left_out: list[str]) -> list[Source]:
+def _resolve_one(item: str, left_out: list[LeftOut], output: Path | None) -> list[Source]:
     if item == PYDOCS:
         return [Source(PYDOCS, "pydocs")]
     if item.startswith(HUB):
         return [_hub(item[len(HUB) :])]
-    path = Path(item).expanduser()
+    try:
+        path = Path(item).expanduser()
+    except RuntimeError:
+        raise UserError(f"{item}: no user of this name has a home folder here; write the path out") from None
     if path.is_dir():
-        return _folder(path, item, left_out)
+        return _folder(path, item, left_out, output)
     if path.exists():
         if not path.is_file():
             raise UserError(f"{path} is a pipe or a device; a corpus is read several times, so write it to a file first")
@@ -122,9 +128,7 @@ def _resolve_one(item: str, left_out: list[str]) -> list[Source]:
             )
         return [Source(legible(path.name), kind, path)]
     if glob.has_magic(item):
-        found = sorted(p for p in matching(path) if p.is_file())
-        sources = [Source(legible(p.name), kind, p, in_folder=True) for p in found if (kind := format_of(p))]
-        left_out.extend(p.name for p in found if not format_of(p))
+        sources = _pattern(path, item, left_out)
         if not sources:
             raise UserError(f"no text file matches {item!r}")
         return sources
@@ -155,17 +159,61 @@ def _hub(name: str) -> Source:
     return Source(HUB + shown, "hub", hub=name)
 
 
-def _folder(folder: Path, item: str, left_out: list[str]) -> list[Source]:
-    sources = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+def _folder(folder: Path, item: str, left_out: list[LeftOut], output: Path | None) -> list[Source]:
+    sources, before = [], len(left_out)
+    for path in walk.files(folder, left_out, besides=output):
         inside = path.relative_to(folder)
-        if any(part.startswith(".") for part in inside.parts):
-            continue
-        kind = format_of(path)
-        if kind is None or _ABOUT.fullmatch(path.name):
-            left_out.append(inside.as_posix())
-        else:
+        if (kind := _kind_of(path, inside.as_posix(), left_out, about=True)) is not None:
             sources.append(Source(legible(f"{folder.resolve().name}/{inside.as_posix()}"), kind, path, in_folder=True))
     if not sources:
-        raise UserError(f"the folder {item} holds no text file; known endings: {', '.join(FORMATS)}")
+        raise UserError(_nothing_in(item, left_out[before:]))
+    return sources
+
+
+def _nothing_in(item: str, left_out: list[LeftOut]) -> str:
+    linked = [one.name for one in left_out if one.reason == walk.LINKED_FOLDER]
+    if linked and len(linked) == len(left_out):
+        names = ", ".join(linked[: walk.SHOWN]) + " ..." * (len(linked) > walk.SHOWN)
+        return f"the folder {item} holds only links to folders ({names}), which are not followed; name the linked folders themselves"
+    why = f" ({walk.sentence(left_out)})" if left_out else ""
+    return f"the folder {item} holds no text file; known endings: {', '.join(FORMATS)}{why}"
+
+
+def _kind_of(path: Path, name: str, left_out: list[LeftOut], *, about: bool) -> Format | None:
+    """The format of a file that was found; None where it is left out. about: files that describe a corpus are left out, too."""
+    kind, reason = format_of(path), ""
+    if kind is None:
+        reason = walk.OTHER_KIND
+    elif about and _ABOUT.fullmatch(path.name):
+        reason = walk.ABOUT
+    elif not compression_of(path) and path.stat().st_size == 0:  # an archive of no bytes is damaged, and reading it says so
+        reason = walk.EMPTY
+    if reason:
+        left_out.append(LeftOut(legible(name), reason))
+    return None if reason else kind
+
+
+def _pattern(pattern: Path, item: str, left_out: list[LeftOut]) -> list[Source]:
+    """The text files that match; what matches and is left out is noted, and so are folders below which nobody could look."""
+    fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
+    deep = "**" in pattern.parts
+    try:
+        found = sorted(matching(pattern))
+    except ValueError as e:
+        advice = "write ** between slashes, as in FOLDER/**/*.txt, or one *" if "**" in item else str(e)
+        raise UserError(f"the pattern {item} cannot be followed: {advice}") from e
+    sources = []
+    for path in found:
+        if path.is_dir():
+            if not deep:
+                left_out.append(LeftOut(legible(path.name), walk.UNMATCHED_FOLDER))
+        elif (reason := walk.unfit(path)) is not None:
+            left_out.append(LeftOut(legible(path.name), reason))
+        elif (kind := _kind_of(path, path.name, left_out, about=False)) is not None:
+            sources.append(Source(legible(path.name), kind, path, in_folder=True))
+    if deep:
+        aside: list[LeftOut] = []
+        for _ in walk.files(Path(*pattern.parts[:fixed]), aside):
+            pass
+        left_out += [one for one in aside if one.reason in (walk.LINKED_FOLDER, walk.UNREADABLE_FOLDER)]
     return sources

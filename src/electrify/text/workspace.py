@@ -28,6 +28,7 @@ from . import pydocs, records
 from .shards import MANIFEST, SPLITS, Corpus, Manifest, read_manifest, sha256_of, verify_common
 from .sources import Source, resolve
 from .streams import compression_of, must_lead_somewhere
+from .walk import LeftOut, sentence
 
 UNFINISHED = "unfinished"
 # How much text a compressed file holds at most in practice, per byte; and bytes of text a token has at least on the average.
@@ -44,12 +45,11 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
     for source in sources:
         # A table that lies beside the texts of a folder is usually about them.
         if source.in_folder and source.format in ("csv", "tsv") and not records.has_column(source, options):
-            left_out.append(source.name)
+            left_out.append(LeftOut(source.name, f"tables without a column {options.text_column!r}"))
         else:
             chosen.append(source)
     if left_out:
-        names = ", ".join(left_out[:5]) + " ..." * (len(left_out) > 5)
-        say(f"left out {len(left_out)} file{'s' * (len(left_out) > 1)} that hold no text to train on: {names}")
+        say(sentence(left_out))
     if not chosen:
         raise UserError(f"no file of {', '.join(options.inputs)} has a column {options.text_column!r}")
     return chosen

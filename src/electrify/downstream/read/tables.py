@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...errors import UserError
+from ...text.records import MAX_LINE
 from ...text.whole import json_rows, lines_of
 from ..tasks import Kind
 from .files import ending_of, whole
@@ -21,6 +22,7 @@ def rows(path: str) -> Iterator[Row]:
     """(line number, column -> value) of each row of a file, by its ending."""
     match ending_of(path):
         case ".csv":
+            csv.field_size_limit(MAX_LINE)  # Python's own limit is 131,072 characters, the length of a chapter
             return _csv_rows(path, csv.reader(io.StringIO(whole(path), newline=""), strict=True))
         case ".tsv":
             return tsv_rows(path, lines_of(whole(path)))

@@ -1,0 +1,96 @@
+"""The files of a folder, to the bottom and in sorted order, and what was left out of it, by reason: a corpus is never shortened without a word.
+
+Links to files are followed (caches of data sets are made of them), links to folders are not: two that lead back would make more paths than can be
+walked, and what is meant can be named as an input.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UserError
+
+SHOWN = 3  # names of each reason in the line about what was left out
+
+LINKED_FOLDER = "links to folders (not followed)"
+DEAD_LINK = "links that lead nowhere"
+SPECIAL = "pipes, sockets or devices"
+UNREADABLE_FOLDER = "folders that may not be read"
+UNREADABLE = "files that may not be read"
+EMPTY = "empty files"
+OTHER_KIND = "files of other kinds"
+ABOUT = "files about the corpus"
+HIDDEN = "hidden"
+UNMATCHED_FOLDER = "folders into which this pattern does not lead"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A name inside a folder, and one of the reasons above."""
+
+    name: str
+    reason: str
+
+
+def sentence(left_out: list[LeftOut]) -> str:
+    """`left out 3; hidden: 2 (.a, .b); empty files: 1 (c.txt)`; empty where nothing was."""
+    groups: dict[str, list[str]] = {}
+    for one in left_out:
+        groups.setdefault(one.reason, []).append(one.name)
+    shown = (f"{reason}: {len(names)} ({', '.join(names[:SHOWN])}{' ...' * (len(names) > SHOWN)})" for reason, names in groups.items())
+    return f"left out {len(left_out)}; {'; '.join(shown)}" if left_out else ""
+
+
+def files(folder: Path, left_out: list[LeftOut], *, besides: Path | None = None) -> Iterator[Path]:
+    """The regular files below `folder` that may be read and are not empty. besides: a folder inside that is passed over without a word.
+
+    Raises UserError where `folder` itself may not be read.
+    """
+    waiting = _listed(folder, folder, left_out)
+    while waiting:
+        path = waiting.pop()
+        if path.name.startswith("."):
+            left_out.append(LeftOut(_inside(path, folder), HIDDEN))
+        elif path.is_dir():
+            if besides is not None and path.resolve() == besides:
+                continue
+            if path.is_symlink():
+                left_out.append(LeftOut(_inside(path, folder), LINKED_FOLDER))
+            else:
+                waiting += _listed(path, folder, left_out)
+        elif (reason := unfit(path)) is not None:
+            left_out.append(LeftOut(_inside(path, folder), reason))
+        else:
+            yield path
+
+
+def unfit(path: Path) -> str | None:
+    """Why what is not a folder holds no text, whatever its name; None where it may."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return SPECIAL
+        path.open("rb").close()
+    except PermissionError:
+        return UNREADABLE
+    except OSError as e:
+        return DEAD_LINK if path.is_symlink() else f"files that cannot be opened: {e.strerror}"
+    return None
+
+
+def _listed(folder: Path, top: Path, left_out: list[LeftOut]) -> list[Path]:
+    """What is in a folder, the first at the end."""
+    try:
+        return sorted(folder.iterdir(), reverse=True)
+    except OSError as e:
+        if folder == top:
+            raise UserError(f"the folder {folder} cannot be read: {e.strerror or e}") from e
+        left_out.append(LeftOut(_inside(folder, top), UNREADABLE_FOLDER))
+        return []
+
+
+def _inside(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
