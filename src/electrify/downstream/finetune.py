@@ -15,7 +15,7 @@ from typing import Any
 from ..config.finetune import FinetuneConfig, FinetuneSettings
 from ..errors import UserError
 from ..progress import Progress, say
-from ..text.whole import write_atomically
+from ..files.whole import write_atomically
 from . import loop, metrics, submission
 from .encoder import RANDOM, encoder_fingerprint, load
 from .plot import write_plot

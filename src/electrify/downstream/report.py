@@ -16,7 +16,7 @@ from typing import Any
 from ..config.finetune import FinetuneSettings
 from ..console import inert, uncalculated
 from ..progress import aligned
-from ..text.whole import write_atomically
+from ..files.whole import write_atomically
 from .tasks import AVERAGED, TASKS
 
 # Median development scores of the same eight tasks (2003.10555, Table 1).

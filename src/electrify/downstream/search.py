@@ -16,7 +16,7 @@ from ..config.finetune import FinetuneConfig, FinetuneSettings, search_grid
 from ..console import inert
 from ..errors import UserError
 from ..progress import aligned, say
-from ..text.whole import write_atomically
+from ..files.whole import write_atomically
 from .plot import write_plot
 from .report import Report, Row, percent, write_report
 

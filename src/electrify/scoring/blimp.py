@@ -17,7 +17,8 @@ from ..config.evaluate import EvaluateConfig
 from ..console import harmless
 from ..errors import UserError
 from ..progress import Progress, aligned
-from ..text.whole import json_rows, read_text, write_atomically
+from ..files.whole import write_atomically
+from ..text.whole import json_rows, read_text
 from ..train.device import pick_device
 from .pll import Scorer, load_scorer
 
