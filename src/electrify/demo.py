@@ -7,6 +7,7 @@ pre-trained encoder and from random weights, with a plot of the curves beside th
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import time
 from collections import defaultdict
@@ -23,6 +24,9 @@ from .downstream.examples import Example
 from .downstream.single import Outcome, finetune_one
 from .downstream.tasks import TaskData
 from .errors import UserError
+from .files.folders import own_bytes
+from .files.lock import lock
+from .files.whole import written
 from .pretraining import pretrain
 from .progress import Progress, duration, say
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
@@ -32,6 +36,7 @@ from .text.pool import cores
 from .text.prepare import prepare, report
 
 VOCAB_SIZE = 8192
+PICTURE, OURS = "curves.png", b"electrify demo"  # which stands in the picture as the program that drew it
 PACKAGES, TRAIN_EACH, VALID_EACH = 8, 50, 50
 MIN_CHARACTERS, MAX_CHARACTERS = 80, 400  # of a docstring: shorter ones say too little, longer ones are cut by the encoder anyway
 SEEDS, EPOCHS = 3, 8
@@ -50,7 +55,15 @@ class DemoResult:
 
 
 def demo(folder: Path, *, max_steps: int) -> DemoResult:
-    """Runs everything below `folder` and prints what it finds. Raises UserError where the folder holds something else."""
+    """Runs everything below `folder` and prints what it finds. Raises UserError where its data, run or picture are something else."""
+    picture = folder / PICTURE
+    if os.path.lexists(picture) and OURS not in (own_bytes(picture) or b""):
+        raise UserError(f"{picture} is not a picture that electrify demo drew; move it away, or choose another --output-dir")
+    with lock(folder):
+        return _demo(folder, max_steps=max_steps)
+
+
+def _demo(folder: Path, *, max_steps: int) -> DemoResult:
     config = override(load_recipe("electra-tiny"), {"max_steps": max_steps, "eval_steps": max(1, max_steps // 10), "logging_steps": 25})
     check(config)
     began = time.monotonic()
@@ -84,7 +97,7 @@ def demo(folder: Path, *, max_steps: int) -> DemoResult:
         with Progress(SEEDS * EPOCHS * -(-len(task.train) // settings.per_device_train_batch_size), title=name, unit="updates") as bar:
             outcomes[name] = [finetune_one(model, task, seed=seed, settings=settings, progress=bar) for seed in range(SEEDS)]
     show_scores(outcomes)
-    plot = draw(run, outcomes, data, folder / "curves.png")
+    plot = draw(run, outcomes, data, folder / PICTURE)
     print(f"\n{duration(time.monotonic() - began)} in all." + (f" The curves: {plot}" if plot else ""))
     return DemoResult(outcomes["pre-trained"], outcomes["random weights"], verdicts, plot)
 
@@ -169,7 +182,8 @@ def draw(run: Path, outcomes: dict[str, list[Outcome]], data: Path, path: Path) 
     for axis in (left, middle, right):
         axis.grid(alpha=0.3)
         axis.legend()
-    figure.savefig(path, dpi=110)
+    with written(path) as stream:
+        figure.savefig(stream, dpi=110, format="png", metadata={"Software": OURS.decode()})
     return path
 
 

@@ -100,7 +100,9 @@ def test_a_linked_folder_is_written_through(tmp_path: Path) -> None:
         fill(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("mark", ["{}", "[]", "not JSON", '{"format": 1}', '{"format": 1, "part": 5}', '{"format": 1, "part": "x", "electrify": "other"}'])
+@pytest.mark.parametrize(
+    "mark", ["{}", "[]", "not JSON", '{"format": 1}', '{"format": 1, "part": 5}', '{"format": 1, "part": "x", "electrify": "other"}']
+)
 def test_a_mark_of_somebody_else(tmp_path: Path, mark: str) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "electrify.json").write_text(mark)

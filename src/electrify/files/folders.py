@@ -106,3 +106,14 @@ def sha256(path: Path) -> str | None:
         return None
     with os.fdopen(fd, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest() if stat.S_ISREG(os.fstat(fd).st_mode) else None
+
+
+def fingerprint(model: str) -> str:
+    """A short hash of what a model folder computes: weights, configuration and tokenizer; the name itself for a Hub id."""
+    folder = Path(os.path.expanduser(model))
+    if not folder.is_dir():
+        return model
+    names = {"config.json", *TOKENIZER_FILES}
+    files = sorted(p for p in folder.iterdir() if p.name in names or p.suffix in (".safetensors", ".bin"))
+    found = [(p.name, sha256(Path(os.path.realpath(p)))) for p in files]
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]

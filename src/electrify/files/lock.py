@@ -1,6 +1,6 @@
 """The lock of a folder: one writer at a time, whatever the verb. The kernel frees it when the process ends, however it ends.
 
-    FOLDER/.lock    the number of the process that works here; empty between two writers where it is kept
+FOLDER/.lock    the number of the process that works here; empty between two writers where it is kept
 """
 
 from __future__ import annotations

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 TEMPORARY = re.compile(r"\.electrify-[0-9a-f]{32}\.part")
 
@@ -47,3 +49,20 @@ def sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON that every reader takes: a number that is not finite, which JSON does not know, becomes null."""
+    return json.dumps(_finite(value), indent=indent, sort_keys=True, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {k: _finite(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_finite(v) for v in value]
+        case _:
+            return value

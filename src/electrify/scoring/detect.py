@@ -68,6 +68,8 @@ def detect(model: str, texts: list[str], *, max_seq_length: int | None = None, b
             better = inside > depths[i][start:stop]
             probabilities[i][start:stop][better] = row[1 : 1 + stop - start][better]
             depths[i][start:stop][better] = inside[better]
+    if not all(bool(p.isfinite().all()) for p in probabilities):
+        raise UserError(f"{model}: its probabilities are not numbers; the model is damaged or diverged")
     return [_detection(e, p.tolist()) for e, p in zip(encoded, probabilities, strict=True)]
 
 
