@@ -64,7 +64,7 @@ def test_a_file_of_that_name_is_not_followed_and_not_emptied(tmp_path: Path, kin
         case _:
             (folder / LOCK).mkdir()
     before = (folder / LOCK).lstat()
-    with pytest.raises(UserError, match="is a link and not a lock|somebody's own file|cannot be written"), lock(folder):
+    with pytest.raises(UserError, match=r"is a link and not a lock|somebody's own file|cannot be written"), lock(folder):
         pass
     assert (folder / LOCK).lstat().st_size == before.st_size
     assert target.read_text() == "years of work"

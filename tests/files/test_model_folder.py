@@ -100,9 +100,10 @@ def test_a_linked_folder_is_written_through(tmp_path: Path) -> None:
         fill(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize(
-    "mark", ["{}", "[]", "not JSON", '{"format": 1}', '{"format": 1, "part": 5}', '{"format": 1, "part": "x", "electrify": "other"}']
-)
+MARKS = ["{}", "[]", "not JSON", '{"format": 1}', '{"format": 1, "part": 5}']
+
+
+@pytest.mark.parametrize("mark", [*MARKS, '{"format": 1, "part": "x", "electrify": "other"}'])
 def test_a_mark_of_somebody_else(tmp_path: Path, mark: str) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "electrify.json").write_text(mark)
@@ -123,14 +124,18 @@ def test_an_export_of_an_earlier_version_is_replaced(tmp_path: Path) -> None:
     assert there(target)["notes.txt"] == "mine"
 
 
+def half(target: Path) -> None:
+    with replaced(target, MINE) as new:
+        (new / "config.json").write_text("half")
+        new.write_text("not a file")
+
+
 def test_an_error_while_writing_changes_nothing(tmp_path: Path) -> None:
     fill(tmp_path / "model")
     before = listing(tmp_path)
-    with pytest.raises(RuntimeError), replaced(tmp_path / "model", MINE) as new:
-        (new / "config.json").write_text("half")
-        raise RuntimeError
-    with pytest.raises(RuntimeError), replaced(tmp_path / "new", MINE) as new:
-        raise RuntimeError
+    for name in ("model", "new"):
+        with pytest.raises(IsADirectoryError):
+            half(tmp_path / name)
     assert listing(tmp_path) == before
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 

@@ -75,8 +75,8 @@ def find_checkpoint(folder: Path) -> checkpoint.Found | None:
 def is_run(folder: Path) -> bool:
     """Whether the config.yaml in the folder is one that we wrote: by its first line.
 
-    Those of earlier versions have no such line. They are known by what lies beside (a run.json or a checkpoint's manifest of ours), and one whose run was
-    killed before there was either, by being to the byte what its recipe is written as.
+    Those of earlier versions have no such line. They are known by what lies beside: a run.json or a checkpoint's manifest of ours. One whose run
+    was killed before there was either is known by being, to the byte, what its recipe is written as.
     """
     try:
         text = (own_bytes(folder / CONFIG) or b"").decode("utf-8")
@@ -155,7 +155,7 @@ def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:
 
 
 def _is_same_place(theirs: str | None, mine: str | None, folder: Path) -> bool:
-    """Whether a start as config.yaml has it (from the folder, in earlier versions as it was given) and one as it is given now are one, there or not."""
+    """Whether two starts are one folder, there or not. theirs: as config.yaml has it, from `folder` (earlier versions: as given); mine: as given."""
     if not theirs or not mine:
         return False
     there = os.path.normpath(os.path.join(os.path.realpath(folder), os.path.expanduser(theirs)))
