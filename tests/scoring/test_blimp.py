@@ -110,7 +110,8 @@ def evaluate_to(out: Path, data: Path, *models: Path, **more: int) -> None:
 
 def test_scores_of_others_are_not_replaced(models_root: Path, data: Path, tmp_path: Path):
     out, model, other = tmp_path / "out", models_root / "run" / "generator", models_root / "bert"
-    evaluate_to(out, data, model)
+    evaluate_to(out, data, model, model.parent / "." / ".." / "run" / model.name)
+    assert len(json.loads((out / "blimp.json").read_text())["paradigms"]) == 4, "one model, however it is called"
     (out / "notes.txt").write_text("mine")
     before = listing(out)
     evaluate_to(out, data, model)  # the same again

@@ -137,7 +137,8 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     That folder may hold other files. It is refused where one of the two is somebody else's, or of other models, pairs or options.
     """
     paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
-    scorers = [load_scorer(model, device=pick_device(options.device)) for model in dict.fromkeys(options.models)]
+    distinct = {os.path.realpath(model) if os.path.isdir(model) else model: model for model in reversed(options.models)}  # `m ./m m/` is one model
+    scorers = [load_scorer(model, device=pick_device(options.device)) for model in reversed(distinct.values())]
     with ExitStack() as held:
         out = Path(options.output_dir) if options.output_dir else None
         labels = {scorer.name: relative(scorer.name, out) if out else scorer.name for scorer in scorers}
