@@ -17,7 +17,7 @@ MAX_LINES = 300
 ORDER = [
     {"console"},
     {"errors", "progress", "faults"},
-    {"cores"},
+    {"cores", "files"},
     {"config"},
     {"tokens", "draws"},
     {"text"},

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from electrify import cli
-from electrify.config.pretrain import load_recipe, override
+from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
 from electrify.running import split_batch
 from electrify.text.shards import read_manifest, sha256_of
@@ -166,7 +166,8 @@ def test_a_text_file_is_prepared_first(capsys: pytest.CaptureFixture[str], tmp_p
 
 
 def test_a_corpus_that_was_never_finished(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    write_text(tmp_path / "data" / "unfinished" / "pydocs.txt", size=2000)
+    inside = write_text(tmp_path / "data" / "unfinished" / "pydocs.txt", size=2000).parent
+    (inside / "state.json").write_text('{"electrify": "prepare", "options": {}, "sources": []}', encoding="utf-8")
     assert "never finished" in mistake(capsys, *pretrain_words(tmp_path / "data", tmp_path / "run"))
     assert [p.name for p in tmp_path.iterdir()] == ["data"]
 
@@ -339,6 +340,8 @@ def test_resume_must_and_damaged_checkpoints(capsys: pytest.CaptureFixture[str],
 def test_which_folders_are_refused(tmp_path: Path, names: list[str], resume: Any, says: str) -> None:
     for name in names:
         (tmp_path / name).touch()
+    if "config.yaml" in names:
+        (tmp_path / "config.yaml").write_text(dump(load_recipe("bert-tiny")), encoding="utf-8")
     if says:
         with pytest.raises(UserError, match=says):
             refuse(tmp_path, resume)

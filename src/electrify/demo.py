@@ -7,6 +7,7 @@ pre-trained encoder and from random weights, with a plot of the curves beside th
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import time
 from collections import defaultdict
@@ -24,6 +25,9 @@ from .downstream.examples import Example
 from .downstream.single import Outcome, finetune_one
 from .downstream.tasks import TaskData
 from .errors import Unfinished, UserError
+from .files.folders import own_bytes
+from .files.lock import lock
+from .files.whole import written
 from .pretraining import pretrain
 from .progress import Progress, duration, say
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
@@ -35,6 +39,7 @@ from .train.device import pick_device
 from .train.threads import choose, computing_with
 
 VOCAB_SIZE = 8192
+PICTURE, OURS = "curves.png", b"electrify demo"  # which stands in the picture as the program that drew it
 PACKAGES, TRAIN_EACH, VALID_EACH = 8, 50, 50
 MIN_CHARACTERS, MAX_CHARACTERS = 80, 400  # of a docstring: shorter ones say too little, longer ones are cut by the encoder anyway
 SEEDS, EPOCHS = 3, 8
@@ -53,8 +58,16 @@ class DemoResult:
 
 
 def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
-    """Runs everything below `folder` and prints what it finds. Raises UserError where the folder holds something else, and Unfinished where a
-    signal stopped the pre-training, which is then saved."""
+    """Runs everything below `folder` and prints what it finds. Raises UserError where its data, run or picture are something else, and Unfinished
+    where a signal stopped the pre-training, which is then saved."""
+    picture = folder / PICTURE
+    if os.path.lexists(picture) and OURS not in (own_bytes(picture) or b""):
+        raise UserError(f"{picture} is not a picture that electrify demo drew; move it away, or choose another --output-dir")
+    with lock(folder):
+        return _demo(folder, max_steps=max_steps, threads=threads)
+
+
+def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
     fields = {"max_steps": max_steps, "eval_steps": max(1, max_steps // 10), "logging_steps": 25, "threads": threads}
     config = override(load_recipe("electra-tiny"), fields)
     check(config)
@@ -92,7 +105,7 @@ def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
         with computing_with(chosen), Progress(updates, title=name, unit="updates") as bar:
             outcomes[name] = [finetune_one(model, task, seed=seed, settings=settings, progress=bar) for seed in range(SEEDS)]
     show_scores(outcomes)
-    plot = draw(run, outcomes, data, folder / "curves.png")
+    plot = draw(run, outcomes, data, folder / PICTURE)
     print(f"\n{duration(time.monotonic() - began)} in all." + (f" The curves: {plot}" if plot else ""))
     return DemoResult(outcomes["pre-trained"], outcomes["random weights"], verdicts, plot)
 
@@ -177,7 +190,8 @@ def draw(run: Path, outcomes: dict[str, list[Outcome]], data: Path, path: Path) 
     for axis in (left, middle, right):
         axis.grid(alpha=0.3)
         axis.legend()
-    figure.savefig(path, dpi=110)
+    with written(path) as stream:
+        figure.savefig(stream, dpi=110, format="png", metadata={"Software": OURS.decode()})
     return path
 
 

@@ -14,7 +14,7 @@ VARIABLE = "ELECTRIFY_FAULT_AT"
 SAVE_POINTS = ("before_tmp", "mid_model", "mid_optimizer", "before_manifest", "before_rename", "after_rename", "during_rotation")
 POINTS = {
     "prepare": ("collected", "tokenizer", "encoded", "joined", "before_data_manifest"),
-    "pretrain": ("build", "header", "batch", "update", "validation", *SAVE_POINTS, "export"),
+    "pretrain": ("build", "header", "batch", "update", "validation", *SAVE_POINTS, "export", "replace"),
 }
 SIGNALS = {
     "kill": signal.SIGKILL,  # as a power cut

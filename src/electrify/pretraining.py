@@ -107,10 +107,11 @@ def prepared(data: str, run: Path) -> Path:
     """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults of `electrify prepare`."""
     from .config.prepare import PrepareConfig
     from .text.prepare import prepare
+    from .text.workspace import unfinished_state
 
     if (Path(data) / MANIFEST).is_file():
         return Path(data)
-    if (Path(data) / "unfinished").is_dir():
+    if unfinished_state(Path(data)) is not None:
         raise UserError(f"{data} is a prepared corpus that was never finished; repeat its `electrify prepare`, which continues")
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError(f"{data} is no prepared corpus; run `electrify prepare {data} --output-dir DATA` before several processes train on it")

@@ -23,13 +23,14 @@ from .data.phases import phases_of
 from .errors import UserError
 from .export.hf import export_run
 from .export.start import check_vocabulary, folder_shape, load_half
+from .files.lock import lock
 from .flops.count import first_stage_flops
 from .model.encoder import Shape
 from .progress import say
 from .text.shards import Corpus, Manifest, verify_sample
 from .text.words import word_edges
 from .train import checkpoint, dist
-from .train.folder import Resume, cleared, earlier_threads, find_checkpoint, fingerprint, header_lost, refuse, same_run, saved_shape, write_header
+from .train.folder import Resume, earlier_threads, find_checkpoint, fingerprint, header_lost, refuse, same_run, saved_shape, write_header
 from .train.home import HEADER, TOKENIZER, Home, aside
 from .train.log import MetricsLog
 from .train.loop import Run, Summary
@@ -107,8 +108,7 @@ def claim(held: ExitStack, folder: Path, config: PretrainConfig, corpus: Corpus,
     manifest = corpus.manifest
     with dist.together():
         if world.rank == 0:
-            held.enter_context(cleared(folder))
-            held.enter_context(checkpoint.lock(folder))
+            held.enter_context(lock(folder, keep=True))
         found = find_checkpoint(folder)
         loaded = checkpoint.load(found.path) if found else None
         if loaded:

@@ -141,6 +141,12 @@ def unknowns(folder: Path) -> None:
     edit_tokens(folder, lambda ids: first(ids, 1, len(ids) // 50))
 
 
+def begun(folder: Path) -> None:
+    """What a `prepare` that was killed leaves."""
+    (folder / UNFINISHED).mkdir()
+    (folder / UNFINISHED / "state.json").write_text('{"electrify": "prepare", "options": {}, "sources": []}')
+
+
 @pytest.mark.parametrize(
     ("change", "level", "code"),
     [
@@ -155,7 +161,7 @@ def unknowns(folder: Path) -> None:
         (link_out, "warning", "link-out"),
         (unknowns, "warning", "unk"),
         (lambda d: (d / "tokens-train-00001.bin.part").touch(), "note", "left-over"),
-        (lambda d: (d / UNFINISHED).mkdir(), "note", "left-over"),
+        (begun, "note", "left-over"),
         (lambda d: edit_manifest(d, lambda m: m["counts"].update(duplicates=1000)), "note", "duplicates"),
         (lambda d: edit_manifest(d, lambda m: m["counts"].update(encoding_errors=3)), "warning", "encoding"),
         (lambda d: edit_manifest(d, lambda m: m["options"].update(deduplicate=False)), "note", "duplicates-kept"),
@@ -178,7 +184,8 @@ def test_a_manifest_of_an_earlier_version(data: Path) -> None:
 
 
 def test_a_corpus_that_is_being_made(tmp_path: Path) -> None:
-    (tmp_path / "data" / UNFINISHED).mkdir(parents=True)
+    (tmp_path / "data").mkdir()
+    begun(tmp_path / "data")
     (folder,) = diagnose(DoctorConfig(paths=(str(tmp_path / "data"),))).folders
     assert of(folder, "error") == {"unfinished"}
 

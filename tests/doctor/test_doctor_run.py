@@ -21,7 +21,7 @@ from electrify.doctor.history import history_findings
 from electrify.doctor.recipe import recipe_traps
 from electrify.doctor.report import diagnose
 from electrify.doctor.run import examine_run
-from electrify.train import checkpoint
+from electrify.files.lock import holder, lock
 from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
@@ -144,12 +144,12 @@ def test_a_recipe_that_grows_when_it_is_read(run: Path) -> None:
 
 def test_a_run_at_work_is_left_alone(run: Path) -> None:
     half_done(run)
-    with checkpoint.lock(run):
+    with lock(run):
         found = examine_run(run, data=[])[0]
         assert "in-use" in of(found, "note")
         assert not {"unfinished", "left-over"} & of(found, "note")
-        assert checkpoint.holder(run) is not None  # looking has not freed it
-    assert checkpoint.holder(run) is None
+        assert holder(run) is not None  # looking has not freed it
+    assert holder(run) is None
 
 
 def test_another_corpus(run: Path, data: Path) -> None:

@@ -158,3 +158,20 @@ def test_broken_test_sets(zoo: Path, glue: Path, tmp_path: Path, text: str, said
     (glue / "RTE" / "test.tsv").write_text(text)
     with pytest.raises(UserError, match=said):
         run(zoo, glue, tmp_path / "out", "rte", predict_test=True)
+
+
+def test_answers_to_another_test_set_are_not_packed(zoo: Path, glue: Path, tmp_path: Path):
+    """Neither those of a test set that changed since, nor answers that somebody changed."""
+    path, out = glue / "RTE" / "test.tsv", tmp_path / "out"
+    path.write_text("index\tsentence1\tsentence2\n0\tthe film\tit was\n")
+    run(zoo, glue, out, "rte", predict_test=True)
+    (archive,) = out.glob("submission-*.zip")
+    before = archive.read_bytes()
+    (answers,) = out.glob("predictions/*/*/RTE.tsv")
+    answers.write_text("index\tprediction\n0\tmine\n")
+    run(zoo, glue, out, "rte", predict_test=True)
+    assert archive.read_bytes() == before
+    path.write_text("index\tsentence1\tsentence2\n0\tthe plot\tit was\n")
+    with pytest.raises(UserError, match="holds answers to the test set RTE from before it changed"):
+        run(zoo, glue, out, "rte", predict_test=True)
+    assert archive.read_bytes() == before

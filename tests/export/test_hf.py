@@ -57,9 +57,9 @@ def test_it_replaces_its_own_folder_and_nothing_else(tmp_path):
     old, new = random_built(MLM, seed=5), random_built(MLM, seed=6)
     export_run(run, built=old)
     first = tensors(run / "discriminator")
-    (run / "discriminator" / "stale").write_text("")
+    (run / "discriminator" / "notes.txt").write_text("mine")
     export_run(run, built=new)
-    assert not (run / "discriminator" / "stale").exists()
+    assert (run / "discriminator" / "notes.txt").read_text() == "mine"
     assert not torch.equal(first["generator_lm_head.bias"], tensors(run / "discriminator")["generator_lm_head.bias"])
     (run / "discriminator" / "electrify.json").unlink()
     with pytest.raises(UserError, match="is not an export of electrify"):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from electrify.cli import main
 from electrify.config.evaluate import EvaluateConfig
@@ -14,6 +16,7 @@ from electrify.errors import UserError
 from electrify.progress import Progress
 from electrify.scoring.blimp import Accuracy, evaluate, judge, means, read_blimp, table
 from electrify.scoring.pll import load_scorer
+from small import listing
 
 BLIMP = Path(__file__).parents[3] / "shared" / "data" / "blimp"
 
@@ -93,9 +96,59 @@ def test_the_verb(models_root: Path, data: Path, tmp_path: Path, capsys: pytest.
     printed = capsys.readouterr().out
     assert printed.splitlines()[0].split() == ["part", "phenomenon", *models]
     whole = json.loads((tmp_path / "out" / "blimp.json").read_text())
-    assert whole["scored_as"] == dict(zip(models, ("mlm", "rtd"), strict=True))
+    labels = [os.path.relpath(model, tmp_path / "out") for model in models]
+    assert whole["scored_as"] == dict(zip(labels, ("mlm", "rtd"), strict=True))
     assert len(whole["paradigms"]) == 8
-    assert printed.strip() in (tmp_path / "out" / "blimp.md").read_text()
+    page = (tmp_path / "out" / "blimp.md").read_text()
+    assert [line.split()[2:] for line in printed.splitlines()[1:-1]] == [line.split()[2:] for line in page.split("```")[1].splitlines()[2:-1]]
+    assert str(tmp_path.parent) not in page + (tmp_path / "out" / "blimp.json").read_text(), "relative paths only"
+
+
+def evaluate_to(out: Path, data: Path, *models: Path, **more: int) -> None:
+    evaluate(EvaluateConfig(models=tuple(map(str, models)), data_dir=str(data), output_dir=str(out), device="cpu", **more))
+
+
+def test_scores_of_others_are_not_replaced(models_root: Path, data: Path, tmp_path: Path):
+    out, model, other = tmp_path / "out", models_root / "run" / "generator", models_root / "bert"
+    evaluate_to(out, data, model, model.parent / "." / ".." / "run" / model.name)
+    assert len(json.loads((out / "blimp.json").read_text())["paradigms"]) == 4, "one model, however it is called"
+    (out / "notes.txt").write_text("mine")
+    before = listing(out)
+    evaluate_to(out, data, model)  # the same again
+    assert listing(out) == before
+    attempts: list[tuple[tuple[Path, ...], dict[str, int]]] = [((other,), {}), ((model, other), {}), ((model,), {"max_eval_samples": 1})]
+    for models, more in attempts:
+        with pytest.raises(UserError, match="holds the scores of other models, pairs or options"):
+            evaluate_to(out, data, *models, **more)
+    assert listing(out) == before
+
+
+@pytest.mark.parametrize("name", ["blimp.json", "blimp.md"])
+def test_files_of_the_user_are_not_replaced(models_root: Path, data: Path, tmp_path: Path, name: str):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).write_text("[1]")
+    with pytest.raises(UserError, match=f"{name} is not a file that this version of electrify evaluate wrote"):
+        evaluate_to(out, data, models_root / "bert")
+    assert listing(out).keys() == {name}
+
+
+def test_scores_that_are_not_numbers(models_root: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Weights that are finite and a sum that is not: a sentence, and neither 0.0 nor NaN."""
+    for half, verb in (("generator", "evaluate"), ("discriminator", "evaluate"), ("discriminator", "detect")):
+        model = Path(shutil.copytree(models_root / "run" / half, tmp_path / f"{half}-{verb}"))
+        tensors = load_file(model / "model.safetensors")
+        name = next(n for n in tensors if n.endswith("LayerNorm.weight"))
+        save_file(tensors | {name: tensors[name] * 0 + 3e38}, model / "model.safetensors", metadata={"format": "pt"})
+        words = (
+            [str(model), "--data-dir", str(data), "--output-dir", str(tmp_path / "out")] if verb == "evaluate" else [str(model), "the chef", "--json"]
+        )
+        capsys.readouterr()
+        assert main([verb, *words]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "the model is damaged or diverged" in err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_a_disk_that_fills_up(corpus: Path, tmp_path: Path, monkeypatch: pytest.
 def test_two_processes_in_one_folder(corpus: Path, tmp_path: Path) -> None:
     options = PrepareConfig(inputs=(str(corpus),), output_dir=str(tmp_path / "data"), **SMALL)
     with workspace.Workspace(options, workspace.choose_sources(options)) as space:
-        with pytest.raises(UserError, match="another process is preparing"):
+        with pytest.raises(UserError, match="in use by this very process"):
             run(corpus, tmp_path / "data")
         assert space.folder.is_dir()
 
@@ -337,5 +337,76 @@ def test_a_file_that_stopped_the_run_is_mended(
     capsys.readouterr()
     run(corpus, out)
     assert "corpus/z.txt changed since this folder was begun" in capsys.readouterr().err
+    run(corpus, tmp_path / "unbroken")
+    assert contents(out) == contents(tmp_path / "unbroken")
+
+
+# ------------------------------------------------------------------ folders of the user
+
+
+@pytest.mark.parametrize("names", [["unfinished/notes.txt"], ["tokenizer/mine.txt"], ["unfinished/notes.txt", "tokenizer/mine.txt"], ["unfinished"]])
+def test_folders_of_the_user_with_our_names(corpus: Path, tmp_path: Path, names: list[str]) -> None:
+    """A name makes nothing ours: they are foreign files like any other."""
+    out = tmp_path / "data"
+    for name in names:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("mine")
+    before = contents(out)
+    with pytest.raises(UserError, match=r"holds other files \((tokenizer|unfinished)"):
+        run(corpus, out)
+    assert contents(out) == before
+
+
+def test_what_the_user_puts_into_a_finished_folder_stays(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "data"
+    run(corpus, out)
+    for name in ("unfinished/notes.txt", "tokenizer/mine.txt"):
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text("mine")
+    before = contents(out)
+    run(corpus, out)
+    assert contents(out) == before
+
+
+def stopped(corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch, *, at: str) -> None:
+    """A run that is interrupted when it comes to `at` of prepare.py."""
+
+    def stop(*args: Any, **kwargs: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, at, stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(corpus, out)
+
+
+def test_what_the_user_puts_into_an_unfinished_folder_stays(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "data"
+    stopped(corpus, out, monkeypatch, at="join")
+    (out / workspace.UNFINISHED / "notes.txt").write_text("mine")
+    (out / "tokenizer").mkdir()
+    (out / "tokenizer" / "tokenizer.json").write_text("mine")
+    before = contents(out)
+    with pytest.raises(UserError, match=r"tokenizer/tokenizer\.json is not of this corpus"):
+        run(corpus, out)
+    assert contents(out) == before
+    (out / "tokenizer" / "tokenizer.json").rename(out / "tokenizer" / "old.json")
+    manifest = run(corpus, out)
+    assert (out / "tokenizer" / "old.json").read_text() == "mine"
+    assert (out / workspace.UNFINISHED / "notes.txt").read_text() == "mine"
+    assert [p.name for p in (out / workspace.UNFINISHED).iterdir()] == ["notes.txt"]
+    assert "old.json" not in manifest.tokenizer_files
+    assert run(corpus, out) == manifest
+
+
+def test_an_unfinished_folder_of_an_earlier_version_goes_on(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state has no mark, and its lock lies inside."""
+    out = tmp_path / "data"
+    stopped(corpus, out, monkeypatch, at="join")
+    path = out / workspace.UNFINISHED / "state.json"
+    state = {k: v for k, v in json.loads(path.read_text()).items() if k != "electrify"}
+    path.write_text(json.dumps(state))
+    (path.parent / "lock").touch()
+    run(corpus, out)
     run(corpus, tmp_path / "unbroken")
     assert contents(out) == contents(tmp_path / "unbroken")

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
+from electrify.files.lock import lock
 from electrify.train import checkpoint
 from small import files_of_at_most
 
@@ -183,7 +184,7 @@ def test_only_our_own_temporaries_are_removed(tmp_path: Path) -> None:
 HOLDER = """
     import sys, time
     from pathlib import Path
-    from electrify.train.checkpoint import lock
+    from electrify.files.lock import lock
     with lock(Path(sys.argv[1])):
         print("in", flush=True)
         time.sleep(60)
@@ -195,22 +196,22 @@ def test_a_second_run_in_the_folder_is_refused_until_the_first_is_dead(tmp_path:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "in\n"
-        with pytest.raises(UserError, match=f"in use by process {holder.pid};"), checkpoint.lock(tmp_path / "run"):
+        with pytest.raises(UserError, match=f"in use by process {holder.pid};"), lock(tmp_path / "run"):
             pass
         holder.kill()
         holder.wait()
-    with checkpoint.lock(tmp_path / "run"):
+    with lock(tmp_path / "run"):
         assert (tmp_path / "run" / ".lock").read_text() == f"{os.getpid()}\n"
-        with pytest.raises(UserError, match="this very process"), checkpoint.lock(tmp_path / "run" / ".." / "run"):
+        with pytest.raises(UserError, match="this very process"), lock(tmp_path / "run" / ".." / "run"):
             pass
     assert (tmp_path / "run" / ".lock").read_text() == ""
-    with checkpoint.lock(tmp_path / "run"):
+    with lock(tmp_path / "run"):
         pass
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="cannot be written"), checkpoint.lock(tmp_path / "file" / "run"):
+    with pytest.raises(UserError, match="cannot be written"), lock(tmp_path / "file" / "run"):
         pass
     with pytest.raises(UserError, match="could not be written"):
         save(tmp_path / "file" / "run", 1)

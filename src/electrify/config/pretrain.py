@@ -242,9 +242,16 @@ def load_recipe(name: str) -> PretrainConfig:
     return parse((resources.files("electrify") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}")
 
 
+# The first line of a run's config.yaml. Paths in such a file are found from its own folder, those in a recipe of the user from where he works.
+RUN_MARK = "# electrify run: the resolved recipe; paths are relative to this folder\n"
+
+
 def load_file(path: Path) -> PretrainConfig:
-    """A recipe file of the user. Raises UserError naming file and field."""
-    return parse(read_recipe(path), str(path))
+    """A recipe file of the user, or of a run. Raises UserError naming file and field."""
+    text = read_recipe(path)
+    config = parse(text, str(path))
+    starts = {name: getattr(config.train, name) or "" for name in ("init_discriminator", "init_generator")} if text.startswith(RUN_MARK) else {}
+    return override(config, {name: str(path.parent / start) for name, start in starts.items() if start.startswith(("./", "../"))})
 
 
 def parse(text: str, where: str) -> PretrainConfig:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..text.shards import MANIFEST, SEAL, Manifest, Shard, manifest_text, read_manifest
 from ..text.tokenizer import TOKENIZER_FILE
-from ..text.workspace import UNFINISHED
+from ..text.workspace import UNFINISHED, unfinished_state
 from .corpus import Lengths, traps
 from .files import AGAIN, Bar, chunks, files_below, is_regular, links_out, named, read_bytes, read_json, sha256, size_of
 from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
@@ -63,7 +63,7 @@ def examine_data(folder: Path) -> tuple[Diagnosis, Data | None]:
 
 def manifest_findings(folder: Path, kept: list[Manifest]) -> Iterator[Finding]:
     """A manifest that can be worked with goes into `kept`."""
-    if (folder / UNFINISHED).is_dir() and not (folder / MANIFEST).exists():
+    if unfinished_state(folder) is not None and not (folder / MANIFEST).exists():
         fact = f"`prepare` is at work here, or was stopped: there is no {MANIFEST} yet"
         raise DamageError("unfinished", fact, "The same `electrify prepare` command goes on where it stopped.")
     raw = read_json(folder / MANIFEST)
@@ -202,6 +202,6 @@ def other_files(folder: Path, manifest: Manifest) -> Iterator[Finding]:
     if extra:
         fact = f"{len(extra)} shard file{'s are' if len(extra) > 1 else ' is'} not in {MANIFEST} and read by nobody: {named(extra)}"
         yield warning("extra-shards", fact, "They are of another corpus or an earlier attempt: remove them, or prepare into a folder of its own.")
-    left = [n for n in found if n.endswith(".part") or n == UNFINISHED]
+    left = [n for n in found if n.endswith(".part") or (n == UNFINISHED and unfinished_state(folder) is not None)]
     if left:
         yield note("left-over", f"unfinished files were left behind: {named(left)}", "They can be removed.")

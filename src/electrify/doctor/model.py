@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..export.folders import MARK, TOKENIZER_FILES
+from ..export.folders import TOKENIZER_FILES
 from ..export.start import FIELDS
+from ..files.folders import MARK
+from ..files.model_folder import UNFINISHED
 from ..text.shards import is_count, sha256_of
 from ..train.memory import MAX_LAYERS
 from .files import AGAIN, Bar, files_below, is_regular, named, read_bytes, read_json, sha256
@@ -121,7 +123,11 @@ def seal_findings(folder: Path, bar: Bar) -> Iterator[Finding]:
     path = folder / "model.safetensors"
     if not is_regular(folder / MARK) or not is_regular(path):
         return
-    want = read_json(folder / MARK).get("weights_sha256")
+    mark = read_json(folder / MARK)
+    want = mark.get("weights_sha256")
+    if mark.get(UNFINISHED):
+        yield error("unfinished", "writing this model was interrupted", "Repeat the command that wrote it, which finishes it.")
+        return
     if want is not None and sha256(path, bar) != want:
         yield error(
             "hash", f"{path.name} does not have the hash in {MARK}: it was changed after the export", "Export it again, or restore it from a copy."

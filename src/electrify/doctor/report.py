@@ -12,7 +12,7 @@ from ..config.doctor import DoctorConfig
 from ..console import harmless
 from ..errors import UserError
 from ..text.shards import MANIFEST
-from ..text.workspace import UNFINISHED
+from ..text.workspace import unfinished_state
 from .data import Data, examine_data
 from .findings import LEVELS, Diagnosis, Finding, Kind, Level
 from .model import examine_model
@@ -85,7 +85,7 @@ def kind_of(path: Path) -> Kind:
         raise UserError(f"{path} is a checkpoint of a run; name the run's folder, {path.parent}")
     if names & {"config.yaml", "run.json", "metrics.jsonl"} or any(n.startswith("checkpoint-") for n in names):
         return "RUN"
-    if names & {MANIFEST, UNFINISHED, "unigram.npy"} or any(n.startswith(("tokens-", "documents-")) for n in names):
+    if names & {MANIFEST, "unigram.npy"} or unfinished_state(path) is not None or any(n.startswith(("tokens-", "documents-")) for n in names):
         return "DATA"
     if "config.json" in names or any(n.startswith(("model", "pytorch_model")) for n in names):
         return "MODEL"

@@ -11,6 +11,7 @@ from typing import Any
 from ..config.checks import check
 from ..config.pretrain import PretrainConfig, load_file
 from ..export.hf import special_ids
+from ..files.lock import holder
 from ..text.shards import is_count, sha256_of
 from ..text.tokenizer import TOKENIZER_FILE
 from ..train import checkpoint, log
@@ -119,7 +120,7 @@ def checkpoints_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding
         which = named((c.path.name for c in good), at_most=5)
         yield ok("checkpoints", f"whole to the last byte: {which}; {newest.path.name} would be continued ({size / 1e6:,.0f} MB)")
         yield from model_findings(newest.path, kept)
-    if checkpoint.holder(folder) is None:  # else they are being written
+    if holder(folder) is None:  # else they are being written
         left = checkpoint.temporaries(folder)
         if left:
             size = sum(size_of(f) for t in left for f in files_below(t)) / 1e6
@@ -160,9 +161,9 @@ def model_findings(path: Path, kept: dict[str, Any]) -> Iterator[Finding]:
 
 def progress_findings(folder: Path, config: PretrainConfig, kept: dict[str, Any]) -> Iterator[Finding]:
     newest, steps = kept.get("newest"), config.train.max_steps
-    holder = checkpoint.holder(folder)
-    if holder is not None:
-        yield note("in-use", f"process {holder} is at work in this folder", "What is read here may be half written; look again when it has ended.")
+    process = holder(folder)
+    if process is not None:
+        yield note("in-use", f"process {process} is at work in this folder", "What is read here may be half written; look again when it has ended.")
         return
     there = checkpoint.numbered(folder)
     exported = (folder / "discriminator" / "config.json").is_file()

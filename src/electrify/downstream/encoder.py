@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING
 from ..errors import UserError
 from ..export.folders import SAFE_WEIGHTS, TOKENIZER_FILES, is_causal, load_config, load_tokenizer, must_be_sound_weights, unreadable_weights
 from ..export.quiet import quiet
+from ..files.folders import TOKENIZER_FILES as EVERY_TOKENIZER_FILE
+from ..files.folders import sha256
 from .attention import implementation_for
 from .frame import Frame, frames_of, reads_last
 
@@ -157,3 +160,12 @@ def encoder_fingerprint(model: str) -> str:
             with file.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
     return digest.hexdigest()[:16]
+
+
+def tokenizer_fingerprint(model: str) -> str:
+    """A short hash of every file of a folder that decides how text becomes ids; the name itself for a Hub id."""
+    path = Path(model.removeprefix(RANDOM))
+    if not path.is_dir():
+        return model
+    found = [(name, sha256(Path(os.path.realpath(path / name)))) for name in sorted(EVERY_TOKENIZER_FILE) if (path / name).is_file()]
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:16]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -16,11 +17,13 @@ import torch
 
 from ..config.finetune import FinetuneConfig, FinetuneSettings
 from ..errors import UserError
+from ..files.folders import mark_of, marked, must_be_new, own_bytes, own_object, relative, remove_temporaries, sha256
+from ..files.lock import lock
+from ..files.whole import json_text, write_atomically
 from ..progress import Progress, say
-from ..text.whole import write_atomically
 from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
-from .encoder import RANDOM, encoder_fingerprint, load
+from .encoder import RANDOM, encoder_fingerprint, load, tokenizer_fingerprint
 from .plot import write_plot
 from .read.own import read_own
 from .read.task import read_task
@@ -29,6 +32,8 @@ from .saving import can_save
 from .search import search
 from .single import finetune_one, problem_of, updates_of
 from .tasks import Kind, TaskData, tasks_named
+
+SETTINGS, KIND = "finetune.json", "finetune"
 
 
 def finetune(options: FinetuneConfig) -> Report:
@@ -47,7 +52,15 @@ def finetune(options: FinetuneConfig) -> Report:
     _require_use(options, tasks)
     models = _models(options)
     out = Path(options.output_dir)
+    _held(out, options.settings)  # before the folder is made, or its lock written
+    with lock(out):
+        return _finetune(options, tasks, models, out)
+
+
+def _finetune(options: FinetuneConfig, tasks: list[TaskData], models: list[str], out: Path) -> Report:
+    """The runs and their report, in a folder that nobody else writes into."""
     held = _held(out, options.settings)
+    remove_temporaries(out)
     plan = list(_plan(options, out, models, tasks))
     done = {(r["model"], r["task"], r["seed"]): r for r in _records(out)}
     todo = [run for run in plan if not _is_done(run, done, out)]
@@ -59,8 +72,7 @@ def finetune(options: FinetuneConfig) -> Report:
         for task in tasks:
             problem_of(task, loaded, settings=options.settings, device=device, bf16=False, name=model)
     if not held:
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomically(out / "finetune.json", json.dumps(_kept(options.settings), indent=1, sort_keys=True) + "\n")
+        write_atomically(out / SETTINGS, marked(KIND, _kept(options.settings)))
     if len(todo) < len(plan):
         say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / 'scores.jsonl'}")
     if todo:
@@ -100,9 +112,14 @@ def _run_all(todo: list[_Run], done: dict[Any, dict[str, Any]], out: Path, setti
         for run in todo:
             outcome = finetune_one(run.model, run.task, seed=run.seed, settings=settings, progress=progress, save_to=run.save_to)
             submission.write_files(run.predictions, outcome.files)
-            done[run.key] = run.identity | outcome.record() | {"validation_examples": len(run.task.validation), "notes": run.task.notes}
-            done[run.key]["threads"] = torch.get_num_threads()
-            write_atomically(out / "scores.jsonl", "".join(json.dumps(r, sort_keys=True) + "\n" for r in done.values()))
+            odd = [
+                f"{name} of {run.label} is not a number with seed {run.seed}" for name, value in outcome.scores.items() if not math.isfinite(value)
+            ]
+            known = {"validation_examples": len(run.task.validation), "notes": [*run.task.notes, *odd]}
+            known["answers"] = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in outcome.files.items()}
+            known["threads"] = torch.get_num_threads()
+            done[run.key] = run.identity | outcome.record() | known
+            write_atomically(out / "scores.jsonl", "".join(json_text(r) + "\n" for r in done.values()))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
             say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
 
@@ -119,7 +136,8 @@ class _Run:
     save_to: Path | None
     predictions: Path
     """Folder of the answers."""
-    hashes: dict[str, str]
+    hashes: dict[str, Any]
+    """Of what the scores depend on: weights, tokenizer, data, and each test set by its name."""
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -165,7 +183,10 @@ def _models(options: FinetuneConfig) -> list[str]:
     names = [RANDOM + name.removeprefix(RANDOM) if options.random_weights else name for name in options.models]
     if options.random_baseline:
         names += [RANDOM + name.removeprefix(RANDOM) for name in names]
-    names = list(dict.fromkeys(names))
+    names = list(
+        {(name.startswith(RANDOM), relative(name.removeprefix(RANDOM), Path(options.output_dir))): name for name in reversed(names)}.values()
+    )
+    names.reverse()
     for name in names if options.save_model else ():
         can_save(name)
     return names
@@ -174,21 +195,22 @@ def _models(options: FinetuneConfig) -> list[str]:
 def _label(model: str, out: Path) -> str:
     """What a model is called in files: folders relative to the output folder, so that a project can be moved."""
     prefix, path = (RANDOM, model.removeprefix(RANDOM)) if model.startswith(RANDOM) else ("", model)
-    return prefix + (os.path.relpath(path, out) if Path(path).is_dir() else path)
+    return prefix + relative(path, out)
 
 
 def _plan(options: FinetuneConfig, out: Path, models: list[str], tasks: list[TaskData]) -> Iterator[_Run]:
     settings = options.settings
     content = {task.name: repr((task.kind, task.labels, task.train, task.validation, task.also)).encode() for task in tasks}
     hashes = {name: hashlib.sha256(examples).hexdigest()[:16] for name, examples in content.items()}
+    tests = {task.name: {name: hashlib.sha256(repr(examples).encode()).hexdigest()[:16] for name, examples in task.test} for task in tasks}
     for model in models:
-        weights, label = encoder_fingerprint(model), _label(model, out)
+        label, known = _label(model, out), {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)}
         for task in tasks:
             updates = updates_of(task, settings)
             for seed in range(options.seed, options.seed + options.seeds):
                 save_to = out / "models" / f"{task.name}-{_name(label)}-seed{seed}" if options.save_model and seed == options.seed else None
                 predictions = out / "predictions" / _name(label) / f"{task.name}-seed{seed}"
-                yield _Run(model, label, task, seed, updates, save_to, predictions, {"weights": weights, "data": hashes[task.name]})
+                yield _Run(model, label, task, seed, updates, save_to, predictions, known | {"data": hashes[task.name], "test": tests[task.name]})
 
 
 def _name(label: str) -> str:
@@ -200,21 +222,41 @@ def _is_done(run: _Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
     record = done.get(run.key)
     if record is None:
         return False
-    for what, name in (("weights", f"model {run.model!r}"), ("data", f"the examples of task {run.task.name!r}")):
-        if record[what] != run.hashes[what]:
+    named = (
+        ("weights", f"model {run.model!r}"),
+        ("tokenizer", f"the tokenizer of {run.model!r}"),
+        ("data", f"the examples of task {run.task.name!r}"),
+    )
+    for what, name in named:
+        if record.get(what, run.hashes[what]) != run.hashes[what]:  # records of earlier versions have no tokenizer
             raise UserError(f"{out}: holds scores of {name} from before it changed; choose another --output-dir")
-    predicted = all((run.predictions / f"{name}.tsv").is_file() for name, _ in run.task.test)
-    return predicted and (run.save_to is None or run.save_to.is_dir())
+    answered, answers = record.get("test") or {}, record.get("answers") or {}
+    for name, digest in run.hashes["test"].items():
+        if answered.get(name, digest) != digest:
+            raise UserError(f"{out}: holds answers to the test set {name} from before it changed; choose another --output-dir")
+    files = [f"{name}.tsv" for name in run.hashes["test"]]
+    predicted = all(name in answers and sha256(run.predictions / name) == answers[name] for name in files)
+    return predicted and (run.save_to is None or (run.save_to / "config.json").is_file())
 
 
 def _records(out: Path) -> list[dict[str, Any]]:
     path = out / "scores.jsonl"
-    if not path.exists():
+    if not os.path.lexists(path):
         return []
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except ValueError as e:
-        raise UserError(f"{path}: not a file of scores ({e}); delete it or choose another --output-dir") from e
+        rows = [json.loads(line) for line in (own_bytes(path) or b"?").decode("utf-8").splitlines()]
+        return [row | {"scores": {k: math.nan if v is None else float(v) for k, v in row["scores"].items()}} for row in map(_sound, rows)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        raise UserError(f"{path}: not a file of scores ({type(e).__name__}: {e}); move it away or choose another --output-dir") from e
+
+
+def _sound(row: Any) -> dict[str, Any]:
+    """A record that can be worked with. Raises ValueError otherwise."""
+    texts = isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("model", "task", "weights", "data"))
+    counts = texts and all(isinstance(row.get(name), int) for name in ("seed", "train_examples", "validation_examples"))
+    if not counts or not isinstance(row["scores"], dict) or not isinstance(row.get("notes", []), list):
+        raise ValueError("a line is not the record of a run")
+    return row
 
 
 def _kept(settings: FinetuneSettings) -> dict[str, Any]:
@@ -223,18 +265,19 @@ def _kept(settings: FinetuneSettings) -> dict[str, Any]:
 
 
 def _held(out: Path, settings: FinetuneSettings) -> bool:
-    """Whether the folder is ours already. Raises UserError where it belongs to something else or to runs with other settings."""
-    wanted, path = _kept(settings), out / "finetune.json"
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out}: a file, not a folder; choose another --output-dir")
-    if not path.exists():
-        if out.is_dir() and any(out.iterdir()):
-            raise UserError(f"{out}: holds other files and no finetune.json; choose another --output-dir")
+    """Whether the folder is ours already. Raises UserError where it belongs to something else or to runs with other settings.
+
+    Earlier versions wrote the settings without a mark: theirs are known by holding nothing but names of settings.
+    """
+    wanted, path = _kept(settings), out / SETTINGS
+    if not os.path.lexists(path):
+        must_be_new(out, SETTINGS)
         return False
-    try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:
-        raise UserError(f"{path}: broken ({e}); choose another --output-dir") from e
+    held = mark_of(path, KIND)
+    if held is None:
+        held = own_object(path)
+        if not held or not held.keys() <= _kept(FinetuneSettings()).keys():
+            raise UserError(f"{path}: not written by electrify finetune, or broken; choose another --output-dir")
     # an option that the folder's version did not have yet was at its default, and its protocol was our own
     held = _kept(FinetuneSettings(protocol=held.get("protocol", "electrify"))) | held
     for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):  # which says why others differ

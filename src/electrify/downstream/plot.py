@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..files.whole import written
 from ..progress import say
 from .report import Report
 
@@ -41,10 +42,9 @@ def write_plot(report: Report, path: Path) -> None:
     for axis in list(axes.flat)[len(tasks) :]:
         axis.set_visible(False)
     figure.suptitle("Fine-tuning: every seed, and the median", fontsize=11)
-    part = path.with_name(path.stem + ".part.png")
-    figure.savefig(part, dpi=110)
+    with written(path) as stream:
+        figure.savefig(stream, dpi=110, format="png")
     plt.close(figure)
-    part.replace(path)
 
 
 def _short(model: str) -> str:

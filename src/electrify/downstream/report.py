@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
 import os
 import statistics
 from collections.abc import Iterable, Mapping
@@ -15,8 +14,8 @@ from typing import Any
 
 from ..config.finetune import FinetuneSettings
 from ..console import inert, uncalculated
+from ..files.whole import json_text, write_atomically
 from ..progress import aligned
-from ..text.whole import write_atomically
 from .tasks import AVERAGED, TASKS
 
 # Median development scores of the same eight tasks (2003.10555, Table 1).
@@ -142,7 +141,7 @@ class Report:
             "runs": self.records,
             "settings": {k: v for k, v in dataclasses.asdict(self.settings.filled()).items() if k != "device"},
         }
-        return json.dumps(whole, indent=1, sort_keys=True) + "\n"
+        return json_text(whole, indent=1) + "\n"
 
 
 def percent(x: float | None) -> str:

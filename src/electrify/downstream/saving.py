@@ -14,17 +14,18 @@ A folder saved so classifies like the run did; it is no good start for training 
 from __future__ import annotations
 
 import copy
-import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
 from ..errors import UserError
 from ..export.folders import load_config
 from ..export.quiet import quiet
+from ..files.model_folder import replaced
 from .encoder import RANDOM, Loaded
 from .heads import Finetuned
 from .problems.problem import Problem
@@ -59,13 +60,12 @@ def save(net: Finetuned, loaded: Loaded, task: TaskData, folder: Path, *, proble
             model = _with_head(AutoModelForQuestionAnswering, config, net, head="qa_outputs")
         case _:
             model = _classifier(config, net, loaded, task, problem)
-    part = folder.with_name(folder.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    with quiet():
-        model.save_pretrained(part)
-        tokenizer.save_pretrained(part)
-    shutil.rmtree(folder, ignore_errors=True)
-    part.replace(folder)
+    try:
+        with replaced(folder, {"part": "fine-tuned", "task": task.name}) as part, quiet():
+            model.save_pretrained(part)
+            tokenizer.save_pretrained(part)
+    except (OSError, SafetensorError) as e:
+        raise UserError(f"{folder} could not be written ({getattr(e, 'strerror', None) or e})") from e
 
 
 def _with_head(cls: Any, config: Any, net: Finetuned, *, head: str | None) -> Any:

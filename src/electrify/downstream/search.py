@@ -7,28 +7,50 @@ the same grid. Further labelled sets (a test set, MNLI mismatched) did not take 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..config.finetune import FinetuneConfig, FinetuneSettings, search_grid
 from ..console import inert
-from ..errors import UserError
+from ..files.folders import MARK, foreign, mark_of, marked, must_be_new, own_object
+from ..files.lock import lock
+from ..files.whole import json_text, write_atomically
 from ..progress import aligned, say
-from ..text.whole import write_atomically
 from .plot import write_plot
 from .report import Report, Row, percent, write_report
 
-GRID = "grid"
+GRID, SETTINGS, KIND = "grid", "finetune.json", "search"
 
 
 def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> Report:
     """Fine-tune at every point of the grid into OUT/grid/POINT and report the best. Writes search.{md,json} and the report's files; goes on where it
     was interrupted. Raises UserError as `run` does, and where `output_dir` holds something else."""
     out, points = Path(options.output_dir), search_grid(options.hyperparameter_search or "", options.settings)
-    if out.exists() and not (out.is_dir() and ((out / GRID).is_dir() or not any(out.iterdir()))):
-        raise UserError(f"{out}: holds other files and no search; choose another --output-dir")
+    _must_be_ours(out)  # before the folder is made, or its lock written
+    with lock(out):
+        if not _must_be_ours(out):
+            write_atomically(out / MARK, marked(KIND, {}))
+        return _searched(options, run, out, points)
+
+
+def _must_be_ours(out: Path) -> bool:
+    """Whether a search has begun in the folder. Raises UserError where it holds anything else.
+
+    Earlier versions wrote no mark: theirs is known by the results in OUT/grid, and by holding nothing that they did not write.
+    """
+    if mark_of(out / MARK, KIND) is not None:
+        return True
+    runs = out.glob(f"{GRID}/*/{SETTINGS}")
+    known = {GRID, "search.md", "search.json", *(f"report.{ending}" for ending in ("md", "csv", "json", "png"))}
+    if any((own_object(path) or {}).keys() & {"num_train_epochs"} for path in runs) and known.issuperset(foreign(out)):
+        return False
+    must_be_new(out, "search")
+    return False
+
+
+def _searched(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report], out: Path, points: list[tuple[str, FinetuneSettings]]) -> Report:
+    """Every point of the grid, and the best of them."""
     found: dict[str, Report] = {}
     for k, (name, settings) in enumerate(points, 1):
         say(f"setting {k} of {len(points)}: {name}")
@@ -39,7 +61,7 @@ def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> 
     cells = _cells(found, report)
     write_atomically(out / "search.md", _markdown(cells))
     content = {name: [dataclasses.asdict(row) for row in one.rows] for name, one in found.items()}
-    write_atomically(out / "search.json", json.dumps(content, indent=1, sort_keys=True) + "\n")
+    write_atomically(out / "search.json", json_text(content, indent=1) + "\n")
     for line in aligned(cells, names=3):
         say(line)
     return report

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..text.whole import write_atomically
+from ..files.whole import write_atomically
 from .tasks import GLUE, TaskData
 
 Candidate = tuple[TaskData, Path, Mapping[str, float]]  # a run: its task, the folder of its predictions, its development scores

@@ -11,12 +11,13 @@ from transformers import AutoConfig, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
 
 from ..errors import UserError, failing_as
+from ..files.folders import MARK
+from ..files.model_folder import must_be_whole
 from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, without_code
 from ..train.memory import loaded_must_fit
 from .quiet import quiet
 
 SAFE_WEIGHTS: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "ignore_mismatched_sizes": True}  # which we look at ourselves
-MARK = "electrify.json"  # what makes a folder an export of ours, so that it may be replaced
 _BOTH_WAYS = ("xlnet", "xlm", "flaubert")  # counted with the causal ones by the library, for their language-model heads
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
 
@@ -73,6 +74,7 @@ def may_be_on_hub(name: str) -> bool:
 def check_place(path: str) -> None:
     """Raises UserError for a name that is meant as a folder and is none, before the Hub is asked (offline that takes half a minute)."""
     if Path(path).is_dir():
+        must_be_whole(Path(path))
         if not (Path(path) / "config.json").is_file():
             inner = next(
                 (f"; did you mean {path.rstrip('/')}/{sub}?" for sub in ("discriminator", "encoder") if (Path(path) / sub / "config.json").is_file()),

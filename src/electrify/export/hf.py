@@ -8,8 +8,8 @@ Shape suffixes: B sequences, L length, T = B * L flat tokens, D hidden width.
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,21 +25,20 @@ from ..build import Built, Half, Vocabulary, compose, kept_shape
 from ..config.export import Part
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
+from ..files.folders import TOKENIZER_FILES
+from ..files.model_folder import CARD, may_write, replaced, sealed
 from ..model.encoder import Shape
 from ..model.heads import LMHead
-from ..text.shards import sha256_of
 from ..tokens import SpecialIds, Tokens
 from ..train import checkpoint
 from ..train.memory import must_fit
 from . import card
-from .folders import MARK
 from .mapping import architecture_of, parameters_of, to_theirs
 from .quiet import quiet
 from .start import folder_shape, load_half
 
 __all__ = ["ExportError", "export", "export_run", "folder_shape", "load_half"]
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt")
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}  # of hidden states and logits, relative to their largest value where that exceeds 1
 
 
@@ -71,7 +70,7 @@ def export(run: Path, *, output_dir: Path, part: Part = "discriminator", step: i
     Raises UserError where the run has no checkpoint or no such part, where `output_dir` holds something else, and as `export_run`.
     """
     config, facts = read_run(run)
-    may_write(output_dir)
+    may_write(output_dir, identity_of(run, part, config, facts))
     found = _checkpoint(run, step)
     built, state = _restored(config, facts, found)
     if part not in built.halves:
@@ -144,43 +143,25 @@ def _fill(built: Built, saved: Mapping[str, Tensor], path: Path) -> None:
 # ------------------------------------------------------------------ one folder
 
 
-def may_write(folder: Path) -> None:
-    """Raises UserError where `folder` exists and is neither empty nor an earlier export of ours."""
-    if folder.is_dir() and (not any(folder.iterdir()) or (folder / MARK).is_file()):
-        return
-    if os.path.lexists(folder):
-        raise UserError(f"{folder} exists and is not an export of electrify (it has no {MARK}); choose another --output-dir or remove it")
+def identity_of(run: Path, part: str, config: PretrainConfig, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells this half from others, for its mark: the same run at another step is the same model."""
+    recipe = hashlib.sha256((run / "config.yaml").read_bytes()).hexdigest()
+    return {"part": part, "objective": config.objective.objective, "data": facts.get("data"), "run": recipe}
 
 
 def _write(run: Path, half: Half, part: str, target: Path, *, config: PretrainConfig, facts: dict[str, Any], step: int | None) -> Path:
-    """Written beside the target, checked, and renamed into place."""
-    may_write(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    new, old = (target.parent / f".{target.name}.{what}" for what in ("part", "old"))
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir()
+    """Written into a hidden folder, checked there, and put in place file by file."""
     try:
-        _copy_tokenizer(run / "tokenizer", new, positions=half.encoder.shape.max_position_embeddings)
-        write_model(new, half, pad=facts["special_ids"]["pad"], dropout=config.model.dropout, attention_dropout=config.model.attention_dropout)
-        check_folder(new, half, special_ids(facts))
-        parameters = sum(p.numel() for p in parameters_of(half).values())
-        is_lm = isinstance(half.head, LMHead)
-        text = card.model_card(run, part=part, shape=half.encoder.shape, is_lm=is_lm, parameters=parameters, facts=facts, step=step)
-        (new / "README.md").write_text(text, encoding="utf-8")
-        mark = {"format": 1, "part": part, "objective": config.objective.objective, "data": facts.get("data")}
-        mark |= {"weights_sha256": sha256_of(new / "model.safetensors")}
-        (new / MARK).write_text(json.dumps(mark, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        for path in (*new.iterdir(), new):
-            checkpoint.sync(path)
-        shutil.rmtree(old, ignore_errors=True)
-        if target.exists():
-            target.rename(old)
-        new.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
+        with replaced(target, identity_of(run, part, config, facts)) as new:
+            _copy_tokenizer(run / "tokenizer", new, positions=half.encoder.shape.max_position_embeddings)
+            write_model(new, half, pad=facts["special_ids"]["pad"], dropout=config.model.dropout, attention_dropout=config.model.attention_dropout)
+            check_folder(new, half, special_ids(facts))
+            parameters = sum(p.numel() for p in parameters_of(half).values())
+            is_lm = isinstance(half.head, LMHead)
+            text = card.model_card(run, part=part, shape=half.encoder.shape, is_lm=is_lm, parameters=parameters, facts=facts, step=step)
+            (new / CARD).write_text(sealed(text), encoding="utf-8")
     except (OSError, SafetensorError) as e:
         raise UserError(f"{target} could not be written ({getattr(e, 'strerror', None) or e})") from e
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
     return target
 
 

@@ -10,6 +10,7 @@ import torch
 
 from ..build import Half
 from ..errors import UserError
+from ..files.model_folder import must_be_whole
 from ..model.encoder import Shape
 from ..model.heads import LMHead
 from ..text.tokenizer import without_code
@@ -150,6 +151,7 @@ def _where(start: str) -> tuple[str, dict[str, Any]]:
     """Folder or Hub id, and the options that keep a folder off the network. Raises UserError for a folder that does not exist."""
     path = Path(start).expanduser()
     if path.is_dir():
+        must_be_whole(path)
         if not (path / "config.json").is_file():
             raise UserError(f"{start} is no Hugging Face folder: it has no config.json")
         return str(path), {"local_files_only": True}

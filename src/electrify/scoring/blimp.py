@@ -5,10 +5,12 @@ The data is a folder of JSON lines (`sentence_good`, `sentence_bad`), a file for
 
 from __future__ import annotations
 
-import json
+import hashlib
+import os
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,12 +18,16 @@ from typing import Any
 from ..config.evaluate import EvaluateConfig
 from ..console import harmless
 from ..errors import UserError
+from ..files.folders import fingerprint, mark_of, marked, own_bytes, relative
+from ..files.lock import lock
+from ..files.whole import json_text, write_atomically
 from ..progress import Progress, aligned, say
-from ..text.whole import json_rows, read_text, write_atomically
+from ..text.whole import json_rows, read_text
 from ..train.device import pick_device
 from ..train.threads import choose, computing_with
 from .pll import Scorer, load_scorer
 
+FILES, KIND, SEAL = ("blimp.json", "blimp.md"), "blimp", "<!-- electrify blimp"
 # The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms of selection among argument structure.
 PHENOMENON = {"s-selection": "argument_structure"}
 
@@ -127,23 +133,62 @@ def table(rows: Sequence[Accuracy]) -> str:
 
 
 def evaluate(options: EvaluateConfig) -> list[Accuracy]:
-    """Every model on every paradigm; with an output folder blimp.json and blimp.md there. Raises UserError before anything is scored."""
+    """Every model on every paradigm; with an output folder blimp.json and blimp.md there. Raises UserError before anything is scored.
+
+    That folder may hold other files. It is refused where one of the two is somebody else's, or of other models, pairs or options.
+    """
     paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
     device = pick_device(options.device)
-    scorers = [load_scorer(model, device=device) for model in options.models]
-    if options.output_dir:
-        Path(options.output_dir).mkdir(parents=True, exist_ok=True)  # one that cannot be made is found now, and not after the scoring
-    total = len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
-    width = max(scorer.model.config.hidden_size for scorer in scorers)
-    threads = choose(options.threads, device=device, width=width, tokens=options.batch_tokens, bf16=False)
-    if threads.text():
-        say(threads.text())
-    with computing_with(threads), Progress(total, title="blimp", unit="sentences") as progress:
-        rows = [row for scorer in scorers for row in judge(scorer, paradigms, batch_tokens=options.batch_tokens, progress=progress)]
-    if options.output_dir:
-        out = Path(options.output_dir)
-        kinds = {scorer.name: scorer.kind for scorer in scorers}
-        whole = {"max_eval_samples": options.max_eval_samples, "scored_as": kinds, "paradigms": [asdict(row) for row in rows]}
-        write_atomically(out / "blimp.json", json.dumps(whole, indent=1, sort_keys=True) + "\n")
-        write_atomically(out / "blimp.md", f"# BLiMP\n\nAccuracy in percent; paradigms count alike.\n\n```\n{table(rows)}\n```\n")
+    scorers = [load_scorer(model, device=device) for model in dict.fromkeys(options.models)]
+    with ExitStack() as held:
+        out = Path(options.output_dir) if options.output_dir else None
+        labels = {scorer.name: relative(scorer.name, out) if out else scorer.name for scorer in scorers}
+        identity = _identity(labels, paradigms, options) if out else {}
+        if out:
+            _must_be_ours(out, identity)
+            held.enter_context(lock(out))  # a folder that cannot be made is found now, and not after the scoring
+            _must_be_ours(out, identity)
+        width = max(scorer.model.config.hidden_size for scorer in scorers)
+        threads = choose(options.threads, device=device, width=width, tokens=options.batch_tokens, bf16=False)
+        if threads.text():
+            say(threads.text())
+        held.enter_context(computing_with(threads))
+        total = len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
+        with Progress(total, title="blimp", unit="sentences") as progress:
+            rows = [row for scorer in scorers for row in judge(scorer, paradigms, batch_tokens=options.batch_tokens, progress=progress)]
+        if out:
+            _write(out, [replace(row, model=labels[row.model]) for row in rows], identity, {labels[s.name]: s.kind for s in scorers})
     return rows
+
+
+def _identity(labels: dict[str, str], paradigms: Sequence[Paradigm], options: EvaluateConfig) -> dict[str, Any]:
+    """What results are of: models by the hash of their files, pairs, options."""
+    pairs = hashlib.sha256(repr(paradigms).encode()).hexdigest()[:16]
+    return {"models": {label: fingerprint(name) for name, label in labels.items()}, "pairs": pairs, "max_eval_samples": options.max_eval_samples}
+
+
+def _must_be_ours(out: Path, identity: dict[str, Any]) -> None:
+    """Raises UserError where one of the two files is not what this very command writes. The table says by its last line what it is of.
+
+    Files of earlier versions do not say of what they are, and are refused.
+    """
+    for name in FILES:
+        path = out / name
+        if not os.path.lexists(path):
+            continue
+        text = (own_bytes(path) or b"").decode("utf-8", "replace")
+        had = mark_of(path, KIND) if name == "blimp.json" else {"seal": text} if SEAL in text else None
+        if had is None:
+            raise UserError(f"{path} is not a file that this version of electrify evaluate wrote; move it away, or choose another --output-dir")
+        if any(had[k] != v for k, v in identity.items() if k in had) or ("seal" in had and not text.endswith(_seal(identity))):
+            raise UserError(f"{path} holds the scores of other models, pairs or options; choose another --output-dir")
+
+
+def _seal(identity: dict[str, Any]) -> str:
+    return f"{SEAL} {hashlib.sha256(json_text(identity).encode()).hexdigest()} -->\n"
+
+
+def _write(out: Path, rows: Sequence[Accuracy], identity: dict[str, Any], kinds: dict[str, str]) -> None:
+    page = f"# BLiMP\n\nAccuracy in percent; paradigms count alike.\n\n```\n{table(rows)}\n```\n\n{_seal(identity)}"
+    write_atomically(out / "blimp.json", marked(KIND, identity | {"scored_as": kinds, "paradigms": [asdict(row) for row in rows]}))
+    write_atomically(out / "blimp.md", page)

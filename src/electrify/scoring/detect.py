@@ -91,6 +91,8 @@ def _of_windows(
             better = inside > depths[i][start:stop]
             probabilities[i][start:stop][better] = row[1 : 1 + stop - start][better]
             depths[i][start:stop][better] = inside[better]
+    if not all(bool(p.isfinite().all()) for p in probabilities):
+        raise UserError(f"{discriminator.config.name_or_path}: its probabilities are not numbers; the model is damaged or diverged")
     return probabilities
 
 

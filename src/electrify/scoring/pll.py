@@ -61,6 +61,11 @@ class Scorer:
             waiting.index_add_(0, torch.tensor([k for k, _, _ in batch]), torch.full((len(batch),), -1))
             after(int((waiting[torch.tensor(sorted({k for k, _, _ in batch}))] == 0).sum()))
             at += size
+        odd = int((~totals.isfinite()).sum())
+        if odd:
+            raise UserError(
+                f"{self.name}: its scores of {odd:,} of {len(texts):,} sentences are not finite numbers; the model is damaged or diverged"
+            )
         return totals.tolist()
 
     def _rows(self, number: int, text: str) -> list[Row]:

@@ -41,7 +41,7 @@ def join(
             faults.at("joined")
     splits = {split: writer.close() for split, writer in writers.items()}
     _atomic_npy(space.folder / "unigram.npy", unigram)
-    space.publish_tokenizer()
+    tokenizer_files = space.publish_tokenizer()
     manifest = Manifest(
         format=FORMAT,
         dtype=np.dtype(dtype).name,
@@ -53,7 +53,7 @@ def join(
         options=space.options,
         sources=space.identities,
         counts={name: counts[name] for name in COUNTED + DROPPED_OR_CHANGED},
-        tokenizer_files={path.name: sha256_of(path) for path in sorted((space.folder / "tokenizer").iterdir()) if path.is_file()},
+        tokenizer_files=dict(sorted(tokenizer_files.items())),
     )
     faults.at("before_data_manifest")
     write_manifest(space.folder, manifest)

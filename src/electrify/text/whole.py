@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,18 +52,3 @@ def json_rows(path: str | Path, text: str) -> Iterator[tuple[int, dict[str, Any]
         if not isinstance(row, dict):
             raise UserError(f"{path}, line {number}: not a JSON object")
         yield number, row
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """The whole file or none of it."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as stream:
-            stream.write(content.encode("utf-8") if isinstance(content, str) else content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-    except OSError:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise

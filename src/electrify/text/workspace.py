@@ -4,25 +4,30 @@
     DATA/unfinished/tokenizer/    the tokenizer; `tokenizer.json.done` beside it holds its hash
     DATA/unfinished/pydocs.jsonl  the embedded corpus, where it is one of the inputs: parsed once, read twice
     DATA/unfinished/parts/        finished tasks
-    DATA/unfinished/lock          held while a process works here; the system lets go of it when the process dies
+    DATA/unfinished/tokenizer.published    hashes of the tokenizer's files that were put into DATA/tokenizer
+    DATA/.lock                    held while a process works here; the system lets go of it when the process dies
 
-The folder `unfinished` is removed after the manifest was written.
+`unfinished` is ours where its state.json has our mark, whatever else is called so; what we wrote in it is removed after the manifest was written.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
+from ..files.folders import TOKENIZER_FILES, foreign, mark_of, marked, own_bytes, own_object, remove_temporaries
+from ..files.lock import lock
+from ..files.tokenizer_folder import in_the_way, publish_tokenizer, tokenizer_hashes
+from ..files.whole import write_atomically
 from ..progress import Progress, say
 from . import pydocs, records
 from .shards import MANIFEST, SPLITS, Corpus, Manifest, read_manifest, sha256_of, verify_common
@@ -30,7 +35,8 @@ from .sources import Source, resolve
 from .streams import compression_of, must_lead_somewhere
 from .walk import LeftOut, sentence
 
-UNFINISHED = "unfinished"
+UNFINISHED, STATE, KIND = "unfinished", "state.json", "prepare"
+_OURS = ("parts", "tokenizer", "tokenizer.done", "tokenizer.published", "pydocs.jsonl", "pydocs.part", "lock")  # in `unfinished`, beside its mark
 # How much text a compressed file holds at most in practice, per byte; and bytes of text a token has at least on the average.
 _UNPACKED = {"": 1.0, ".gz": 3.5, ".bz2": 4.5, ".xz": 4.5, ".zst": 4.0}
 _BYTES_PER_TOKEN = 3.0
@@ -70,23 +76,55 @@ def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
     return rest
 
 
+def unfinished_state(folder: Path) -> dict[str, Any] | None:
+    """What the run that is unfinished in the folder wrote down; None where there is none, whatever is called `unfinished` there.
+
+    Earlier versions wrote no mark: theirs holds options and sources, and nothing else.
+    """
+    path = folder / UNFINISHED / STATE
+    if (folder / UNFINISHED).is_symlink():
+        return None
+    found = mark_of(path, KIND)
+    if found is None:
+        found = own_object(path)
+        found = found if found is not None and found.keys() == {"options", "sources"} else None
+    sound = found is not None and isinstance(found.get("options"), dict) and isinstance(found.get("sources"), list)
+    return found if sound and all(isinstance(row, dict) for row in (found or {})["sources"]) else None
+
+
 def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
     """The manifest of a folder that the same command finished, verified; None where none is. Raises UserError where it holds something else."""
     folder = Path(options.output_dir)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the prepared corpus")
     if not (folder / MANIFEST).is_file():
-        foreign = [p.name for p in folder.iterdir() if p.name != UNFINISHED] if folder.is_dir() else []
-        if foreign and not (folder / UNFINISHED).is_dir():
-            raise UserError(f"{folder} holds other files ({', '.join(sorted(foreign)[:3])} ...); choose a new or empty folder")
+        others = [name for name in foreign(folder) if not name.startswith(".")]
+        if others and unfinished_state(folder) is None:
+            raise UserError(f"{folder} holds other files ({', '.join(others[:3])} ...); choose a new or empty folder")
         return None
     manifest = read_manifest(folder)
     _must_be_same(folder, manifest.options, manifest.sources, options, [s.identity() for s in sources])
     for split in SPLITS:
         Corpus(folder, split).verify()
     verify_common(folder, manifest)
-    shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
+    if unfinished_state(folder) is not None:
+        with lock(folder):
+            _clear(folder / UNFINISHED)
     return manifest
+
+
+def _clear(inside: Path) -> None:
+    """Removes what we wrote into `unfinished`, its mark last, and the folder where nothing else is in it."""
+    for name in _OURS:
+        path = inside / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    remove_temporaries(inside)
+    (inside / STATE).unlink(missing_ok=True)
+    with suppress(OSError):  # not empty: somebody put a file there
+        inside.rmdir()
 
 
 def _must_be_same(folder: Path, had: dict[str, Any], sources: list[dict[str, Any]], options: PrepareConfig, identities: list[dict[str, Any]]) -> None:
@@ -119,36 +157,40 @@ class Workspace:
         self._stamps: list[Any] = []
         self._inside = self.folder / UNFINISHED
         self.tokenizer = self._inside / "tokenizer"
-        self._lock: IO[str] | None = None
+        self._held = ExitStack()
 
     def __enter__(self) -> Workspace:
         _must_fit(self._config, self.sources, self.folder)
-        try:
-            self._inside.mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(self._inside / "lock")
-        except OSError as e:
-            raise UserError(f"{self.folder} cannot be written: {e.strerror or e}") from e
-        try:
+        with ExitStack() as held:
+            held.enter_context(lock(self.folder))
+            if finished(self._config, self.sources) is not None:  # asked again, for another process may have come first
+                raise UserError(f"{self.folder} was prepared by another process a moment ago; the same command finds it done")
+            try:
+                self._inside.mkdir(exist_ok=True)
+            except OSError as e:
+                raise UserError(f"{self.folder} cannot be written: {e.strerror or e}") from e
+            held.callback(self._leave)
             self._claim()
-        except BaseException:
-            if not (self._inside / "state.json").is_file():  # nobody's: begun a moment ago
-                self._remove()
-            self._lock.close()
-            raise
+            self._held = held.pop_all()
         return self
+
+    def _leave(self) -> None:
+        """`unfinished` goes where nothing was begun in it."""
+        with suppress(OSError):
+            self._inside.rmdir()
 
     def _claim(self) -> None:
         """Says whose folder this is, or finds that it is ours."""
         self._stamps = [s.stamp() for s in self.sources]
         self.identities = [s.identity() for s in self.sources]
-        path = self._inside / "state.json"
-        if not path.is_file():
+        path, had = self._inside / STATE, unfinished_state(self.folder)
+        remove_temporaries(self._inside)
+        if had is None:
+            if foreign(self._inside):
+                raise UserError(f"{self._inside} is not a folder that electrify began; move it away, or choose another --output-dir")
             _write_state(path, self.options, self.identities)
             return
-        try:
-            had = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as e:
-            raise UserError(f"{path} is damaged ({e}); remove {self.folder} and start again") from e
+        self._tokenizer_must_be_ours()
         if changed := _mended(had, self.options, self.identities):
             # Parts stay: each is known by a hash of its documents and of the tokenizer, and is used again only where both are the same.
             say(f"{changed} changed since this folder was begun: reading all input anew")
@@ -185,27 +227,32 @@ class Workspace:
         return mark.is_file() and file.is_file() and mark.read_text(encoding="utf-8") == sha256_of(file)
 
     def mark_tokenizer(self) -> None:
-        _write_atomically(self._inside / "tokenizer.done", sha256_of(self.tokenizer / "tokenizer.json"))
+        write_atomically(self._inside / "tokenizer.done", sha256_of(self.tokenizer / "tokenizer.json"))
 
-    def publish_tokenizer(self) -> None:
-        """Copies the tokenizer to where it stays."""
-        target = self.folder / "tokenizer"
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(self.tokenizer, target)
+    def _published(self) -> list[str]:
+        """Hashes of the files that were put into DATA/tokenizer, by this run or by one that was killed."""
+        return (own_bytes(self._inside / "tokenizer.published") or b"").decode("ascii", "replace").split()
+
+    def _tokenizer_must_be_ours(self) -> None:
+        """Raises UserError, before the text is read, where somebody put files into DATA/tokenizer that this run could not replace."""
+        ours = [*self._published(), *tokenizer_hashes(self.tokenizer).values()]
+        odd = in_the_way(dict.fromkeys(TOKENIZER_FILES, ""), self.folder / "tokenizer", ours=ours)
+        if odd is not None:
+            raise UserError(f"{odd} is not of this corpus; move it away, or choose another --output-dir")
+
+    def publish_tokenizer(self) -> dict[str, str]:
+        """Copies the tokenizer to where it stays, file by file, and returns the files' hashes. Raises UserError where another file is in the way."""
+        path, ours = self._inside / "tokenizer.published", self._published()
+        wanted = tokenizer_hashes(self.tokenizer)
+        write_atomically(path, "\n".join(sorted({*ours, *wanted.values()})))  # before the first of them is there
+        return publish_tokenizer(self.tokenizer, self.folder / "tokenizer", ours=ours)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         # After a mistake of the user that was found before any text was tokenised there is nothing to continue from, and he starts with other input.
         useless = isinstance(error, UserError) and not any(self._inside.glob("parts/*/*.part"))
-        if kind is None or useless:
-            self._remove()
-        if self._lock is not None:
-            self._lock.close()
-
-    def _remove(self) -> None:
-        """What only an unfinished run needs, and the folder where nothing else is in it."""
-        shutil.rmtree(self._inside)
-        if not any(self.folder.iterdir()):
-            self.folder.rmdir()
+        with self._held:
+            if kind is None or useless:
+                _clear(self._inside)
 
 
 def _write_pydocs(path: Path, *, key: str, workers: int) -> None:
@@ -218,30 +265,7 @@ def _write_pydocs(path: Path, *, key: str, workers: int) -> None:
 
 
 def _write_state(path: Path, options: dict[str, Any], identities: list[dict[str, Any]]) -> None:
-    _write_atomically(path, json.dumps({"options": options, "sources": identities}, indent=1, sort_keys=True))
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as f:
-        f.write(text)
-        f.flush()
-        os.fsync(f.fileno())
-    part.replace(path)
-
-
-def _locked(path: Path) -> IO[str]:
-    file = path.open("w")
-    try:
-        import fcntl
-    except ImportError:  # no such locks on Windows; two runs in one folder are then the user's care
-        return file
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as e:
-        file.close()
-        raise UserError(f"another process is preparing {path.parent.parent}; wait for it or choose another folder") from e
-    return file
+    write_atomically(path, marked(KIND, {"options": options, "sources": identities}))
 
 
 def _must_fit(options: PrepareConfig, sources: list[Source], folder: Path) -> None:

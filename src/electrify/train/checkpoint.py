@@ -14,11 +14,11 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -26,15 +26,15 @@ from torch import Tensor
 
 from .. import faults
 from ..errors import UserError
+from ..files.whole import sync
 from ..progress import say
 from ..text.shards import sha256_of
 
-MANIFEST, STATE, LOCK = "manifest.json", "state.json", ".lock"
+MANIFEST, STATE = "manifest.json", "state.json"
 FORMAT = 1
 RETRY_S = 1.0
 _NUMBERED = re.compile(r"checkpoint-(0|[1-9][0-9]*)")
 _TEMPORARY = re.compile(r"\.tmp-[0-9]+-[0-9a-f]{32}")
-_locked_here: set[Path] = set()  # POSIX locks do not keep two threads of one process apart
 
 
 @dataclass(frozen=True)
@@ -116,15 +116,6 @@ def _write_all(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tenso
 def manifest_text(manifest: Any) -> str:
     """How a manifest is written, to the byte."""
     return json.dumps(manifest, sort_keys=True, indent=1) + "\n"
-
-
-def sync(path: Path) -> None:
-    """Returns when the file, or the folder with its names, is on the disk."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _rotate(run: Path, step: int, keep: int | None) -> None:
@@ -232,65 +223,3 @@ def require_space(folder: Path, bytes_needed: int) -> None:
             f"{folder} has {free / 1e9:.2f} GB free, the checkpoints of this run need {bytes_needed / 1e9:.2f} GB; "
             "free some space, choose another --output-dir or a smaller --save-total-limit"
         )
-
-
-@contextmanager
-def lock(run: Path, *, again: bool = False) -> Iterator[None]:
-    """Keeps a second process out of the run folder. The kernel frees it when this process ends, however it ends.
-
-    again: the folder was deleted with the lock that this process held. Raises UserError naming the process that holds it.
-    """
-    import fcntl
-
-    path = (run / LOCK).resolve()
-    if path in _locked_here and not again:
-        raise UserError(f"{run} is in use by this very process; choose another --output-dir")
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+", encoding="utf-8")
-    except OSError as e:
-        raise UserError(f"{run} cannot be written ({e.strerror}); choose another --output-dir") from e
-    with file as f:
-        try:
-            # lockf, not flock: a forked worker that outlives a killed run would keep a flock.
-            fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError) as e:
-            f.seek(0)
-            raise UserError(f"{run} is in use by process {f.read().strip() or '?'}; wait for it, stop it, or choose another --output-dir") from e
-        except OSError as e:  # some network file systems have no locks
-            say(f"warning: {run} cannot be locked ({e.strerror}); see to it yourself that only one run writes there")
-        _locked_here.add(path)
-        try:
-            _write_pid(f, f"{os.getpid()}\n")
-            yield
-        finally:
-            _locked_here.discard(path)
-            _write_pid(f, "")
-
-
-def holder(run: Path) -> str | None:
-    """The process that has locked the run folder, "?" where its number is not written, None where none has. Writes nothing and keeps nobody out."""
-    import fcntl
-
-    path = (run / LOCK).resolve()
-    if path in _locked_here:  # closing the file below would free this process's own lock
-        return str(os.getpid())
-    if not path.is_file():
-        return None
-    try:
-        with path.open("r", encoding="utf-8") as f:
-            try:
-                fcntl.lockf(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                return f.read(64).strip() or "?"
-    except (OSError, ValueError):  # not readable, or a file system without locks
-        return None
-    return None
-
-
-def _write_pid(f: TextIO, text: str) -> None:
-    with suppress(OSError):  # a full disk: the lock holds all the same
-        f.seek(0)
-        f.truncate()
-        f.write(text)
-        f.flush()

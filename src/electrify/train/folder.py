@@ -8,9 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -19,8 +16,12 @@ import torch
 
 from .. import faults
 from ..build import Built
-from ..config.pretrain import PretrainConfig, dump, parse
+from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override, parse
 from ..errors import UserError
+from ..files.folders import foreign, own_bytes, own_object, relative
+from ..files.model_folder import model_mark
+from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
+from ..files.whole import write_atomically
 from ..model.encoder import Shape
 from ..text.shards import Manifest
 from ..text.streams import must_lead_somewhere
@@ -31,6 +32,9 @@ from .loop import Run
 from .threads import Threads
 
 Resume = Literal["auto", "never", "must"]
+CONFIG, FACTS = "config.yaml", "run.json"
+HALVES = ("discriminator", "generator")
+STARTS = ("init_discriminator", "init_generator")
 GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
 # Fields that may differ when a run continues: they move no number that training computes, as long as it computes numbers.
 FREE_FIELDS = {"max_minutes", "logging_steps", "save_steps", "save_total_limit", "eval_steps", "eval_rows", "report_to", "device", "threads"}
@@ -41,16 +45,26 @@ SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps", "f
 def refuse(folder: Path, resume: Resume) -> None:
     """Raises UserError where names in the folder already say that the wish cannot be: before anything is written there, the lock included."""
     must_lead_somewhere(folder)
-    saved = any(folder.glob("checkpoint-*"))
-    holds = saved or (folder / "config.yaml").exists()
+    saved, begun = any(folder.glob("checkpoint-*")), os.path.lexists(folder / CONFIG)
+    if begun and not is_run(folder):
+        raise UserError(f"{folder / CONFIG} is not the recipe of a run that electrify began; choose another --output-dir")
+    holds = saved or begun
     if resume == "never" and holds:
         raise UserError(f"{folder} holds another run; choose another --output-dir, or continue it with --resume auto")
     if resume == "must" and not saved:
         raise UserError(f"--resume must: {folder} has no checkpoint; start the run with --resume auto")
-    if not holds and folder.is_dir() and any(p for p in folder.iterdir() if not p.name.startswith(".") and p.name != GENERATOR_STAGE):
+    if not holds and folder.is_dir() and any(_stands_in_the_way(p) for p in folder.iterdir()):
         raise UserError(f"{folder} is not empty and holds no run; choose another --output-dir")
     if not saved and (folder / "discriminator").exists():
         raise UserError(f"{folder} holds a finished run whose checkpoints are gone; choose another --output-dir")
+    for half in HALVES:  # found now, and not when the run has ended
+        if model_mark(folder / half) is None and (os.path.lexists(folder / half) and (not (folder / half).is_dir() or foreign(folder / half))):
+            raise UserError(f"{folder / half} is not a model that electrify wrote; move it away, or choose another --output-dir")
+
+
+def _stands_in_the_way(path: Path) -> bool:
+    """What a new run does not settle beside: anything but hidden files and its own first stage."""
+    return not path.name.startswith(".") and not (path.name == GENERATOR_STAGE and path.is_dir() and (is_run(path) or not foreign(path)))
 
 
 def find_checkpoint(folder: Path) -> checkpoint.Found | None:
@@ -61,28 +75,40 @@ def find_checkpoint(folder: Path) -> checkpoint.Found | None:
     return found
 
 
-@contextmanager
-def cleared(folder: Path) -> Iterator[None]:
-    """A folder that was made for a run which a mistake of the user kept from beginning goes again."""
-    new = not folder.exists()
+def is_run(folder: Path) -> bool:
+    """Whether the config.yaml in the folder is one that we wrote: by its first line.
+
+    Those of earlier versions have no such line. They are known by what lies beside: a run.json or a checkpoint's manifest of ours. One whose run
+    was killed before there was either is known by being, to the byte, what its recipe is written as.
+    """
     try:
-        yield
+        text = (own_bytes(folder / CONFIG) or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    if text.startswith(RUN_MARK):
+        return True
+    if not text.strip():
+        return False
+    if {"data", "special_ids", "vocab_size"} <= (own_object(folder / FACTS) or {}).keys():
+        return True
+    if any((own_object(found.path / checkpoint.MANIFEST) or {}).get("step") == found.step for found in checkpoint.numbered(folder)):
+        return True
+    try:
+        return dump(parse(text, CONFIG)) == text
     except UserError:
-        if new and [p.name for p in folder.glob("*")] == [checkpoint.LOCK]:
-            (folder / checkpoint.LOCK).unlink(missing_ok=True)
-            with suppress(OSError):
-                folder.rmdir()
-        raise
+        return False
 
 
 def same_run(folder: Path, config: PretrainConfig, manifest: Manifest, saved: dict[str, Any]) -> None:
     """Raises UserError where the folder's run has another recipe or other data, listing what differs."""
-    path = folder / "config.yaml"
+    path = folder / CONFIG
     if not path.is_file():
         raise UserError(f"{folder} has checkpoints but no config.yaml; it is no run of this program, or a damaged one")
     theirs = parse(path.read_text(encoding="utf-8"), str(path))
     flat = [{k: v for section in asdict(c).values() for k, v in section.items()} for c in (config, theirs)]
-    odd = [f"{k} {flat[1][k]} there, {flat[0][k]} here" for k in flat[0] if flat[0][k] != flat[1][k] and k not in FREE_FIELDS | SPLIT_FIELDS]
+    differ = [k for k in flat[0] if flat[0][k] != flat[1][k] and k not in FREE_FIELDS | SPLIT_FIELDS]
+    differ = [k for k in differ if k not in STARTS or not _is_same_place(flat[1][k], flat[0][k], folder)]
+    odd = [f"{k} {flat[1][k]} there, {flat[0][k]} here" for k in differ]
     if odd:
         raise UserError(f"{folder} holds another run ({'; '.join(odd)}); choose another --output-dir, or repeat its options to continue it")
     for key, what in (("tokenizer", "tokenizer"), ("data", "corpus")):
@@ -101,9 +127,8 @@ def earlier_threads(folder: Path, saved: dict[str, Any] | None) -> Any:
     """The number of threads that a run which continues has had, by the fingerprint of its checkpoint; of a new second stage that of the first."""
     if saved:
         return saved.get("threads")
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return json.loads((folder / GENERATOR_STAGE / "run.json").read_text(encoding="utf-8"))["threads"]["number"]
-    return None
+    threads = (own_object(folder / GENERATOR_STAGE / FACTS) or {}).get("threads")
+    return threads.get("number") if isinstance(threads, dict) else None
 
 
 def write_header(
@@ -132,15 +157,21 @@ def write_header(
         "special_ids": asdict(manifest.special_ids),
         "corpus": {"counts": manifest.counts, "sources": manifest.sources},
     }
-    for name, text in (("config.yaml", dump(config)), ("run.json", json.dumps(facts, indent=1, sort_keys=True, default=str) + "\n")):
+    earlier = own_object(run.folder / FACTS) or {}
+    ours = {earlier.get("tokenizer_sha256"), *_texts(earlier.get("tokenizer_files"))}
+    facts["tokenizer_files"] = tokenizer_hashes(tokenizer)
+    written = {CONFIG: RUN_MARK + dump(portable(config, run.folder)), FACTS: json.dumps(facts, indent=1, sort_keys=True, default=str) + "\n"}
+    for name, text in written.items():
         if name not in lost:
             continue
-        part = run.folder / f".{name}.part"
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, run.folder / name)  # config.yaml first: from then on the folder is known as a run's, however this ends
+        write_atomically(run.folder / name, text)  # config.yaml first: from then on the folder is known as a run's, however this ends
         faults.at("header")
     if TOKENIZER in lost:
-        shutil.copytree(tokenizer, run.folder / TOKENIZER, dirs_exist_ok=True)
+        publish_tokenizer(tokenizer, run.folder / TOKENIZER, ours=ours)
+
+
+def _texts(found: Any) -> list[str]:
+    return [v for v in found.values() if isinstance(v, str)] if isinstance(found, dict) else []
 
 
 def header_lost(folder: Path, manifest: Manifest) -> list[str]:
@@ -148,6 +179,21 @@ def header_lost(folder: Path, manifest: Manifest) -> list[str]:
     lost = [name for name in HEADER if not (folder / name).is_file()]
     found = content(folder / TOKENIZER / "tokenizer.json") or b""
     return lost + [TOKENIZER] * (hashlib.sha256(found).hexdigest() != manifest.tokenizer_sha256)
+
+
+def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:
+    """The recipe with the folders that it starts from as they are found from `folder`: a config.yaml names no place of this machine."""
+    starts = {name: start for name in STARTS if (start := getattr(config.train, name))}
+    found = {name: relative(start, folder) for name, start in starts.items()}
+    return override(config, {name: new if new.startswith("..") or new == starts[name] else f"./{new}" for name, new in found.items()})
+
+
+def _is_same_place(theirs: str | None, mine: str | None, folder: Path) -> bool:
+    """Whether two starts are one folder, there or not. theirs: as config.yaml has it, from `folder` (earlier versions: as given); mine: as given."""
+    if not theirs or not mine:
+        return False
+    there = os.path.normpath(os.path.join(os.path.realpath(folder), os.path.expanduser(theirs)))
+    return there == os.path.realpath(os.path.expanduser(mine))
 
 
 def saved_shape(folder: Path, half: str) -> Shape | None:

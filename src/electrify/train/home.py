@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from ..errors import UserError
-from . import checkpoint
+from ..files.lock import lock
 
 HEADER = ("config.yaml", "run.json")
 TOKENIZER = "tokenizer"
@@ -70,7 +70,7 @@ class Home:
 
     def _made_again(self) -> Place:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._held.enter_context(checkpoint.lock(self.folder, again=True))
+        self._held.enter_context(lock(self.folder, keep=True, again=True))
         self._fd = self._opened()
         self._put_back(self.folder)
         lost = f"{self.folder} was deleted while the run trained, and its earlier checkpoints with it"

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from ..text.whole import write_atomically
+from ..files.whole import write_atomically
 from .device import device_name
 
 SECONDS = 0.25  # of each size; a whole measurement takes a second

@@ -1,0 +1,119 @@
+"""Whose a folder is. A file is ours where our mark stands inside of it, never because of its name.
+
+A mark is a small JSON object in a regular file (never a link) that says `"electrify": KIND`:
+
+    electrify.json          of a model folder (see model_folder.py) and of a search's folder
+    finetune.json           of a folder of fine-tuning results
+    blimp.json              of results of BLiMP
+    unfinished/state.json   of a corpus that is being prepared
+
+(A run's mark is the first line of its config.yaml, see train/folder.py; a prepared corpus's is its sealed manifest.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from .lock import LOCK
+from .whole import TEMPORARY
+
+MARK = "electrify.json"
+KEY = "electrify"
+MOST_BYTES = 1 << 27  # of a file that may hold a mark: the state of a corpus of 100,000 files has an eighth of that
+# What a tokenizer's folder may hold: what the library writes and reads, of BERT's, RoBERTa's and the sentence-piece models.
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt",
+    "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model",
+)  # fmt: skip
+
+
+def own_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes | None:
+    """A small regular file; None for a link, a pipe, a device, a folder, and for what is larger or cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as stream:
+        facts = os.fstat(fd)
+        return stream.read(most) if stat.S_ISREG(facts.st_mode) and facts.st_size <= most else None
+
+
+def own_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a small regular file, None where there is none."""
+    try:
+        found = json.loads(own_bytes(path) or b"")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def mark_of(path: Path, kind: str) -> dict[str, Any] | None:
+    """What the file says besides its mark, where it has the mark of this kind; None for whatever else is there."""
+    found = own_object(path)
+    return {k: v for k, v in found.items() if k != KEY} if found is not None and found.get(KEY) == kind else None
+
+
+def marked(kind: str, facts: dict[str, Any]) -> str:
+    """The text of a file with a mark."""
+    return json.dumps({KEY: kind, **facts}, indent=1, sort_keys=True) + "\n"
+
+
+def foreign(folder: Path) -> list[str]:
+    """Names in a folder, but for those of its lock and of what a killed writer left; none where the folder is missing."""
+    if not folder.is_dir():
+        return []
+    return sorted(name for name in os.listdir(folder) if name != LOCK and not TEMPORARY.fullmatch(name))
+
+
+def must_be_new(folder: Path, what: str) -> None:
+    """Raises UserError where the folder holds anything, or is a file. what: of what it has no mark."""
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise UserError(f"{folder}: a file, not a folder; choose another --output-dir")
+    names = foreign(folder)
+    if names:
+        shown = ", ".join(names[:3]) + " ..." * (len(names) > 3)
+        raise UserError(f"{folder}: holds other files and no {what} ({shown}); choose another --output-dir")
+
+
+def remove_temporaries(folder: Path) -> None:
+    """What writers that were killed have left. Only for the process that has the folder's lock."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if TEMPORARY.fullmatch(path.name):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def relative(name: str, folder: Path) -> str:
+    """A folder as it is found from `folder`, so that both can be moved together; what is not a folder here (a Hub id) stays as it is."""
+    path = os.path.expanduser(name)
+    return os.path.relpath(os.path.realpath(path), os.path.realpath(folder)) if os.path.isdir(path) else name
+
+
+def sha256(path: Path) -> str | None:
+    """The hash of a regular file, None where there is none: a link, a folder, nothing."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() if stat.S_ISREG(os.fstat(fd).st_mode) else None
+
+
+def fingerprint(model: str) -> str:
+    """A short hash of what a model folder computes: weights, configuration and tokenizer; the name itself for a Hub id."""
+    folder = Path(os.path.expanduser(model))
+    if not folder.is_dir():
+        return model
+    names = {"config.json", *TOKENIZER_FILES}
+    files = sorted(p for p in folder.iterdir() if p.name in names or p.suffix in (".safetensors", ".bin"))
+    found = [(p.name, sha256(Path(os.path.realpath(p)))) for p in files]
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]

@@ -1,0 +1,134 @@
+"""The lock of a folder: one writer at a time, whatever the verb. The kernel frees it when the process ends, however it ends.
+
+FOLDER/.lock    the number of the process that works here; empty between two writers where it is kept
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..errors import UserError
+from ..progress import say
+
+LOCK = ".lock"
+_TRIES = 100  # another writer may remove the file between our opening and our locking it, each time anew
+_MOST_BYTES = 32  # of a process number; a longer file is not a lock
+_locked_here: set[Path] = set()  # POSIX locks do not keep two threads of one process apart
+
+
+@contextmanager
+def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[None]:
+    """Keeps every other process that writes out of the folder, which is made where it is missing.
+
+    keep: the lock's file stays, empty, when the work ends (that of a run, which is looked at while it is trained). A folder that
+    was made here and holds nothing in the end goes again. again: the folder was deleted with the lock that this
+    process held. Raises UserError naming the process that holds the lock, and where the
+    file of that name is a link or somebody else's: it is neither followed nor emptied.
+    """
+    path = Path(os.path.realpath(folder)) / LOCK
+    if path in _locked_here and not again:
+        raise UserError(f"{folder} is in use by this very process; choose another --output-dir")
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        fd = _locked(path, folder)
+    except OSError as e:
+        raise UserError(f"{folder} cannot be written ({e.strerror}); choose another --output-dir") from e
+    _locked_here.add(path)
+    try:
+        _write(fd, f"{os.getpid()}\n")
+        yield
+    finally:
+        _locked_here.discard(path)
+        _write(fd, "")
+        with suppress(OSError):  # the folder may be gone, with everything in it
+            empty = made and os.listdir(path.parent) == [LOCK]
+            if empty or not keep:
+                path.unlink()
+            if empty:
+                path.parent.rmdir()
+        os.close(fd)
+
+
+def holder(folder: Path) -> str | None:
+    """The process that has locked the folder, "?" where its number is not written, None where none has. Writes nothing, keeps nobody out."""
+    path = Path(os.path.realpath(folder)) / LOCK
+    if path in _locked_here:  # closing the file below would free this process's own lock
+        return str(os.getpid())
+    try:
+        import fcntl
+
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return _number(fd)
+    except (OSError, ValueError):  # not readable, or a file system without locks
+        return None
+    finally:
+        os.close(fd)
+    return None
+
+
+def _locked(path: Path, folder: Path) -> int:
+    """The open and locked file. Raises UserError where another process has it, OSError where it cannot be opened."""
+    for _ in range(_TRIES):
+        fd = _opened(path)
+        try:
+            _lock(fd, folder)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(fd), os.lstat(path)):
+                    return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)  # its writer removed it when it ended: the lock of that file keeps nobody out
+    raise UserError(f"{folder} is taken by one process after the other; wait for them, or choose another --output-dir")
+
+
+def _opened(path: Path) -> int:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as e:
+        if e.errno == errno.ELOOP:
+            raise UserError(f"{path} is a link and not a lock; remove it, or choose another --output-dir") from e
+        raise
+    found = os.pread(fd, _MOST_BYTES + 1, 0) if stat.S_ISREG(os.fstat(fd).st_mode) else b"?"
+    if found.strip() and not (len(found) <= _MOST_BYTES and found.strip().isdigit()):
+        os.close(fd)
+        raise UserError(f"{path} is somebody's own file and not a lock; move it away, or choose another --output-dir")
+    return fd
+
+
+def _lock(fd: int, folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows; two writers in one folder are then the user's care
+        return
+    try:
+        # lockf, not flock: a forked worker that outlives a killed run would keep a flock.
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as e:
+        raise UserError(f"{folder} is in use by process {_number(fd)}; wait for it, stop it, or choose another --output-dir") from e
+    except OSError as e:  # some network file systems have no locks
+        say(f"warning: {folder} cannot be locked ({e.strerror}); see to it yourself that only one process writes there")
+
+
+def _number(fd: int) -> str:
+    """The process number in the file, "?" where none is."""
+    with suppress(OSError, ValueError):
+        return str(int(os.pread(fd, _MOST_BYTES, 0)))
+    return "?"
+
+
+def _write(fd: int, text: str) -> None:
+    with suppress(OSError):  # a full disk: the lock holds all the same
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, text.encode(), 0)

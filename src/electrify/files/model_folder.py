@@ -1,0 +1,138 @@
+"""A Hugging Face folder of ours, made or replaced file by file.
+
+Everything is written into a hidden folder inside the target first, and checked there by whoever writes. Only then the mark says
+`unfinished`, config.json (without which nobody loads a model) goes, each file takes its place, config.json last, and the mark says
+what is there now. So a kill leaves the old model, or the new one, or a folder that nobody takes for a model and that the same
+command makes whole. What the mark does not list is the user's: it stays, and where it stands in the way nothing is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .. import faults
+from ..errors import UserError
+from ..progress import say
+from .folders import KEY, MARK, TOKENIZER_FILES, foreign, marked, own_bytes, own_object, remove_temporaries, sha256
+from .lock import lock
+from .whole import sync, temporary, write_atomically
+
+CARD, CONFIG, WEIGHTS = "README.md", "config.json", "model.safetensors"
+MODEL_FILES = (CONFIG, WEIGHTS, CARD, *TOKENIZER_FILES)
+KIND, UNFINISHED = "model", "unfinished"
+FORMAT = 1
+_SEAL = re.compile(rb"\n<!-- electrify ([0-9a-f]{64}) -->\n\Z")
+
+
+def model_mark(folder: Path) -> dict[str, Any] | None:
+    """What electrify.json says of the model in the folder, None where the folder is not an export of ours."""
+    found = own_object(folder / MARK)
+    if found is None or found.get("format") != FORMAT or not isinstance(found.get("part"), str):
+        return None
+    # The first versions wrote no kind and no list of files.
+    return found if found.get(KEY, KIND) == KIND and isinstance(found.get("files", {}), dict) else None
+
+
+def must_be_whole(folder: Path) -> None:
+    """Raises UserError for a model folder whose replacement was interrupted."""
+    mark = model_mark(folder)
+    if mark is not None and mark.get(UNFINISHED):
+        raise UserError(f"{folder}: writing this model was interrupted; repeat the command that wrote it, which finishes it")
+
+
+def may_write(target: Path, identity: dict[str, Any]) -> None:
+    """Raises UserError where `target` is neither new nor empty nor an earlier export of this very model.
+
+    identity: what tells models apart ("part", "run", ...). Where the earlier mark says something else of one of these, it is another model.
+    """
+    if not os.path.lexists(target):
+        return
+    if target.is_symlink() and not target.exists():
+        raise UserError(f"{target} is a link that leads nowhere; choose another --output-dir")
+    mark = model_mark(target)
+    if mark is None:
+        if target.is_dir() and not foreign(target):
+            return
+        raise UserError(f"{target} exists and is not an export of electrify (it has no {MARK}); choose another --output-dir or remove it")
+    odd = [name for name in identity if name in mark and mark[name] != identity[name]]
+    if "part" in odd:
+        raise UserError(f"{target} holds a model of another kind ({mark['part']}, not {identity['part']}); choose another --output-dir")
+    if odd:
+        raise UserError(f"{target} holds the {mark['part']} of another run (its {odd[0]} is another); choose another --output-dir or remove it")
+
+
+@contextmanager
+def replaced(target: Path, identity: dict[str, Any]) -> Iterator[Path]:
+    """A hidden folder to write a whole model into; when the block ends, its files take their places in `target`.
+
+    A linked target is written through: the folder that it points to is filled. Where the block raises, nothing has changed. Raises UserError
+    as `may_write` does, and where a file in `target` that is not ours has the name of one of the new files.
+    """
+    may_write(target, identity)
+    with lock(target):
+        may_write(target, identity)
+        remove_temporaries(target)
+        staged = temporary(target)
+        staged.mkdir()
+        try:
+            yield staged
+            _publish(staged, target, identity)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+
+
+def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
+    mark = model_mark(target) or {}
+    new = {name: digest for name in MODEL_FILES if (digest := sha256(staged / name))}
+    had: dict[str, Any] = mark.get("files") or (dict.fromkeys(MODEL_FILES) if mark else {})
+    for name in new:
+        if os.path.lexists(target / name) and (name not in had or not (target / name).is_file() or (target / name).is_symlink()):
+            raise UserError(f"{target / name} is not a file that electrify wrote; move it away, or choose another --output-dir")
+    if CARD in new and not _may_replace_card(target / CARD):
+        say(f"{target / CARD} stays, for somebody changed it (or an earlier version wrote it); remove it for a new one")
+        new.pop(CARD)
+    changed = [name for name in new if sha256(target / name) != new[name]]
+    gone = [name for name, digest in had.items() if name not in new and digest and sha256(target / name) == digest]
+    # A card says how long its run took, so its hash would make marks of equal models differ. It seals itself.
+    kept = {name: None if name == CARD else digest for name, digest in new.items()} | ({CARD: None} if CARD in had else {})
+    last = marked(KIND, {"format": FORMAT, **identity, "weights_sha256": new.get(WEIGHTS), "files": kept})
+    for name in changed:
+        sync(staged / name)
+    if changed or gone:
+        write_atomically(target / MARK, marked(KIND, {"format": FORMAT, **identity, "files": had | kept, UNFINISHED: True}))
+        if CONFIG in new:
+            (target / CONFIG).unlink(missing_ok=True)
+            changed = [name for name in changed if name != CONFIG] + [CONFIG]
+        for name in changed:
+            faults.at("replace")
+            os.replace(staged / name, target / name)
+        for name in gone:
+            (target / name).unlink(missing_ok=True)
+        sync(target)
+    if own_bytes(target / MARK) != last.encode():
+        write_atomically(target / MARK, last)
+        sync(target)
+
+
+# ------------------------------------------------------------------ the card
+
+
+def sealed(card: str) -> str:
+    """A card with its own hash in its last line, where readers do not see it: a person's changes are told from ours by it."""
+    return f"{card}\n<!-- electrify {hashlib.sha256(card.encode()).hexdigest()} -->\n"
+
+
+def _may_replace_card(path: Path) -> bool:
+    """Whether the card is missing or still as we wrote it."""
+    text = own_bytes(path)
+    if text is None:
+        return not os.path.lexists(path)
+    seal = _SEAL.search(text)
+    return seal is not None and hashlib.sha256(text[: seal.start()]).hexdigest().encode() == seal[1]

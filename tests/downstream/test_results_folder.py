@@ -1,0 +1,157 @@
+"""The output folder of `finetune`: one writer, nobody else's files, and no score that is not of what was asked."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from electrify.config.finetune import FinetuneConfig, FinetuneSettings
+from electrify.downstream import finetune as verb
+from electrify.downstream.finetune import finetune
+from electrify.errors import UserError
+from electrify.files.lock import lock
+from small import listing
+
+QUICK = FinetuneSettings(num_train_epochs=1, max_seq_length=16, bf16="false", max_train_samples=16, per_device_train_batch_size=8, device="cpu")
+
+
+def options(zoo: Path, reviews: tuple[str, str], out: Path, **more: object) -> FinetuneConfig:
+    given = {"models": (str(zoo / "bert"),), "output_dir": str(out), "train_file": reviews[0], "validation_file": reviews[1], "seeds": 1}
+    return FinetuneConfig(**given | {"settings": QUICK} | more)  # type: ignore[arg-type]
+
+
+def test_two_in_one_folder(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code = "import sys\nfrom pathlib import Path\nfrom electrify.files.lock import lock\nwith lock(Path(sys.argv[1])):\n"
+    code += "    print('in', flush=True)\n    sys.stdin.readline()\n"
+    with subprocess.Popen([sys.executable, "-c", code, str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "in\n"
+        with pytest.raises(UserError, match=f"out is in use by process {other.pid}; wait for it"):
+            finetune(options(zoo, reviews, out))
+        other.stdin.close()
+    finetune(options(zoo, reviews, out))
+    assert not (out / ".lock").exists()
+    with lock(out), pytest.raises(UserError, match="in use"):
+        finetune(options(zoo, reviews, out))
+
+
+def test_one_model_by_several_names_is_one(zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(zoo)
+    (tmp_path / "link").symlink_to(zoo / "bert")
+    names = ("bert", "./bert", "bert/", str(zoo / "bert"), str(tmp_path / "link"))
+    report = finetune(options(zoo, reviews, tmp_path / "out", models=names, seeds=2))
+    assert {(row.model, row.seeds) for row in report.rows} == {("bert", 2)}
+    assert len((tmp_path / "out" / "scores.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_changed_tokenizer_is_another_model(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+    """Also where only its options changed; records of earlier versions, which did not know them, still count."""
+    import shutil
+
+    model = Path(shutil.copytree(zoo / "bert", tmp_path / "model"))
+    asked = options(zoo, reviews, tmp_path / "out", models=(str(model),))
+    finetune(asked)
+    path = model / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"do_lower_case": False}))
+    with pytest.raises(UserError, match=r"holds scores of the tokenizer of .* from before it changed"):
+        finetune(asked)
+    scores = tmp_path / "out" / "scores.jsonl"
+    rows = [json.loads(line) for line in scores.read_text().splitlines()]
+    scores.write_text("".join(json.dumps({k: v for k, v in row.items() if k not in ("tokenizer", "test", "answers")}) + "\n" for row in rows))
+    finetune(asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("scores.jsonl", "{}"),
+        ("scores.jsonl", "5"),
+        ("scores.jsonl", ""),
+        ("finetune.json", "[]"),
+        ("finetune.json", "{}"),
+        ("finetune.json", '{"mine": 1}'),
+    ],
+)
+def test_files_of_others_with_our_names(zoo: Path, reviews: tuple[str, str], tmp_path: Path, name: str, text: str) -> None:
+    out = tmp_path / "out"
+    asked = options(zoo, reviews, out)
+    if name == "scores.jsonl" and text:
+        finetune(asked)
+    out.mkdir(exist_ok=True)
+    (out / name).write_text(text)
+    before = listing(out)
+    with pytest.raises(UserError, match=r"not a file of scores|not written by electrify finetune|holds other files and no finetune\.json"):
+        finetune(asked)
+    assert listing(out) == before
+
+
+def test_a_report_of_somebody_else(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+    """A folder called `grid` does not make it a search's."""
+    out = tmp_path / "out"
+    (out / "grid").mkdir(parents=True)
+    (out / "report.md").write_text("mine")
+    before = listing(out)
+    for more in ({"hyperparameter_search": "weight_decay=0,0.1"}, {}):
+        with pytest.raises(UserError, match="holds other files and no"):
+            finetune(options(zoo, reviews, out, **more))
+        assert listing(out) == before
+
+
+def test_scores_that_are_not_numbers(zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON that every reader takes, a note that says so, and the same when it is read again."""
+    real = verb.finetune_one
+
+    def odd(*args: object, **more: object) -> object:
+        import dataclasses
+
+        outcome = real(*args, **more)  # type: ignore[arg-type]
+        return dataclasses.replace(outcome, scores=outcome.scores | {"accuracy": math.nan})
+
+    monkeypatch.setattr(verb, "finetune_one", odd)
+    out = tmp_path / "out"
+
+    def strictly(text: str) -> object:
+        return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+    for _ in range(2):
+        report = finetune(options(zoo, reviews, out))
+        assert math.isnan(next(row for row in report.rows if row.metric == "accuracy").median)
+        assert any("is not a number with seed 0" in note for note in report.notes())
+        strictly((out / "report.json").read_text())
+        assert strictly((out / "scores.jsonl").read_text())["scores"]["accuracy"] is None  # type: ignore[index]
+
+
+def test_a_model_folder_that_holds_results_may_be_written_again(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+    from electrify.files.model_folder import replaced
+
+    model = tmp_path / "model"
+    identity = {"part": "discriminator"}
+    for k in range(2):
+        with replaced(model, identity) as new:
+            for path in (zoo / "bert").iterdir():
+                (new / path.name).write_bytes(path.read_bytes() + b" " * k * (path.suffix == ".json"))
+        if not k:
+            finetune(options(zoo, reviews, model / "results", models=(str(model),)))
+            before = listing(model / "results")
+    assert listing(model / "results") == before
+    assert (model / "config.json").read_bytes().endswith(b" ")
+
+
+def test_a_full_disk_leaves_no_model(zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from safetensors import SafetensorError
+    from transformers import PreTrainedModel
+
+    def full(*args: object, **more: object) -> None:
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr(PreTrainedModel, "save_pretrained", full)
+    with pytest.raises(UserError, match=r"could not be written \(No space left on device\)"):
+        finetune(options(zoo, reviews, tmp_path / "out", save_model=True))
+    assert not list((tmp_path / "out").glob("models/*"))

@@ -1,0 +1,147 @@
+"""What `pretrain` and `export` do not take, overwrite or remove, and that what they write names no place of the machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify import cli
+from electrify.config.pretrain import RUN_MARK, dump, load_file, load_recipe
+from electrify.files.model_folder import model_mark
+from electrify.train.folder import is_run
+from small import listing, mistake, model_files, parameters_sha256, pretrain_words
+
+SHORT: dict[str, Any] = {"max_steps": 4, "logging_steps": 2, "save_steps": 2}
+
+
+def words(data: Path, run: Path, **fields: Any) -> list[str]:
+    return pretrain_words(data, run, **SHORT | fields)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, small_data: Path) -> Path:
+    """A run of four steps. Read only."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    assert cli.main(words(small_data, folder)) == 0
+    return folder
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "generator-stage/notes.txt", "discriminator/notes.txt", "tokenizer/mine.txt", "run.json"])
+def test_foreign_files_with_our_names(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "run"
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_text("seed: 5  # mine\n")
+    before = listing(folder)
+    sentence = mistake(capsys, *words(small_data, folder))
+    assert "is not the recipe of a run that electrify began" in sentence or "is not empty and holds no run" in sentence
+    assert listing(folder) == before
+
+
+def test_a_recipe_of_the_user_is_no_run(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+    """He wrote it as config.yaml where the run shall be: it would be overwritten by the resolved one."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("like: electra-tiny\ntrain:\n  max_steps: 4\n  device: cpu\n")
+    before = listing(folder)
+    mistake(capsys, "pretrain", small_data, "--config", folder / "config.yaml", "--output-dir", folder)
+    assert listing(folder) == before
+
+
+def test_half_folders_of_the_user_are_found_before_the_training(capsys: pytest.CaptureFixture[str], small_data: Path, run: Path) -> None:
+    shutil.rmtree(run / "generator")
+    (run / "generator").mkdir()
+    (run / "generator" / "notes.txt").write_text("mine")
+    assert "generator is not a model that electrify wrote" in mistake(capsys, *words(small_data, run))
+    assert [p.name for p in (run / "generator").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("lost", ["mark", "mark, run.json", "mark, checkpoints", "mark, run.json, checkpoints"])
+def test_runs_of_earlier_versions_are_known(run: Path, lost: str) -> None:
+    """By run.json, by a checkpoint, or by being to the byte what a recipe is written as; without any of them it is somebody's file."""
+    path = run / "config.yaml"
+    path.write_text(path.read_text().removeprefix(RUN_MARK))
+    if "run.json" in lost:
+        (run / "run.json").unlink()
+    if "checkpoints" in lost:
+        for checkpoint in run.glob("checkpoint-*"):
+            shutil.rmtree(checkpoint)
+    assert is_run(run)
+    path.write_text(path.read_text() + "# mine\n")
+    assert is_run(run) == (lost != "mark, run.json, checkpoints")
+
+
+def test_what_the_user_puts_into_a_model_folder_stays(small_data: Path, run: Path) -> None:
+    models = model_files(run / "discriminator")
+    (run / "discriminator" / "notes.txt").write_text("mine")
+    (run / "discriminator" / "x").mkdir()
+    (run / "discriminator" / "x" / "scores.jsonl").write_text("{}")
+    before = listing(run / "discriminator")
+    assert cli.main(words(small_data, run)) == 0
+    assert cli.main(["export", str(run), "--output-dir", str(run / "discriminator")]) == 0
+    after = listing(run / "discriminator")
+    assert {k: v for k, v in after.items() if k != "README.md"} == {k: v for k, v in before.items() if k != "README.md"}
+    assert models.items() <= after.items()
+
+
+def test_another_half_and_another_run_are_refused(capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, tmp_path: Path) -> None:
+    assert cli.main(words(small_data, tmp_path / "other", seed=3)) == 0
+    before = listing(run)
+    assert "a model of another kind (discriminator, not generator)" in mistake(
+        capsys, "export", run, "--part", "generator", "--output-dir", run / "discriminator"
+    )
+    assert "of another run" in mistake(capsys, "export", tmp_path / "other", "--output-dir", run / "discriminator")
+    assert listing(run) == before
+
+
+def test_a_linked_target_stays_a_link(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "lnk").symlink_to(tmp_path / "real")
+    for _ in range(2):
+        assert cli.main(["export", str(run), "--output-dir", str(tmp_path / "lnk")]) == 0
+    assert (tmp_path / "lnk").is_symlink()
+    assert model_mark(tmp_path / "real") is not None
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["lnk", "real", "run"]
+
+
+def test_a_tokenizer_of_the_user_in_a_run_that_begins_anew(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    (folder / "tokenizer").mkdir(parents=True)
+    (folder / "config.yaml").write_text(dump(load_recipe("electra-tiny")))
+    (folder / "tokenizer" / "vocab.txt").write_text("mine")
+    assert "vocab.txt is not of this tokenizer" in mistake(capsys, *words(small_data, folder))
+    assert (folder / "tokenizer" / "vocab.txt").read_text() == "mine"
+
+
+def test_folders_hold_relative_paths_only(small_data: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of the folders that a run starts from; and it continues wherever it is called from."""
+    for part in ("discriminator", "generator"):
+        shutil.copytree(finished / part, tmp_path / "models" / part)
+    folder = tmp_path / "runs" / "run"
+    starts: dict[str, Any] = {f"init_{part}": tmp_path / "models" / part for part in ("discriminator", "generator")}
+    assert cli.main(words(small_data, folder, **starts, max_minutes=1e-4)) == 75
+    for path in folder.rglob("*"):
+        if path.suffix in (".yaml", ".json", ".jsonl", ".md"):
+            assert str(tmp_path) not in path.read_text(), path.name
+    assert "init_discriminator: ../../models/discriminator\n" in (folder / "config.yaml").read_text()
+    read = load_file(folder / "config.yaml").train.init_discriminator
+    assert read is not None
+    assert Path(read).resolve() == tmp_path / "models" / "discriminator"
+    monkeypatch.chdir(tmp_path)
+    relative = {name: f"./models/../models/{Path(start).name}" for name, start in starts.items()}
+    assert cli.main(words(small_data, folder, **relative)) == 0
+    assert cli.main(words(small_data, tmp_path / "whole", **starts)) == 0
+    assert parameters_sha256(folder, 4) == parameters_sha256(tmp_path / "whole", 4)
+    before = listing(folder)
+    shutil.copytree(tmp_path / "models", tmp_path / "elsewhere")
+    assert cli.main(words(small_data, folder, init_discriminator="elsewhere/discriminator", init_generator="elsewhere/generator")) == 2
+    assert {k: v for k, v in listing(folder).items() if k != ".lock"} == {k: v for k, v in before.items() if k != ".lock"}
+    assert json.loads((folder / "discriminator" / "electrify.json").read_text())["electrify"] == "model"
