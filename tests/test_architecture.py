@@ -18,6 +18,7 @@ ORDER = [
     {"console"},
     {"errors", "progress", "faults"},
     {"config"},
+    {"special"},
     {"tokens", "draws"},
     {"text"},
     {"data"},

@@ -271,7 +271,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["electra-small", "--equal-to", "bert-smal"], "there is no recipe 'bert-smal'; did you mean 'bert-small'?"),
         (["electra-small", "--published"], "--published is a list of its own"),
         (["--published", "--convention", "hardware"], "it takes no --convention hardware"),
-        (["electra-small", "--vocab-size", "3"], "vocab_size must be at least 32, not 3"),
+        (["electra-small", "--vocab-size", "3"], "--vocab-size must be at least 32, not 3"),
     ],
 )
 def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], says: str) -> None:

@@ -6,7 +6,7 @@ import argparse
 import itertools
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ..errors import UserError, nearest
 from .schema import add_flags, convert, field_types, from_flags
@@ -16,6 +16,16 @@ from .schema import add_flags, convert, field_types, from_flags
 class FinetuneSettings:
     """How one fine-tuning run goes. A value of none takes the task's or the model size's own."""
 
+    HEADINGS: ClassVar = {
+        "learning_rate": "training",
+        "max_seq_length": "the examples, as the model sees them",
+        "dropout": "training",
+        "bf16": "computing",
+        "frozen_encoder": "tagging only",
+        "answer_head": "question answering only",
+        "eval_steps": "training",
+        "device": "computing",
+    }
     learning_rate: float | None = None
     """Peak learning rate of the head; none takes 3e-4 up to width 256, 1e-4 below width 1024, 5e-5 from there (the paper's)."""
     layerwise_lr_decay: float | None = None
@@ -96,6 +106,13 @@ class FinetuneSettings:
 class FinetuneConfig:
     """What is fine-tuned on what, how often, and where the results go."""
 
+    HEADINGS: ClassVar = {
+        "models": "where the results go",
+        "task": "a known task",
+        "train_file": "or files of your own",
+        "seeds": "which runs, and how many",
+        "predict_test": "what else is written or tried",
+    }
     models: tuple[str, ...]
     """Folders or Hub ids that AutoModel loads; `random:MODEL` is the same shape with random weights."""
     output_dir: str

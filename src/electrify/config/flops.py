@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ..errors import UserError
+from .prepare import MAX_VOCABULARY
 from .pretrain import load_recipe
 
 Convention = Literal["paper", "hardware"]
@@ -15,6 +16,7 @@ Convention = Literal["paper", "hardware"]
 class FlopsConfig:
     """Whose cost is counted, and how."""
 
+    HEADINGS: ClassVar = {"recipes": "what is counted", "convention": "how it is counted", "json": "what is shown"}
     recipes: tuple[str, ...] = ()
     """shipped recipes; none = all of them"""
     published: bool = False
@@ -36,7 +38,8 @@ class FlopsConfig:
             raise UserError(
                 "--published keeps the convention and the vocabularies of the paper: it takes no --convention hardware and no --vocab-size"
             )
-        if self.vocab_size < 32:
-            raise UserError(f"vocab_size must be at least 32, not {self.vocab_size}")
+        if not 32 <= self.vocab_size <= MAX_VOCABULARY:
+            bound = "at least 32" if self.vocab_size < 32 else f"at most {MAX_VOCABULARY}"
+            raise UserError(f"vocab_size must be {bound}, not {self.vocab_size}")
         for name in (*self.recipes, *([self.equal_to] if self.equal_to else [])):
             load_recipe(name)  # raises with the nearest name, before torch is imported

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..special import SpecialIds
 from ..text.tokenizer import MAX_FILE_BYTES, TOKENIZER_FILE
-from ..tokens import SpecialIds
 from .files import named, read_bytes, read_json
 from .findings import DamageError, Finding, error, note, ok, warning
 

@@ -20,11 +20,11 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from ..errors import UserError
 from ..export.folders import SAFE_WEIGHTS, TOKENIZER_FILES, is_causal, load_config, load_tokenizer, must_be_sound_weights, unreadable_weights
+from ..export.places import RANDOM as RANDOM
 from ..export.quiet import quiet
 from .attention import implementation_for
 from .frame import Frame, frames_of, reads_last
 
-RANDOM = "random:"
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 
 

@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config.evaluate import EvaluateConfig
 from ..console import harmless
 from ..errors import UserError
 from ..progress import Progress, aligned
 from ..text.whole import json_rows, read_text, write_atomically
-from ..train.device import pick_device
-from .pll import Scorer, load_scorer
+
+if TYPE_CHECKING:
+    from .pll import Scorer
 
 # The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms of selection among argument structure.
 PHENOMENON = {"s-selection": "argument_structure"}
@@ -128,6 +129,9 @@ def table(rows: Sequence[Accuracy]) -> str:
 def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     """Every model on every paradigm; with an output folder blimp.json and blimp.md there. Raises UserError before anything is scored."""
     paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
+    from ..train.device import pick_device  # heavy, so loaded once the data is known to be good
+    from .pll import load_scorer
+
     scorers = [load_scorer(model, device=pick_device(options.device)) for model in options.models]
     if options.output_dir:
         Path(options.output_dir).mkdir(parents=True, exist_ok=True)  # one that cannot be made is found now, and not after the scoring

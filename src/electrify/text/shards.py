@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ..errors import UserError
-from ..tokens import SpecialIds
+from ..special import SpecialIds
 
 FORMAT = 1
 MANIFEST = "manifest.json"
