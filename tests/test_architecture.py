@@ -19,6 +19,7 @@ ORDER = [
     {"errors", "progress", "faults"},
     {"cores", "files"},
     {"config"},
+    {"special"},
     {"tokens", "draws"},
     {"text"},
     {"data"},

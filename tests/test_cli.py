@@ -68,7 +68,7 @@ def test_help_of_pretrain_names_every_field() -> None:
         (["pretrain", "x", "--output-dir", "y", "--max-steps", "1.5"], "--max-steps must be of type int, not 1.5"),
         (["pretrain", "x", "--output-dir", "y", "--bf16", "perhaps"], "--bf16 must be true or false, not 'perhaps'"),
         (["pretrain", "x", "--output-dir", "y", "--max-steps"], "expected one argument"),
-        (["pretrain", "x", "--output-dir", "y", "--max-steps", "-3"], "max_steps must be positive, not -3"),
+        (["pretrain", "x", "--output-dir", "y", "--max-steps", "-3"], "--max-steps must be positive, not -3"),
         (["pretrain", "x", "--output-dir", "y", "--recipe", "a", "--config", "b"], "not allowed with argument --recipe"),
         (["pretrain", "x"], "the following arguments are required: --output-dir"),
         (["pretrain", "x", "--output-dir", "y", "--config", "nowhere.yaml"], "the recipe nowhere.yaml cannot be read: No such file or directory"),
@@ -194,8 +194,8 @@ def test_bad_corpora(capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: s
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--vocab-size", "3"], "vocab_size must be at least 32, not 3"),
-        (["--valid-fraction", "1"], "valid_fraction must be at least 0 and below 1"),
+        (["--vocab-size", "3"], "--vocab-size must be at least 32, not 3"),
+        (["--valid-fraction", "1"], "--valid-fraction must be at least 0 and below 1"),
         (["--document-boundary", "page"], "cannot be 'page'"),
         (["--tokenizer", "bpe", "--vocab-size", "100"], "at least 261"),
         (["--tokenizer", "./nowhere"], "nowhere"),

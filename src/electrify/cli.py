@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,19 +24,19 @@ from .config.detect import DetectConfig
 from .config.doctor import DoctorConfig
 from .config.evaluate import EvaluateConfig
 from .config.export import ExportConfig
-from .config.finetune import add_finetune_flags, finetune_from_flags
+from .config.finetune import finetune_from_flags
 from .config.flops import FlopsConfig
 from .config.prepare import PrepareConfig
-from .config.pretrain import SECTION_OF, SECTIONS, load_file, load_recipe, override, recipe_names
-from .config.schema import Parser, add_flags, from_flags
+from .config.pretrain import SECTION_OF, load_file, load_recipe, override
+from .config.schema import from_flags, named_as_flags
+from .config.verbs import DEFAULT_RECIPE, parser
 from .console import harmless
 from .cores import wait_briefly
-from .errors import Unfinished, UserError
+from .errors import Unfinished, UserError, place_of
 from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
 
 CONTINUE = {"prepare", "pretrain", "finetune", "demo"}  # verbs that the same command continues where they were stopped
-DEFAULT_RECIPE = "electra-small"
 # What the machine refuses, wherever a file is opened or written. A file that is not there (ENOENT) is no such case: every reader says that itself.
 REFUSALS = {"ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "ENOTDIR", "EISDIR", "EEXIST", "ENAMETOOLONG", "ELOOP"}
 
@@ -44,25 +45,48 @@ MAX_SENTENCE = 700  # a message repeats names of others, which may be of any len
 
 
 def show(text: object) -> None:
-    print(harmless(str(text), keep="\n"))
+    """Prints a result. A reader who has gone (`| head`) misses nothing that he wanted, and the status stays what it is."""
+    try:
+        print(harmless(str(text), keep="\n"))
+    except BrokenPipeError:
+        pass
+    except OSError as e:
+        raise UserError(f"standard output cannot be written: {e.strerror}") from e
+
+
+# ------------------------------------------------------------------ verbs: what files and folders show is said before anything heavy is imported
 
 
 def prepare(args: argparse.Namespace) -> int:
+    config = from_flags(PrepareConfig, args)
+    with named_as_flags(vars(config)):
+        config.check()
+
     from .text.prepare import prepare, report
 
-    config = from_flags(PrepareConfig, args)
     show(report(prepare(config), folder=Path(config.output_dir)))
     return 0
 
 
 def pretrain(args: argparse.Namespace) -> int:
     config = load_file(Path(args.config)) if args.config else load_recipe(args.recipe or DEFAULT_RECIPE)
-    config = override(config, {k: v for k, v in vars(args).items() if k in SECTION_OF})
-    check(config)  # before a corpus is prepared for it
+    given = {k: v for k, v in vars(args).items() if k in SECTION_OF}
+    config = override(config, given)
+    with named_as_flags(given if args.config else SECTION_OF):  # what a file of the user says has the names of the file
+        check(config)  # before a corpus is prepared for it
+    output_dir = Path(args.output_dir)
 
-    from .pretraining import prepared, pretrain
+    from .export.places import check_place
+    from .text.given import prepared
 
-    result = pretrain(prepared(args.data, Path(args.output_dir)), output_dir=Path(args.output_dir), config=config, resume=args.resume)
+    for start in (config.train.init_discriminator, config.train.init_generator):
+        if start and not output_dir.exists():  # a run that continues does not need them any more
+            check_place(start)
+    data = prepared(args.data, output_dir)
+
+    from .pretraining import pretrain
+
+    result = pretrain(data, output_dir=output_dir, config=config, resume=args.resume)
     if not result.summary.finished:
         say(f"stopped after step {result.summary.step} and saved; run the same command again to continue")
         return SAVED_EXIT
@@ -72,31 +96,56 @@ def pretrain(args: argparse.Namespace) -> int:
 
 
 def export(args: argparse.Namespace) -> int:
+    config = from_flags(ExportConfig, args)
+
+    from .export.places import must_be_run
+
+    must_be_run(Path(args.run))
+
     from .export.hf import export
 
-    config = from_flags(ExportConfig, args)
     show(export(Path(args.run), output_dir=Path(config.output_dir), part=config.part, step=config.step))
     return 0
 
 
 def finetune(args: argparse.Namespace) -> int:
+    config = finetune_from_flags(args, models=args.models)
+
+    from .downstream.read.asked import read_asked
+    from .export.places import RANDOM, check_place
+
+    tasks = read_asked(config)
+    for model in config.models:
+        check_place(model.removeprefix(RANDOM))
+
     from .downstream.finetune import finetune
 
-    show(finetune(finetune_from_flags(args, models=args.models)).table())
+    show(finetune(config, tasks).table())
     return 0
 
 
 def detect(args: argparse.Namespace) -> int:
+    config = from_flags(DetectConfig, args)
+
+    from .export.places import check_place
+    from .scoring.given import given_text
+
+    check_place(config.model)
+    config = replace(config, text=given_text(config), file=None)
+
     from .scoring.detect import main
 
-    return main(from_flags(DetectConfig, args))
+    return main(config)
 
 
 def evaluate(args: argparse.Namespace) -> int:
     config = from_flags(EvaluateConfig, args, models=tuple(args.models))
 
+    from .export.places import check_place
     from .scoring.blimp import evaluate, table
 
+    for model in config.models:
+        check_place(model)
     show(table(evaluate(config)))
     return 0
 
@@ -113,84 +162,37 @@ def flops(args: argparse.Namespace) -> int:
 def doctor(args: argparse.Namespace) -> int:
     config = from_flags(DoctorConfig, args, paths=tuple(args.paths))
 
+    from .doctor.kind import kind_of
+
+    for path in config.paths:
+        kind_of(Path(path))
+
     from .doctor.report import diagnose
 
     report = diagnose(config)
-    print(report.as_json() if config.json else report.text())
+    show(report.as_json() if config.json else report.text())
     return report.status
 
 
 def demo(args: argparse.Namespace) -> int:
     from .demo import demo
 
-    demo(Path(args.output_dir), max_steps=args.max_steps, threads=args.threads)
+    with named_as_flags(["max_steps"]):
+        demo(Path(args.output_dir), max_steps=args.max_steps, threads=args.threads)
     return 0
 
 
-def parser() -> argparse.ArgumentParser:
-    top = Parser(prog="electrify", description="Pre-train text encoders as discriminators: from raw text to a Hugging Face model.")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
-
-    def verb(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
-        sub = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
-        sub.set_defaults(run_verb=run)
-        return sub
-
-    p = verb("prepare", prepare, "text files, folders, globs, data sets or `pydocs` -> token shards and a tokenizer")
-    p.add_argument("inputs", nargs="+", metavar="CORPUS", help="files, folders, globs, a data set by Hub name, or pydocs")
-    add_flags(p, PrepareConfig, skip=("inputs",))
-
-    p = verb("pretrain", pretrain, "a prepared corpus (or a text file) and a recipe -> a run with Hugging Face folders")
-    pretrain_flags(p)
-
-    p = verb("export", export, "a run -> a Hugging Face folder, compared with transformers before success is reported")
-    p.add_argument("run", metavar="RUN", help="folder made by `electrify pretrain`")
-    add_flags(p, ExportConfig)
-
-    test_verbs(verb)
-
-    p = verb("flops", flops, "what recipes cost to train and to run, in floating-point operations")
-    p.add_argument("recipes", nargs="*", metavar="RECIPE", help="shipped recipes; by default all of them")
-    add_flags(p, FlopsConfig, skip=("recipes",))
-
-    p = verb(
-        "doctor", doctor, "what is wrong with a corpus, a run or a model, and what to do; exit status 1 where anything is damaged or cannot work"
-    )
-    p.add_argument("paths", nargs="+", metavar="PATH", help="folders made by `prepare`, `pretrain` or `export`, or any Hugging Face model")
-    add_flags(p, DoctorConfig, skip=("paths",))
-
-    p = verb("demo", demo, "the whole path on the documentation of this Python installation, in ten minutes on two cores")
-    p.add_argument("--output-dir", "--output_dir", dest="output_dir", default="demo", metavar="DIR", help="where everything goes [demo]")
-    p.add_argument("--max-steps", type=int, default=2500, metavar="N", help="updates of the pre-training [2500]")
-    p.add_argument("--threads", default="auto", metavar="N|auto", help="threads that compute; auto measures which number is the fastest now [auto]")
-    return top
-
-
-def test_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
-    """The verbs that try a model."""
-    p = verb("finetune", finetune, "fine-tune any encoder on a task, with several seeds")
-    p.add_argument("models", nargs="+", metavar="MODEL", help="folders or Hub ids")
-    add_finetune_flags(p)
-
-    p = verb("detect", detect, "each token of a text with its probability of having been replaced")
-    p.add_argument("model", metavar="MODEL", help="folder or Hub id of a discriminator")
-    p.add_argument("text", nargs="?", default=argparse.SUPPRESS, metavar="TEXT", help="the text; standard input where neither it nor --file is given")
-    add_flags(p, DetectConfig, skip=("model", "text"))
-
-    p = verb("evaluate", evaluate, "tests that need no training: BLiMP's minimal pairs")
-    p.add_argument("models", nargs="+", metavar="MODEL", help="folders or Hub ids, with the head that they were pre-trained with")
-    add_flags(p, EvaluateConfig, skip=("models",))
-
-
-def pretrain_flags(p: argparse.ArgumentParser) -> None:
-    p.add_argument("data", metavar="DATA", help="folder made by `electrify prepare`, or a corpus, which is then prepared first")
-    p.add_argument("--output-dir", "--output_dir", dest="output_dir", required=True, metavar="RUN", help="the run's folder")
-    source = p.add_mutually_exclusive_group()
-    source.add_argument("--recipe", metavar="NAME", help=f"one of {', '.join(recipe_names())} [{DEFAULT_RECIPE}]")
-    source.add_argument("--config", metavar="FILE.yaml", help="a recipe of your own")
-    p.add_argument("--resume", choices=("auto", "never", "must"), default="auto", help="continue the newest complete checkpoint [auto]")
-    for cls in SECTIONS.values():
-        add_flags(p, cls)
+VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "prepare": prepare,
+    "pretrain": pretrain,
+    "export": export,
+    "finetune": finetune,
+    "detect": detect,
+    "evaluate": evaluate,
+    "flops": flops,
+    "doctor": doctor,
+    "demo": demo,
+}
 
 
 def program() -> NoReturn:
@@ -222,7 +224,7 @@ def run(args: argparse.Namespace) -> int:
     """The status of a verb; every mistake as one sentence."""
     try:
         with Interruptible():
-            return args.run_verb(args)
+            return VERBS[args.verb](args)
     except UserError as e:
         sentence, status = str(e), 2
     except Unfinished as e:
@@ -238,8 +240,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as e:
         if errno.errorcode.get(e.errno or 0) not in REFUSALS:
             raise
-        place = os.fsdecode(e.filename) if e.filename else "standard output, or a file that was being written"
-        sentence, status = f"{place}: {e.strerror}", 2
+        sentence, status = f"{place_of(e)}: {e.strerror}", 2
     except BaseException as e:
         if type(e).__name__ != "PanicException" and type(e) is not Exception:  # how the Rust code of tokenizers gives up: nobody else raises these
             raise

@@ -8,8 +8,12 @@ continues: status 75. Anything else that escapes is our own fault and keeps its 
 from __future__ import annotations
 
 import difflib
+import io
+import os
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 SHOWN = 12
 
@@ -43,3 +47,23 @@ def nearest(name: str, known: Iterable[str]) -> str:
         likest = difflib.get_close_matches(name, names, n=SHOWN, cutoff=0.0)
         return f"; known: {', '.join(sorted(likest))} and {len(names) - SHOWN} more"
     return f"; known: {', '.join(names)}"
+
+
+def place_of(error: OSError) -> str:
+    """The file that the machine refused. An error of opening has its name; one of writing has none: there it is that of the open file which the
+    innermost function of the stack held."""
+    if error.filename:
+        return os.fsdecode(error.filename)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    found = (name for frame in reversed(frames) for name in written_in(frame))
+    return next(found, "standard output, or a file that was being written")
+
+
+def written_in(frame: FrameType) -> Iterator[str]:
+    """Names of the files that a function, or its object, has opened for writing (and maybe closed since, as a `with` does on its way out)."""
+    held = [*frame.f_locals.values(), *getattr(frame.f_locals.get("self"), "__dict__", {}).values()]
+    for file in held:
+        if isinstance(file, io.IOBase) and set(str(getattr(file, "mode", "r"))) & set("wax+"):
+            name = getattr(file, "name", None)
+            if isinstance(name, str | os.PathLike):
+                yield "standard output" if name == "<stdout>" else os.fspath(name)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
 
-from .config.checks import check
+from .config.checks import cautions, check
 from .config.pretrain import PretrainConfig, override
 from .draws import hashed
-from .errors import UserError
 from .export.start import check_vocabulary
 from .progress import say
 from .running import Result, Starts, from_folders, train_run
-from .text.shards import MANIFEST, Corpus
+from .text.given import prepared as prepared
+from .text.shards import Corpus
 from .train import dist
 from .train.allocator import keep_memory
 from .train.device import pick_device
@@ -35,6 +34,8 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
     keep_memory()
     world = dist.start(pick_device(t.device), timeout_s=t.ddp_timeout)
     stages = two_stages if t.generator_steps else train_run
+    for caution in cautions(config) if world.is_main else ():
+        say(caution)
     try:
         with dist.companions():
             return stages(data, output_dir=output_dir, config=config, resume=resume, starts=starts, world=world, deadline=deadline)
@@ -101,22 +102,3 @@ def generator_stage(config: PretrainConfig) -> PretrainConfig:
     stage = override(config, fields)
     check(stage)
     return stage
-
-
-def prepared(data: str, run: Path) -> Path:
-    """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults of `electrify prepare`."""
-    from .config.prepare import PrepareConfig
-    from .text.prepare import prepare
-    from .text.workspace import unfinished_state
-
-    if (Path(data) / MANIFEST).is_file():
-        return Path(data)
-    if unfinished_state(Path(data)) is not None:
-        raise UserError(f"{data} is a prepared corpus that was never finished; repeat its `electrify prepare`, which continues")
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise UserError(f"{data} is no prepared corpus; run `electrify prepare {data} --output-dir DATA` before several processes train on it")
-    run = run if run.name not in ("", "..") else run.resolve()
-    folder = run.with_name(run.name + "-data")
-    say(f"{data} is no prepared corpus: preparing it into {folder}")
-    prepare(PrepareConfig(inputs=(data,), output_dir=str(folder)))
-    return folder

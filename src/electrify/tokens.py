@@ -10,23 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class SpecialIds:
-    """Ids of the tokens with a role. `others` are further specials of the tokenizer (never masked, never drawn at random)."""
-
-    pad: int
-    unk: int
-    cls: int
-    sep: int
-    mask: int
-    others: tuple[int, ...] = ()
-
-    @property
-    def never_chosen(self) -> tuple[int, ...]:
-        """All specials but [UNK], which is a candidate (method: candidates are every token except special ones; [UNK] is one)."""
-        return tuple(sorted({self.pad, self.cls, self.sep, self.mask} | (set(self.others) - {self.unk})))
-
+from .special import SpecialIds as SpecialIds  # which stands alone, because preparing a corpus needs it without torch
 
 ALWAYS_JOINS, ALWAYS_BEGINS = -1, 0
 

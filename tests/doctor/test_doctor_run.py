@@ -292,8 +292,19 @@ def test_a_warning_that_nobody_can_judge_stays_one(tmp_path: Path) -> None:
 
 
 def test_no_false_alarm_before_anything_is_expected(tmp_path: Path) -> None:
-    early = [r | {"tokens": 1000} for r in last(VALID, rtd_detection_auc=0.5, rtd_detection_recall=0.0, generator_loss_masked=9.0)]
+    early = [r | {"tokens": 1000} for r in last(VALID, rtd_detection_recall=0.0, generator_loss_masked=9.0)]
     assert set(history(tmp_path, TRAIN + early).values()) == {"ok"}
+
+
+def test_chance_is_not_called_learning(tmp_path: Path) -> None:
+    """Early it is usual, and still nothing that was learnt; late it is a warning, and not beside an ok."""
+    early = [r | {"tokens": 1000} for r in last(VALID, rtd_detection_auc=0.511)]
+    found = history(tmp_path, TRAIN + early)
+    assert found["not-learning-yet"] == "note"
+    assert "learning" not in found
+    assert "warning" not in found.values()
+    late = history(tmp_path, TRAIN + last(VALID, rtd_detection_auc=0.511))
+    assert (late["chance"], "learning" in late, "not-learning-yet" in late) == ("warning", False, False)
 
 
 def test_a_discriminators_loss_may_rise(tmp_path: Path) -> None:

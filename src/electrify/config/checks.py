@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..cores import thread_count
@@ -24,6 +25,16 @@ def check(config: PretrainConfig) -> None:
     need(d.max_seq_length >= 8, f"max_seq_length {d.max_seq_length} is too short; use at least 8")
     check_schedules(config)
     need(d.num_segments in (1, 2), f"num_segments is 1 or 2, not {d.num_segments}")
+
+
+def cautions(config: PretrainConfig) -> Iterator[str]:
+    """What can work and is hardly meant: said at the start of a run."""
+    t = config.train
+    if t.warmup_steps >= t.max_steps:
+        yield (
+            f"warmup_steps {t.warmup_steps:,} is not below max_steps {t.max_steps:,}, so the learning rate never reaches {t.learning_rate:g}; "
+            f"give --warmup-steps {max(1, t.max_steps // 10)} or so"
+        )
 
 
 def need(ok: bool, sentence: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ..cores import thread_count
 from ..errors import UserError
@@ -13,6 +13,7 @@ from ..errors import UserError
 class DetectConfig:
     """Which tokens of a text look replaced."""
 
+    HEADINGS: ClassVar = {"model": "the text", "threshold": "what is shown", "max_seq_length": "computing"}
     model: str
     """A discriminator: folder or Hub id with a replaced-token head (`RUN/discriminator`)."""
     text: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..errors import UserError
 
@@ -11,6 +12,7 @@ from ..errors import UserError
 class DoctorConfig:
     """Which folders are examined."""
 
+    HEADINGS: ClassVar = {"json": "what is shown"}
     paths: tuple[str, ...]
     """folders: prepared corpora, runs, models; corpora and runs that are given together are compared"""
     json: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ..cores import thread_count
 from ..errors import UserError
@@ -13,6 +13,7 @@ from ..errors import UserError
 class EvaluateConfig:
     """Which models are tested on what."""
 
+    HEADINGS: ClassVar = {"models": "test, data and results", "batch_tokens": "computing"}
     models: tuple[str, ...]
     """Folders or Hub ids with the head that they were pre-trained with (RUN/discriminator, RUN/generator, any masked language model)."""
     task: Literal["blimp"] = "blimp"

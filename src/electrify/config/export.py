@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 Part = Literal["discriminator", "generator"]
 
@@ -12,6 +12,7 @@ Part = Literal["discriminator", "generator"]
 class ExportConfig:
     """Which network of a run, at which step, in which format, to where."""
 
+    HEADINGS: ClassVar = {"output_dir": "where it goes", "part": "what is exported"}
     output_dir: str
     """the folder to write; new, empty, or an earlier export, which is then replaced"""
     part: Part = "discriminator"

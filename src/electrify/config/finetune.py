@@ -6,7 +6,7 @@ import argparse
 import itertools
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ..cores import thread_count
 from ..errors import UserError, nearest
@@ -18,6 +18,17 @@ from .schema import add_flags, convert, field_types, from_flags
 class FinetuneSettings:
     """How one fine-tuning run goes. A value of none takes the protocol's, the task's or the model size's own."""
 
+    HEADINGS: ClassVar = {
+        "protocol": "the protocol",
+        "learning_rate": "training",
+        "max_seq_length": "the examples, as the model sees them",
+        "dropout": "training",
+        "bf16": "computing",
+        "frozen_encoder": "tagging only",
+        "answer_head": "question answering only",
+        "eval_steps": "training",
+        "device": "computing",
+    }
     protocol: ProtocolName = "electrify"
     """Whose way of fine-tuning: electrify's own, or published, which computes as the public code of ELECTRA does. It sets --optim,
     --lr-scheduler-type, --loss-reduction, --layerwise-lr-skip, --head-init, --regression-targets, --group-by-length, --double-unordered,
@@ -127,6 +138,13 @@ class FinetuneSettings:
 class FinetuneConfig:
     """What is fine-tuned on what, how often, and where the results go."""
 
+    HEADINGS: ClassVar = {
+        "models": "where the results go",
+        "task": "a known task",
+        "train_file": "or files of your own",
+        "seeds": "which runs, and how many",
+        "predict_test": "what else is written or tried",
+    }
     models: tuple[str, ...]
     """Folders or Hub ids that AutoModel loads; `random:MODEL` is the same shape with random weights."""
     output_dir: str

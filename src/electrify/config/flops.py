@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ..errors import UserError
+from .prepare import MAX_VOCABULARY
 from .pretrain import load_recipe, recipe_names
 
 Convention = Literal["paper", "hardware"]
-MAX_VOCAB = 2_000_000  # twice the largest vocabulary in use (XLM-V, 901,629); the ids are listed, so a typing error must not fill the memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlopsConfig:
     """Whose cost is counted, and how."""
 
+    HEADINGS: ClassVar = {"recipes": "what is counted", "convention": "how it is counted", "json": "what is shown"}
     recipes: tuple[str, ...] = ()
     """shipped recipes; none = all of them"""
     published: bool = False
@@ -41,10 +42,9 @@ class FlopsConfig:
             )
         if self.published and self.length is not None:
             raise UserError("--published counts training only: it takes no --length")
-        if self.vocab_size < 32:
-            raise UserError(f"vocab_size must be at least 32, not {self.vocab_size}")
-        if self.vocab_size > MAX_VOCAB:
-            raise UserError(f"vocab_size must be at most {MAX_VOCAB:,}, not {self.vocab_size}")
+        if not 32 <= self.vocab_size <= MAX_VOCABULARY:
+            bound = "at least 32" if self.vocab_size < 32 else f"at most {MAX_VOCABULARY}"
+            raise UserError(f"vocab_size must be {bound}, not {self.vocab_size}")
         if self.length is not None and self.length < 1:
             raise UserError(f"length must be positive, not {self.length}")
         known = {name: load_recipe(name) for name in self.recipes or ([] if self.published else recipe_names())}  # before torch is imported

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ..errors import UserError
 
@@ -39,6 +39,13 @@ ALSO_CALLED = {
 class PrepareConfig:
     """What to read, how to cut it into documents and tokens, where to put the result."""
 
+    HEADINGS: ClassVar = {
+        "inputs": "corpus and result",
+        "tokenizer": "the tokenizer",
+        "document_boundary": "reading the text",
+        "deduplicate": "which documents are kept, and for what",
+        "shard_mb": "files and processes",
+    }
     inputs: tuple[str, ...]
     """files, folders (searched to the bottom, in sorted order) and globs of txt, md, jsonl, csv, tsv and parquet, each but parquet also with
     .gz .bz2 .xz .zst; `pydocs` for the documentation of the installed Python packages; `hub:NAME[:CONFIG]` for a data set of the Hugging Face Hub

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import yaml
 
@@ -19,6 +19,8 @@ from .written import plain_values, read_recipe
 class ModelConfig:
     """The encoder that is kept, and how the generator derives from it."""
 
+    HEADINGS: ClassVar = {"num_hidden_layers": "the encoder", "generator_size": "the generator"}
+    HEADINGS |= {"dropout": "the encoder", "init": "where the weights start"}
     num_hidden_layers: int
     """Blocks of the encoder that is kept."""
     hidden_size: int
@@ -76,6 +78,7 @@ class ModelConfig:
 class CorruptionConfig:
     """What is changed, and by whom."""
 
+    HEADINGS: ClassVar = {"corruptor": "corruption: what is changed, and by whom", "temperature": "the generator"}
     corruptor: Literal["mask", "generator", "unigram", "uniform", "two_tower"]
     """mask = [MASK], kept and random tokens, no parameters; generator = samples of a masked LM trained beside; unigram, uniform = words drawn by
     their frequency in the corpus, or all alike; two_tower = samples of a cloze model of a left-to-right and a right-to-left encoder."""
@@ -103,6 +106,7 @@ class CorruptionConfig:
 class ObjectiveConfig:
     """What is asked about the corrupted text."""
 
+    HEADINGS: ClassVar = {"objective": "the objective: what is asked about the changed text"}
     objective: Literal["mlm", "rtd", "all_tokens", "adversarial", "electric"]
     """mlm = predict the original at chosen positions; rtd = say of every token whether it was replaced; all_tokens = predict every original token,
     with a gate that copies; adversarial = rtd with a generator that is paid for fooling it; electric = energies by noise contrast."""
@@ -120,6 +124,7 @@ class ObjectiveConfig:
 class DataConfig:
     """How documents become rows."""
 
+    HEADINGS: ClassVar = {"max_seq_length": "length of the run, its batches and rows"}
     max_seq_length: int
     """Slots in a row, and the longest sequence, [CLS] and [SEP] included."""
     seq_length_schedule: dict[int, float] = field(default_factory=dict)
@@ -132,6 +137,16 @@ class DataConfig:
 class TrainConfig:
     """The run."""
 
+    HEADINGS: ClassVar = {
+        "max_steps": "length of the run, its batches and rows",
+        "learning_rate": "learning rate and optimiser",
+        "seed": "device, precision and processes",
+        "logging_steps": "log, validation and checkpoints",
+        "non_finite": "what happens to bad updates",
+        "ddp_timeout": "device, precision and processes",
+        "init_discriminator": "where the weights start",
+        "generator_steps": "two stages: the generator first",
+    }
     max_steps: int
     """Optimiser updates of the whole run; the schedule ends there."""
     train_batch_size: int

@@ -1,11 +1,14 @@
 """A recipe as it is written: a file of YAML -> plain values, without the traps of YAML.
 
-Only plain values are made, whatever tags say; an alias (`*name`) is refused, because a few of them can stand for billions of values, and a key that
-stands twice is, because the first value would be lost without a word.
+Only plain values are made, whatever tags say. What YAML 1.1 reads otherwise than people write it (1:30 as 90, 010 as 8, no as
+false) stays the text that it is, so the reader of the field refuses it or takes it as written. An alias (`*name`) is refused,
+because a few of them can stand for billions of values, and a key that stands twice is, because the first value would be lost
+without a word.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,24 @@ class _Loader(yaml.SafeLoader):
                     raise yaml.MarkedYAMLError(None, None, f"the key {brief(key.value)} stands twice", key.start_mark)
                 seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
+
+
+def _as_written(node: yaml.ScalarNode) -> bool:
+    """Whether it is a number to base 60, one with a zero before it (base 8), or a truth value that is not spelt so."""
+    text = str(node.value).lower()
+    if node.tag.endswith(":bool"):
+        return text not in ("true", "false")
+    return ":" in text or re.match(r"[-+]?0[0-7_]", text) is not None
+
+
+def _scalar(loader: _Loader, node: yaml.ScalarNode) -> Any:
+    if _as_written(node):
+        return node.value
+    return getattr(yaml.SafeLoader, f"construct_yaml_{node.tag.rpartition(':')[2]}")(loader, node)
+
+
+for _kind in ("int", "float", "bool"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _scalar)
 
 
 def read_recipe(path: Path) -> str:

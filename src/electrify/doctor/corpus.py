@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..config.prepare import TRAINED, PrepareConfig
 from ..config.pretrain import load_recipe
 from ..data.phases import phases_of
 from ..text.shards import Manifest
@@ -15,6 +16,7 @@ from .files import amount
 from .findings import Finding, note, ok, warning
 
 RECIPE = "electra-small"  # what `pretrain` takes where nothing is said
+RECIPES = ("electra-tiny", "electra-mini", RECIPE, "electra-base", "electra-large")  # by what they cost
 # BERT's vocabularies leave about .01 % of English out. At 1 % every eighth sequence of 128 tokens or so has no word for something it speaks of.
 UNK_NOTE, UNK_WARNING = 0.001, 0.01
 SHORT = 128  # the row length of the small recipes
@@ -73,6 +75,9 @@ def unknown(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[
         yield ok("unk", fact)
     elif n / tokens < UNK_WARNING:
         yield note("unk", fact, "Rare signs, as a rule; --tokenizer bpe has no [UNK].")
+    elif trained_here(manifest):
+        advice = f"A vocabulary of {manifest.vocab_size:,} has no place for some of its letters: give a larger --vocab-size, or --tokenizer bpe"
+        yield warning("unk", fact, f"Words of which the model sees nothing. {advice}, which has no [UNK].")
     else:
         yield warning(
             "unk",
@@ -80,6 +85,11 @@ def unknown(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[
             "Words of which the model sees nothing: train a tokenizer on this very text (leave --tokenizer out), keep its --lowercase and "
             "--strip-accents, or take --tokenizer bpe, which has no [UNK].",
         )
+
+
+def trained_here(manifest: Manifest) -> bool:
+    """Whether the tokenizer was trained on this text, and not brought along."""
+    return manifest.options.get("tokenizer") in TRAINED
 
 
 def document_lengths(lengths: Lengths, tokens: int) -> Iterator[Finding]:
@@ -108,9 +118,9 @@ def document_lengths(lengths: Lengths, tokens: int) -> Iterator[Finding]:
 
 
 def size(tokens: int, folder: Path) -> Iterator[Finding]:
-    config = load_recipe(RECIPE)
-    slots = phases_of(config).slots(config.train.max_steps)
-    epochs, most = slots / tokens, int(config.train.max_steps * MAX_EPOCHS * tokens / slots)
+    times = {name: epochs_of(name, tokens) for name in RECIPES}
+    fitting = [f"{name} ({times[name]:.1f} epochs)" for name in RECIPES if times[name] <= MAX_EPOCHS]
+    fact = f"{amount(tokens)} tokens to train on"
     if tokens < GRACE_TOKENS / MAX_EPOCHS:
         yield warning(
             "little-text",
@@ -118,15 +128,28 @@ def size(tokens: int, folder: Path) -> Iterator[Finding]:
             "to use the context",
             "Enough to try the path, not to pre-train: add text.",
         )
-    elif epochs > MAX_EPOCHS:
-        yield note(
-            "recipe-too-long",
-            f"the default recipe {RECIPE} would see these {amount(tokens)} tokens {epochs:,.0f} times; beyond {MAX_EPOCHS} times more steps gain "
-            "next to nothing",
-            f"Give it --max-steps {most} or fewer, or take --recipe electra-tiny or electra-mini, or more text.",
-        )
+    elif times[RECIPE] <= MAX_EPOCHS:
+        yield ok("size", f"{fact}, which fit {', '.join(fitting)}; {RECIPE} is the default")
+    elif fitting:
+        larger = f"the default, {RECIPE}, sees them {times[RECIPE]:,.0f} times, and beyond {MAX_EPOCHS} more steps gain next to nothing"
+        advice = f"Take --recipe {fitting[-1].split()[0]}, or give {RECIPE} --max-steps {steps_for(RECIPE, tokens)} or fewer."
+        yield note("recipe-too-long", f"{fact} fit {', '.join(fitting)}; {larger}", advice)
     else:
-        yield ok("size", f"{amount(tokens)} tokens to train on: {epochs:.1f} epochs of the default recipe {RECIPE}")
+        least = RECIPES[0]
+        larger = f"even {least} sees them {times[least]:,.0f} times, and beyond {MAX_EPOCHS} more steps gain next to nothing"
+        advice = f"Add text, or give --recipe {least} --max-steps {steps_for(least, tokens)} or fewer."
+        yield note("recipe-too-long", f"{fact}; {larger}", advice)
+
+
+def epochs_of(recipe: str, tokens: int) -> float:
+    """How often a recipe, as it is shipped, sees a corpus."""
+    config = load_recipe(recipe)
+    return phases_of(config).slots(config.train.max_steps) / tokens
+
+
+def steps_for(recipe: str, tokens: int) -> int:
+    """Updates of a recipe that see a corpus MAX_EPOCHS times."""
+    return int(load_recipe(recipe).train.max_steps * MAX_EPOCHS / epochs_of(recipe, tokens))
 
 
 def validation(manifest: Manifest) -> Iterator[Finding]:
@@ -135,11 +158,24 @@ def validation(manifest: Manifest) -> Iterator[Finding]:
         documents = sum(s.documents for s in manifest.splits["valid"])
         yield ok("valid", f"{tokens:,} tokens in {documents:,} documents are set aside for validation")
     else:
-        yield warning(
-            "no-valid",
-            "nothing is set aside for validation",
-            "A run on it validates nothing and cannot warn of a dead generator or of overfitting: prepare with --valid-fraction 0.01.",
-        )
+        effect = "A run on it validates nothing and cannot warn of a dead generator or of overfitting"
+        yield warning("no-valid", "nothing is set aside for validation", f"{effect}: {more_validation(manifest)}")
+
+
+WANTED = 5  # documents: fewer say little, and of so few that are expected one is found with a chance of 99 %
+
+
+def more_validation(manifest: Manifest) -> str:
+    """What to do so that documents are set aside. They are chosen by the hash of their text, so of a few it may be none."""
+    share = manifest.options.get("valid_fraction")
+    documents = sum(s.documents for s in manifest.splits.get("train", []))
+    default = PrepareConfig.__dataclass_fields__["valid_fraction"].default
+    if not share and documents * default >= WANTED:
+        return f"prepare with --valid-fraction {default}."
+    if documents >= 2 * WANTED:
+        needed = -(-100 * WANTED // documents) / 100
+        return f"of {documents:,} documents a share of {share or default} is too small; prepare with --valid-fraction {needed}."
+    return f"{documents:,} documents are too few to set some aside; add more, or cut them at another --document-boundary (blank-line, line)."
 
 
 def vocabulary(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[Finding]:
@@ -148,18 +184,36 @@ def vocabulary(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterat
     unused, rare = int((own == 0).sum()), int((own < RARE).sum())
     fact = f"of {v:,} entries of the vocabulary {unused:,} ({unused / v:.1%}) never occur and {rare:,} ({rare / v:.1%}) fewer than {RARE} times"
     if rare > v / 2:
-        smaller = 1 << max(8, (v - rare).bit_length() - 1)
-        yield warning(
-            "vocabulary-too-large",
-            fact,
-            f"Their embeddings hardly move from their initial values: a vocabulary for this text is smaller, --vocab-size {smaller} or so.",
-        )
+        smaller = max(smallest(manifest), 1 << max(0, (v - rare).bit_length() - 1))
+        own = "a vocabulary for this text is smaller" if trained_here(manifest) else "train one on this text (leave --tokenizer out)"
+        advice = f"{own}, --vocab-size {smaller} or so" if smaller < v else "the text is too short for any: add text"
+        yield warning("vocabulary-too-large", fact, f"Their embeddings hardly move from their initial values: {advice}.")
+    elif unused > v / 5 and trained_here(manifest):
+        why = "Single bytes and letters that stand alone nowhere, and pieces that longer ones took the place of"
+        yield note("vocabulary-unused", fact, f"{why}: they cost some memory, and nothing needs to be done.")
     elif unused > v / 5:
         yield note("vocabulary-unused", fact, "The tokenizer was made on other text; one of its own would cut this text into fewer tokens.")
     else:
         yield ok("vocabulary", fact)
     if v % 8:
-        yield note("vocabulary-odd", f"the vocabulary of {v:,} is no multiple of 8", f"GPUs multiply faster with one: --vocab-size {v + -v % 8}.")
+        yield note("vocabulary-odd", f"the vocabulary of {v:,} is no multiple of 8, with which GPUs multiply faster", rounder(manifest))
+
+
+def smallest(manifest: Manifest) -> int:
+    """The least vocabulary to advise: below it there are hardly more than the letters."""
+    return 512 if manifest.options.get("tokenizer") == "bpe" else 256  # bpe has all 256 bytes before its first piece
+
+
+def rounder(manifest: Manifest) -> str:
+    """How to come to a multiple of 8."""
+    v, asked = manifest.vocab_size, manifest.options.get("vocab_size")
+    if not trained_here(manifest):
+        return "It is that of a given tokenizer, so nothing needs to be done."
+    if isinstance(asked, int) and v < asked:
+        return (
+            f"{asked:,} were asked for and the text has no more: --vocab-size {v - v % 8}, or more text." if v >= 40 else "More text has more pieces."
+        )
+    return f"Prepare with --vocab-size {v + -v % 8}."
 
 
 def dropped(manifest: Manifest) -> Iterator[Finding]:

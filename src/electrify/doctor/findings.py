@@ -14,6 +14,9 @@ Kind = Literal["DATA", "RUN", "MODEL"]
 LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "error")
 
 
+CORRECT = "Correct that in the file, or restore the folder from a copy."
+
+
 @dataclass(frozen=True)
 class Finding:
     """One line of the report. code: its lasting name, for programs; fact: what was seen, with numbers; advice: what to do, in a sentence or two."""
@@ -74,7 +77,7 @@ def guarded(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
         yield e.finding
     except UserError as e:
         fact, _, advice = str(e).rpartition("; ")
-        yield error("refused", fact or str(e), (advice[:1].upper() + advice[1:] + ".") if fact else "The message says what to do.")
+        yield error("refused", fact or str(e), (advice[:1].upper() + advice[1:] + ".") if fact else CORRECT)
     except OSError as e:
         name = Path(e.filename).name if isinstance(e.filename, str) else "a file"
         yield error("unreadable", f"{name} cannot be read ({e.strerror or e})", "Look at the disk and at the permissions of the file.")

@@ -97,6 +97,11 @@ def monitors(
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     if valid is None:
         yield note("not-validated", "nothing was validated yet")
+    elif not lasting and (near := at_chance(valid)):
+        name, auc = near
+        fact = f"validation at step {valid['step']:,}: {name} is {auc:.3f}, and .5 is chance"
+        if (number(valid, "tokens") or 0) < GRACE_TOKENS:  # else it is a warning
+            yield note("not-learning-yet", fact, f"Usual at the beginning: look again after {amount(GRACE_TOKENS)} tokens.")
     elif not lasting:
         figures = ", ".join(f"{name} {x:.3f}" for name in sorted(valid) if shown(name, config) and (x := number(valid, name)) is not None)
         yield ok("learning", f"validation at step {valid['step']:,}: {figures}")
@@ -132,14 +137,17 @@ def not_finite(value: Any) -> bool:
 def chance(records: list[dict[str, Any]]) -> Iterator[Finding]:
     """A discriminator that tells nothing apart, whatever its threshold."""
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), {})
-    if (number(valid, "tokens") or 0) < GRACE_TOKENS:
-        return
-    for name in sorted(valid):
-        auc = number(valid, name)
-        if name.endswith("_detection_auc") and auc is not None and auc < MIN_AUC:
-            fact = f"{name} is {auc:.3f} after {amount(valid['tokens'])} tokens, and .5 is chance"
-            advice = "The discriminator does not tell replaced tokens from original ones: look at the generator first, then lower --learning-rate."
-            yield warning("chance", fact, advice)
+    near = at_chance(valid)
+    if near and (number(valid, "tokens") or 0) >= GRACE_TOKENS:
+        fact = f"{near[0]} is {near[1]:.3f} after {amount(valid['tokens'])} tokens, and .5 is chance"
+        advice = "The discriminator does not tell replaced tokens from original ones: look at the generator first, then lower --learning-rate."
+        yield warning("chance", fact, advice)
+
+
+def at_chance(valid: Mapping[str, Any]) -> tuple[str, float] | None:
+    """The area under the curve of a detection that finds nothing, with its name."""
+    found = ((name, auc) for name in sorted(valid) if name.endswith("_detection_auc") and (auc := number(valid, name)) is not None)
+    return next(((name, auc) for name, auc in found if auc < MIN_AUC), None)
 
 
 def judged_loss(config: PretrainConfig) -> str | None:

@@ -17,7 +17,8 @@ from ..train.memory import MAX_LAYERS
 from .files import AGAIN, Bar, files_below, is_regular, named, read_bytes, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
 from .shapes import expected_shapes
-from .tokenizers import check_tokenizer, options_of, roles
+from .tokenizers import check_tokenizer, lower_cased, options_of, roles
+from .usable import kind_findings, loading_findings, two_vocabularies, type_findings
 from .weights import Header, headers, weights_findings
 
 CONFIG = "config.json"
@@ -39,16 +40,21 @@ def examine_model(folder: Path) -> Diagnosis:
     found.run(lambda: config_findings(folder, kept))
     found.run(lambda: code_findings(folder, kept.get("config", {})))
     config = kept.get("config")
+    found.run(lambda: kind_findings(config or {}))
     files = [f for f in files_below(folder) if f.suffix == ".safetensors"]
     with Bar(files * (2 if (folder / MARK).is_file() else 1), title=f"reading {folder.name}") as bar:
         found.run(lambda: seal_findings(folder, bar))
         found.run(lambda: headers_into(folder, kept))
+        found.run(lambda: type_findings(kept.get("headers", {})))
         if config is not None and "headers" in kept:
             found.run(lambda: against_config(config, kept))
         if "headers" in kept:
             found.run(lambda: weights_findings(kept["headers"], bar, tied=kept.get("tied", {})))
     if config is not None:
         found.run(lambda: tokenizer_findings(folder, config))
+        if not found.count("error"):  # else it would say the same once more
+            there = any(is_regular(folder / name) for name in TOKENIZER_FILES)
+            found.run(lambda: loading_findings(folder, config, tokenizer=there))
         found.traits = {"part": PARTS.get(architecture(config)), "vocab_size": config.get("vocab_size", 0), "tokenizer": tokenizer_hash(folder)}
     return found
 
@@ -242,8 +248,11 @@ def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding
     if "tokenizer.json" in there and vocab_size:
         yield from check_tokenizer(folder, vocab_size=vocab_size)
         ids = tokenizer_ids(folder)
+        if "vocab.txt" in there:
+            yield from two_vocabularies(folder, ids)
     elif "vocab.txt" in there and vocab_size:
         ids = {word: i for i, word in enumerate(read_bytes(folder / "vocab.txt").decode("utf-8", "replace").splitlines())}
+        yield from lower_cased(options, ids)
         missing = [f"[{role.upper()}]" for role in ("pad", "unk", "cls", "sep", "mask") if role not in roles(options, ids)]
         if missing:
             yield warning(

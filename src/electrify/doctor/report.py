@@ -10,11 +10,9 @@ from pathlib import Path
 
 from ..config.doctor import DoctorConfig
 from ..console import harmless
-from ..errors import UserError
-from ..text.shards import MANIFEST
-from ..text.workspace import unfinished_state
 from .data import Data, examine_data
-from .findings import LEVELS, Diagnosis, Finding, Kind, Level
+from .findings import LEVELS, Diagnosis, Finding, Level
+from .kind import kind_of
 from .model import examine_model
 from .run import examine_run
 from .together import models_together, runs_together
@@ -69,29 +67,6 @@ def diagnose(config: DoctorConfig) -> Report:
     models_together([d for d in folders if d.kind == "MODEL"])
     runs_together([d for d in folders if d.kind == "RUN"])
     return Report(folders)
-
-
-def kind_of(path: Path) -> Kind:
-    """By what lies in it, whole or not. Raises UserError where that is nothing of ours."""
-    if not path.exists():
-        raise UserError(f"{path}: no such folder")
-    if not path.is_dir():
-        raise UserError(f"{path} is a file; name the folder that it is in")
-    try:
-        names = {p.name for p in path.iterdir()}
-    except OSError as e:
-        raise UserError(f"{path} cannot be read ({e.strerror})") from e
-    if "state.json" in names and any(n.endswith(".safetensors") for n in names):
-        raise UserError(f"{path} is a checkpoint of a run; name the run's folder, {path.parent}")
-    if names & {"config.yaml", "run.json", "metrics.jsonl"} or any(n.startswith("checkpoint-") for n in names):
-        return "RUN"
-    if names & {MANIFEST, "unigram.npy"} or unfinished_state(path) is not None or any(n.startswith(("tokens-", "documents-")) for n in names):
-        return "DATA"
-    if "config.json" in names or any(n.startswith(("model", "pytorch_model")) for n in names):
-        return "MODEL"
-    if names & {"tokenizer.json", "vocab.txt"}:
-        raise UserError(f"{path} holds a tokenizer only; name the folder of a corpus, a run or a model, which is examined with its tokenizer")
-    raise UserError(f"{path} is neither a prepared corpus nor a run nor a Hugging Face model: it has no manifest.json, config.yaml or config.json")
 
 
 # ------------------------------------------------------------------ text

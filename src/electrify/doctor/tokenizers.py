@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..special import SpecialIds
 from ..text.tokenizer import MAX_FILE_BYTES, TOKENIZER_FILE
-from ..tokens import SpecialIds
 from .files import named, read_bytes, read_json
 from .findings import DamageError, Finding, error, note, ok, warning
 
@@ -44,7 +44,7 @@ def check_tokenizer(folder: Path, *, vocab_size: int, special: SpecialIds | None
             yield error("special-ids", f"special ids are not those that were written down ({'; '.join(odd)})", COPY)
     if not missing and top < vocab_size:
         yield ok("tokenizer", f"the tokenizer has {len(ids):,} entries and every special token")
-    yield from cases(tokenizer, ids, unk=ids.get(guessed.get("unk", ""), -1))
+    yield from cases(tokenizer, ids, unk=ids.get(guessed.get("unk", ""), -1), options=options_of(folder))
 
 
 def load(path: Path) -> Any:
@@ -93,7 +93,16 @@ def duplicate_ids(raw: dict[str, Any]) -> Iterator[Finding]:
         yield error("tokenizer-ids", f"{len(twice):,} ids of the tokenizer are given twice: {named(twice)}", COPY)
 
 
-def cases(tokenizer: Any, ids: dict[str, int], *, unk: int) -> Iterator[Finding]:
+def lower_cased(options: dict[str, Any], ids: dict[str, int]) -> Iterator[Finding]:
+    """A folder that says do_lower_case false of a vocabulary in lower case: transformers then leaves capitals in the text."""
+    words = [w for w in ids if not (w.startswith(("[", "<")) and w.endswith(("]", ">")))]
+    upper = sum(w != w.lower() for w in words)
+    if options.get("do_lower_case") is False and words and upper <= len(words) // 100:
+        fact = f"tokenizer_config.json says do_lower_case false, and {upper:,} of {len(words):,} entries have upper-case letters"
+        yield warning("upper-case-unknown", fact, "Every capitalised word becomes [UNK]: set do_lower_case to true.")
+
+
+def cases(tokenizer: Any, ids: dict[str, int], *, unk: int, options: dict[str, Any]) -> Iterator[Finding]:
     """Whether upper-case letters are known, or entries with them can never occur."""
 
     def unknown(letters: str) -> int:
@@ -114,6 +123,7 @@ def cases(tokenizer: Any, ids: dict[str, int], *, unk: int) -> Iterator[Finding]
             "Every capitalised word becomes [UNK]: set do_lower_case (the normaliser's `lowercase`) to true.",
         )
     elif lowers:
+        yield from lower_cased(options, ids)
         shouted = [w for w in ids if w != w.lower() and not (w.startswith(("[", "<")) and w.endswith(("]", ">")))]
         if len(shouted) > len(ids) // 10:
             yield note(

@@ -21,13 +21,13 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from ..errors import UserError
 from ..export.folders import SAFE_WEIGHTS, TOKENIZER_FILES, is_causal, load_config, load_tokenizer, must_be_sound_weights, unreadable_weights
+from ..export.places import RANDOM as RANDOM
 from ..export.quiet import quiet
 from ..files.folders import TOKENIZER_FILES as EVERY_TOKENIZER_FILE
 from ..files.folders import sha256
 from .attention import implementation_for
 from .frame import Frame, frames_of, reads_last
 
-RANDOM = "random:"
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 
 

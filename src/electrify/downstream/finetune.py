@@ -25,27 +25,26 @@ from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
 from .encoder import RANDOM, encoder_fingerprint, load, tokenizer_fingerprint
 from .plot import write_plot
-from .read.own import read_own
-from .read.task import read_task
+from .read.asked import read_asked
 from .report import Report, report_of, write_report
 from .saving import can_save
 from .search import search
 from .single import finetune_one, problem_of, updates_of
-from .tasks import Kind, TaskData, tasks_named
+from .tasks import Kind, TaskData
 
 SETTINGS, KIND = "finetune.json", "finetune"
 
 
-def finetune(options: FinetuneConfig) -> Report:
+def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Report:
     """Every model on every task with every seed; runs already in OUT/scores.jsonl are not repeated. Writes scores.jsonl and report.{md,csv,json}.
 
-    With `hyperparameter_search` the same for every combination, see search.py.
+    With `hyperparameter_search` the same for every combination, see search.py. tasks: those of the options, where they have been read already.
 
     Raises UserError for bad data or models (all are looked at before the first update), and where `output_dir` holds runs with other options.
     """
     if options.hyperparameter_search is not None:
         return search(options, finetune)
-    tasks = _read(options)
+    tasks = read_asked(options) if tasks is None else tasks
     for task in tasks:
         if task.kind not in ("tagging", "answering"):  # whose scores are our own
             metrics.require(task.metrics)
@@ -146,13 +145,6 @@ class _Run:
     @property
     def identity(self) -> dict[str, Any]:
         return {"model": self.label, "task": self.task.name, "seed": self.seed, **self.hashes}
-
-
-def _read(options: FinetuneConfig) -> list[TaskData]:
-    if options.task:
-        return [read_task(row, options.data_dir, test=options.predict_test) for row in tasks_named(options.task)]
-    named = {"text_column": options.text_column, "pair_column": options.pair_column, "label_column": options.label_column}
-    return [read_own(options.train_file or "", options.validation_file or "", **named, problem_type=options.problem_type)]
 
 
 _ONLY_FOR: dict[str, tuple[Kind, str]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, 
 
 from ..errors import UserError, failing_as
 from ..files.folders import MARK
-from ..files.model_folder import must_be_whole
 from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, without_code
 from ..train.memory import loaded_must_fit
+from .places import check_place as check_place
+from .places import may_be_on_hub as may_be_on_hub
 from .quiet import quiet
 
 SAFE_WEIGHTS: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "ignore_mismatched_sizes": True}  # which we look at ourselves
@@ -63,29 +63,6 @@ def must_be_finite(path: str, model: Any) -> None:
     odd = next((name for name, t in model.state_dict().items() if t.is_floating_point() and not t.isfinite().all()), None)
     if odd is not None:
         raise UserError(f"{path}: the weight {odd} holds numbers that are not finite; the model is damaged")
-
-
-def may_be_on_hub(name: str) -> bool:
-    """Whether a name that is no folder may be an id of the Hub: not where its parent is a folder here, as of one that is mistyped."""
-    beside_a_folder = "/" in name and Path(name).parent.is_dir()
-    return not beside_a_folder and re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", name) is not None
-
-
-def check_place(path: str) -> None:
-    """Raises UserError for a name that is meant as a folder and is none, before the Hub is asked (offline that takes half a minute)."""
-    if Path(path).is_dir():
-        must_be_whole(Path(path))
-        if not (Path(path) / "config.json").is_file():
-            inner = next(
-                (f"; did you mean {path.rstrip('/')}/{sub}?" for sub in ("discriminator", "encoder") if (Path(path) / sub / "config.json").is_file()),
-                "",
-            )
-            raise UserError(f"{path}: the folder holds no config.json, so it is no Hugging Face model{inner}")
-        return
-    if Path(path).is_file():
-        raise UserError(f"{path}: a file, not a folder")
-    if not may_be_on_hub(path):
-        raise UserError(f"{path}: no such folder")
 
 
 def unloadable(path: str, error: Exception) -> UserError:

@@ -34,6 +34,7 @@ from ..train import checkpoint
 from ..train.memory import must_fit
 from . import card
 from .mapping import architecture_of, parameters_of, to_theirs
+from .places import must_be_run
 from .quiet import quiet
 from .start import folder_shape, load_half
 
@@ -80,9 +81,7 @@ def export(run: Path, *, output_dir: Path, part: Part = "discriminator", step: i
 
 def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
     """Recipe and facts of a run folder. Raises UserError where it is none."""
-    for name in ("config.yaml", "run.json"):
-        if not (run / name).is_file():
-            raise UserError(f"{run} is not a run folder: it has no {name}; give the --output-dir of electrify pretrain")
+    must_be_run(run)
     try:
         facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
         _ = special_ids(facts), int(facts["vocab_size"])

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config.evaluate import EvaluateConfig
 from ..console import harmless
@@ -23,9 +23,9 @@ from ..files.lock import lock
 from ..files.whole import json_text, write_atomically
 from ..progress import Progress, aligned, say
 from ..text.whole import json_rows, read_text
-from ..train.device import pick_device
-from ..train.threads import choose, computing_with
-from .pll import Scorer, load_scorer
+
+if TYPE_CHECKING:
+    from .pll import Scorer
 
 FILES, KIND, SEAL = ("blimp.json", "blimp.md"), "blimp", "<!-- electrify blimp"
 # The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms of selection among argument structure.
@@ -138,6 +138,10 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     That folder may hold other files. It is refused where one of the two is somebody else's, or of other models, pairs or options.
     """
     paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
+    from ..train.device import pick_device  # heavy, so loaded once the data is known to be good
+    from ..train.threads import choose, computing_with
+    from .pll import load_scorer
+
     device = pick_device(options.device)
     scorers = [load_scorer(model, device=device) for model in dict.fromkeys(options.models)]
     with ExitStack() as held:

@@ -20,8 +20,8 @@ from ..console import harmless
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, saved_objective
 from ..progress import say
-from ..text.whole import decode, read_text
 from ..train.threads import Threads, choose, computing_with
+from .given import given_text
 
 MANY_TOKENS = 20_000  # seconds of work for the smallest models; measuring which number of threads is the fastest takes one
 _OVERLAP = 4  # windows share a quarter: a token cut off from its neighbours on one side is judged in the window where it has both
@@ -177,30 +177,11 @@ def _detection(e: _Encoded, probabilities: list[float]) -> Detection:
 def main(options: DetectConfig, *, stdin: BinaryIO | None = None, stdout: TextIO | None = None) -> int:
     """`electrify detect`: find the text, detect, show. Raises UserError for an empty, binary or badly encoded text."""
     found = detect(
-        options.model, [_text(options, stdin)], max_seq_length=options.max_seq_length, batch_size=options.batch_size, threads=options.threads
+        options.model, [given_text(options, stdin)], max_seq_length=options.max_seq_length, batch_size=options.batch_size, threads=options.threads
     )
     for detection in found:
         show(detection, stdout or sys.stdout, threshold=options.threshold, unit=options.unit, as_json=options.json)
     return 0
-
-
-def _text(options: DetectConfig, stdin: BinaryIO | None) -> str:
-    if options.text is not None:
-        try:
-            data = options.text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise UserError("TEXT on the command line is not UTF-8") from None
-        name, text = "TEXT", decode(data, "TEXT")
-    elif options.file is not None:
-        name, text = options.file, read_text(options.file)
-    else:
-        stream = stdin or sys.stdin.buffer
-        if stream.isatty():
-            raise UserError("no text: give TEXT or --file, or pipe a text into standard input")
-        name, text = "standard input", decode(stream.read(), "standard input")
-    if not text.strip():
-        raise UserError(f"{name} is empty")
-    return text
 
 
 def show(detection: Detection, out: TextIO, *, threshold: float, unit: str, as_json: bool) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import faults
 from ..progress import Progress
-from ..tokens import SpecialIds
+from ..special import SpecialIds
 from .encode import read_part
 from .shards import FORMAT, SPLITS, Manifest, Shard, sha256_of, write_manifest
 from .tokenizer import tokenizer_sha256

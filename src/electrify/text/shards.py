@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError
-from ..tokens import SpecialIds
+from ..special import SpecialIds
 from .mapped import MappedFiles, Named
 from .splits import SPLITS as SPLITS
 from .splits import Split as Split

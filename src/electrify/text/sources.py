@@ -32,7 +32,7 @@ FORMATS: dict[str, Format] = {
 PYDOCS, HUB = "pydocs", "hub:"
 # Files that describe a corpus and are not part of it; taken only where they are named themselves.
 _ABOUT = re.compile(r"(readme|licen[cs]e|copying|notice|changelog|contributing|code_of_conduct)(\..*)?", re.IGNORECASE)
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
+_HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?(:[\w.-]+)?")
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,8 @@ def _resolve_one(item: str, left_out: list[LeftOut], output: Path | None) -> lis
         if not sources:
             raise UserError(f"no text file matches {item!r}")
         return sources
-    if format_of(path) is None and _HUB_NAME.fullmatch(item):
+    beside_a_folder = "/" in item and path.parent.is_dir()  # a mistyped name, and not one of the Hub, which takes half a minute to say so
+    if format_of(path) is None and not beside_a_folder and _HUB_NAME.fullmatch(item):
         return [_hub(item)]
     raise UserError(f"no such file or folder: {item}")
 

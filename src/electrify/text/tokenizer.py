@@ -13,7 +13,7 @@ from typing import Any
 from ..config.prepare import MAX_VOCABULARY
 from ..config.schema import brief
 from ..errors import UserError, failing_as
-from ..tokens import SpecialIds
+from ..special import SpecialIds
 from .shards import sha256_of
 
 TOKENIZER_FILE = "tokenizer.json"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...errors import UserError
-from ...export.folders import may_be_on_hub
+from ...export.places import may_be_on_hub
 from ...text.whole import lines_of
 from ..examples import Question, Sentence
 from ..tasks import NO_ANSWER_METRICS, AnswerTask, TagTask, TaskData, TextTask

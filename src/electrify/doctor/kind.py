@@ -1,0 +1,33 @@
+"""What a folder is taken for, by the names in it. Loads nothing heavy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import UserError
+from ..text.shards import MANIFEST
+from ..text.workspace import unfinished_state
+from .findings import Kind
+
+
+def kind_of(path: Path) -> Kind:
+    """By what lies in it, whole or not. Raises UserError where that is nothing of ours."""
+    if not path.exists():
+        raise UserError(f"{path}: no such folder")
+    if not path.is_dir():
+        raise UserError(f"{path} is a file; name the folder that it is in")
+    try:
+        names = {p.name for p in path.iterdir()}
+    except OSError as e:
+        raise UserError(f"{path} cannot be read ({e.strerror})") from e
+    if "state.json" in names and any(n.endswith(".safetensors") for n in names):
+        raise UserError(f"{path} is a checkpoint of a run; name the run's folder, {path.parent}")
+    if names & {"config.yaml", "run.json", "metrics.jsonl"} or any(n.startswith("checkpoint-") for n in names):
+        return "RUN"
+    if names & {MANIFEST, "unigram.npy"} or unfinished_state(path) is not None or any(n.startswith(("tokens-", "documents-")) for n in names):
+        return "DATA"
+    if "config.json" in names or any(n.startswith(("model", "pytorch_model")) for n in names):
+        return "MODEL"
+    if names & {"tokenizer.json", "vocab.txt"}:
+        raise UserError(f"{path} holds a tokenizer only; name the folder of a corpus, a run or a model, which is examined with its tokenizer")
+    raise UserError(f"{path} is neither a prepared corpus nor a run nor a Hugging Face model: it has no manifest.json, config.yaml or config.json")

@@ -1,0 +1,42 @@
+"""Whether a name can be what the user calls it, a model or a run: looked at before anything heavy is loaded, so that a typo is answered at once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ..errors import UserError
+from ..files.model_folder import must_be_whole
+
+RANDOM = "random:"  # before the name of a model: its shape with random weights
+RUN_FILES = ("config.yaml", "run.json")
+
+
+def may_be_on_hub(name: str) -> bool:
+    """Whether a name that is no folder may be an id of the Hub: not where its parent is a folder here, as of one that is mistyped."""
+    beside_a_folder = "/" in name and Path(name).parent.is_dir()
+    return not beside_a_folder and re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", name) is not None
+
+
+def check_place(path: str) -> None:
+    """Raises UserError for a name that is meant as a folder and is none, before the Hub is asked (offline that takes half a minute)."""
+    if Path(path).is_dir():
+        must_be_whole(Path(path))
+        if not (Path(path) / "config.json").is_file():
+            inner = next(
+                (f"; did you mean {path.rstrip('/')}/{sub}?" for sub in ("discriminator", "encoder") if (Path(path) / sub / "config.json").is_file()),
+                "",
+            )
+            raise UserError(f"{path}: the folder holds no config.json, so it is no Hugging Face model{inner}")
+        return
+    if Path(path).is_file():
+        raise UserError(f"{path}: a file, not a folder")
+    if not may_be_on_hub(path):
+        raise UserError(f"{path}: no such folder")
+
+
+def must_be_run(run: Path) -> None:
+    """Raises UserError for a folder that is not that of a run."""
+    for name in RUN_FILES:
+        if not (run / name).is_file():
+            raise UserError(f"{run} is not a run folder: it has no {name}; give the --output-dir of electrify pretrain")

@@ -1,0 +1,40 @@
+"""The text that `electrify detect` is to judge: TEXT, a file, or standard input."""
+
+from __future__ import annotations
+
+import sys
+from typing import BinaryIO
+
+from ..config.detect import DetectConfig
+from ..errors import UserError
+from ..text.whole import decode, read_text
+
+
+def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:
+    """Raises UserError for an empty, binary or badly encoded text, and where there is none."""
+    if options.text is not None:
+        try:
+            data = options.text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise UserError("TEXT on the command line is not UTF-8") from None
+        name, text = "TEXT", decode(data, "TEXT")
+    elif options.file is not None:
+        name, text = options.file, read_text(options.file)
+    else:
+        name, text = "standard input", decode(_piped(stdin), "standard input")
+    if not text.strip():
+        raise UserError(f"{name} is empty")
+    return text
+
+
+def _piped(stdin: BinaryIO | None) -> bytes:
+    """What standard input holds. It may be a terminal, closed (`<&-`), or something that cannot be read (`< folder`)."""
+    stream = stdin or (sys.stdin.buffer if sys.stdin is not None else None)
+    if stream is None:
+        raise UserError("no text: standard input is closed; give TEXT or --file")
+    try:
+        if stream.isatty():
+            raise UserError("no text: give TEXT or --file, or pipe a text into standard input")
+        return stream.read()
+    except OSError as e:
+        raise UserError(f"standard input cannot be read ({e.strerror}); give TEXT or --file") from e

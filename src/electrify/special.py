@@ -1,0 +1,22 @@
+"""SpecialIds: the tokens with a role, as they are written down beside every corpus and run. Loads nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """Ids of the tokens with a role. `others` are further specials of the tokenizer (never masked, never drawn at random)."""
+
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
+    others: tuple[int, ...] = ()
+
+    @property
+    def never_chosen(self) -> tuple[int, ...]:
+        """All specials but [UNK], which is a candidate (method: candidates are every token except special ones; [UNK] is one)."""
+        return tuple(sorted({self.pad, self.cls, self.sep, self.mask} | (set(self.others) - {self.unk})))

@@ -1,0 +1,29 @@
+"""DATA as the user names it: a prepared corpus, or text that is prepared first."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..errors import UserError
+from ..progress import say
+from .shards import MANIFEST
+
+
+def prepared(data: str, run: Path) -> Path:
+    """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults of `electrify prepare`."""
+    from ..config.prepare import PrepareConfig
+    from .prepare import prepare
+    from .workspace import unfinished_state
+
+    if (Path(data) / MANIFEST).is_file():
+        return Path(data)
+    if unfinished_state(Path(data)) is not None:
+        raise UserError(f"{data} is a prepared corpus that was never finished; repeat its `electrify prepare`, which continues")
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UserError(f"{data} is no prepared corpus; run `electrify prepare {data} --output-dir DATA` before several processes train on it")
+    run = run if run.name not in ("", "..") else run.resolve()
+    folder = run.with_name(run.name + "-data")
+    say(f"{data} is no prepared corpus: preparing it into {folder}")
+    prepare(PrepareConfig(inputs=(data,), output_dir=str(folder)))
+    return folder

@@ -1,0 +1,111 @@
+"""Models that are whole and that no verb takes, or that it would read as something else: doctor says what `detect` would refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from folders import edit, levels, of
+from safetensors.torch import load_file, save_file
+
+from electrify.doctor.model import examine_model
+from small import environment, mistake
+
+
+def config(**fields: Any) -> Callable[[Path], None]:
+    return lambda folder: edit(folder / "config.json", lambda c: c | fields)
+
+
+def options(**fields: Any) -> Callable[[Path], None]:
+    return lambda folder: edit(folder / "tokenizer_config.json", lambda c: c | fields)
+
+
+def typed(kind: torch.dtype) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        named = load_file(folder / "model.safetensors")
+        name = "electra.embeddings.word_embeddings.weight"
+        save_file(named | {name: named[name].to(kind)}, folder / "model.safetensors", metadata={"format": "pt"})
+        edit(folder / "electrify.json", lambda mark: {k: v for k, v in mark.items() if k != "weights_sha256"})
+
+    return apply
+
+
+def swapped(folder: Path) -> None:
+    words = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    words[20], words[21] = words[21], words[20]
+    (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+
+
+def cut_short(folder: Path) -> None:
+    words = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    (folder / "vocab.txt").write_text("\n".join(words[:30] + words[31:]), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "level", "refused"),
+    [
+        (config(is_decoder=True), "decoder", "error", True),
+        (config(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}), "quantized", "error", True),
+        (options(tokenizer_class="NoSuchTokenizer"), "cannot-load", "error", True),
+        (options(do_lower_case=False), "upper-case-unknown", "warning", False),
+        (swapped, "two-vocabularies", "error", False),
+        (cut_short, "two-vocabularies", "error", False),
+        (typed(torch.int8), "dtype", "error", False),
+        (typed(torch.bool), "dtype", "error", False),
+        (typed(torch.float8_e4m3fn), "dtype", "error", False),
+    ],
+    ids=["is_decoder", "quantised", "tokenizer_class", "do_lower_case", "swapped", "cut", "int8", "bool", "fp8"],
+)
+def test_what_no_verb_takes(
+    capsys: pytest.CaptureFixture[str], model: Path, finished: Path, change: Callable[[Path], None], code: str, level: str, refused: bool
+) -> None:
+    assert levels(examine_model(finished / "discriminator")).get(code, "ok") == "ok"
+    change(model)
+    found = examine_model(model)
+    assert levels(found)[code] == level
+    assert all(f.advice for f in found.findings if f.level in ("warning", "error"))
+    if refused:
+        assert mistake(capsys, "detect", model, "a text")
+
+
+def test_a_table_of_positions_is_no_weight(model: Path) -> None:
+    named = load_file(model / "model.safetensors")
+    save_file(named | {"electra.embeddings.position_ids": torch.arange(32)}, model / "model.safetensors", metadata={"format": "pt"})
+    edit(model / "electrify.json", lambda mark: {k: v for k, v in mark.items() if k != "weights_sha256"})
+    assert "dtype" not in levels(examine_model(model))
+
+
+def test_a_model_that_reads_from_left_to_right(tmp_path: Path) -> None:
+    """`evaluate` scores with it, so it is no error."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    small = GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2, n_positions=20, bos_token_id=0, eos_token_id=0)
+    GPT2LMHeadModel(small).save_pretrained(tmp_path / "gpt")
+    found = examine_model(tmp_path / "gpt")
+    assert of(found, "error") == set()
+    assert "decoder" in of(found, "warning")
+
+
+def test_the_status_is_kept_where_the_reader_is_gone(model: Path) -> None:
+    """`doctor damaged | true` ended with 0."""
+    (model / "model.safetensors").unlink()
+    read, write = os.pipe()
+    os.close(read)
+    words = [sys.executable, "-u", "-m", "electrify", "doctor", str(model)]
+    done = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, text=True, env=environment(), timeout=120, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_json_of_a_healthy_model_names_no_error(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from electrify import cli
+
+    assert cli.main(["doctor", str(finished / "discriminator"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["error"] == 0
