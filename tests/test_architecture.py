@@ -17,6 +17,7 @@ MAX_LINES = 300
 ORDER = [
     {"console"},
     {"errors", "progress", "faults"},
+    {"files"},
     {"config"},
     {"tokens", "draws"},
     {"text"},

@@ -235,9 +235,9 @@ def load_recipe(name: str) -> PretrainConfig:
     return parse((resources.files("electrify") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}")
 
 
-def load_file(path: Path) -> PretrainConfig:
-    """A recipe file of the user. Raises UserError naming file and field."""
-    return parse(read_recipe(path), str(path))
+def load_file(path: Path, *, within: Path | None = None) -> PretrainConfig:
+    """A recipe file of the user, or that of a run folder (within). Raises UserError naming file and field."""
+    return parse(read_recipe(path, within=within), str(path))
 
 
 def parse(text: str, where: str) -> PretrainConfig:

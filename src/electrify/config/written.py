@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
+from ..files.reading import must_be_regular
 from .schema import brief
 
 MAX_BYTES = 1 << 20
@@ -35,9 +36,11 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def read_recipe(path: Path) -> str:
-    """The text of a recipe file. Raises UserError where it is none."""
+def read_recipe(path: Path, *, within: Path | None = None) -> str:
+    """The text of a recipe file. within: the folder that it must lie in. Raises UserError where it is none."""
     try:
+        if within is not None:
+            must_be_regular(path, within=within)
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UserError(f"the recipe {path} cannot be read: it is a pipe or a device, not a file")
         with path.open("rb") as file:

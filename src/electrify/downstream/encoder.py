@@ -21,6 +21,7 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING
 from ..errors import UserError
 from ..export.folders import SAFE_WEIGHTS, TOKENIZER_FILES, is_causal, load_config, load_tokenizer, must_be_sound_weights, unreadable_weights
 from ..export.quiet import quiet
+from ..files.reading import sha256_of
 from .attention import implementation_for
 from .frame import Frame, frames_of, reads_last
 
@@ -152,6 +153,5 @@ def encoder_fingerprint(model: str) -> str:
         weights = file.suffix in (".safetensors", ".bin")
         if file.is_file() and ((weights and not model.startswith(RANDOM)) or file.name == "config.json" or file.name in TOKENIZER_FILES):
             digest.update(file.name.encode())
-            with file.open("rb") as stream:
-                digest.update(hashlib.file_digest(stream, "sha256").digest())
+            digest.update(bytes.fromhex(sha256_of(file, within=path)))
     return digest.hexdigest()[:16]

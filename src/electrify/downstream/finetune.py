@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from .encoder import RANDOM, encoder_fingerprint, load
 from .plot import write_plot
 from .read.own import read_own
 from .read.task import read_task
+from .records import line_of, read_records, read_settings, settings_text
 from .report import Report, report_of, write_report
 from .saving import can_save
 from .search import search
@@ -46,7 +46,7 @@ def finetune(options: FinetuneConfig) -> Report:
     out = Path(options.output_dir)
     held = _held(out, options.settings)
     plan = list(_plan(options, out, models, tasks))
-    done = {(r["model"], r["task"], r["seed"]): r for r in _records(out)}
+    done = {(r["model"], r["task"], r["seed"]): r for r in read_records(out)}
     todo = [run for run in plan if not _is_done(run, done, out)]
     device = loop.device_named(options.settings.device)
     for model in dict.fromkeys(run.model for run in todo):
@@ -55,7 +55,7 @@ def finetune(options: FinetuneConfig) -> Report:
             problem_of(task, loaded, settings=options.settings, device=device, bf16=False, name=model)
     if not held:
         out.mkdir(parents=True, exist_ok=True)
-        write_atomically(out / "finetune.json", json.dumps(_kept(options.settings), indent=1, sort_keys=True) + "\n")
+        write_atomically(out / "finetune.json", settings_text(_kept(options.settings)))
     if len(todo) < len(plan):
         say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / 'scores.jsonl'}")
     _run_all(todo, done, out, options.settings)
@@ -84,7 +84,7 @@ def _run_all(todo: list[_Run], done: dict[Any, dict[str, Any]], out: Path, setti
             outcome = finetune_one(run.model, run.task, seed=run.seed, settings=settings, progress=progress, save_to=run.save_to)
             submission.write_files(run.predictions, outcome.files)
             done[run.key] = run.identity | outcome.record() | {"validation_examples": len(run.task.validation), "notes": run.task.notes}
-            write_atomically(out / "scores.jsonl", "".join(json.dumps(r, sort_keys=True) + "\n" for r in done.values()))
+            write_atomically(out / "scores.jsonl", "".join(map(line_of, done.values())))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
             say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
 
@@ -189,16 +189,6 @@ def _is_done(run: _Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
     return predicted and (run.save_to is None or run.save_to.is_dir())
 
 
-def _records(out: Path) -> list[dict[str, Any]]:
-    path = out / "scores.jsonl"
-    if not path.exists():
-        return []
-    try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except ValueError as e:
-        raise UserError(f"{path}: not a file of scores ({e}); delete it or choose another --output-dir") from e
-
-
 def _kept(settings: FinetuneSettings) -> dict[str, Any]:
     """What all runs of an output folder share."""
     return {k: v for k, v in dataclasses.asdict(settings).items() if k != "device"}
@@ -206,17 +196,14 @@ def _kept(settings: FinetuneSettings) -> dict[str, Any]:
 
 def _held(out: Path, settings: FinetuneSettings) -> bool:
     """Whether the folder is ours already. Raises UserError where it belongs to something else or to runs with other settings."""
-    wanted, path = _kept(settings), out / "finetune.json"
+    wanted = _kept(settings)
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: a file, not a folder; choose another --output-dir")
-    if not path.exists():
+    held = read_settings(out)
+    if held is None:
         if out.is_dir() and any(out.iterdir()):
             raise UserError(f"{out}: holds other files and no finetune.json; choose another --output-dir")
         return False
-    try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:
-        raise UserError(f"{path}: broken ({e}); choose another --output-dir") from e
     held = _kept(FinetuneSettings()) | held  # an option that the folder's version did not have yet was at its default
     for k in sorted({*wanted, *held}):
         if wanted.get(k) != held.get(k):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,22 +10,21 @@ from transformers import AutoConfig, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
 
 from ..errors import UserError, failing_as
+from ..files.models import SAVED_AGAIN, look_over, read_mark
+from ..files.tokenizers import must_be_plain
 from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, without_code
 from ..train.memory import loaded_must_fit
 from .quiet import quiet
 
 SAFE_WEIGHTS: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "ignore_mismatched_sizes": True}  # which we look at ourselves
-MARK = "electrify.json"  # what makes a folder an export of ours, so that it may be replaced
 _BOTH_WAYS = ("xlnet", "xlm", "flaubert")  # counted with the causal ones by the library, for their language-model heads
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
 
 
 def saved_objective(path: str) -> str | None:
-    """What an export of ours was trained for; None where the folder does not say."""
-    try:
-        return json.loads(Path(path, MARK).read_text(encoding="utf-8")).get("objective")
-    except (OSError, ValueError, AttributeError):
-        return None
+    """What an export of ours was trained for; None where the folder does not say. Raises UserError where it is damaged."""
+    mark = read_mark(Path(path))
+    return mark.objective if mark else None
 
 
 def load_weights(cls: Any, path: str) -> tuple[Any, list[str]]:
@@ -51,6 +49,8 @@ def unreadable_weights(path: str, error: Exception) -> UserError:
 
 def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
     """Raises UserError where the library put random numbers in the place of weights of another shape, or where weights are no numbers."""
+    if not Path(path).is_dir():
+        from_hub(path, model.config)  # the weights are in the cache now
     wrong = sorted(info["mismatched_keys"])
     if wrong:
         shown = ", ".join(f"{name} is {list(theirs)}, not {list(wanted)}" for name, theirs, wanted in wrong[:3]) + ", ..." * (len(wrong) > 3)
@@ -71,7 +71,8 @@ def may_be_on_hub(name: str) -> bool:
 
 
 def check_place(path: str) -> None:
-    """Raises UserError for a name that is meant as a folder and is none, before the Hub is asked (offline that takes half a minute)."""
+    """Raises UserError for a name that is meant as a folder and is none, before the Hub is asked (offline that takes half a minute), and for a folder
+    that holds what the library must not follow."""
     if Path(path).is_dir():
         if not (Path(path) / "config.json").is_file():
             inner = next(
@@ -79,6 +80,7 @@ def check_place(path: str) -> None:
                 "",
             )
             raise UserError(f"{path}: the folder holds no config.json, so it is no Hugging Face model{inner}")
+        look_over(Path(path))
         return
     if Path(path).is_file():
         raise UserError(f"{path}: a file, not a folder")
@@ -90,6 +92,17 @@ def unloadable(path: str, error: Exception) -> UserError:
     """The library's complaint as one sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return UserError(f"{path}: cannot be loaded as a Hugging Face model: {lines[0][:300] if lines else type(error).__name__}")
+
+
+def from_hub(name: str, config: Any) -> None:
+    """Looks at what the Hub's cache holds of a model, as at any folder. Raises UserError; nothing is downloaded."""
+    if getattr(config, "quantization_config", None) is not None:
+        raise UserError(f"{name}: its weights are quantised (quantization_config); {SAVED_AGAIN}")
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(name, "config.json")
+    if isinstance(found, str):
+        look_over(Path(found).parent)
 
 
 def is_causal(config: Any) -> bool:
@@ -108,6 +121,8 @@ def load_config(path: str, *, causal: bool = False) -> Any:
         raise
     except Exception as e:  # a config.json may hold anything, and each has an exception of its own
         raise unloadable(path, e) from e
+    if not Path(path).is_dir():
+        from_hub(path, config)
     if type(config) not in MODEL_MAPPING:
         raise UserError(f"{path}: AutoModel has no model of type {config.model_type!r}")
     if getattr(config, "is_encoder_decoder", False):
@@ -125,6 +140,8 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
         raise UserError(
             f"{path}: the folder holds no tokenizer (none of {', '.join(TOKENIZER_FILES[:4])}); copy the one the model was trained with into it"
         )
+    if Path(path).is_dir():
+        must_be_plain(Path(path))
     must_be_sound(Path(path) / TOKENIZER_FILE)
     with quiet(), failing_as(f"{path}: its tokenizer cannot be loaded"), without_code(path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -18,13 +17,16 @@ import torch
 
 from .. import faults
 from ..build import Built
-from ..config.pretrain import PretrainConfig, dump, parse
+from ..config.pretrain import PretrainConfig, dump, load_file
 from ..errors import UserError
+from ..files.seals import sealed
+from ..files.tokenizers import copy_tokenizer, hashes_of
 from ..model.encoder import Shape
 from ..text.shards import Manifest
 from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
 from .device import describe
+from .facts import FACTS, read_facts
 from .loop import Run
 
 Resume = Literal["auto", "never", "must"]
@@ -75,9 +77,9 @@ def cleared(folder: Path) -> Iterator[None]:
 def same_run(folder: Path, config: PretrainConfig, manifest: Manifest, saved: dict[str, Any]) -> None:
     """Raises UserError where the folder's run has another recipe or other data, listing what differs."""
     path = folder / "config.yaml"
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise UserError(f"{folder} has checkpoints but no config.yaml; it is no run of this program, or a damaged one")
-    theirs = parse(path.read_text(encoding="utf-8"), str(path))
+    theirs = load_file(path, within=folder)
     flat = [{k: v for section in asdict(c).values() for k, v in section.items()} for c in (config, theirs)]
     odd = [f"{k} {flat[1][k]} there, {flat[0][k]} here" for k in flat[0] if flat[0][k] != flat[1][k] and k not in FREE_FIELDS | SPLIT_FIELDS]
     if odd:
@@ -102,25 +104,26 @@ def write_header(run: Run, config: PretrainConfig, manifest: Manifest, parameter
         "unigram_entropy": run.monitor.unigram_entropy,
         "data": manifest.fingerprint,
         "tokenizer_sha256": manifest.tokenizer_sha256,
+        "tokenizer_files": hashes_of(tokenizer),
         "shapes": {name: asdict(half.encoder.shape) for name, half in built.halves.items()},
         "vocab_size": manifest.vocab_size,
         "special_ids": asdict(manifest.special_ids),
         "corpus": {"counts": manifest.counts, "sources": manifest.sources},
     }
-    for name, text in (("config.yaml", dump(config)), ("run.json", json.dumps(facts, indent=1, sort_keys=True, default=str) + "\n")):
+    facts = sealed(json.loads(json.dumps(facts, default=str)))
+    for name, text in (("config.yaml", dump(config)), (FACTS, json.dumps(facts, indent=1, sort_keys=True) + "\n")):
         part = run.folder / f".{name}.part"
         part.write_text(text, encoding="utf-8")
         os.replace(part, run.folder / name)  # config.yaml first: from then on the folder is known as a run's, however this ends
         faults.at("header")
-    shutil.copytree(tokenizer, run.folder / "tokenizer", dirs_exist_ok=True)
+    copy_tokenizer(tokenizer, run.folder / "tokenizer", within=tokenizer.parent)
 
 
 def saved_shape(folder: Path, half: str) -> Shape | None:
     """The shape of a half of the run that has begun in the folder; None where none has. So the folders that it started from may be gone by then."""
-    facts = folder / "run.json"
-    if not facts.is_file():
+    if not os.path.lexists(folder / FACTS):
         return None
-    try:
-        return Shape(**json.loads(facts.read_text(encoding="utf-8"))["shapes"][half])
-    except (ValueError, KeyError, TypeError) as e:
-        raise UserError(f"{facts} does not say the shape of the {half} ({e}); it is damaged, or no file of this program") from e
+    shapes = read_facts(folder)[0].shapes
+    if half not in shapes:
+        raise UserError(f"{folder / FACTS} does not say the shape of the {half}; it is damaged, or not a file of this program")
+    return shapes[half]
