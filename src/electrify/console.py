@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import reprlib
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 _STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _JOINERS = "\u200c\u200d"  # Persian and emoji need them, and they steer nothing
@@ -30,3 +32,13 @@ def inert(text: str) -> str:
 def uncalculated(cell: str) -> str:
     """Text of others as a cell of CSV that a spreadsheet shows and does not calculate."""
     return "'" + cell if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+
+
+def brief(value: Any) -> str:
+    """A value in a message: short, however large or deep it is."""
+    shown = reprlib.Repr()
+    shown.maxstring = shown.maxlong = shown.maxother = 60
+    try:
+        return shown.repr(value)
+    except ValueError:  # Python writes no number of thousands of digits
+        return "a number of thousands of digits"

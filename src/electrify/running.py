@@ -37,6 +37,7 @@ from .train.loop import Run, Summary
 from .train.memory import run_must_fit
 from .train.peak import machine_peak
 from .train.recover import resume
+from .train.saved import must_go_on
 from .train.sharding import is_sharded
 from .train.threads import Threads, choose, computing_with
 
@@ -111,7 +112,8 @@ def claim(held: ExitStack, folder: Path, config: PretrainConfig, corpus: Corpus,
             held.enter_context(lock(folder, keep=True))
         found = find_checkpoint(folder)
         loaded = checkpoint.load(found.path) if found else None
-        if loaded:
+        if found and loaded:
+            must_go_on(found.path, *loaded)
             same_run(folder, config, manifest, loaded[1]["fingerprint"])
         if world.rank == 0:
             verify_sample(corpus.folder, max_bytes=VERIFIED_BYTES, key=loaded[1]["step"] if loaded else 0)
@@ -150,7 +152,7 @@ def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, lo
         resume(run, *loaded)
         if lost and run.world.rank == 0:
             say(f"warning: {run.folder} had lost {', '.join(lost)}, or it was changed: written again from DATA and the recipe")
-        odd = [f"{k} {v} then, {run.fingerprint[k]} now" for k, v in loaded[1]["fingerprint"].items() if v != run.fingerprint[k]]
+        odd = [f"{k} {v} then, {run.fingerprint.get(k)} now" for k, v in loaded[1]["fingerprint"].items() if v != run.fingerprint.get(k)]
         if odd and run.world.rank == 0:
             say(f"warning: continuing under other conditions ({'; '.join(odd)}): the data is the same, the last bits may differ")
     if run.world.rank == 0:

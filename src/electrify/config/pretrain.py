@@ -261,9 +261,9 @@ def load_recipe(name: str) -> PretrainConfig:
 RUN_MARK = "# electrify run: the resolved recipe; paths are relative to this folder\n"
 
 
-def load_file(path: Path) -> PretrainConfig:
-    """A recipe file of the user, or of a run. Raises UserError naming file and field."""
-    text = read_recipe(path)
+def load_file(path: Path, *, within: Path | None = None) -> PretrainConfig:
+    """A recipe file of the user, or that of a run folder (within). Raises UserError naming file and field."""
+    text = read_recipe(path, within=within)
     config = parse(text, str(path))
     starts = {name: getattr(config.train, name) or "" for name in ("init_discriminator", "init_generator")} if text.startswith(RUN_MARK) else {}
     return override(config, {name: str(path.parent / start) for name, start in starts.items() if start.startswith(("./", "../"))})

@@ -12,7 +12,6 @@ import dataclasses
 import difflib
 import inspect
 import re
-import reprlib
 import textwrap
 import types
 import typing
@@ -22,7 +21,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, NoReturn, TypeVar
 
-from ..console import harmless
+from ..console import brief, harmless
 from ..errors import UserError, nearest
 from .help import HelpFormatter, usage_of
 
@@ -31,16 +30,6 @@ C = TypeVar("C")
 MAX_TYPO = 60  # characters of a name that is compared with the known ones
 MAX_INT = 1 << 64  # no number of a field comes near it; beyond, libraries of C overflow
 _BOOL = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False, "on": True, "off": False}
-
-
-def brief(value: Any) -> str:
-    """A value in a message: short, however large or deep it is."""
-    shown = reprlib.Repr()
-    shown.maxstring = shown.maxlong = shown.maxother = 60
-    try:
-        return shown.repr(value)
-    except ValueError:  # Python writes no number of thousands of digits
-        return "a number of thousands of digits"
 
 
 @cache

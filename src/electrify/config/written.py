@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
+from ..files.reading import must_be_regular
 from .schema import brief
 
 MAX_BYTES = 1 << 20
@@ -56,9 +57,11 @@ for _kind in ("int", "float", "bool"):
     _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _scalar)
 
 
-def read_recipe(path: Path) -> str:
-    """The text of a recipe file. Raises UserError where it is none."""
+def read_recipe(path: Path, *, within: Path | None = None) -> str:
+    """The text of a recipe file. within: the folder that it must lie in. Raises UserError where it is none."""
     try:
+        if within is not None:
+            must_be_regular(path, within=within)
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UserError(f"the recipe {path} cannot be read: it is a pipe or a device, not a file")
         with path.open("rb") as file:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,8 @@ from ..errors import UserError
 from ..export.folders import SAFE_WEIGHTS, TOKENIZER_FILES, is_causal, load_config, load_tokenizer, must_be_sound_weights, unreadable_weights
 from ..export.places import RANDOM as RANDOM
 from ..export.quiet import quiet
-from ..files.folders import TOKENIZER_FILES as EVERY_TOKENIZER_FILE
-from ..files.folders import sha256
+from ..files.reading import sha256_of
+from ..files.tokenizers import TOKENIZER_FILES as EVERY_TOKENIZER_FILE
 from .attention import implementation_for
 from .frame import Frame, frames_of, reads_last
 
@@ -157,8 +156,7 @@ def encoder_fingerprint(model: str) -> str:
         weights = file.suffix in (".safetensors", ".bin")
         if file.is_file() and ((weights and not model.startswith(RANDOM)) or file.name == "config.json" or file.name in TOKENIZER_FILES):
             digest.update(file.name.encode())
-            with file.open("rb") as stream:
-                digest.update(hashlib.file_digest(stream, "sha256").digest())
+            digest.update(bytes.fromhex(sha256_of(file, within=path)))
     return digest.hexdigest()[:16]
 
 
@@ -167,5 +165,5 @@ def tokenizer_fingerprint(model: str) -> str:
     path = Path(model.removeprefix(RANDOM))
     if not path.is_dir():
         return model
-    found = [(name, sha256(Path(os.path.realpath(path / name)))) for name in sorted(EVERY_TOKENIZER_FILE) if (path / name).is_file()]
+    found = [(name, sha256_of(path / name, within=path)) for name in sorted(EVERY_TOKENIZER_FILE) if (path / name).is_file()]
     return hashlib.sha256(repr(found).encode()).hexdigest()[:16]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,22 +15,21 @@ import torch
 
 from ..config.finetune import FinetuneConfig, FinetuneSettings
 from ..errors import UserError
-from ..files.folders import mark_of, marked, must_be_new, own_bytes, own_object, relative, remove_temporaries, sha256
+from ..files.folders import must_be_new, relative, remove_temporaries, sha256
 from ..files.lock import lock
-from ..files.whole import json_text, write_atomically
+from ..files.whole import write_atomically
 from ..progress import Progress, say
 from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
 from .encoder import RANDOM, encoder_fingerprint, load, tokenizer_fingerprint
 from .plot import write_plot
 from .read.asked import read_asked
+from .records import SETTINGS, line_of, read_records, read_settings, settings_text
 from .report import Report, report_of, write_report
 from .saving import can_save
 from .search import search
 from .single import finetune_one, problem_of, updates_of
 from .tasks import Kind, TaskData
-
-SETTINGS, KIND = "finetune.json", "finetune"
 
 
 def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Report:
@@ -61,7 +58,7 @@ def _finetune(options: FinetuneConfig, tasks: list[TaskData], models: list[str],
     held = _held(out, options.settings)
     remove_temporaries(out)
     plan = list(_plan(options, out, models, tasks))
-    done = {(r["model"], r["task"], r["seed"]): r for r in _records(out)}
+    done = {(r["model"], r["task"], r["seed"]): r for r in read_records(out)}
     todo = [run for run in plan if not _is_done(run, done, out)]
     device = loop.device_named(options.settings.device)
     widths = [0]
@@ -71,7 +68,7 @@ def _finetune(options: FinetuneConfig, tasks: list[TaskData], models: list[str],
         for task in tasks:
             problem_of(task, loaded, settings=options.settings, device=device, bf16=False, name=model)
     if not held:
-        write_atomically(out / SETTINGS, marked(KIND, _kept(options.settings)))
+        write_atomically(out / SETTINGS, settings_text(_kept(options.settings)))
     if len(todo) < len(plan):
         say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / 'scores.jsonl'}")
     if todo:
@@ -118,7 +115,7 @@ def _run_all(todo: list[_Run], done: dict[Any, dict[str, Any]], out: Path, setti
             known["answers"] = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in outcome.files.items()}
             known["threads"] = torch.get_num_threads()
             done[run.key] = run.identity | outcome.record() | known
-            write_atomically(out / "scores.jsonl", "".join(json_text(r) + "\n" for r in done.values()))
+            write_atomically(out / "scores.jsonl", "".join(map(line_of, done.values())))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
             say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
 
@@ -231,45 +228,17 @@ def _is_done(run: _Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
     return predicted and (run.save_to is None or (run.save_to / "config.json").is_file())
 
 
-def _records(out: Path) -> list[dict[str, Any]]:
-    path = out / "scores.jsonl"
-    if not os.path.lexists(path):
-        return []
-    try:
-        rows = [json.loads(line) for line in (own_bytes(path) or b"?").decode("utf-8").splitlines()]
-        return [row | {"scores": {k: math.nan if v is None else float(v) for k, v in row["scores"].items()}} for row in map(_sound, rows)]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-        raise UserError(f"{path}: not a file of scores ({type(e).__name__}: {e}); move it away or choose another --output-dir") from e
-
-
-def _sound(row: Any) -> dict[str, Any]:
-    """A record that can be worked with. Raises ValueError otherwise."""
-    texts = isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("model", "task", "weights", "data"))
-    counts = texts and all(isinstance(row.get(name), int) for name in ("seed", "train_examples", "validation_examples"))
-    if not counts or not isinstance(row["scores"], dict) or not isinstance(row.get("notes", []), list):
-        raise ValueError("a line is not the record of a run")
-    return row
-
-
 def _kept(settings: FinetuneSettings) -> dict[str, Any]:
     """What all runs of an output folder share."""
     return {k: v for k, v in dataclasses.asdict(settings.filled()).items() if k != "device"}
 
 
 def _held(out: Path, settings: FinetuneSettings) -> bool:
-    """Whether the folder is ours already. Raises UserError where it belongs to something else or to runs with other settings.
-
-    Earlier versions wrote the settings without a mark: theirs are known by holding nothing but names of settings.
-    """
-    wanted, path = _kept(settings), out / SETTINGS
-    if not os.path.lexists(path):
+    """Whether the folder is ours already. Raises UserError where it belongs to something else or to runs with other settings."""
+    wanted, held = _kept(settings), read_settings(out)
+    if held is None:
         must_be_new(out, SETTINGS)
         return False
-    held = mark_of(path, KIND)
-    if held is None:
-        held = own_object(path)
-        if not held or not held.keys() <= _kept(FinetuneSettings()).keys():
-            raise UserError(f"{path}: not written by electrify finetune, or broken; choose another --output-dir")
     # an option that the folder's version did not have yet was at its default, and its protocol was our own
     held = _kept(FinetuneSettings(protocol=held.get("protocol", "electrify"))) | held
     for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):  # which says why others differ

@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ..files.reading import read_bytes
 from ..files.whole import write_atomically
 from .tasks import GLUE, TaskData
 
@@ -46,7 +47,7 @@ def assemble(out: Path, runs: Iterable[Candidate], *, name: str) -> list[str]:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
         for file, path in sorted(files.items()):
-            z.writestr(zipfile.ZipInfo(file, date_time=(1980, 1, 1, 0, 0, 0)), path.read_bytes(), zipfile.ZIP_DEFLATED)
+            z.writestr(zipfile.ZipInfo(file, date_time=(1980, 1, 1, 0, 0, 0)), read_bytes(path, within=out), zipfile.ZIP_DEFLATED)
     target = out / f"submission-{name}.zip"
     write_atomically(target, archive.getvalue())
     missing = [test for test in expected() if f"{test}.tsv" not in files]

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from ..config.pretrain import ObjectiveConfig, dump, override, parse
+from ..config.pretrain import ObjectiveConfig, dump, load_file, override
 from ..console import inert
 from ..model.encoder import Shape
 from ..train.log import FILE, read
@@ -51,7 +51,7 @@ def model_card(run: Path, *, part: str, shape: Shape, is_lm: bool, parameters: i
     part: `discriminator` or `generator`. is_lm: it has a language-model head. parameters: how many it has. facts: run.json. step: the exported one,
     None for the last.
     """
-    config = parse((run / "config.yaml").read_text(encoding="utf-8"), "config.yaml")
+    config = load_file(run / "config.yaml", within=run)
     starts = {name: getattr(config.train, name) for name in ("init_discriminator", "init_generator")}
     recipe = dump(override(config, {name: _relative(start) for name, start in starts.items() if start}))
     objective, start = config.objective.objective, starts[f"init_{part}"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,8 @@ from transformers import AutoConfig, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
 
 from ..errors import UserError, failing_as
-from ..files.folders import MARK
+from ..files.models import SAVED_AGAIN, look_over, read_mark
+from ..files.tokenizers import must_be_plain
 from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, without_code
 from ..train.memory import loaded_must_fit
 from .places import check_place as check_place
@@ -23,11 +23,9 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", 
 
 
 def saved_objective(path: str) -> str | None:
-    """What an export of ours was trained for; None where the folder does not say."""
-    try:
-        return json.loads(Path(path, MARK).read_text(encoding="utf-8")).get("objective")
-    except (OSError, ValueError, AttributeError):
-        return None
+    """What an export of ours was trained for; None where the folder does not say. Raises UserError where it is damaged."""
+    mark = read_mark(Path(path))
+    return mark.objective if mark else None
 
 
 def load_weights(cls: Any, path: str) -> tuple[Any, list[str]]:
@@ -52,6 +50,8 @@ def unreadable_weights(path: str, error: Exception) -> UserError:
 
 def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
     """Raises UserError where the library put random numbers in the place of weights of another shape, or where weights are no numbers."""
+    if not Path(path).is_dir():
+        from_hub(path, model.config)  # the weights are in the cache now
     wrong = sorted(info["mismatched_keys"])
     if wrong:
         shown = ", ".join(f"{name} is {list(theirs)}, not {list(wanted)}" for name, theirs, wanted in wrong[:3]) + ", ..." * (len(wrong) > 3)
@@ -71,6 +71,17 @@ def unloadable(path: str, error: Exception) -> UserError:
     return UserError(f"{path}: cannot be loaded as a Hugging Face model: {lines[0][:300] if lines else type(error).__name__}")
 
 
+def from_hub(name: str, config: Any) -> None:
+    """Looks at what the Hub's cache holds of a model, as at any folder. Raises UserError; nothing is downloaded."""
+    if getattr(config, "quantization_config", None) is not None:
+        raise UserError(f"{name}: its weights are quantised (quantization_config); {SAVED_AGAIN}")
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(name, "config.json")
+    if isinstance(found, str):
+        look_over(Path(found).parent)
+
+
 def is_causal(config: Any) -> bool:
     """Whether a model's tokens see only those before them (GPT-2). A model that has a masked-LM head, too, is an encoder."""
     generates = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING and type(config) not in MODEL_FOR_MASKED_LM_MAPPING
@@ -87,6 +98,8 @@ def load_config(path: str, *, causal: bool = False) -> Any:
         raise
     except Exception as e:  # a config.json may hold anything, and each has an exception of its own
         raise unloadable(path, e) from e
+    if not Path(path).is_dir():
+        from_hub(path, config)
     if type(config) not in MODEL_MAPPING:
         raise UserError(f"{path}: AutoModel has no model of type {config.model_type!r}")
     if getattr(config, "is_encoder_decoder", False):
@@ -104,6 +117,8 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
         raise UserError(
             f"{path}: the folder holds no tokenizer (none of {', '.join(TOKENIZER_FILES[:4])}); copy the one the model was trained with into it"
         )
+    if Path(path).is_dir():
+        must_be_plain(Path(path))
     must_be_sound(Path(path) / TOKENIZER_FILE)
     with quiet(), failing_as(f"{path}: its tokenizer cannot be loaded"), without_code(path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import shutil
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,17 @@ from .. import faults
 from ..build import Built, Half, Vocabulary, compose, kept_shape
 from ..config.export import Part
 from ..config.pretrain import PretrainConfig, load_file
-from ..errors import UserError
-from ..files.folders import TOKENIZER_FILES
+from ..errors import UserError, failing_as
 from ..files.model_folder import CARD, may_write, replaced, sealed
+from ..files.schema import check, is_count
+from ..files.tokenizers import SETTINGS_FILE, copy_tokenizer, read_settings, read_tokenizer
 from ..model.encoder import Shape
 from ..model.heads import LMHead
 from ..tokens import SpecialIds, Tokens
 from ..train import checkpoint
+from ..train.facts import FACTS, read_facts
 from ..train.memory import must_fit
+from ..train.saved import must_be_floats
 from . import card
 from .mapping import architecture_of, parameters_of, to_theirs
 from .places import must_be_run
@@ -82,14 +85,7 @@ def export(run: Path, *, output_dir: Path, part: Part = "discriminator", step: i
 def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
     """Recipe and facts of a run folder. Raises UserError where it is none."""
     must_be_run(run)
-    try:
-        facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
-        _ = special_ids(facts), int(facts["vocab_size"])
-    except (ValueError, KeyError, TypeError) as e:
-        raise UserError(
-            f"{run / 'run.json'} is damaged ({type(e).__name__}: {e}); without it the vocabulary is unknown: restore it from a copy"
-        ) from e
-    return load_file(run / "config.yaml"), facts
+    return load_file(run / "config.yaml", within=run), read_facts(run)[1]
 
 
 def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
@@ -113,7 +109,7 @@ def _generator_shape(config: PretrainConfig, facts: Mapping[str, Any]) -> Shape 
     """The generator's shape where a folder decided it (written into run.json, for that folder may be gone)."""
     written = facts.get("shapes", {}).get("generator")
     if written:
-        return Shape(**written)
+        return check(Shape, written, FACTS)
     return folder_shape(config.train.init_generator) if config.train.init_generator else None
 
 
@@ -124,6 +120,8 @@ def _restored(config: PretrainConfig, facts: Mapping[str, Any], path: Path) -> t
         must_fit(shape, what=f"the run {path.parent}")
     built = compose(config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=generator)
     tensors, state = checkpoint.load(path)
+    if not is_count(state.get("step")):
+        raise UserError(f"{path / 'state.json'} does not say its step; choose another one with --step")
     _fill(built, tensors.get("model", {}), path)
     return built, state
 
@@ -134,6 +132,7 @@ def _fill(built: Built, saved: Mapping[str, Tensor], path: Path) -> None:
     if mine != theirs:
         odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
         raise UserError(f"{path} is not of the recipe in config.yaml: {odd[0]} is {theirs.get(odd[0])} there, {mine.get(odd[0])} by the recipe")
+    must_be_floats(path, saved)
     with torch.no_grad():
         for name, p in named.items():
             p.copy_(saved[name])
@@ -152,7 +151,7 @@ def _write(run: Path, half: Half, part: str, target: Path, *, config: PretrainCo
     """Written into a hidden folder, checked there, and put in place file by file."""
     try:
         with replaced(target, identity_of(run, part, config, facts)) as new:
-            _copy_tokenizer(run / "tokenizer", new, positions=half.encoder.shape.max_position_embeddings)
+            _copy_tokenizer(run, new, facts=facts, positions=half.encoder.shape.max_position_embeddings)
             write_model(new, half, pad=facts["special_ids"]["pad"], dropout=config.model.dropout, attention_dropout=config.model.attention_dropout)
             check_folder(new, half, special_ids(facts))
             parameters = sum(p.numel() for p in parameters_of(half).values())
@@ -197,18 +196,16 @@ def write_model(folder: Path, half: Half, *, pad: int, dropout: float, attention
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def _copy_tokenizer(source: Path, folder: Path, *, positions: int) -> None:
+def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positions: int) -> None:
     """The run's tokenizer, told how long its model's sequences may be. Word pieces get a vocab.txt, which older tools read."""
-    if not (source / "tokenizer.json").is_file():
+    source = run / "tokenizer"
+    if not os.path.lexists(source / "tokenizer.json"):
         raise UserError(f"{source} has no tokenizer.json; the run folder is damaged: copy the folder `tokenizer` of its prepared corpus there")
-    for name in TOKENIZER_FILES:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, folder / name)
-    path = folder / "tokenizer_config.json"
-    options = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    copy_tokenizer(source, folder, within=run, hashes=facts.get("tokenizer_files"))
+    options = read_settings(folder)
     options["model_max_length"] = min(positions, options.get("model_max_length") or positions)
-    path.write_text(json.dumps(options, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
-    model = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]
+    (folder / SETTINGS_FILE).write_text(json.dumps(options, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+    model = read_tokenizer(folder)["model"]
     if model.get("type") == "WordPiece" and not (folder / "vocab.txt").is_file():
         words = sorted(model["vocab"], key=model["vocab"].__getitem__)
         (folder / "vocab.txt").write_text("".join(f"{w}\n" for w in words), encoding="utf-8")
@@ -224,9 +221,10 @@ def check_folder(folder: Path, half: Half, special: SpecialIds) -> float:
     """
     import transformers
 
-    local: dict[str, Any] = {"local_files_only": True}
-    with quiet():
+    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with quiet(), failing_as("the run's tokenizer folder cannot be loaded by transformers"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
+    with quiet():
         encoder = transformers.AutoModel.from_pretrained(folder, **local)
         model, info = getattr(transformers, architecture_of(half).name).from_pretrained(folder, output_loading_info=True, **local)
     wrong = sorted([*info["missing_keys"], *info["unexpected_keys"], *(k[0] for k in info["mismatched_keys"])])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 from ..errors import UserError
 from ..files.model_folder import must_be_whole
+from ..files.models import look_over
 
 RANDOM = "random:"  # before the name of a model: its shape with random weights
 RUN_FILES = ("config.yaml", "run.json")
@@ -28,6 +30,7 @@ def check_place(path: str) -> None:
                 "",
             )
             raise UserError(f"{path}: the folder holds no config.json, so it is no Hugging Face model{inner}")
+        look_over(Path(path))
         return
     if Path(path).is_file():
         raise UserError(f"{path}: a file, not a folder")
@@ -38,5 +41,5 @@ def check_place(path: str) -> None:
 def must_be_run(run: Path) -> None:
     """Raises UserError for a folder that is not that of a run."""
     for name in RUN_FILES:
-        if not (run / name).is_file():
+        if not os.path.lexists(run / name):
             raise UserError(f"{run} is not a run folder: it has no {name}; give the --output-dir of electrify pretrain")

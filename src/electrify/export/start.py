@@ -11,10 +11,13 @@ import torch
 from ..build import Half
 from ..errors import UserError
 from ..files.model_folder import must_be_whole
+from ..files.models import look_over
+from ..files.reading import FileError
+from ..files.tokenizers import must_be_plain
 from ..model.encoder import Shape
 from ..model.heads import LMHead
-from ..text.tokenizer import without_code
-from .folders import SAFE_WEIGHTS, must_be_finite
+from ..text.tokenizer import load_tokenizer, without_code
+from .folders import SAFE_WEIGHTS, from_hub, must_be_finite
 from .mapping import (
     Architecture,
     KeyMismatchError,
@@ -53,13 +56,18 @@ def check_vocabulary(start: str, *, tokenizer: Path) -> None:
     place, local = _where(start)
     if local and not any((Path(place) / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
         return  # transformers would make an empty one up
+    if local:
+        must_be_plain(Path(place))
     try:
         with quiet():
             theirs = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **local).get_vocab()
     except (OSError, ValueError, KeyError):
         return
-    with quiet():
-        ours = AutoTokenizer.from_pretrained(tokenizer, local_files_only=True).get_vocab()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as e:  # Rust code panics, which is not an Exception
+        raise UserError(f"{start}: its tokenizer cannot be loaded ({_line(e)})") from e
+    ours = load_tokenizer(tokenizer).get_vocab()
     odd = sorted(word for word in theirs.keys() | ours.keys() if theirs.get(word) != ours.get(word))
     if odd:
         raise UserError(
@@ -166,12 +174,19 @@ def _config(start: str) -> Any:
 
     place, local = _where(start)
     try:
+        if local:
+            look_over(Path(place))
+    except FileError as e:
+        raise e if e.advice else UserError(f"{start} could not be read as a Hugging Face model ({e})") from e
+    try:
         with quiet(), without_code(start):
             config = AutoConfig.from_pretrained(place, trust_remote_code=False, **local)
     except UserError:
         raise
     except Exception as e:  # a config.json may hold anything, and each has an exception of its own
         raise UserError(f"{start} could not be read as a Hugging Face model ({_line(e)})") from e
+    if not local:
+        from_hub(place, config)
     if config.model_type not in ("electra", "bert"):
         raise UserError(f"{start} is a model of type {config.model_type!r}; a run starts from electra (or bert) only")
     act, positions = getattr(config, "hidden_act", "gelu"), getattr(config, "position_embedding_type", "absolute") or "absolute"
@@ -196,9 +211,11 @@ def _read(start: str, table: Architecture) -> tuple[Any, set[str], set[str]]:
     wrong = sorted(str(k[0]) for k in info["mismatched_keys"])
     if wrong:
         raise UserError(f"{start} is damaged: {wrong[0]} does not have the shape that its config.json says")
+    if not local:
+        from_hub(place, model.config)  # the weights are in the cache now
     must_be_finite(start, model)
     return model, set(info["missing_keys"]), set(info["unexpected_keys"])
 
 
-def _line(e: Exception) -> str:
+def _line(e: BaseException) -> str:
     return " ".join(str(e).split())[:200]

@@ -22,16 +22,12 @@ from typing import Any
 
 from ..errors import UserError
 from .lock import LOCK
+from .tokenizers import TOKENIZER_FILES as TOKENIZER_FILES
 from .whole import TEMPORARY
 
 MARK = "electrify.json"
 KEY = "electrify"
 MOST_BYTES = 1 << 27  # of a file that may hold a mark: the state of a corpus of 100,000 files has an eighth of that
-# What a tokenizer's folder may hold: what the library writes and reads, of BERT's, RoBERTa's and the sentence-piece models.
-TOKENIZER_FILES = (
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt",
-    "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model",
-)  # fmt: skip
 
 
 def own_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes | None:

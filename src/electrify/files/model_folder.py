@@ -9,6 +9,7 @@ command makes whole. What the mark does not list is the user's: it stays, and wh
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -20,7 +21,8 @@ from typing import Any
 from .. import faults
 from ..errors import UserError
 from ..progress import say
-from .folders import KEY, MARK, TOKENIZER_FILES, foreign, marked, own_bytes, own_object, remove_temporaries, sha256
+from . import seals
+from .folders import KEY, MARK, TOKENIZER_FILES, foreign, own_bytes, own_object, remove_temporaries, sha256
 from .lock import lock
 from .whole import sync, temporary, write_atomically
 
@@ -102,11 +104,11 @@ def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
     gone = [name for name, digest in had.items() if name not in new and digest and sha256(target / name) == digest]
     # A card says how long its run took, so its hash would make marks of equal models differ. It seals itself.
     kept = {name: None if name == CARD else digest for name, digest in new.items()} | ({CARD: None} if CARD in had else {})
-    last = marked(KIND, {"format": FORMAT, **identity, "weights_sha256": new.get(WEIGHTS), "files": kept})
+    last = _mark({"format": FORMAT, **identity, "weights_sha256": new.get(WEIGHTS), "files": kept})
     for name in changed:
         sync(staged / name)
     if changed or gone:
-        write_atomically(target / MARK, marked(KIND, {"format": FORMAT, **identity, "files": had | kept, UNFINISHED: True}))
+        write_atomically(target / MARK, _mark({"format": FORMAT, **identity, "files": had | kept, UNFINISHED: True}))
         if CONFIG in new:
             (target / CONFIG).unlink(missing_ok=True)
             changed = [name for name in changed if name != CONFIG] + [CONFIG]
@@ -119,6 +121,10 @@ def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
     if own_bytes(target / MARK) != last.encode():
         write_atomically(target / MARK, last)
         sync(target)
+
+
+def _mark(facts: dict[str, Any]) -> str:
+    return json.dumps(seals.sealed({KEY: KIND, **facts}), indent=1, sort_keys=True) + "\n"
 
 
 # ------------------------------------------------------------------ the card

@@ -7,7 +7,9 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ..errors import UserError
-from .folders import TOKENIZER_FILES, sha256
+from .folders import sha256
+from .reading import read_bytes
+from .tokenizers import TOKENIZER_FILES, must_be_plain
 from .whole import write_atomically
 
 
@@ -39,6 +41,7 @@ def publish_tokenizer(source: Path, target: Path, *, ours: Collection[str] = ())
     ours: hashes of files that we put there earlier, which may be replaced. Raises UserError, before anything is written, where a file with other
     content has one of the names.
     """
+    must_be_plain(source)
     wanted = tokenizer_hashes(source)
     odd = in_the_way(wanted, target, ours=ours)
     if odd is not None:
@@ -46,5 +49,5 @@ def publish_tokenizer(source: Path, target: Path, *, ours: Collection[str] = ())
     target.mkdir(exist_ok=True)
     for name, digest in wanted.items():
         if sha256(target / name) != digest:
-            write_atomically(target / name, (source / name).read_bytes())
+            write_atomically(target / name, read_bytes(source / name, limit=TOKENIZER_FILES[name], within=source))
     return wanted

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..files.schema import Positive
 from ..tokens import Tokens
 from .attention import Backend, Look, Within
 from .dropout import dropout as drop
@@ -21,14 +22,14 @@ from .dropout import dropout as drop
 class Shape:
     """The numbers that decide an encoder's parameters, under Hugging Face's names."""
 
-    vocab_size: int
-    embedding_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    max_position_embeddings: int
-    type_vocab_size: int = 2
+    vocab_size: Positive
+    embedding_size: Positive
+    hidden_size: Positive
+    num_hidden_layers: Positive
+    num_attention_heads: Positive
+    intermediate_size: Positive
+    max_position_embeddings: Positive
+    type_vocab_size: Positive = 2
     layer_norm_eps: float = 1e-12
 
     @property

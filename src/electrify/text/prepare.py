@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -24,6 +24,8 @@ from .. import faults
 from ..config.prepare import PrepareConfig
 from ..console import harmless
 from ..errors import UserError
+from ..files.reading import read_object
+from ..files.schema import check
 from ..progress import Progress, say
 from . import cluster, documents, sample, workspace
 from .dedup import Seen, digest, fraction
@@ -215,12 +217,20 @@ def _gathered(pairs: Iterator[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, 
         yield block
 
 
+def _seconds(folder: Path) -> dict[str, float]:
+    """What the run that made the folder took, by phase; {} where the folder does not say."""
+    try:
+        return check(dict[str, float], read_object(folder / LOG, within=folder).get("seconds"), str(folder / LOG))
+    except UserError:
+        return {}
+
+
 def report(manifest: Manifest, *, folder: Path | None = None) -> str:
     """What `prepare` found, as a table in plain text. `folder` (that of the manifest) adds the seconds and the rate of the run that made it."""
-    c = manifest.counts
+    c = defaultdict(float, manifest.counts)
     rows = [
         ("documents", f"{c['documents']:,.0f}"),
-        ("  of them validation", f"{sum(s.documents for s in manifest.splits['valid']):,}"),
+        ("  of them validation", f"{sum(s.documents for s in manifest.splits.get('valid', ())):,}"),
         ("words", f"{c['words']:,.0f}"),
         ("tokens", f"{c['tokens']:,.0f}"),
         ("tokens per word", f"{c['tokens'] / max(c['words'], 1):.3f}"),
@@ -236,8 +246,8 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
     ):
         if c.get(name):
             rows.append((shown, f"{c[name]:,.0f}"))
-    if folder is not None and (folder / LOG).is_file():
-        seconds = json.loads((folder / LOG).read_text(encoding="utf-8"))["seconds"]
+    seconds = _seconds(folder) if folder is not None else {}
+    if {"total", "encode"} <= seconds.keys():
         steps = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "total")
         rate = {name: c["bytes"] / 1e6 / max(seconds[name], 1e-9) for name in ("total", "encode")}
         rows += [("seconds", f"{seconds['total']:.1f} ({steps})"), ("MB/s", f"{rate['total']:.2f} in all, {rate['encode']:.2f} encoding")]

@@ -19,11 +19,16 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from ..console import brief
 from ..errors import UserError
+from ..files.reading import FileError, MissingError, must_be_regular, read_object, sha256_of
+from ..files.schema import Count, FileName, Rule, SchemaError, Sha256, check, is_count
+from ..files.seals import SEAL, seal_of, unsealed
+from ..files.seals import text_of as manifest_text
 from ..special import SpecialIds
 from .mapped import MappedFiles, Named
 from .splits import SPLITS as SPLITS
@@ -31,19 +36,23 @@ from .splits import Split as Split
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-SEAL = "seal"  # the key of the manifest that is the hash of its others: what no other file can be compared with (sources, counts) is sealed, too
+AGAIN = "prepare the corpus again"
+
+
+VocabularySize = Annotated[int, Rule("a size from 1 to 2^32", lambda n: is_count(n) and 0 < n <= 1 << 32)]
+SourceRow = Annotated[dict[str, Any], Rule("an object with a name", lambda row: isinstance(row, dict) and isinstance(row.get("name"), str))]
 
 
 @dataclass(frozen=True)
 class Shard:
     """One pair of files. Names are relative to the folder of the manifest."""
 
-    tokens_file: str
-    documents_file: str
-    tokens: int
-    documents: int
-    tokens_sha256: str
-    documents_sha256: str
+    tokens_file: FileName
+    documents_file: FileName
+    tokens: Count
+    documents: Count
+    tokens_sha256: Sha256
+    documents_sha256: Sha256
 
 
 @dataclass(frozen=True)
@@ -51,20 +60,20 @@ class Manifest:
     """What a prepared corpus holds."""
 
     format: int
-    dtype: str
-    vocab_size: int
+    dtype: Literal["uint16", "uint32", "<u2", "<u4"]
+    vocab_size: VocabularySize
     special_ids: SpecialIds
     tokenizer_sha256: str
     """Hash of tokenizer/tokenizer.json: the identity of the vocabulary, stored in checkpoints too."""
     unigram_sha256: str
-    splits: dict[str, list[Shard]]
+    splits: dict[Split, list[Shard]]
     options: dict[str, Any]
     """The options of `prepare` that decide the bytes."""
-    sources: list[dict[str, Any]]
+    sources: list[SourceRow]
     """One row an input: name (no absolute path), bytes, sha256."""
     counts: dict[str, float]
     """documents, words, characters, bytes, tokens, unk_tokens, duplicates, dropped ...: what `prepare` printed."""
-    tokenizer_files: dict[str, str] = field(default_factory=dict)
+    tokenizer_files: dict[FileName, Sha256] = field(default_factory=dict)
     """Hashes of every file in tokenizer/; empty in folders that were made before they were written down."""
 
     @property
@@ -72,11 +81,6 @@ class Manifest:
         """Identity of the data: a hash of the contents of every shard and of the tokenizer."""
         rows = {split: [(s.tokens_sha256, s.documents_sha256) for s in shards] for split, shards in self.splits.items()}
         return hashlib.sha256(json.dumps([self.dtype, self.tokenizer_sha256, rows], sort_keys=True).encode()).hexdigest()
-
-
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
 
 
 def token_dtype(vocab_size: int) -> np.dtype[Any]:
@@ -94,97 +98,47 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     part.replace(folder / MANIFEST)
 
 
-def manifest_text(fields: dict[str, Any]) -> str:
-    """How a manifest is written, to the byte."""
-    return json.dumps(fields, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-
-
-def seal_of(fields: dict[str, Any]) -> str:
-    """The hash of a manifest's fields without the seal."""
-    return hashlib.sha256(manifest_text({k: v for k, v in fields.items() if k != SEAL}).encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def read_manifest(folder: Path) -> Manifest:
     """Raises UserError where the folder is no prepared corpus, or an unfinished or foreign one."""
     path = folder / MANIFEST
-    if not path.is_file():
-        raise UserError(f"{folder} is not a prepared corpus: it has no {MANIFEST}; make one with `electrify prepare CORPUS --output-dir {folder}`")
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        if raw["format"] != FORMAT:
-            raise UserError(f"{path} has format {raw['format']}, this version reads {FORMAT}; prepare the corpus again")
-        seal = raw.pop(SEAL, None)  # folders of the first versions have none
-        if seal is not None and seal != seal_of(raw):
-            raise UserError(f"{path} was changed after it was written: it does not have its own hash; prepare the corpus again")
-        splits = {split: [Shard(**s) for s in shards] for split, shards in raw["splits"].items()}
-        ids = raw["special_ids"]
-        special = SpecialIds(**(ids | {"others": tuple(ids["others"])}))
-        manifest = Manifest(**(raw | {"splits": splits, "special_ids": special}))
-        wrong = list(islice(wrong_in(manifest), 3))
-    except UserError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-        raise UserError(f"{path} is damaged ({type(e).__name__}: {e}); prepare the corpus again") from e
-    if wrong:
-        raise UserError(f"{path} is damaged ({', '.join(wrong)}); prepare the corpus again")
+        raw = read_object(path, within=folder)
+        if raw.get("format") != FORMAT:
+            raise UserError(f"{path} has format {brief(raw.get('format'))}, this version reads {FORMAT}; {AGAIN}")
+        raw = unsealed(raw, path, must=False, advice=AGAIN)  # folders of the first versions have none
+        manifest = check(Manifest, raw, str(path))
+    except MissingError as e:
+        raise UserError(
+            f"{folder} is not a prepared corpus: it has no {MANIFEST}; make one with `electrify prepare CORPUS --output-dir {folder}`"
+        ) from e
+    except FileError as e:
+        raise e if e.advice else UserError(f"{path} is damaged: it {e.why}; {AGAIN}") from e
+    except SchemaError as e:
+        raise UserError(f"{path} is damaged: {e.what}; {AGAIN}") from e
+    if wrong := list(islice(wrong_in(manifest), 3)):
+        raise UserError(f"{path} is damaged ({', '.join(wrong)}); {AGAIN}")
     return manifest
 
 
 def wrong_in(m: Manifest) -> Iterator[str]:
-    """What no writer of ours writes: values that are not of their kind, numbers out of range. Nothing behind `read_manifest` looks at them again."""
-    if m.dtype not in ("uint16", "uint32", "<u2", "<u4"):
-        yield f"dtype is {m.dtype!r}"
-    if not is_count(m.vocab_size) or not 0 < m.vocab_size <= 1 << 32:
-        yield f"vocab_size is {m.vocab_size!r}"
-        return
+    """What no writer of ours writes, beyond the kinds of the values. Nothing behind `read_manifest` looks at them again."""
     roles = {name: getattr(m.special_ids, name) for name in ("pad", "unk", "cls", "sep", "mask")}
     for name, value in roles.items():
-        if (not is_count(value) or value >= m.vocab_size) and not (name == "unk" and value == -1):
+        if not 0 <= value < m.vocab_size and not (name == "unk" and value == -1):
             yield f"the special id {name} is {value!r} of a vocabulary of {m.vocab_size:,}"
-    if not all(is_count(i) and i < m.vocab_size for i in m.special_ids.others):
-        yield f"other special ids are {m.special_ids.others!r}"
+    if not all(0 <= i < m.vocab_size for i in m.special_ids.others):
+        yield f"other special ids are {brief(m.special_ids.others)}"
     if len(set(roles.values())) < len(roles):
         yield f"special ids {roles} are not all different"
-    for kind in ("options", "counts", "tokenizer_files"):
-        if not isinstance(getattr(m, kind), dict):
-            yield f"{kind} is {type(getattr(m, kind)).__name__}"
-    if isinstance(m.tokenizer_files, dict):
-        for name, value in m.tokenizer_files.items():
-            if not is_file_name(name) or not is_sha256(value):
-                yield f"tokenizer_files has {name!r}: {str(value)[:80]!r}, which is no file of the tokenizer's folder with its SHA-256"
-    if isinstance(m.counts, dict) and not all(isinstance(v, int | float) for v in m.counts.values()):
-        yield "counts are not all numbers"
-    if not isinstance(m.sources, list) or not all(isinstance(s, dict) for s in m.sources):
-        yield "sources are no list of objects"
-    if m.splits.keys() - SPLITS:
-        yield f"splits are {sorted(m.splits)}"
-    for split, shards in m.splits.items():
-        yield from (f"shard {number} of {split}: {what}" for number, shard in enumerate(shards) for what in wrong_in_shard(shard))
-
-
-def wrong_in_shard(s: Shard) -> Iterator[str]:
-    kinds = {"file": is_file_name, "sha256": is_sha256, "tokens": is_count, "documents": is_count}  # by the end of the field's name
-    for name, value in asdict(s).items():
-        if not kinds[name.rpartition("_")[2]](value):
-            yield f"{name} is {str(value)[:80]!r}"
-
-
-def is_file_name(x: Any) -> bool:
-    """Of a file right in a folder: it leads nowhere else."""
-    return isinstance(x, str) and x not in ("", "..") and Path(x).name == x and "\0" not in x
-
-
-def is_sha256(x: Any) -> bool:
-    return isinstance(x, str) and len(x) == 64 and not set(x) - set("0123456789abcdef")
-
-
-def is_count(x: Any) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool) and x >= 0
 
 
 def _npy(path: Path) -> np.ndarray:
     """The array of a file. Mapped first, for a header may claim any size and the map compares it with the file's; no pickles."""
-    return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+    must_be_regular(path, within=path.parent)
+    try:
+        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (TypeError, SyntaxError, MemoryError, OverflowError) as e:  # what numpy makes of odd headers
+        raise ValueError(f"{type(e).__name__}: {e}") from e
 
 
 class Corpus:
@@ -197,11 +151,14 @@ class Corpus:
         for shard in self.shards:
             for name, size in ((shard.tokens_file, shard.tokens * itemsize), (shard.documents_file, None)):
                 path = folder / name
-                if Path(name).name != name or not path.is_file():
-                    raise UserError(f"{folder}: the file {name} named by the manifest is missing; prepare the corpus again")
-                there = path.stat().st_size
-                if size is not None and there != size:
-                    raise UserError(f"{path} has {there} bytes where the manifest says {size}: it is truncated; prepare the corpus again")
+                try:
+                    must_be_regular(path, within=folder)
+                except MissingError:
+                    raise UserError(f"{folder}: the file {name} named by the manifest is missing; prepare the corpus again") from None
+                if size is not None and path.stat().st_size != size:
+                    raise UserError(
+                        f"{path} has {path.stat().st_size} bytes where the manifest says {size}: it is truncated; prepare the corpus again"
+                    )
 
     @property
     def num_tokens(self) -> int:
@@ -296,5 +253,9 @@ def verify_sample(folder: Path, *, max_bytes: int, key: int) -> None:
 
 def must_have(folder: Path, name: str, sha256: str) -> None:
     path = folder / name
-    if not path.is_file() or sha256_of(path) != sha256:
+    try:
+        found = sha256_of(path, within=folder)
+    except MissingError:
+        found = ""
+    if found != sha256:
         raise UserError(f"{path} does not have the hash in the manifest: it was changed; prepare the corpus again")

@@ -13,13 +13,11 @@ from typing import Any
 from ..config.prepare import MAX_VOCABULARY
 from ..config.schema import brief
 from ..errors import UserError, failing_as
+from ..files.reading import json_of, read_bytes, sha256_of
+from ..files.tokenizers import MAX_FILE_BYTES, TOKENIZER_FILE, must_be_plain
 from ..special import SpecialIds
-from .shards import sha256_of
 
-TOKENIZER_FILE = "tokenizer.json"
 MAX_LENGTH = 512
-# The largest published ones (a quarter of a million pieces) stay below 40 MB; a file beyond this is a mistake or an attack on memory.
-MAX_FILE_BYTES = 1 << 28
 MAX_GROWTH = 1000  # published normalizers replace a character by one, or put one before a text
 _ROLES = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 _NAMES = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
@@ -68,11 +66,16 @@ def load_tokenizer(name: str | Path) -> Any:
     if folder.is_dir() and not any((folder / f).is_file() for f in (TOKENIZER_FILE, "vocab.txt", "tokenizer_config.json")):
         raise UserError(f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt")
     must_be_sound(file)
-    from transformers import AutoTokenizer
-
     what = f"{folder} holds a damaged tokenizer"
     if not folder.is_dir():
         what = f"{brief(str(name))} is neither a folder here nor a tokenizer that can be reached"
+    else:
+        try:
+            must_be_plain(folder)
+        except UserError as e:
+            raise UserError(f"{what}: {e}") from e
+    from transformers import AutoTokenizer
+
     with failing_as(what), without_code(str(name)):
         tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
     if getattr(tokenizer, "backend_tokenizer", None) is None:
@@ -97,9 +100,9 @@ def must_be_sound(file: Path) -> None:
         return
     if file.stat().st_size > MAX_FILE_BYTES:
         raise UserError(f"{file} has {file.stat().st_size >> 20} MB; a tokenizer has at most {MAX_FILE_BYTES >> 20}")
+    raw = read_bytes(file, limit=MAX_FILE_BYTES, within=file.parent)
     try:
-        normalizer = json.loads(file.read_bytes())["normalizer"]
-        growth = _growth(normalizer)
+        growth = _growth(json_of(raw, file, repeats=True)["normalizer"])
     except (ValueError, RecursionError, LookupError, TypeError):
         return
     if growth > MAX_GROWTH:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..errors import UserError
+from ..files.tokenizers import read_tokenizer
 from ..tokens import ALWAYS_BEGINS, ALWAYS_JOINS, WordEdges
-from .tokenizer import TOKENIZER_FILE, load_tokenizer
+from .tokenizer import load_tokenizer
 
 LETTER, DIGIT, SIGN = 1, 2, 3  # what the splitting of byte-level tokenizers keeps apart
 
@@ -23,7 +23,7 @@ def word_edges(folder: Path) -> WordEdges:
     stands alone (of a contraction, which the splitting keeps whole, the sign and the letters count as two words where they are two tokens).
     Raises UserError for other tokenizers.
     """
-    described = json.loads((folder / TOKENIZER_FILE).read_text(encoding="utf-8"))
+    described = read_tokenizer(folder)
     pieces = load_tokenizer(folder).get_vocab()
     specials = {t["content"] for t in described.get("added_tokens", []) if t.get("special")}
     first_V = torch.full((max(pieces.values()) + 1,), ALWAYS_BEGINS, dtype=torch.int8)

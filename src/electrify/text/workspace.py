@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,13 +24,16 @@ import numpy as np
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
-from ..files.folders import TOKENIZER_FILES, foreign, mark_of, marked, own_bytes, own_object, remove_temporaries
+from ..files.folders import foreign, mark_of, marked, own_bytes, own_object, remove_temporaries
 from ..files.lock import lock
+from ..files.reading import FileError, read_object, read_text
+from ..files.schema import SchemaError, check
 from ..files.tokenizer_folder import in_the_way, publish_tokenizer, tokenizer_hashes
+from ..files.tokenizers import TOKENIZER_FILES
 from ..files.whole import write_atomically
 from ..progress import Progress, say
 from . import pydocs, records
-from .shards import MANIFEST, SPLITS, Corpus, Manifest, read_manifest, sha256_of, verify_common
+from .shards import MANIFEST, SPLITS, Corpus, Manifest, SourceRow, read_manifest, sha256_of, verify_common
 from .sources import Source, resolve
 from .streams import compression_of, must_lead_somewhere
 from .walk import LeftOut, sentence
@@ -146,6 +149,14 @@ def _mended(had: dict[str, Any], options: dict[str, Any], identities: list[dict[
     return next((now["name"] for then, now in zip(had["sources"], identities, strict=True) if then != now), "")
 
 
+@dataclass(frozen=True)
+class State:
+    """unfinished/state.json."""
+
+    options: dict[str, Any]
+    sources: list[SourceRow]
+
+
 class Workspace:
     """The folder of one run, locked. Raises UserError where another run owns it, another process works in it, or the disk is too small."""
 
@@ -161,6 +172,8 @@ class Workspace:
 
     def __enter__(self) -> Workspace:
         _must_fit(self._config, self.sources, self.folder)
+        if self._inside.is_symlink():
+            raise UserError(f"{self._inside} is a link, and what is unfinished would be written through it; remove it")
         with ExitStack() as held:
             held.enter_context(lock(self.folder))
             if finished(self._config, self.sources) is not None:  # asked again, for another process may have come first
@@ -190,6 +203,7 @@ class Workspace:
                 raise UserError(f"{self._inside} is not a folder that electrify began; move it away, or choose another --output-dir")
             _write_state(path, self.options, self.identities)
             return
+        had = self._had(path)
         self._tokenizer_must_be_ours()
         if changed := _mended(had, self.options, self.identities):
             # Parts stay: each is known by a hash of its documents and of the tokenizer, and is used again only where both are the same.
@@ -200,6 +214,15 @@ class Workspace:
             return
         _must_be_same(self.folder, had["options"], had["sources"], self._config, self.identities)
         say(f"continuing in {self.folder}")
+
+    def _had(self, path: Path) -> dict[str, Any]:
+        """What the run that began here wrote down. Raises UserError where that is not what such a run writes."""
+        try:
+            return asdict(check(State, read_object(path, within=self.folder), str(path), more=True))
+        except FileError as e:
+            raise UserError(f"{path} is damaged: it {e.why}; remove {self.folder} and start again") from e
+        except SchemaError as e:
+            raise UserError(f"{path} is damaged: {e.what}; remove {self.folder} and start again") from e
 
     def collect(self, *, workers: int) -> None:
         """Writes the embedded corpus to a file, unless an earlier run did, and reads that file in its place from now on."""
@@ -224,7 +247,9 @@ class Workspace:
     def tokenizer_is_done(self) -> bool:
         """Whether an earlier run finished the tokenizer and it is still what it was."""
         mark, file = self._inside / "tokenizer.done", self.tokenizer / "tokenizer.json"
-        return mark.is_file() and file.is_file() and mark.read_text(encoding="utf-8") == sha256_of(file)
+        if not (mark.is_file() and file.is_file()):
+            return False
+        return read_text(mark, limit=1000, within=self.folder) == sha256_of(file, within=self.folder)
 
     def mark_tokenizer(self) -> None:
         write_atomically(self._inside / "tokenizer.done", sha256_of(self.tokenizer / "tokenizer.json"))

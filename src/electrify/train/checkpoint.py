@@ -26,14 +26,12 @@ from torch import Tensor
 
 from .. import faults
 from ..errors import UserError
+from ..files.reading import json_of, read_bytes, sha256_of
 from ..files.whole import sync
 from ..progress import say
-from ..text.shards import sha256_of
+from .contents import FORMAT, MANIFEST, NUMBERED, STATE, contents_of, why_bad
 
-MANIFEST, STATE = "manifest.json", "state.json"
-FORMAT = 1
 RETRY_S = 1.0
-_NUMBERED = re.compile(r"checkpoint-(0|[1-9][0-9]*)")
 _TEMPORARY = re.compile(r"\.tmp-[0-9]+-[0-9a-f]{32}")
 
 
@@ -155,37 +153,8 @@ def numbered(run: Path) -> list[Found]:
     """Every folder named checkpoint-<number>, whatever is in it, highest step first (times of files lie after a backup)."""
     if not run.is_dir():
         return []
-    named = ((_NUMBERED.fullmatch(path.name), path) for path in run.iterdir())
+    named = ((NUMBERED.fullmatch(path.name), path) for path in run.iterdir())
     return sorted((Found(path, int(m[1])) for m, path in named if m), key=lambda found: -found.step)
-
-
-def why_bad(path: Path, *, hashes: bool = True) -> str | None:
-    """What is wrong with a checkpoint folder, None if nothing. Without `hashes` only files and sizes are looked at."""
-    try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        if manifest["format"] != FORMAT:
-            return f"{MANIFEST} has format {manifest['format']!r}, this version reads {FORMAT}"
-        match = _NUMBERED.fullmatch(path.name)
-        if match and int(match[1]) != manifest["step"]:
-            return f"{MANIFEST} is of step {manifest['step']!r}"
-        files: dict[str, dict[str, Any]] = manifest["files"]
-        if STATE not in files:
-            return f"{MANIFEST} does not list {STATE}"
-        for name, want in files.items():
-            if Path(name).name != name:
-                return f"{MANIFEST} names {name!r}, which is no file of this folder"
-            size = (path / name).stat().st_size
-            if size != want["bytes"]:
-                return f"{name} has {size} bytes where {MANIFEST} says {want['bytes']}"
-            if hashes and sha256_of(path / name) != want["sha256"]:
-                return f"{name} does not have the hash in {MANIFEST}"
-    except FileNotFoundError as e:
-        return f"{Path(e.filename).name} is missing" if path.is_dir() else "it is no folder"
-    except OSError as e:
-        return f"{Path(e.filename or path).name} cannot be read ({e.strerror})"
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-        return f"{MANIFEST} is damaged ({type(e).__name__})"
-    return None
 
 
 def newest(run: Path) -> Found | None:
@@ -203,10 +172,16 @@ def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     reason = why_bad(path)
     if reason is not None:
         raise UserError(f"{path} is not a complete checkpoint: {reason}; resume from an earlier one")
-    names = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
-    groups = {Path(name).stem: name for name in names if name.endswith(".safetensors")}
-    tensors = {group: load_file(path / name) for group, name in groups.items()}
-    return tensors, json.loads((path / STATE).read_text(encoding="utf-8"))
+    groups = {Path(name).stem: name for name in contents_of(path).files if name.endswith(".safetensors")}
+    try:
+        tensors = {group: load_file(path / name) for group, name in groups.items()}
+    except SafetensorError as e:  # right hashes of what is not tensors
+        raise UserError(f"{path} is not a complete checkpoint: its tensors cannot be read ({e}); resume from an earlier one") from e
+    file = path / STATE
+    state = json_of(read_bytes(file, within=path.parent), file, finite=False)  # a validation may have come to no number
+    if not isinstance(state, dict):
+        raise UserError(f"{file} holds {type(state).__name__}, not a JSON object; resume from an earlier checkpoint")
+    return tensors, state
 
 
 # --- the folder

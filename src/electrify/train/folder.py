@@ -16,10 +16,11 @@ import torch
 
 from .. import faults
 from ..build import Built
-from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override, parse
+from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, override, parse
 from ..errors import UserError
 from ..files.folders import foreign, own_bytes, own_object, relative
 from ..files.model_folder import model_mark
+from ..files.seals import sealed
 from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
 from ..files.whole import write_atomically
 from ..model.encoder import Shape
@@ -27,12 +28,13 @@ from ..text.shards import Manifest
 from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
 from .device import describe
+from .facts import FACTS, read_facts
 from .home import HEADER, TOKENIZER, content
 from .loop import Run
 from .threads import Threads
 
 Resume = Literal["auto", "never", "must"]
-CONFIG, FACTS = "config.yaml", "run.json"
+CONFIG = "config.yaml"
 HALVES = ("discriminator", "generator")
 STARTS = ("init_discriminator", "init_generator")
 GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
@@ -102,9 +104,9 @@ def is_run(folder: Path) -> bool:
 def same_run(folder: Path, config: PretrainConfig, manifest: Manifest, saved: dict[str, Any]) -> None:
     """Raises UserError where the folder's run has another recipe or other data, listing what differs."""
     path = folder / CONFIG
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise UserError(f"{folder} has checkpoints but no config.yaml; it is no run of this program, or a damaged one")
-    theirs = parse(path.read_text(encoding="utf-8"), str(path))
+    theirs = load_file(path, within=folder)
     flat = [{k: v for section in asdict(c).values() for k, v in section.items()} for c in (config, theirs)]
     differ = [k for k in flat[0] if flat[0][k] != flat[1][k] and k not in FREE_FIELDS | SPLIT_FIELDS]
     differ = [k for k in differ if k not in STARTS or not _is_same_place(flat[1][k], flat[0][k], folder)]
@@ -152,6 +154,7 @@ def write_header(
         "unigram_entropy": run.monitor.unigram_entropy,
         "data": manifest.fingerprint,
         "tokenizer_sha256": manifest.tokenizer_sha256,
+        "tokenizer_files": tokenizer_hashes(tokenizer),
         "shapes": {name: asdict(half.encoder.shape) for name, half in built.halves.items()},
         "vocab_size": manifest.vocab_size,
         "special_ids": asdict(manifest.special_ids),
@@ -159,8 +162,8 @@ def write_header(
     }
     earlier = own_object(run.folder / FACTS) or {}
     ours = {earlier.get("tokenizer_sha256"), *_texts(earlier.get("tokenizer_files"))}
-    facts["tokenizer_files"] = tokenizer_hashes(tokenizer)
-    written = {CONFIG: RUN_MARK + dump(portable(config, run.folder)), FACTS: json.dumps(facts, indent=1, sort_keys=True, default=str) + "\n"}
+    facts = sealed(json.loads(json.dumps(facts, default=str)))
+    written = {CONFIG: RUN_MARK + dump(portable(config, run.folder)), FACTS: json.dumps(facts, indent=1, sort_keys=True) + "\n"}
     for name, text in written.items():
         if name not in lost:
             continue
@@ -198,10 +201,9 @@ def _is_same_place(theirs: str | None, mine: str | None, folder: Path) -> bool:
 
 def saved_shape(folder: Path, half: str) -> Shape | None:
     """The shape of a half of the run that has begun in the folder; None where none has. So the folders that it started from may be gone by then."""
-    facts = folder / "run.json"
-    if not facts.is_file():
+    if not os.path.lexists(folder / FACTS):
         return None
-    try:
-        return Shape(**json.loads(facts.read_text(encoding="utf-8"))["shapes"][half])
-    except (ValueError, KeyError, TypeError) as e:
-        raise UserError(f"{facts} does not say the shape of the {half} ({e}); it is damaged, or no file of this program") from e
+    shapes = read_facts(folder)[0].shapes
+    if half not in shapes:
+        raise UserError(f"{folder / FACTS} does not say the shape of the {half}; it is damaged, or not a file of this program")
+    return shapes[half]

@@ -17,6 +17,8 @@ from typing import Any, BinaryIO
 
 from ..config.checks import TRACKERS
 from ..errors import UserError, nearest
+from ..files.reading import open_regular
+from ..files.schema import is_count
 from ..progress import say
 from .home import aside
 
@@ -187,7 +189,7 @@ def _tensorboard(folder: Path, resume_step: int | None) -> _Board:
 
 def rewind(path: Path, resume_step: int | None) -> None:
     """Drops, in one rename, every record after `resume_step` (all for None) and every torn or damaged line."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return
     kept = [] if resume_step is None else [line for line, record in _lines(path) if record and record["step"] <= resume_step]
     part = path.with_name(path.name + ".part")
@@ -200,12 +202,12 @@ def rewind(path: Path, resume_step: int | None) -> None:
 
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Each line and its record, None where the line is torn or damaged."""
-    with path.open("rb") as f:
+    with open_regular(path, within=path.parent) as f:
         for line in f:
             line = line.rstrip(b"\n")
             try:
                 record = json.loads(line)
-                yield line, record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
+                yield line, record if isinstance(record, dict) and is_count(record.get("step")) and isinstance(record.get("kind"), str) else None
             except (ValueError, RecursionError):
                 yield line, None
 

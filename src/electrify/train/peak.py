@@ -12,9 +12,12 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..errors import UserError
+from ..files.reading import MB, read_object
 from ..files.whole import write_atomically
 from .device import device_name
 
+MAX_BYTES = MB  # of the cache file: one line a processor and dtype
 SECONDS = 0.25  # of each size; a whole measurement takes a second
 SIZES = {"cpu": (512, 1024, 2048), "cuda": (4096, 8192)}
 
@@ -68,9 +71,8 @@ def machine_peak(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError):
-        found = json.loads(file.read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
+    with suppress(UserError):
+        return read_object(file, limit=MAX_BYTES)
     return {}
 
 

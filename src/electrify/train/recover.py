@@ -16,6 +16,7 @@ from .dist import together
 from .guard import BEGIN_ANEW, Verdict
 from .home import Place
 from .optim import load_optimizer_tensors, optimizer_tensors
+from .saved import must_be_moments, must_go_on
 from .sharding import gathered, like
 from .state import Window
 
@@ -93,6 +94,7 @@ def resume(run: Run, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any
     with torch.no_grad():
         for n, p in run.named.items():
             p.copy_(like(p, model[n]))
+    must_be_moments(run.folder, tensors["optimizer"], run.named)
     load_optimizer_tensors(run.optimizer, run.named, tensors["optimizer"])
     run.step, run.tokens = state["step"], state["tokens"]
     run.meter.seconds_before, run.meter.joules_before = state["seconds"], state["joules"]
@@ -134,7 +136,9 @@ def go_back(run: Run, *, behind: Verdict) -> None:
     spent = meter.seconds_before, meter.joules_before
     left_out = behind.step + run.left_out - found.step
     run.window = Window(run.world.device)
-    resume(run, *checkpoint.load(found.path))
+    tensors, state = checkpoint.load(found.path)
+    must_go_on(found.path, tensors, state)
+    resume(run, tensors, state)
     run.guard.refused, run.left_out = counted, left_out
     meter.seconds_before, meter.joules_before = spent
     meter.went_back(step=run.step, tokens=run.tokens_seen())

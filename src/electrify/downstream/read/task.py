@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...errors import UserError
 from ...export.places import may_be_on_hub
+from ...files.reading import is_regular, open_regular
 from ...text.whole import lines_of
 from ..examples import Question, Sentence
 from ..tasks import NO_ANSWER_METRICS, AnswerTask, TagTask, TaskData, TextTask
@@ -50,7 +51,11 @@ def read_task(task: TextTask | TagTask | AnswerTask, data_dir: str | None, *, te
 def _is_clone(folder: Path) -> bool:
     """Whether a folder is a data set of the Hub: its README begins with the names of its parts."""
     readme = folder / "README.md"
-    return readme.is_file() and readme.read_bytes()[:4000].startswith(b"---") and b"configs:" in readme.read_bytes()[:100_000]
+    if not is_regular(readme):
+        return False
+    with open_regular(readme) as f:
+        beginning = f.read(100_000)
+    return beginning.startswith(b"---") and b"configs:" in beginning
 
 
 def _read_tagging(task: TagTask, data_dir: Path) -> TaskData:

@@ -1,0 +1,101 @@
+"""What an output folder of `finetune` keeps: finetune.json (the settings that all runs share) and scores.jsonl (one run a line), each sealed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from ..config.finetune import FinetuneSettings
+from ..errors import UserError
+from ..files.folders import KEY
+from ..files.reading import FileError, json_of, read_object, read_text
+from ..files.schema import Count, Rule, SchemaError, check
+from ..files.seals import SEAL, sealed, unsealed
+from ..files.whole import json_text
+
+SETTINGS, SCORES, KIND = "finetune.json", "scores.jsonl", "finetune"
+ELSEWHERE = "choose another --output-dir"
+AGAIN = f"remove that file, and its runs are made again, or {ELSEWHERE}"
+Scores = Annotated[dict[str, float | None], Rule("an object with scores", lambda x: isinstance(x, dict) and len(x) > 0)]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run, as a line of scores.jsonl."""
+
+    model: str
+    task: str
+    seed: Annotated[int, Rule("an integer", lambda x: isinstance(x, int) and not isinstance(x, bool))]
+    weights: str
+    data: str
+    scores: Scores
+    train_examples: Count
+    validation_examples: Count
+    updates: Count
+    seconds: float
+    curve: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+FIRST = {f.name for f in dataclasses.fields(Record)}  # the fields of the lines that were written before they were sealed
+
+
+def read_records(out: Path) -> list[dict[str, Any]]:
+    """The runs in OUT/scores.jsonl; none where there is no such file. Raises UserError where a line is not what a run wrote."""
+    path = out / SCORES
+    if not path.exists() and not path.is_symlink():
+        return []
+    try:
+        text = read_text(path, within=out)
+    except FileError as e:
+        raise e if e.advice else UserError(f"{e}; {AGAIN}") from e
+    if not text.endswith("\n"):
+        raise UserError(f"{path}: not a file of scores: its last line is cut; {AGAIN}")
+    return [_record(line, f"{path}, line {number}") for number, line in enumerate(text.removesuffix("\n").split("\n"), 1)]
+
+
+def _record(line: str, where: str) -> dict[str, Any]:
+    try:
+        raw = json_of(line, Path(where))
+        if isinstance(raw, dict):
+            raw = unsealed(raw, Path(where), must=not raw.keys() <= FIRST, advice=AGAIN)
+        check(Record, raw, where, more=True)
+    except (FileError, SchemaError) as e:
+        raise UserError(f"{e}" if getattr(e, "advice", "") else f"{e}; {AGAIN}") from e
+    return raw | {"scores": {name: math.nan if score is None else score for name, score in raw["scores"].items()}}
+
+
+def line_of(record: dict[str, Any]) -> str:
+    """The line of scores.jsonl of a run. A score that is not a number is null there."""
+    plain = json.loads(json_text({k: v for k, v in record.items() if k != SEAL}))
+    return json_text(sealed(plain)) + "\n"
+
+
+def read_settings(out: Path) -> dict[str, Any] | None:
+    """The settings in OUT/finetune.json that were written there, by name; None where there is no such file. Raises UserError.
+
+    Earlier versions wrote neither mark nor seal: theirs are known by holding nothing but names of settings.
+    """
+    path = out / SETTINGS
+    if not path.exists() and not path.is_symlink():
+        return None
+    names = {f.name for f in dataclasses.fields(FinetuneSettings)}
+    try:
+        raw = read_object(path, within=out)
+        raw = unsealed(raw, path, must=not raw.keys() <= names, advice=ELSEWHERE)
+        kind = raw.pop(KEY, None)
+        if kind != KIND and not (kind is None and raw and raw.keys() <= names):
+            raise FileError(path, "was not written by electrify finetune", ELSEWHERE)
+        check(FinetuneSettings, {k: v for k, v in raw.items() if k in names}, str(path))
+    except (FileError, SchemaError) as e:
+        raise UserError(f"{e}" if getattr(e, "advice", "") else f"{e}; {ELSEWHERE}") from e
+    return raw
+
+
+def settings_text(settings: dict[str, Any]) -> str:
+    """The content of finetune.json."""
+    return json_text(sealed({KEY: KIND} | settings), indent=1) + "\n"

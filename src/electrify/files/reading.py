@@ -1,0 +1,194 @@
+"""The one way in which files of others are opened: regular ones, inside their folder, of a size that was compared before a byte was read.
+
+| what lies there                        | what would follow without this       |
+|----------------------------------------|--------------------------------------|
+| a pipe, a socket, a device             | a read that never ends               |
+| a link that leads out of the folder    | a secret of this machine is read, and copied into what is published |
+| a sparse file of many gigabytes        | the memory fills                     |
+| JSON with NaN, a key twice, 10^5 brackets | values that nobody wrote, or a stack trace |
+
+A folder of the Hub's cache (models--ORG--NAME/snapshots/HASH) holds links to ../../blobs: those are inside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..errors import UserError
+
+MB = 1 << 20
+# A manifest of 100 000 shards and the largest tokenizer.json that was published have about 40 MB.
+MAX_JSON_BYTES = 1 << 27
+ITSELF = "put the file itself there"
+_CACHES = ("models--", "datasets--", "spaces--")  # how huggingface_hub names what it downloaded
+_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+class FileError(UserError):
+    """A file that is not read. `why` says the reason without the file's name, `advice` what to do."""
+
+    def __init__(self, path: Path, why: str, advice: str = "") -> None:
+        super().__init__(f"{path} {why}" + f"; {advice}" * bool(advice))
+        self.path, self.why, self.advice = path, why, advice
+
+
+class MissingError(FileError):
+    """There is nothing of that name."""
+
+
+def open_regular(path: Path, *, within: Path | None = None, limit: int | None = None) -> BinaryIO:
+    """The file, opened for reading bytes.
+
+    within: the folder that it must lie in when every link has been followed. limit: its size in bytes at most. Raises FileError.
+    """
+    real = must_be_regular(path, within=within, limit=limit)
+    try:
+        descriptor = os.open(real, _OPEN)
+    except OSError as e:
+        raise _unreadable(path, e) from e
+    facts = os.fstat(descriptor)  # again, for the name may have been given to another file since
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(descriptor)
+        raise FileError(path, f"is {_kind(facts.st_mode)}, not a file", ITSELF)
+    return os.fdopen(descriptor, "rb")
+
+
+def must_be_regular(path: Path, *, within: Path | None = None, limit: int | None = None) -> Path:
+    """Where the file really is. Nothing is opened. Raises FileError as `open_regular`."""
+    try:
+        real = Path(os.path.realpath(path, strict=True))
+        facts = os.stat(real)
+    except FileNotFoundError as e:
+        if os.path.islink(path):
+            raise FileError(path, "is a link that leads nowhere", ITSELF) from e
+        raise MissingError(path, "is missing") from e
+    except (OSError, ValueError) as e:  # a circle of links, a name with a zero byte
+        raise _unreadable(path, e) from e
+    if not stat.S_ISREG(facts.st_mode):
+        raise FileError(path, f"is {_kind(facts.st_mode)}, not a file", ITSELF)
+    if within is not None and not is_inside(real, within):
+        raise FileError(path, "is a link that leads out of its folder", ITSELF)
+    if limit is not None and facts.st_size > limit:
+        raise FileError(path, f"has {_size(facts.st_size)}, and such a file has at most {_size(limit)}")
+    return real
+
+
+def is_regular(path: Path, *, within: Path | None = None) -> bool:
+    """Whether `open_regular` would open it."""
+    try:
+        must_be_regular(path, within=within)
+    except FileError:
+        return False
+    return True
+
+
+def is_inside(real: Path, folder: Path) -> bool:
+    """Whether a path without links lies in a folder, or in the blobs that a snapshot of the Hub's cache links to."""
+    return any(real.is_relative_to(root) for root in _roots(Path(os.path.realpath(folder))))
+
+
+def _roots(folder: Path) -> Iterator[Path]:
+    yield folder
+    for one in (folder, *folder.parents):
+        if one.parent.name == "snapshots" and one.parent.parent.name.startswith(_CACHES):
+            yield one.parent.parent / "blobs"
+
+
+def read_bytes(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = None) -> bytes:
+    """All of a file of `limit` bytes at most. Raises FileError."""
+    with open_regular(path, within=within, limit=limit) as f:
+        try:
+            data = f.read(limit + 1)
+        except OSError as e:
+            raise _unreadable(path, e) from e
+    if len(data) > limit:  # it grows
+        raise FileError(path, f"has more than {_size(limit)}")
+    return data
+
+
+def read_text(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = None) -> str:
+    """A file of UTF-8. Raises FileError."""
+    try:
+        return read_bytes(path, limit=limit, within=within).decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise FileError(path, f"is not UTF-8 text (byte {e.start})") from e
+
+
+def read_json(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = None, repeats: bool = False) -> Any:
+    """What a file of JSON says. repeats: whether a key may stand twice (the last counts). Raises FileError."""
+    return json_of(read_bytes(path, limit=limit, within=within), path, repeats=repeats)
+
+
+def read_object(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = None, repeats: bool = False) -> dict[str, Any]:
+    """The JSON object in a file. Raises FileError, also for other JSON."""
+    found = read_json(path, limit=limit, within=within, repeats=repeats)
+    if not isinstance(found, dict):
+        raise FileError(path, f"holds {type(found).__name__}, not a JSON object")
+    return found
+
+
+def json_of(data: bytes | str, path: Path, *, repeats: bool = False, finite: bool = True) -> Any:
+    """Bytes or text of a file as JSON. repeats: whether a key may stand twice; finite: whether NaN and Infinity are refused. Raises FileError."""
+    try:
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
+        return json.loads(
+            text,
+            parse_constant=_constant if finite else None,
+            parse_float=_finite if finite else None,
+            object_pairs_hook=None if repeats else _once,
+        )
+    except RecursionError as e:
+        raise FileError(path, "is not JSON (nested too deeply)") from e
+    except ValueError as e:  # also of bytes that are not UTF-8, and of integers of thousands of digits
+        raise FileError(path, f"is not JSON ({' '.join(str(e).split())[:120]})") from e
+
+
+def sha256_of(path: Path, *, within: Path | None = None) -> str:
+    """The hash of a file's content. Raises FileError."""
+    with open_regular(path, within=within) as f:
+        try:
+            return hashlib.file_digest(f, "sha256").hexdigest()
+        except OSError as e:
+            raise _unreadable(path, e) from e
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits[:40]} is too large a number")
+    return number
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"the key {twice[:40]!r} stands twice")
+    return found
+
+
+def _kind(mode: int) -> str:
+    for test, name in ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket")):
+        if test(mode):
+            return name
+    return "a device"
+
+
+def _size(n: int) -> str:
+    return f"{n / MB:,.0f} MB" if n >= MB else f"{n:,} bytes"
+
+
+def _unreadable(path: Path, error: Exception) -> FileError:
+    return FileError(path, f"cannot be read ({getattr(error, 'strerror', None) or error})")

@@ -1,0 +1,65 @@
+"""run.json: what a run says of itself, as its own code and others read it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from ..files.reading import FileError, MissingError, read_object
+from ..files.schema import FileName, Positive, SchemaError, Sha256, check
+from ..files.seals import unsealed
+from ..model.encoder import Shape
+from ..text.shards import SourceRow
+from ..tokens import SpecialIds
+
+FACTS = "run.json"
+RESTORE = "without it the vocabulary is unknown: restore it from a copy"
+
+
+@dataclass(frozen=True)
+class CorpusFacts:
+    """What the manifest of the corpus said."""
+
+    counts: dict[str, float] = field(default_factory=dict)
+    sources: list[SourceRow] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The fields of run.json that are read again. Further ones may be there."""
+
+    vocab_size: Positive
+    special_ids: SpecialIds
+    machine: dict[str, Any] = field(default_factory=dict)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    corpus: CorpusFacts = field(default_factory=CorpusFacts)
+    data: str | None = None
+    tokenizer_sha256: str | None = None
+    tokenizer_files: dict[FileName, Sha256] | None = None
+    """Hash of every file in RUN/tokenizer; None in runs that were begun before these were written down."""
+    parameters: int | None = None
+    unigram_entropy: float | None = None
+
+
+def read_facts(run: Path) -> tuple[Facts, dict[str, Any]]:
+    """run.json, checked, and as it stands there. Raises UserError where it is missing, damaged or changed, or says what no run writes."""
+    path = run / FACTS
+    try:
+        raw = read_object(path, within=run)
+        raw = unsealed(raw, path, must="tokenizer_files" in raw, advice=RESTORE)
+        facts = check(Facts, raw, str(path), more=True)
+    except MissingError:
+        raise
+    except FileError as e:
+        raise e if e.advice else UserError(f"{path} is damaged: it {e.why}; {RESTORE}") from e
+    except SchemaError as e:
+        raise UserError(f"{path} is damaged: {e.what}; {RESTORE}") from e
+    ids = (*(getattr(facts.special_ids, role) for role in ("pad", "cls", "sep", "mask")), *facts.special_ids.others)
+    if not all(0 <= i < facts.vocab_size for i in ids) or not -1 <= facts.special_ids.unk < facts.vocab_size:
+        raise UserError(f"{path} is damaged: its special_ids are not of a vocabulary of {facts.vocab_size:,}; {RESTORE}")
+    for name, shape in facts.shapes.items():
+        if shape.hidden_size % shape.num_attention_heads:
+            raise UserError(f"{path} is damaged: the width of the {name}'s shape is not a multiple of its heads; {RESTORE}")
+    return facts, raw
