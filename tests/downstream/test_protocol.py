@@ -209,6 +209,18 @@ def test_the_published_heads(zoo: Path, monkeypatch: pytest.MonkeyPatch):
     assert PUBLISHED_DROPOUT["answering"] == 0
 
 
+@pytest.mark.parametrize("name", ["electra", "bert", "roberta"])
+def test_dropout_of_the_encoder(zoo: Path, name: str):
+    """All of it, that of attention too, in weights that were read and in random ones; none leaves the model's own."""
+    for model in (str(zoo / name), f"random:{zoo / name}"):
+        found = load(model, device=CPU, dropout=0.3)
+        assert {m.p for m in found.encoder.modules() if isinstance(m, torch.nn.Dropout)} == {0.3}
+        assert found.encoder.config.attention_probs_dropout_prob == 0.3
+    assert {m.p for m in load(str(zoo / name), device=CPU).encoder.modules() if isinstance(m, torch.nn.Dropout)} == {0.1}
+    assert FinetuneSettings(protocol="published").filled().encoder_dropout == 0.1
+    assert FinetuneSettings().filled().encoder_dropout is None
+
+
 def test_published_from_end_to_end(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
     """It learns, is written into the report, and an output folder holds one protocol."""
     train, held = reviews
@@ -230,6 +242,7 @@ def test_a_folder_from_before_there_were_protocols_goes_on(zoo: Path, reviews: t
     finetune(FinetuneConfig(**common, seeds=1, settings=settings))
     path = tmp_path / "out" / "finetune.json"
     new = ("protocol", "optim", "lr_scheduler_type", "loss_reduction", "layerwise_lr_skip", "head_init", "regression_targets", "group_by_length")
+    new += ("encoder_dropout",)
     path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k not in new}))
     assert len(finetune(FinetuneConfig(**common, seeds=2, settings=settings)).records) == 2
     with pytest.raises(UserError, match="holds runs with --"):

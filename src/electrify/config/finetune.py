@@ -32,7 +32,7 @@ class FinetuneSettings:
     protocol: ProtocolName = "electrify"
     """Whose way of fine-tuning: electrify's own, or published, which computes as the public code of ELECTRA does. It sets --optim,
     --lr-scheduler-type, --loss-reduction, --layerwise-lr-skip, --head-init, --regression-targets, --group-by-length, --double-unordered,
-    --answer-head and --dropout where they are not given."""
+    --answer-head, --dropout and --encoder-dropout where they are not given."""
     optim: Literal["adamw", "electra_adam"] | None = None
     """adamw, or electra_adam: without bias correction (the public code's). None takes the protocol's."""
     lr_scheduler_type: Literal["linear", "electra"] | None = None
@@ -73,8 +73,9 @@ class FinetuneSettings:
     """First weights of the head: normal with the model's initializer_range, or Glorot's uniform ones (the public code's). None takes the
     protocol's."""
     dropout: float | None = None
-    """Dropout before the head; none takes the model's own, under --protocol published .1 for texts and 0 for words and answers. The encoder always
-    keeps its own."""
+    """Dropout before the head; none takes the model's own, under --protocol published .1 for texts and 0 for words and answers."""
+    encoder_dropout: float | None = None
+    """Dropout of all layers and of attention in the encoder; none takes the model's own, under --protocol published .1."""
     bf16: Literal["auto", "true", "false"] = "auto"
     """Compute in bfloat16 (weights stay float32); auto does so where the processor has instructions for it."""
     torch_compile: bool = False
@@ -122,7 +123,7 @@ class FinetuneSettings:
                 raise UserError(f"--{name.replace('_', '-')} has no effect with --frozen-encoder: leave one of them away")
         if self.tagging_head != "linear" and self.frozen_encoder == "none":
             raise UserError(f"--tagging-head {self.tagging_head} needs --frozen-encoder last, last4 or all")
-        for name in ("warmup_ratio", "dropout"):
+        for name in ("warmup_ratio", "dropout", "encoder_dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise UserError(f"{name} must be at least 0 and below 1, not {value}")

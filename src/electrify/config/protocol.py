@@ -22,6 +22,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "group_by_length": True,
         "double_unordered": False,
         "answer_head": "joint",
+        "encoder_dropout": None,  # the model's own
     },
     "published": {
         "optim": "electra_adam",
@@ -33,6 +34,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "group_by_length": False,
         "double_unordered": True,
         "answer_head": "electra",
+        "encoder_dropout": 0.1,
     },
 }
 

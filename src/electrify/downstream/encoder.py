@@ -27,6 +27,11 @@ from ..files.tokenizers import TOKENIZER_FILES as EVERY_TOKENIZER_FILE
 from .attention import implementation_for
 from .frame import Frame, frames_of, reads_last
 
+DROPOUTS = (
+    "hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout", "activation_dropout", "embedding_dropout", "mlp_dropout",
+    "resid_pdrop", "embd_pdrop", "attn_pdrop",
+)  # fmt: skip
+"""What model classes call the dropout of their layers and of attention."""
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 
 
@@ -56,13 +61,16 @@ class Loaded:
         return next((float(p) for p in given if isinstance(p, int | float)), 0.1)
 
 
-def load(model: str, *, device: torch.device) -> Loaded:
-    """A folder, a Hub id, or `random:` and one of them: encoder and tokenizer.
+def load(model: str, *, device: torch.device, dropout: float | None = None) -> Loaded:
+    """A folder, a Hub id, or `random:` and one of them: encoder and tokenizer. dropout: of all its layers and of attention; none leaves it.
 
     Random weights are drawn from torch's global generator. Raises UserError, also where the checkpoint lacks weights of the encoder.
     """
     path = model.removeprefix(RANDOM)
     config = load_config(path, causal=True)
+    for name in DROPOUTS if dropout is not None else ():
+        if isinstance(getattr(config, name, None), int | float):
+            setattr(config, name, dropout)
     model_class: Any = MODEL_MAPPING[type(config)]
     attention = {"attn_implementation": implementation_for(model_class, config, device)}
     accepts = inspect.signature(model_class.__init__).parameters

@@ -84,7 +84,7 @@ def finetune_one(
     bf16 = loop.computes_in_bf16(settings.bf16, device)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        loaded = load(model, device=device)
+        loaded = load(model, device=device, dropout=settings.encoder_dropout)
         problem = problem_of(task, loaded, settings=settings, device=device, bf16=bf16, name=model)
         torch.manual_seed(seed)  # the same head for every encoder of a width
         net = problem.model(dropout=_dropout(task, loaded, settings), std=_std(loaded, settings)).to(device)
