@@ -33,7 +33,7 @@ def test_folder_is_searched_in_sorted_order(tmp_path: Path, monkeypatch: pytest.
     }
     # The file system's own order must not matter.
     listing = Path.iterdir
-    monkeypatch.setattr(Path, "iterdir", lambda self: reversed(sorted(listing(self))))
+    monkeypatch.setattr(Path, "iterdir", lambda self: sorted(listing(self), reverse=True))
     assert resolve((str(tmp_path),))[0] == sources
 
 
@@ -139,7 +139,7 @@ def test_what_may_not_be_read_is_left_out_and_named(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Path, "open", not_opened)
     found = said_of(tmp_path, capsys)
     assert "left out 2; files that may not be read: 1 (c.txt); folders that may not be read: 1 (locked)" in found
-    with pytest.raises(UserError, match="the folder .*locked cannot be read: Permission denied"):
+    with pytest.raises(UserError, match=r"the folder .*locked cannot be read: Permission denied"):
         resolve((str(tmp_path / "locked"),))
     found = said_of(f"{tmp_path}/**/*.txt", capsys)
     assert "folders that may not be read: 1 (locked)" in found
