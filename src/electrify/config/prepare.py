@@ -40,9 +40,9 @@ class PrepareConfig:
     """What to read, how to cut it into documents and tokens, where to put the result."""
 
     inputs: tuple[str, ...]
-    """files, folders (searched to the bottom, in sorted order; links to folders are not followed) and globs of txt, md, jsonl, csv, tsv and parquet, each but parquet also with
-    .gz .bz2 .xz .zst; `pydocs` for the documentation of the installed Python packages; `hub:NAME[:CONFIG]` for a data set of the Hugging Face Hub
-    or of a local folder"""
+    """files, folders (searched to the bottom, in sorted order; links to folders are not followed) and globs of txt, md, jsonl, csv, tsv and parquet,
+    each but parquet also with .gz .bz2 .xz .zst; `pydocs` for the documentation of the installed Python packages; `hub:NAME[:CONFIG]` for a data
+    set of the Hugging Face Hub or of a local folder"""
     output_dir: str
     """the folder of the prepared corpus; new or empty, or that of the same command interrupted"""
     tokenizer: str = "wordpiece"
