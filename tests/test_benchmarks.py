@@ -79,3 +79,13 @@ def test_loader(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "loader.json").read_text())
     assert found["tables"]
     assert all(batch["tokens_per_s"] > 0 for batch in found["batches"])
+
+
+@pytest.mark.timeout(300)
+def test_tiny_documents(tmp_path: Path) -> None:
+    script = Path(__file__).parent.parent / "benchmarks" / "prepare.py"
+    words = ["--tiny-documents", "300", "--output-dir", str(tmp_path / "out"), "--json", str(tmp_path / "tiny.json")]
+    subprocess.run([sys.executable, str(script), *words], check=True, stdout=subprocess.DEVNULL)
+    found = json.loads((tmp_path / "tiny.json").read_text())
+    assert found["documents"] == 300
+    assert found["ratio"] == pytest.approx(found["prepare_cpu_s"] / found["library_cpu_s"])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ..errors import UserError
@@ -47,9 +47,9 @@ class PrepareConfig:
         "shard_mb": "files and processes",
     }
     inputs: tuple[str, ...]
-    """files, folders (searched to the bottom, in sorted order) and globs of txt, md, jsonl, csv, tsv and parquet, each but parquet also with
-    .gz .bz2 .xz .zst; `pydocs` for the documentation of the installed Python packages; `hub:NAME[:CONFIG]` for a data set of the Hugging Face Hub
-    or of a local folder"""
+    """files, folders (searched to the bottom, in sorted order; links to folders are not followed) and globs of txt, md, jsonl, csv, tsv and parquet,
+    each but parquet also with .gz .bz2 .xz .zst; `pydocs` for the documentation of the installed Python packages; `hub:NAME[:CONFIG]` for a data
+    set of the Hugging Face Hub or of a local folder"""
     output_dir: str
     """the folder of the prepared corpus; new or empty, or that of the same command interrupted"""
     tokenizer: str = "wordpiece"
@@ -61,7 +61,7 @@ class PrepareConfig:
     strip_accents: bool | None = None
     """a trained tokenizer removes accents; the default is what lowercase is"""
     min_frequency: int = 2
-    """a trained vocabulary takes pieces that occur at least this often"""
+    """a trained vocabulary takes pieces that occur at least this often (unigram does not use it)"""
     tokenizer_sample_mb: int = 100
     """a tokenizer is trained on at most this much text in MB, documents chosen by hash; bounds memory too"""
     document_boundary: Literal["auto", "blank-line", "line", "file", "record"] = "auto"
@@ -121,10 +121,10 @@ class PrepareConfig:
 
     def _check_tokenizer(self) -> None:
         """Raises UserError for a name that means a kind of tokenizer and is not one of ours, before the Hub is asked for it."""
-        if self.trains_tokenizer or Path(self.tokenizer).exists():
-            return
         if not self.tokenizer.strip():
             raise UserError(f"tokenizer is empty: choose {', '.join(TRAINED)}, a folder or a name on the Hub")
+        if self.trains_tokenizer or os.path.exists(self.tokenizer):  # not Path.exists, which raises for names too long for a file
+            return
         plain = "".join(c for c in self.tokenizer.lower() if c.isalnum())
         close = difflib.get_close_matches(plain, TRAINED, n=1, cutoff=0.7)
         meant = plain if plain in TRAINED else ALSO_CALLED.get(plain, close[0] if close else None)

@@ -20,8 +20,8 @@ from .feeding import batches, feed, with_ends
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # BERT's vocabulary knows a thousand characters; with a small vocabulary fewer, so that at most one eighth of it is single characters (c and ##c).
 MAX_ALPHABET, ALPHABET_SHARE = 1000, 16
-# Unigram training goes about 70 times through all distinct words (two rounds of expectation and one of pruning for every quarter of the pieces that
-# goes), at 2 us a character: no matter in a language with spaces, where words repeat, but 100 s for .7 MB of molecules or of Chinese, where none does.
+# Unigram training goes about 70 times through all distinct words (two rounds of expectation and one of pruning, each of which drops a quarter of the
+# pieces), at 2 us a character: no matter in a language with spaces, where words repeat, but 100 s for .7 MB of molecules, where none does.
 # 128 characters a piece show each some dozens of times. Judged by the first million characters; of English they hold 16 % distinct ones.
 UNIGRAM_CHARACTERS, UNREPEATED, _JUDGED = 128, 0.75, 1_000_000
 

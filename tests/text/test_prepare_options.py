@@ -1,0 +1,178 @@
+"""Options of `prepare` that cannot be meant: what is empty, what means something else, what changes nothing. And rows that are hard to read."""
+
+from __future__ import annotations
+
+import csv
+import json
+import lzma
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify.config.prepare import PrepareConfig
+from electrify.downstream.read.tables import rows
+from electrify.errors import UserError
+from electrify.text import records, workspace
+from electrify.text.prepare import prepare
+from small import mistake, write_text
+from texts import read
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    return write_text(tmp_path / "a.txt", size=3000)
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+def test_empty_names(text: Path, tmp_path: Path, empty: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty text is the path of the current folder."""
+    monkeypatch.chdir(tmp_path)
+    assert "an input is an empty text" in mistake(capsys, "prepare", empty, "--output-dir", "out")
+    assert "an input is an empty text" in mistake(capsys, "prepare", str(text), empty, "--output-dir", "out")
+    assert "output_dir is empty" in mistake(capsys, "prepare", str(text), "--output-dir", empty)
+    assert "tokenizer is empty" in mistake(capsys, "prepare", str(text), "--output-dir", "out", "--tokenizer", empty)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("WordPiece", "there is no tokenizer 'WordPiece'; did you mean 'wordpiece'?"),
+        ("word-piece", "did you mean 'wordpiece'?"),
+        ("wordpeice", "did you mean 'wordpiece'?"),
+        ("BPE", "did you mean 'bpe'?"),
+        ("byte-level", "did you mean 'bpe'?"),
+        ("SentencePiece", "did you mean 'unigram'?"),
+        ("unigramm", "did you mean 'unigram'?"),
+        ("char", "there is no tokenizer 'char'; choose wordpiece, bpe, unigram, a folder or a name on the Hub"),
+        ("words", "choose wordpiece, bpe, unigram, a folder"),
+    ],
+)
+def test_kinds_of_tokenizers_are_not_looked_for_on_the_hub(name: str, says: str) -> None:
+    with pytest.raises(UserError, match=re.escape(says)):
+        PrepareConfig(inputs=("a.txt",), output_dir="out", tokenizer=name).check()
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "gpt2", "owner/char", "google/electra-small-discriminator", "wordpiece", "bpe", "unigram"])
+def test_names_that_may_be_on_the_hub_pass(name: str) -> None:
+    PrepareConfig(inputs=("a.txt",), output_dir="out", tokenizer=name).check()
+
+
+@pytest.mark.parametrize(
+    ("options", "formats", "says"),
+    [
+        ({"vocab_size": 8000, "tokenizer": "some/where"}, {"txt"}, ["vocab_size 8000 changes nothing: the tokenizer is taken over, not trained"]),
+        ({"lowercase": False, "tokenizer": "x/y"}, {"txt"}, ["lowercase False changes nothing: the tokenizer is taken over, not trained"]),
+        ({"min_frequency": 5, "tokenizer": "unigram"}, {"txt"}, ["min_frequency 5 changes nothing: unigram does not use it"]),
+        ({"text_column": "content"}, {"txt", "md"}, ["text_column content changes nothing: no input has rows"]),
+        ({"dataset_split": "test"}, {"jsonl"}, ["dataset_split test changes nothing: no input is a data set (hub:NAME)"]),
+        ({"document_boundary": "line"}, {"csv"}, ["document_boundary line changes nothing: each row is a document"]),
+        ({"text_column": "content", "dataset_split": "test", "vocab_size": 8000}, {"hub"}, []),
+        ({"document_boundary": "line", "text_column": "content"}, {"txt", "csv"}, []),
+    ],
+)
+def test_options_that_change_nothing(options: dict[str, Any], formats: set[str], says: list[str]) -> None:
+    assert PrepareConfig(inputs=("a",), output_dir="out", **options).unused(formats) == says
+
+
+def test_they_are_said(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prepare(PrepareConfig(inputs=(str(text),), output_dir=str(tmp_path / "out"), vocab_size=300, workers=1, text_column="content"))
+    assert "text_column content changes nothing: no input has rows" in capsys.readouterr().err
+
+
+def test_archives_without_checksum_are_named(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    packed = tmp_path / "b.txt.xz"
+    packed.write_bytes(lzma.compress(text.read_bytes(), check=lzma.CHECK_NONE))
+    prepare(PrepareConfig(inputs=(str(packed),), output_dir=str(tmp_path / "out"), vocab_size=300, workers=1))
+    assert "b.txt.xz: packed without checksum, so a changed bit may pass for text" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------ long fields, columns that stand twice
+
+
+def test_long_fields_of_csv(tmp_path: Path) -> None:
+    """Python's own limit is 131,072 characters."""
+    long = "word " * 40_000
+    path = tmp_path / "a.csv"
+    path.write_text(f"text,n\n{long},1\n")
+    before = csv.field_size_limit(131_072)
+    try:
+        assert read(path)[0] == [long.strip()]
+        csv.field_size_limit(131_072)
+        assert [row["text"] for _, row in rows(str(path))] == [long]
+        csv.field_size_limit(131_072)
+        path.write_text(f"{long},text\n1,hello\n")  # a header that long, in a folder
+        config = PrepareConfig(inputs=(str(tmp_path),), output_dir="x")
+        assert [s.path.name for s in workspace.choose_sources(config)] == ["a.csv"]
+    finally:
+        csv.field_size_limit(before)
+
+
+def test_parquet_with_a_column_twice(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.Table.from_arrays([pa.array(["one"]), pa.array(["two"])], names=["text", "text"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a\.parquet: the column 'text' stands twice"):
+        read(tmp_path / "a.parquet")
+
+
+# ------------------------------------------------------------------ parquet by bytes
+
+
+@pytest.mark.parametrize(
+    ("size", "rows", "expected"),
+    [
+        (100, 10, 256),
+        (1 << 22, 1_000_000, 16),
+        (1 << 26, 1000, 1),
+        (6 << 30, 256, 1),
+        (100 << 20, 1_000_000, 256),
+        (1 << 30, 100_000, 6),
+        (0, 0, 256),
+    ],
+)
+def test_rows_at_once(size: int, rows: int, expected: int) -> None:
+    assert records.rows_at_once(size, rows) == expected
+
+
+def test_parquet_of_several_row_groups(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    texts = [f"text {i} " + "x" * (1 << i % 20) for i in range(100)]
+    pq.write_table(pa.table({"n": list(range(100)), "text": texts}), tmp_path / "a.parquet", row_group_size=7)
+    assert read(tmp_path / "a.parquet")[0] == texts
+
+
+PEAK = """
+import json, resource, sys
+from collections import Counter
+from pathlib import Path
+from electrify.config.prepare import PrepareConfig
+from electrify.text import documents
+from electrify.text.sources import Source
+import pyarrow.parquet
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+config = PrepareConfig(inputs=("x",), output_dir="x")
+size = sum(map(len, documents.documents(Source("a", "parquet", Path(sys.argv[1])), config, counts=Counter())))
+print(json.dumps([size, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("same", [False, True], ids=["each its own", "one text, as a dictionary"])
+def test_memory_of_long_rows_of_parquet(tmp_path: Path, same: bool) -> None:
+    """Two gigabytes in 256 rows: they were read at once."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    draw = random.Random(0)
+    words = " ".join("".join(draw.choices("abcdefghij", k=6)) for _ in range(1 << 17)) * 8
+    schema = pa.schema([("text", pa.string())])
+    with pq.ParquetWriter(tmp_path / "a.parquet", schema, compression="snappy", write_batch_size=1, use_dictionary=same) as writer:
+        writer.write_table(pa.table({"text": pa.chunked_array([[words if same else f"{words}{i}"] for i in range(256)])}, schema=schema))
+    done = subprocess.run([sys.executable, "-c", PEAK, str(tmp_path / "a.parquet")], capture_output=True, text=True, check=True)
+    size, peak = json.loads(done.stdout)
+    assert size > 256 * 7 * (1 << 20)
+    assert peak < 400
