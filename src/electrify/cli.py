@@ -117,6 +117,9 @@ def finetune(args: argparse.Namespace) -> int:
     tasks = read_asked(config)
     for model in config.models:
         check_place(model.removeprefix(RANDOM))
+    for task in tasks:
+        for note in task.notes:
+            say(f"{task.name}: {note}")
 
     from .downstream.finetune import finetune
 
@@ -130,8 +133,10 @@ def detect(args: argparse.Namespace) -> int:
     from .export.places import check_place
     from .scoring.given import given_text
 
-    check_place(config.model)
+    if config.text is None and config.file is None:
+        check_place(config.model)  # before a text is read, or typed, for it
     config = replace(config, text=given_text(config), file=None)
+    check_place(config.model)
 
     from .scoring.detect import main
 

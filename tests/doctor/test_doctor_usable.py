@@ -16,6 +16,8 @@ from folders import edit, levels, of
 from safetensors.torch import load_file, save_file
 
 from electrify.doctor.model import examine_model
+from electrify.doctor.usable import same_ids
+from electrify.export.folders import load_tokenizer
 from small import environment, mistake
 
 
@@ -53,7 +55,9 @@ def cut_short(folder: Path) -> None:
     [
         (config(is_decoder=True), "decoder", "error", True),
         (config(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}), "quantized", "error", True),
-        (options(tokenizer_class="NoSuchTokenizer"), "cannot-load", "error", True),
+        (options(tokenizer_class="T5Tokenizer"), "cannot-load", "error", True),
+        (options(tokenizer_class=3), "cannot-load", "error", True),
+        (options(tokenizer_class="GPT2Tokenizer"), "cannot-load", "error", True),
         (options(do_lower_case=False), "upper-case-unknown", "warning", False),
         (swapped, "two-vocabularies", "error", False),
         (cut_short, "two-vocabularies", "error", False),
@@ -61,7 +65,7 @@ def cut_short(folder: Path) -> None:
         (typed(torch.bool), "dtype", "error", False),
         (typed(torch.float8_e4m3fn), "dtype", "error", False),
     ],
-    ids=["is_decoder", "quantised", "tokenizer_class", "do_lower_case", "swapped", "cut", "int8", "bool", "fp8"],
+    ids=["is_decoder", "quantised", "T5", "number", "GPT2", "do_lower_case", "swapped", "cut", "int8", "bool", "fp8"],
 )
 def test_what_no_verb_takes(
     capsys: pytest.CaptureFixture[str], model: Path, finished: Path, change: Callable[[Path], None], code: str, level: str, refused: bool
@@ -80,6 +84,14 @@ def test_a_table_of_positions_is_no_weight(model: Path) -> None:
     save_file(named | {"electra.embeddings.position_ids": torch.arange(32)}, model / "model.safetensors", metadata={"format": "pt"})
     edit(model / "electrify.json", lambda mark: {k: v for k, v in mark.items() if k != "weights_sha256"})
     assert "dtype" not in levels(examine_model(model))
+
+
+def test_a_class_that_gives_other_ids(model: Path) -> None:
+    """GPT-2's takes the vocabulary of a WordPiece tokenizer and cuts texts into bytes."""
+    assert list(same_ids(model, load_tokenizer(str(model), vocab_size=512))) == []
+    options(tokenizer_class="GPT2Tokenizer")(model)
+    (found,) = same_ids(model, load_tokenizer(str(model), vocab_size=512))
+    assert (found.level, found.code) == ("warning", "tokenizer-class")
 
 
 def test_a_model_that_reads_from_left_to_right(tmp_path: Path) -> None:

@@ -8,13 +8,16 @@ from typing import Any
 
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer
-from .files import named, read_bytes
+from ..text.tokenizer import TOKENIZER_FILE
+from .files import is_regular, named, read_bytes
 from .findings import Finding, error, warning
+from .tokenizers import load
 from .weights import Header
 
 # What a training leaves. Whole numbers, truth values and floats of eight bits are codes that mean something with a scale beside them only.
 WEIGHT_TYPES = ("F64", "F32", "F16", "BF16")
 COUNTERS = ("position_ids", "token_type_ids", "num_batches_tracked")  # tables of whole numbers that some models store
+PROBE = "the tokens of a text, as they stand in it"  # in lower case and without accents, which have findings of their own
 CONFIG_ADVICE = "No verb takes it like that: restore config.json from where the model came from."
 TOKENIZER_ADVICE = (
     'Set "tokenizer_class" in tokenizer_config.json to the class that it was saved from; "PreTrainedTokenizerFast" reads any tokenizer.json.'
@@ -54,9 +57,20 @@ def loading_findings(folder: Path, config: dict[str, Any], *, tokenizer: bool) -
     elif said:
         yield error("cannot-load", said, CONFIG_ADVICE)
     elif tokenizer:
-        said = refusal(path, lambda: load_tokenizer(path, vocab_size=config.get("vocab_size") or 0))
+        loaded: list[Any] = []
+        said = refusal(path, lambda: loaded.append(load_tokenizer(path, vocab_size=config.get("vocab_size") or 0)))
         if said:
             yield error("cannot-load", said, TOKENIZER_ADVICE)
+        elif is_regular(folder / TOKENIZER_FILE):
+            yield from same_ids(folder, loaded[0])
+
+
+def same_ids(folder: Path, tokenizer: Any) -> Iterator[Finding]:
+    """Whether the class that the folder names reads tokenizer.json as it is written: some take the vocabulary and cut words by rules of their own."""
+    want = load(folder / TOKENIZER_FILE).encode(PROBE, add_special_tokens=False).ids
+    if tokenizer(PROBE, add_special_tokens=False)["input_ids"] != want:
+        fact = f"transformers reads the tokenizer as {type(tokenizer).__name__} and gives other ids than {TOKENIZER_FILE} does"
+        yield warning("tokenizer-class", fact, TOKENIZER_ADVICE)
 
 
 def refusal(path: str, load: Callable[[], Any]) -> str | None:

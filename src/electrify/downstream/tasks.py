@@ -116,6 +116,12 @@ class TaskData:
                 f"task {self.name!r} has only the label {self.labels[0]!r}: nothing to learn" if self.labels else f"task {self.name!r} has no labels"
             )
 
+        if self.kind == "regression":
+            for split in ("train", "validation"):
+                values = {example.label for example in getattr(self, split)}
+                if len(values) == 1 < len(getattr(self, split)):
+                    raise UserError(f"task {self.name!r}: every {split} label is {values.pop():g}, so there is nothing to learn or to compare")
+
     @property
     def score_names(self) -> tuple[str, ...]:
         """Of every score of a run: the metrics, then those of further development sets (accuracy_mismatched)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def read_own(
             return answering_of(name, train, validation, epochs=2)
         case "tagging":
             found = [_sentences(path, text_column, label_column) for path in files]
-            return tagging_of(name, found[0], found[1], metrics=None, epochs=OWN_EPOCHS)
+            shared = shared_examples(*([sentence.words for sentence in part] for part in found))
+            return tagging_of(name, found[0], found[1], metrics=None, epochs=OWN_EPOCHS, notes=shared)
         case _:
             return _texts(files, name, text_column, pair_column, label_column, kind)
 
@@ -103,7 +105,15 @@ def _texts(files: tuple[str, str], name: str, text_column: str | None, pair_colu
     names = several or (sorted({class_name(v) for v in flat}, key=_class_order) if kind != "regression" else [])
     classes = {name: i for i, name in enumerate(names)}
     train, validation = (tuple(Example(a, b, _label(v, kind, classes, where)) for a, b, v, where in part) for part in parts)
-    return TaskData(name, kind, tuple(names), OWN_METRICS[kind], OWN_EPOCHS, train, validation, symmetric=pair is not None)
+    shared = shared_examples(*([(one.text, one.pair) for one in part] for part in (train, validation)))
+    return TaskData(name, kind, tuple(names), OWN_METRICS[kind], OWN_EPOCHS, train, validation, symmetric=pair is not None, notes=shared)
+
+
+def shared_examples(train: Iterable[Hashable], validation: Sequence[Hashable]) -> tuple[str, ...]:
+    """A note where texts of the validation are among those of the training: their scores say nothing about new text."""
+    known = set(train)
+    n = sum(text in known for text in validation)
+    return (f"{n:,} of {len(validation):,} validation examples are among the training examples: the scores flatter",) if n else ()
 
 
 def _kind_of_labels(values: list[Any]) -> Kind:
