@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -76,14 +77,28 @@ def test_who_works_alone_waits_for_nobody(pair: tuple[Watch, Watch], said: list[
     assert said == []
 
 
-def test_the_keeper_of_the_store_is_lost(said: list[str]) -> None:
-    class Broken:
-        def set(self, key: str, value: str) -> None:
+class Lost:
+    """A store that takes one sign of life, and whose process then dies, or hangs."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        self.signs, self.hangs, self.over = 0, hangs, threading.Event()
+
+    def set(self, key: str, value: str) -> None:
+        self.signs += 1
+        if self.signs > 1 and not self.hangs:
             raise RuntimeError
 
-    one = Watch(Broken(), rank=1, size=3, keeper=0)  # type: ignore[arg-type]
+    def check(self, keys: list[str]) -> bool:
+        return not self.over.wait(60)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_the_keeper_of_the_store_is_lost(said: list[str], hangs: bool) -> None:
+    store = Lost(hangs=hangs)
+    one = Watch(store, rank=1, size=3, keeper=0)  # type: ignore[arg-type]
     with one.exchange():
         assert comes(lambda: said)
+    store.over.set()
     one.close()
     assert "rank 0 gives no sign of life" in said[0]
 

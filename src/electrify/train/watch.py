@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import torch.distributed as td
 
@@ -33,8 +32,9 @@ SILENT_S = 10.0  # five signs that did not come: longer than any call of ours th
 SURE_S = 5.0  # where one of them is known to be lost: two signs
 SAY_S = 30.0  # before the first line about a wait; then after twice the time
 MOST_S = 600.0  # between two lines
+TICK_S = 0.25  # between two looks at the clock
 DEAF_S = 1.5  # a signal that the main thread has not answered by then finds it inside torch
-STORE_S = 5.0  # an answer of the store comes within a millisecond
+STORE_S = 5.0  # an answer of the store comes within a millisecond; at the end of a run no thread is waited for longer
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Life:
 
 
 class Watch:
-    """The thread of this process. `forming` and `exchange` are what its main thread is said to do."""
+    """The threads of this process. `forming` and `exchange` are what its main thread is said to do."""
 
     def __init__(self, store: td.Store, *, rank: int, size: int, keeper: int | None) -> None:
         """store: a connection of its own. keeper: the rank whose process keeps the store, None where it is another one (torchrun's)."""
@@ -57,6 +57,7 @@ class Watch:
         self.lives = {r: Life() for r in range(size) if r != rank}
         self._entered, self._inside, self._forming, self._moved = 0, False, False, time.monotonic()
         self._signs, self._looking, self._store_lost = 0, False, False
+        self._beat()  # the others know this process from its first moment
         self._asked: tuple[int, float] | None = None
         self._next_line = SAY_S
         self._mine, self._wakeup = socket.socketpair()
@@ -65,19 +66,21 @@ class Watch:
         self._before: int | None = None
         if threading.current_thread() is threading.main_thread():
             self._before = signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
-        self._over = False
-        self._beat()  # the others know this process from its first moment
-        self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
-        self._thread.start()
+        self._over = threading.Event()
+        self._answered = time.monotonic()  # the store did then
+        # The store's own thread, for a store whose process hangs keeps whoever asks it waiting for ever.
+        self._threads = [threading.Thread(target=work, name="watch", daemon=True) for work in (self._talk, self._watch)]
+        for thread in self._threads:
+            thread.start()
 
     def close(self) -> None:
-        """Ends the thread; signals are heard as before."""
+        """Ends the threads; signals are heard as before."""
         if self._before is not None:
             signal.set_wakeup_fd(self._before)
-        self._over = True
-        with suppress(OSError):
-            self._wakeup.send(b"\0")
-        self._thread.join(2 * STORE_S)
+            self._before = None
+        self._over.set()
+        for thread in self._threads:
+            thread.join(STORE_S)
         self._mine.close()
         self._wakeup.close()
 
@@ -109,59 +112,60 @@ class Watch:
             time.sleep(0.1)
         return words(self.lives, self._silent(enough_s))
 
-    # ------------------------------------------------------------------ the thread
+    # ------------------------------------------------------------------ signs of life
 
-    def _watch(self) -> None:
-        while not self._over:
-            self._beat()
-            deadline = time.monotonic() + BEAT_S
-            while not self._over and (left := deadline - time.monotonic()) > 0:
-                if select.select([self._mine], [], [], min(left, 0.5))[0]:
-                    self._hear(self._mine.recv(4096))
-                self._leave_if_asked()
-            waited = time.monotonic() - self._moved
-            if waited < LOOK_S:
-                self._looking, self._next_line = False, SAY_S
-                continue
-            self._look()
-            if waited >= self._next_line:
-                self._next_line = min(2 * self._next_line, self._next_line + MOST_S)
-                self._say(waited)
+    def _talk(self) -> None:
+        try:
+            while not self._over.wait(BEAT_S):
+                self._beat()
+                if self._waited() >= LOOK_S:
+                    self._look()
+                else:
+                    self._looking = False
+                self._answered = time.monotonic()
+        except RuntimeError:
+            self._store_lost = True
+
+    def _waited(self) -> float:
+        """Seconds since the main thread last began or ended an exchange."""
+        return time.monotonic() - self._moved
 
     def _beat(self) -> None:
         self._signs += 1
         mine = [self._signs, self._entered, f"rank {self.rank} (process {os.getpid()} on {socket.gethostname()})"]
-        self._ask(lambda: self.store.set(f"life/{self.rank}", json.dumps(mine)))
-
-    def _ask(self, call: Any) -> Any:
-        """What the store answers; None where it does not, and from then on."""
-        if self._store_lost or self._over:
-            return None
-        try:
-            return call()
-        except RuntimeError:
-            self._store_lost = True
-            return None
+        self.store.set(f"life/{self.rank}", json.dumps(mine))
 
     def _look(self) -> None:
         now = time.monotonic()
         for rank, life in self.lives.items():
             if not self._looking:
                 life.since = now  # what it did before nobody has seen
-            if not self._ask(lambda key=f"life/{rank}": self.store.check([key])):
-                continue
-            signs, life.entered, life.who = json.loads(self._ask(lambda key=f"life/{rank}": self.store.get(key)) or '[-1, 0, ""]')
-            if signs != life.signs:
-                life.signs, life.since = signs, now
+            if self.store.check([f"life/{rank}"]):
+                signs, life.entered, life.who = json.loads(self.store.get(f"life/{rank}"))
+                if signs != life.signs:
+                    life.signs, life.since = signs, now
         self._looking = True
 
     def _silent(self, seconds: float) -> list[int]:
         """Ranks that have given no sign of life for so long."""
-        if self._store_lost:
+        now = time.monotonic()
+        if self._store_lost or now - self._answered >= BEAT_S + seconds:
             return [self.keeper] if self.keeper in self.lives else []
-        if not self._looking:
-            return []
-        return [rank for rank, life in self.lives.items() if time.monotonic() - life.since >= seconds]
+        return [rank for rank, life in self.lives.items() if now - life.since >= seconds] if self._looking else []
+
+    # ------------------------------------------------------------------ what is said
+
+    def _watch(self) -> None:
+        while not self._over.is_set():
+            if select.select([self._mine], [], [], TICK_S)[0]:
+                self._hear(self._mine.recv(4096))
+            self._leave_if_asked()
+            waited = self._waited()
+            if waited < LOOK_S:
+                self._next_line = SAY_S
+            elif waited >= self._next_line:
+                self._next_line = min(2 * self._next_line, self._next_line + MOST_S)
+                self._say(waited)
 
     def _say(self, waited: float) -> None:
         silent = self._silent(SILENT_S)
