@@ -107,7 +107,7 @@ def prepared(data: str, run: Path) -> Path:
     from .config.prepare import PrepareConfig
     from .text.prepare import prepare
 
-    if (Path(data) / MANIFEST).is_file():
+    if os.path.lexists(Path(data) / MANIFEST):
         return Path(data)
     if (Path(data) / "unfinished").is_dir():
         raise UserError(f"{data} is a prepared corpus that was never finished; repeat its `electrify prepare`, which continues")

@@ -78,7 +78,7 @@ def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
     folder = Path(options.output_dir)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the prepared corpus")
-    if not (folder / MANIFEST).is_file():
+    if not os.path.lexists(folder / MANIFEST):
         foreign = [p.name for p in folder.iterdir() if p.name != UNFINISHED] if folder.is_dir() else []
         if foreign and not (folder / UNFINISHED).is_dir():
             raise UserError(f"{folder} holds other files ({', '.join(sorted(foreign)[:3])} ...); choose a new or empty folder")
