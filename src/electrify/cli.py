@@ -41,6 +41,7 @@ CONTINUE = {"prepare", "pretrain", "finetune", "demo"}  # verbs that the same co
 REFUSALS = {"ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "ENOTDIR", "EISDIR", "EEXIST", "ENAMETOOLONG", "ELOOP"}
 
 
+RESTARTED = "ELECTRIFY_RESTARTED"  # in the environment of a process that `keep_docstrings` has started
 MAX_SENTENCE = 700  # a message repeats names of others, which may be of any length
 
 
@@ -203,6 +204,7 @@ VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
 def program() -> NoReturn:
     """What `electrify` and `python -m electrify` run."""
     wait_briefly()
+    keep_docstrings()
     status = main()
     if os.environ.get("WORLD_SIZE", "1") != "1":
         # DDP keeps gloo's threads beyond the end of their group. One that still lets go of a tensor when the interpreter ends aborts the process
@@ -210,6 +212,16 @@ def program() -> NoReturn:
         sys.stderr.flush()
         os._exit(status)
     sys.exit(status)
+
+
+def keep_docstrings() -> None:
+    """Starts Python once more where it strips docstrings (PYTHONOPTIMIZE=2, -OO): transformers builds its classes from theirs and fails without."""
+    if sys.flags.optimize < 2 or os.environ.get(RESTARTED):
+        return
+    words = sys.orig_argv[1:]
+    at = next((i for i, word in enumerate(words) if not word.startswith("-") or word in ("-m", "-c", "-X", "-W")), len(words))
+    options = ["-O" if word.startswith("-OO") else word for word in words[:at]]
+    os.execve(sys.executable, [sys.executable, *options, *words[at:]], os.environ | {"PYTHONOPTIMIZE": "1", RESTARTED: "1"})  # noqa: S606 - no shell is needed
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from breaking import SHORT, run
 
+from electrify.config.finetune import FinetuneSettings
+from electrify.downstream.records import line_of, read_records, read_settings, settings_text
 from electrify.errors import UserError
+from electrify.files.models import look_over
+from electrify.files.tokenizers import copy_tokenizer
 from electrify.text.shards import verify_sample
 from electrify.train import checkpoint
+from electrify.train.facts import read_facts
 from small import listing, pretrain_words, same_ending
 
 CORRUPTIONS = 500
@@ -92,6 +98,58 @@ def test_of_prepared_data(small_data: Path, tmp_path: Path) -> None:
     names = [n for n in sorted(listing(folder)) if n.endswith((".bin", ".npy")) or n in ("manifest.json", "tokenizer/tokenizer.json")]
     assert len(names) == 7
     assert believed(folder, names, open_data, rounds=CORRUPTIONS // 2, chance=random.Random(1)) == []
+
+
+def test_of_tokenizer_files(small_data: Path, tmp_path: Path) -> None:
+    """Of the corpus, as a run opens them; hashes of them all are in the manifest."""
+    folder = Path(shutil.copytree(small_data, tmp_path / "data"))
+    names = [n for n in sorted(listing(folder)) if n.startswith("tokenizer/")]
+    assert {"tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json", "tokenizer/vocab.txt"} <= set(names)
+    assert believed(folder, names, open_data, rounds=CORRUPTIONS, chance=random.Random(4)) == []
+
+
+def test_of_a_runs_tokenizer(unbroken: Path, tmp_path: Path) -> None:
+    """As `export` opens them: run.json is sealed, and holds their hashes."""
+    folder = Path(shutil.copytree(unbroken, tmp_path / "run"))
+    names = ["run.json", *(n for n in sorted(listing(folder)) if n.startswith("tokenizer/"))]
+
+    def opens(run: Path) -> None:
+        copy_tokenizer(run / "tokenizer", tmp_path / "copy", within=run, hashes=read_facts(run)[0].tokenizer_files)
+
+    opens(folder)
+    assert len(names) >= 4
+    assert believed(folder, names, opens, rounds=CORRUPTIONS, chance=random.Random(5)) == []
+
+
+def test_of_exported_folders(unbroken: Path, tmp_path: Path) -> None:
+    """As every verb that takes a model opens them. README.md is for people, who may write into it."""
+    folder = Path(shutil.copytree(unbroken / "discriminator", tmp_path / "model"))
+    names = [n for n in sorted(listing(folder)) if n != "README.md"]
+    assert {"config.json", "electrify.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"} <= set(names)
+    look_over(folder)
+    assert believed(folder, names, look_over, rounds=CORRUPTIONS, chance=random.Random(6)) == []
+    (folder / "README.md").write_text("my notes", encoding="utf-8")
+    look_over(folder)
+
+
+def test_of_finetunes_records(tmp_path: Path) -> None:
+    """A file that is cut between two lines has lost runs, which are made again; what it still says is true."""
+    results = [
+        {"model": "../run/discriminator", "task": "rte", "seed": seed, "weights": "ab" * 8, "data": "cd" * 8, "scores": {"accuracy": 0.5 + seed / 7}}
+        | {"train_examples": 2490, "validation_examples": 277, "updates": 780, "seconds": 12.5, "curve": [{"step": 780, "loss": 0.6}], "notes": []}
+        for seed in range(5)
+    ]
+    (tmp_path / "scores.jsonl").write_text("".join(map(line_of, results)), encoding="utf-8")
+    settings = {k: v for k, v in asdict(FinetuneSettings()).items() if k != "device"}
+    (tmp_path / "finetune.json").write_text(settings_text(settings), encoding="utf-8")
+
+    def opens(out: Path) -> None:
+        found = read_records(out)
+        if read_settings(out) == settings and found == results[: len(found)]:
+            raise UserError("nothing false")
+
+    assert (read_records(tmp_path), read_settings(tmp_path)) == (results, settings)
+    assert believed(tmp_path, ["scores.jsonl", "finetune.json"], opens, rounds=CORRUPTIONS, chance=random.Random(7)) == []
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from ..files import reading
 from ..progress import Progress
 from .findings import DamageError, Finding, warning
 
 # The largest tokenizer.json published stays below 40 MB; a manifest of 100 000 shards has about as much.
 MAX_JSON_BYTES = 1 << 27
+T = TypeVar("T")
 CHUNK = 1 << 20  # bytes, a multiple of every token size; stays in the caches while it is hashed and counted
 AGAIN = "Restore it from a copy, or make the folder again."
 
@@ -40,10 +41,7 @@ def size_of(path: Path) -> int:
 
 def is_regular(path: Path) -> bool:
     """A file, or a link to one: pipes and devices would be read for ever."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
+    return reading.is_regular(path)
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -52,7 +50,7 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def chunks(path: Path, bar: Bar) -> Iterator[bytes]:
-    with path.open("rb") as f:
+    with reading.open_regular(path) as f:
         while data := f.read(CHUNK):
             bar.read(len(data))
             yield data
@@ -67,42 +65,41 @@ def sha256(path: Path, bar: Bar) -> str:
 
 def read_bytes(path: Path, *, limit: int = MAX_JSON_BYTES) -> bytes:
     """Raises DamageError where there is no such file or it is larger than anything of its kind."""
-    if not is_regular(path):
-        what = "is no file" if os.path.lexists(path) else "is missing"
-        raise DamageError("missing", f"{path.name} {what}", AGAIN)
-    if path.stat().st_size > limit:
-        raise DamageError("too-large", f"{path.name} has {path.stat().st_size >> 20} MB, which no such file has", AGAIN)
-    return path.read_bytes()
+    return _found(path, lambda: reading.read_bytes(path, limit=limit))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Raises DamageError where it is no JSON object."""
+def read_json(path: Path, *, repeats: bool = False) -> dict[str, Any]:
+    """Raises DamageError where it is no JSON object. repeats: whether a key may stand twice."""
+    return _found(path, lambda: reading.read_object(path, repeats=repeats))
+
+
+def _found(path: Path, read: Callable[[], T]) -> T:
+    """What `read` reads; the door's refusal as a finding."""
     try:
-        found = json.loads(read_bytes(path).decode("utf-8"))
-    except (ValueError, RecursionError) as e:
-        why = "nested too deeply" if isinstance(e, RecursionError) else " ".join(str(e).split())[:120]
-        raise DamageError("damaged", f"{path.name} is no JSON ({why})", AGAIN) from e
-    if not isinstance(found, dict):
-        raise DamageError("damaged", f"{path.name} holds {type(found).__name__}, not an object", AGAIN)
-    return found
+        return read()
+    except reading.MissingError as e:
+        raise DamageError("missing", f"{path.name} is missing", AGAIN) from e
+    except reading.FileError as e:
+        raise DamageError("too-large" if " MB, and such" in e.why else "damaged", f"{path.name} {e.why}", AGAIN) from e
 
 
 def links_out(folder: Path) -> Iterator[Finding]:
-    """Links that leave the folder: a copy of it would lack them."""
+    """Links that leave the folder, or its tokenizer's: no verb follows them."""
     here, out = folder.resolve(), []
-    for path in sorted(folder.iterdir()):
+    below = [folder / "tokenizer"] if (folder / "tokenizer").is_dir() else []
+    for path in sorted(p for one in (folder, *below) for p in one.iterdir()):
         if path.is_symlink():
             try:
-                inside = path.resolve().is_relative_to(here)
-            except (OSError, RuntimeError):  # a circle
+                inside = reading.is_inside(path.resolve(strict=True), here)
+            except (OSError, RuntimeError):  # a circle, or a link to nothing
                 inside = False
             if not inside:
-                out.append(path.name)
+                out.append(str(path.relative_to(folder)))
     if out:
         yield warning(
             "link-out",
             f"{named(out)} {'is a link' if len(out) == 1 else 'are links'} that leave{'s' * (len(out) == 1)} the folder",
-            "A copy of the folder would lack what they point to: put the files themselves here.",
+            "What they point to is not read, and a copy of the folder would lack it: put the files themselves here.",
         )
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from ..export.folders import TOKENIZER_FILES
 from ..export.start import FIELDS
-from ..files.folders import MARK
-from ..files.model_folder import UNFINISHED
-from ..text.shards import is_count, sha256_of
+from ..files.models import MARK, read_mark
+from ..files.reading import sha256_of
+from ..files.schema import is_count
 from ..train.memory import MAX_LAYERS
-from .files import AGAIN, Bar, files_below, is_regular, named, read_bytes, read_json, sha256
+from .files import AGAIN, Bar, files_below, is_regular, links_out, named, read_bytes, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
 from .shapes import expected_shapes
 from .tokenizers import check_tokenizer, lower_cased, options_of, roles
@@ -39,6 +39,7 @@ def examine_model(folder: Path) -> Diagnosis:
     kept: dict[str, Any] = {}
     found.run(lambda: config_findings(folder, kept))
     found.run(lambda: code_findings(folder, kept.get("config", {})))
+    found.run(lambda: links_out(folder))
     config = kept.get("config")
     found.run(lambda: kind_findings(config or {}))
     files = [f for f in files_below(folder) if f.suffix == ".safetensors"]
@@ -125,21 +126,22 @@ def code_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding]:
 
 
 def seal_findings(folder: Path, bar: Bar) -> Iterator[Finding]:
-    """Of an export of ours: whether the weights are those that were checked when it was written."""
-    path = folder / "model.safetensors"
-    if not is_regular(folder / MARK) or not is_regular(path):
+    """An export of ours: whether its files are those that were checked when it was written."""
+    if not is_regular(folder / MARK) or (mark := read_mark(folder)) is None:
         return
-    mark = read_json(folder / MARK)
-    want = mark.get("weights_sha256")
-    if mark.get(UNFINISHED):
+    if mark.unfinished:
         yield error("unfinished", "writing this model was interrupted", "Repeat the command that wrote it, which finishes it.")
         return
-    if want is not None and sha256(path, bar) != want:
-        yield error(
-            "hash", f"{path.name} does not have the hash in {MARK}: it was changed after the export", "Export it again, or restore it from a copy."
-        )
-    elif want is not None:
-        yield ok("whole", f"{path.name} is to the last byte what `electrify export` wrote and compared with transformers")
+    listed = mark.files or ({"model.safetensors": mark.weights_sha256} if mark.weights_sha256 else {})
+    want = {name: digest for name, digest in listed.items() if digest is not None}
+    there = {name: sha256(folder / name, bar) for name in want if is_regular(folder / name)}
+    odd = [name for name, found in there.items() if found != want[name]]
+    if odd:
+        fact = f"{named(odd)} {'do' if len(odd) > 1 else 'does'} not have the hash in {MARK}: changed after the export"
+        yield error("hash", fact, f"Export it again, or restore it from a copy. If the change is meant, remove {MARK}.")
+    elif there:
+        fact = f"{named(there)} {'are' if len(there) > 1 else 'is'} to the last byte what `electrify export` wrote and compared with transformers"
+        yield ok("whole", fact)
 
 
 # ------------------------------------------------------------------ weights against config.json

@@ -12,7 +12,8 @@ from ..config.checks import check
 from ..config.pretrain import PretrainConfig, load_file
 from ..export.hf import special_ids
 from ..files.lock import holder
-from ..text.shards import is_count, sha256_of
+from ..files.reading import sha256_of
+from ..files.schema import is_count
 from ..text.tokenizer import TOKENIZER_FILE
 from ..train import checkpoint, log
 from ..train.folder import GENERATOR_STAGE

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..files.tokenizers import MAX_FILE_BYTES, TOKENIZER_FILE
 from ..special import SpecialIds
-from ..text.tokenizer import MAX_FILE_BYTES, TOKENIZER_FILE
 from .files import named, read_bytes, read_json
 from .findings import DamageError, Finding, error, note, ok, warning
 
@@ -18,7 +18,7 @@ COPY = "Copy the tokenizer that the corpus was prepared with, or prepare the cor
 
 def check_tokenizer(folder: Path, *, vocab_size: int, special: SpecialIds | None = None) -> Iterator[Finding]:
     """vocab_size: rows of the embedding that the ids must fit. special: the ids that were written down elsewhere and must be the same."""
-    raw = read_json(folder / TOKENIZER_FILE)
+    raw = read_json(folder / TOKENIZER_FILE, repeats=True)
     yield from duplicate_ids(raw)
     tokenizer = load(folder / TOKENIZER_FILE)
     ids = tokenizer.get_vocab(with_added_tokens=True)

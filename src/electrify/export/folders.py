@@ -10,6 +10,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, 
 
 from ..errors import UserError, failing_as
 from ..files.models import SAVED_AGAIN, look_over, read_mark
+from ..files.reading import FileError
 from ..files.tokenizers import must_be_plain
 from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, without_code
 from ..train.memory import loaded_must_fit
@@ -90,7 +91,10 @@ def is_causal(config: Any) -> bool:
 
 def load_config(path: str, *, causal: bool = False) -> Any:
     """The configuration of an encoder; causal: or of a model that reads from left to right. Raises UserError."""
-    check_place(path)
+    try:
+        check_place(path)
+    except FileError as e:
+        raise e if e.advice else unloadable(path, e) from e
     try:
         with quiet(), without_code(path):
             config = AutoConfig.from_pretrained(path, trust_remote_code=False)

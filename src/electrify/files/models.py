@@ -41,6 +41,8 @@ class Mark:
     objective: str | None = None
     data: str | None = None
     weights_sha256: Sha256 | None = None
+    unfinished: bool = False
+    """True while files take their places: writing was interrupted where that is found."""
     files: dict[Annotated[str, Rule("a file name", is_file_name)], Sha256 | None] = field(default_factory=dict)
     """Name -> hash of what a program reads (README.md has none); empty in exports that were made before these were written down."""
 

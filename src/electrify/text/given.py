@@ -16,7 +16,7 @@ def prepared(data: str, run: Path) -> Path:
     from .prepare import prepare
     from .workspace import unfinished_state
 
-    if (Path(data) / MANIFEST).is_file():
+    if os.path.lexists(Path(data) / MANIFEST):
         return Path(data)
     if unfinished_state(Path(data)) is not None:
         raise UserError(f"{data} is a prepared corpus that was never finished; repeat its `electrify prepare`, which continues")

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
@@ -100,7 +101,7 @@ def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
     folder = Path(options.output_dir)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the prepared corpus")
-    if not (folder / MANIFEST).is_file():
+    if not os.path.lexists(folder / MANIFEST):
         others = [name for name in foreign(folder) if not name.startswith(".")]
         if others and unfinished_state(folder) is None:
             raise UserError(f"{folder} holds other files ({', '.join(others[:3])} ...); choose a new or empty folder")
