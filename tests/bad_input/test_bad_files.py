@@ -433,7 +433,7 @@ def test_doctor_names_links_that_leave_a_model(model: Path, secret: Path) -> Non
 @pytest.mark.parametrize("text", ["{}\n", "5\n", "[]\n", '{"model": "m"}\n', "", "\n", '{"a": 1}', "[" * 100_000 + "\n", "NaN\n"])
 def test_scores_that_are_not_records(capsys: pytest.CaptureFixture[str], model: Path, tmp_path: Path, small_data: Path, text: str) -> None:
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "finetune.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "out" / "finetune.json").write_text('{"learning_rate": null}', encoding="utf-8")
     (tmp_path / "out" / "scores.jsonl").write_text(text, encoding="utf-8")
     words = verbs(model, tmp_path, small_data)["finetune"]
     assert "scores.jsonl" in mistake(capsys, *words)
@@ -456,7 +456,8 @@ def test_odd_states_of_an_unfinished_folder(capsys: pytest.CaptureFixture[str], 
     source, out = write_text(tmp_path / "a.txt", size=2000), tmp_path / "out"
     (out / "unfinished").mkdir(parents=True)
     (out / "unfinished" / "state.json").write_text(text, encoding="utf-8")
-    assert "state.json is damaged" in mistake(capsys, "prepare", source, "--output-dir", out, "--workers", "1")
+    assert "holds other files (unfinished" in mistake(capsys, "prepare", source, "--output-dir", out, "--workers", "1")
+    assert (out / "unfinished" / "state.json").read_text(encoding="utf-8") == text
 
 
 def test_an_unfinished_folder_that_is_a_link(capsys: pytest.CaptureFixture[str], secret: Path, tmp_path: Path) -> None:

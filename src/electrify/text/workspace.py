@@ -21,8 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..files.folders import foreign, mark_of, marked, own_bytes, own_object, remove_temporaries
@@ -36,15 +34,12 @@ from ..progress import Progress, say
 from . import pydocs, records
 from .shards import MANIFEST, SPLITS, Corpus, Manifest, SourceRow, read_manifest, sha256_of, verify_common
 from .sources import Source, resolve
-from .streams import compression_of, must_lead_somewhere
+from .space import must_fit
+from .streams import must_lead_somewhere
 from .walk import LeftOut, sentence
 
 UNFINISHED, STATE, KIND = "unfinished", "state.json", "prepare"
 _OURS = ("parts", "tokenizer", "tokenizer.done", "tokenizer.published", "pydocs.jsonl", "pydocs.part", "lock")  # in `unfinished`, beside its mark
-# How much text a compressed file holds at most in practice, per byte; and bytes of text a token has at least on the average.
-_UNPACKED = {"": 1.0, ".gz": 3.5, ".bz2": 4.5, ".xz": 4.5, ".zst": 4.0}
-_BYTES_PER_TOKEN = 3.0
-_SPARE_BYTES = 64 << 20
 
 
 def choose_sources(options: PrepareConfig) -> list[Source]:
@@ -172,7 +167,7 @@ class Workspace:
         self._held = ExitStack()
 
     def __enter__(self) -> Workspace:
-        _must_fit(self._config, self.sources, self.folder)
+        must_fit(self._config, self.sources, self.folder)
         if self._inside.is_symlink():
             raise UserError(f"{self._inside} is a link, and what is unfinished would be written through it; remove it")
         with ExitStack() as held:
@@ -292,24 +287,3 @@ def _write_pydocs(path: Path, *, key: str, workers: int) -> None:
 
 def _write_state(path: Path, options: dict[str, Any], identities: list[dict[str, Any]]) -> None:
     write_atomically(path, marked(KIND, {"options": options, "sources": identities}))
-
-
-def _must_fit(options: PrepareConfig, sources: list[Source], folder: Path) -> None:
-    need, room = bytes_needed(options, sources), shutil.disk_usage(_existing(folder)).free
-    done = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else 0
-    if need > room + done:
-        raise UserError(f"{folder} needs about {need >> 20} MB and its disk has {room >> 20} MB left; make room or choose another disk")
-
-
-def bytes_needed(options: PrepareConfig, sources: list[Source]) -> int:
-    """An estimate, on the safe side, of what the run writes: parts and shards. Data sets of the Hub are not counted, nobody knows their size."""
-    text = sum(s.size * _UNPACKED[compression_of(s.path)] * (3.0 if s.format == "parquet" else 1.0) for s in sources)
-    itemsize = np.dtype("<u2").itemsize if options.trains_tokenizer and options.vocab_size <= 1 << 16 else 4
-    return int(text / _BYTES_PER_TOKEN * itemsize * 2) + _SPARE_BYTES
-
-
-def _existing(folder: Path) -> Path:
-    folder = folder.resolve()
-    while not folder.exists():
-        folder = folder.parent
-    return folder
