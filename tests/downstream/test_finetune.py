@@ -253,3 +253,23 @@ def test_a_folder_of_a_version_with_fewer_options_goes_on(zoo: Path, reviews: tu
     assert finetune(options(zoo, reviews, out)).rows == before.rows
     with pytest.raises(UserError, match="holds runs with --torch-compile False, not True"):
         finetune(options(zoo, reviews, out, settings=dataclasses.replace(QUICK, torch_compile=True)))
+
+
+def test_threads_are_chosen_once_and_kept_by_a_rerun(zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Written down with every run; a rerun takes those of the runs that are done, and torch has its own number back."""
+    from electrify.train import threads
+
+    asked: list[object] = []
+
+    def chosen(given: str, *, earlier: object, **_: object) -> threads.Threads:
+        asked.append((given, earlier))
+        return threads.Threads(2, "user")
+
+    monkeypatch.setattr("electrify.downstream.finetune.choose", chosen)
+    before = torch.get_num_threads()
+    finetune(options(zoo, reviews, tmp_path / "out", seeds=1))
+    finetune(options(zoo, reviews, tmp_path / "out", seeds=2, threads="2"))
+    finetune(options(zoo, reviews, tmp_path / "out", seeds=2))  # nothing is left to run, so nothing is measured
+    assert asked == [("auto", None), ("2", 2)]
+    assert [json.loads(line)["threads"] for line in (tmp_path / "out" / "scores.jsonl").read_text().splitlines()] == [2, 2]
+    assert torch.get_num_threads() == before

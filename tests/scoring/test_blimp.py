@@ -188,3 +188,18 @@ def test_the_real_files():
     assert all(len(p.pairs) == 1000 for p in parts[0])
     assert sum(len(p.pairs) for p in parts[1]) == 5218
     assert len({p.phenomenon for p in parts[0]}) == 12
+
+
+def test_threads(models_root: Path, data: Path, monkeypatch: pytest.MonkeyPatch):
+    """Chosen before anything is scored, and given back."""
+    import torch
+
+    from electrify.scoring import blimp
+    from electrify.train.threads import Threads
+
+    inside: list[int] = []
+    monkeypatch.setattr(blimp, "choose", lambda given, **_: Threads(int(given), "user"))
+    monkeypatch.setattr(blimp, "judge", lambda *_, **__: inside.append(torch.get_num_threads()) or [])
+    before = torch.get_num_threads()
+    evaluate(EvaluateConfig(models=(str(models_root / "run" / "generator"),), data_dir=str(data), threads=str(before + 1)))
+    assert (inside, torch.get_num_threads()) == ([before + 1], before)

@@ -186,3 +186,22 @@ def test_models_that_are_no_discriminator(models_root: Path, tmp_path: Path):
     (broken / "model.safetensors").write_bytes(b"1234")
     with pytest.raises(UserError, match="its weights cannot be loaded"):
         detect(str(broken), ["a"])
+
+
+def test_threads_are_measured_for_long_texts_only(discriminator: str, monkeypatch: pytest.MonkeyPatch):
+    """A sentence is read before a measurement is done; a number that is given counts for both."""
+    from electrify.scoring import detect as room
+    from electrify.train.threads import Threads
+
+    asked: list[str] = []
+    inside: list[int] = []
+    monkeypatch.setattr(room, "choose", lambda given, **_: asked.append(given) or Threads(2, "user"))
+    probabilities = room._probabilities
+    monkeypatch.setattr(room, "_probabilities", lambda *a, **k: inside.append(torch.get_num_threads()) or probabilities(*a, **k))
+    before = torch.get_num_threads()
+    detect(discriminator, ["the chef"])
+    detect(discriminator, ["the chef"], threads="2")
+    monkeypatch.setattr(room, "MANY_TOKENS", 2)
+    detect(discriminator, ["the chef"])
+    assert (asked, inside) == (["2", "auto"], [before, 2, 2])
+    assert torch.get_num_threads() == before
