@@ -132,7 +132,7 @@ def test_a_model_folder_that_holds_results_may_be_written_again(zoo: Path, revie
     from electrify.files.model_folder import replaced
 
     model = tmp_path / "model"
-    identity = {"part": "discriminator"}
+    identity, before = {"part": "discriminator"}, dict[str, str]()
     for k in range(2):
         with replaced(model, identity) as new:
             for path in (zoo / "bert").iterdir():

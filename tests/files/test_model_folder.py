@@ -19,7 +19,7 @@ from small import listing
 MINE = {"part": "discriminator", "objective": "rtd", "data": "d" * 64, "run": "r" * 64}
 
 
-def fill(target: Path, *, version: str = "1", names: tuple[str, ...] = ("tokenizer.json",), **identity: str) -> None:
+def fill(target: Path, *, version: str = "1", names: tuple[str, ...] = ("tokenizer.json",), identity: dict[str, str] = MINE) -> None:
     with replaced(target, MINE | identity) as new:
         for name in ("config.json", "model.safetensors", *names):
             (new / name).write_text(f"{name} {version}")
@@ -82,7 +82,7 @@ def test_another_model_is_refused(tmp_path: Path, identity: dict[str, str], says
     fill(tmp_path / "model")
     before = listing(tmp_path)
     with pytest.raises(UserError, match=says):
-        fill(tmp_path / "model", version="2", **identity)
+        fill(tmp_path / "model", version="2", identity=identity)
     assert listing(tmp_path) == before
 
 
