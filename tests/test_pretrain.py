@@ -242,7 +242,7 @@ def test_init_mistakes(capsys: pytest.CaptureFixture[str], finished: Path, small
         (small_data, {"init_generator": small_data}, "no config.json"),
         (other, kept, "vocabulary"),
         (other, generator, "vocabulary"),
-        (small_data, generator | {"recipe": "bert-tiny"}, "init_generator is for corruptor generator, not mask"),
+        (small_data, generator | {"recipe": "bert-tiny"}, "--init-generator is for corruptor generator, not mask"),
         (small_data, kept | long, "max_seq_length 64 exceeds max_position_embeddings 32"),
         (small_data, generator | long, "rows of 64 tokens (max_seq_length, seq_length_schedule) exceed the 32 positions of"),
         (small_data, generator | {"max_position_embeddings": 64, "seq_length_schedule": "64=.5"}, "rows of 64 tokens"),

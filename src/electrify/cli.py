@@ -141,7 +141,8 @@ def detect(args: argparse.Namespace) -> int:
 
     from .scoring.detect import main
 
-    return main(config)
+    with named_as_flags(["max_seq_length"]):  # which only the model can judge
+        return main(config)
 
 
 def evaluate(args: argparse.Namespace) -> int:
