@@ -18,8 +18,9 @@ import math
 import os
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ..errors import UserError
 
@@ -43,7 +44,7 @@ class MissingError(FileError):
     """There is nothing of that name."""
 
 
-def open_regular(path: Path, *, within: Path | None = None, limit: int | None = None) -> BinaryIO:
+def open_regular(path: Path, *, within: Path | None = None, limit: int | None = None) -> BufferedReader:
     """The file, opened for reading bytes.
 
     within: the folder that it must lie in when every link has been followed. limit: its size in bytes at most. Raises FileError.

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from .. import faults
 from ..progress import Progress
 from ..special import SpecialIds
 from .encode import read_part
-from .shards import FORMAT, SPLITS, Manifest, Shard, sha256_of, write_manifest
+from .shards import FORMAT, SPLITS, Dtype, Manifest, Shard, Split, sha256_of, write_manifest
 from .tokenizer import tokenizer_sha256
 from .workspace import Workspace
 
@@ -28,7 +28,7 @@ def join(
 ) -> Manifest:
     """Writes shards, unigram.npy and the manifest into space.folder and returns the manifest."""
     unigram = np.zeros(vocab_size, np.int64)
-    writers = {split: ShardWriter(space.folder, split, dtype=np.dtype(dtype), shard_bytes=shard_bytes) for split in SPLITS}
+    writers: dict[Split, ShardWriter] = {split: ShardWriter(space.folder, split, dtype=np.dtype(dtype), shard_bytes=shard_bytes) for split in SPLITS}
     with Progress(len(parts), title="joining", unit="parts") as bar:
         for part in parts:
             found = read_part(part.path, key=part.key, dtype=dtype)
@@ -39,12 +39,12 @@ def join(
             unigram += np.bincount(found[1]["train"][1], minlength=vocab_size)
             bar.advance()
             faults.at("joined")
-    splits = {split: writer.close() for split, writer in writers.items()}
+    splits: dict[Split, list[Shard]] = {split: writer.close() for split, writer in writers.items()}
     _atomic_npy(space.folder / "unigram.npy", unigram)
     tokenizer_files = space.publish_tokenizer()
     manifest = Manifest(
         format=FORMAT,
-        dtype=np.dtype(dtype).name,
+        dtype=cast(Dtype, np.dtype(dtype).name),
         vocab_size=vocab_size,
         special_ids=special,
         tokenizer_sha256=tokenizer_sha256(space.folder / "tokenizer"),

@@ -37,6 +37,7 @@ from .splits import Split as Split
 FORMAT = 1
 MANIFEST = "manifest.json"
 AGAIN = "prepare the corpus again"
+Dtype = Literal["uint16", "uint32", "<u2", "<u4"]  # of the token ids in a shard
 
 
 VocabularySize = Annotated[int, Rule("a size from 1 to 2^32", lambda n: is_count(n) and 0 < n <= 1 << 32)]
@@ -60,7 +61,7 @@ class Manifest:
     """What a prepared corpus holds."""
 
     format: int
-    dtype: Literal["uint16", "uint32", "<u2", "<u4"]
+    dtype: Dtype
     vocab_size: VocabularySize
     special_ids: SpecialIds
     tokenizer_sha256: str

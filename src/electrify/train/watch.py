@@ -206,6 +206,6 @@ def words(lives: dict[int, Life], ranks: list[int], *, most: int = 8) -> str:
 
 def connection(store: td.Store) -> td.Store:
     """A second connection to the store, for another thread: one that waits keeps all other callers of its connection waiting."""
-    own = store.clone()
+    own: td.Store = store.clone()  # type: ignore[attr-defined] - the stubs do not have it
     own.set_timeout(timedelta(seconds=STORE_S))
     return own
