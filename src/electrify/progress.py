@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self, cast
 
 from .console import harmless
 
@@ -48,6 +48,25 @@ def aligned(cells: list[list[str]], *, names: int) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
+class _Unfailing:
+    """A stream as it is, but for its writes, which never raise: a terminal that is closed leaves nothing but errors."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class Progress:
     """How far a piece of work has come. A context manager.
 
@@ -75,7 +94,7 @@ class Progress:
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
-        console = Console(stderr=True)
+        console = Console(file=cast("IO[str]", _Unfailing(sys.stderr)))
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),

@@ -96,7 +96,7 @@ def test_every_verb(small_data: Path, finished: Path, tmp_path: Path, stage: Sta
         "prepare": [str(tmp_path / "a.txt"), "--workers", "1", "--vocab-size", "300", "--output-dir", str(out)],
         "finetune": [model, *files, *quick, "--output-dir", str(out)],
         "evaluate": [model, "--data-dir", str(tmp_path / "pairs"), "--device", "cpu", "--output-dir", str(out)],
-        "detect": [model, "the one", "--device", "cpu"],
+        "detect": [model, "the one"],
         "export": [str(finished), "--output-dir", str(out)],
         "doctor": [str(small_data)],
         "flops": [],
