@@ -174,5 +174,5 @@ def test_memory_of_long_rows_of_parquet(tmp_path: Path, same: bool) -> None:
         writer.write_table(pa.table({"text": pa.chunked_array([[words if same else f"{words}{i}"] for i in range(256)])}, schema=schema))
     done = subprocess.run([sys.executable, "-c", PEAK, str(tmp_path / "a.parquet")], capture_output=True, text=True, check=True)
     size, peak = json.loads(done.stdout)
-    assert size > 256 * 7 * (1 << 20)
+    assert size > 256 * 7_000_000
     assert peak < 400

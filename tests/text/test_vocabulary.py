@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from vocabularies import some_texts, trained
@@ -17,7 +18,7 @@ from electrify.text import feeding, vocabulary
 from electrify.text.vocabulary import enough_for_unigram, train
 from small import mistake
 
-OPTIONS = {"vocab_size": 300, "lowercase": True, "strip_accents": True, "min_frequency": 2}
+OPTIONS: dict[str, Any] = {"vocab_size": 300, "lowercase": True, "strip_accents": True, "min_frequency": 2}
 
 
 def tiny(n: int) -> list[str]:
@@ -126,4 +127,4 @@ def test_min_frequency_is_named_where_it_leaves_nothing(tmp_path: Path, capsys: 
     said = mistake(capsys, "prepare", tmp_path / "a.txt", "--output-dir", tmp_path / "out", "--min-frequency", "1000", "--document-boundary", "file")
     assert "min_frequency 1000 leaves nothing of the text: its most frequent character occurs 60 times" in said
     with pytest.raises(UserError, match="min_frequency 1000"):
-        train(["a b"], kind="wordpiece", **OPTIONS | {"min_frequency": 1000})
+        train(["a b"], kind="wordpiece", **{**OPTIONS, "min_frequency": 1000})
