@@ -13,13 +13,14 @@ A folder of the Hub's cache (models--ORG--NAME/snapshots/HASH) holds links to ..
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ..errors import UserError
 
@@ -43,7 +44,7 @@ class MissingError(FileError):
     """There is nothing of that name."""
 
 
-def open_regular(path: Path, *, within: Path | None = None, limit: int | None = None) -> BinaryIO:
+def open_regular(path: Path, *, within: Path | None = None, limit: int | None = None) -> io.BufferedReader:
     """The file, opened for reading bytes.
 
     within: the folder that it must lie in when every link has been followed. limit: its size in bytes at most. Raises FileError.

@@ -147,7 +147,7 @@ def _plain(kind: Any, value: Any, at: str) -> Any:
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf"):
         return value
     if kind in (int, str, bool, list, dict) and isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
-        if kind is not int or abs(value) <= MOST:
+        if kind is not int or abs(cast(int, value)) <= MOST:
             return value
         raise _odd(value, at, "a smaller integer")
     names = {float: "a number", int: "an integer", str: "a text", bool: "true or false", list: "a list", dict: "an object"}
