@@ -41,7 +41,7 @@ def tensors(folder: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> N
     named = load_file(folder / "model.safetensors")
     change(named)
     save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
-    edit(folder / "electrify.json", lambda mark: {k: v for k, v in mark.items() if k != "weights_sha256"})
+    edit(folder / "electrify.json", lambda mark: {k: v for k, v in mark.items() if k not in ("weights_sha256", "files", "seal")})
 
 
 def drop(named: dict[str, torch.Tensor], prefix: str) -> None:

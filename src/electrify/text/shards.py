@@ -40,6 +40,8 @@ AGAIN = "prepare the corpus again"
 Dtype = Literal["uint16", "uint32", "<u2", "<u4"]  # of the token ids in a shard
 
 
+Dtype = Annotated[str, Rule("uint16 or uint32", lambda x: x in ("uint16", "uint32", "<u2", "<u4"))]
+SplitName = Annotated[str, Rule("train or valid", lambda x: x in SPLITS)]
 VocabularySize = Annotated[int, Rule("a size from 1 to 2^32", lambda n: is_count(n) and 0 < n <= 1 << 32)]
 SourceRow = Annotated[dict[str, Any], Rule("an object with a name", lambda row: isinstance(row, dict) and isinstance(row.get("name"), str))]
 
@@ -67,7 +69,7 @@ class Manifest:
     tokenizer_sha256: str
     """Hash of tokenizer/tokenizer.json: the identity of the vocabulary, stored in checkpoints too."""
     unigram_sha256: str
-    splits: dict[Split, list[Shard]]
+    splits: dict[SplitName, list[Shard]]
     options: dict[str, Any]
     """The options of `prepare` that decide the bytes."""
     sources: list[SourceRow]
