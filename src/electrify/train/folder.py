@@ -17,7 +17,7 @@ from .. import faults
 from ..build import Built
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override, parse
 from ..errors import UserError
-from ..files.folders import foreign, own_bytes, own_object, relative
+from ..files.folders import foreign, own_bytes, own_object, relative, remove_temporaries
 from ..files.model_folder import model_mark
 from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
 from ..files.whole import write_atomically
@@ -136,6 +136,7 @@ def write_header(run: Run, config: PretrainConfig, manifest: Manifest, parameter
     earlier = own_object(run.folder / FACTS) or {}
     ours = {earlier.get("tokenizer_sha256"), *_texts(earlier.get("tokenizer_files"))}
     facts["tokenizer_files"] = tokenizer_hashes(tokenizer)
+    remove_temporaries(run.folder)
     written = {CONFIG: RUN_MARK + dump(portable(config, run.folder)), FACTS: json.dumps(facts, indent=1, sort_keys=True, default=str) + "\n"}
     for name, text in written.items():
         write_atomically(run.folder / name, text)  # config.yaml first: from then on the folder is known as a run's, however this ends
