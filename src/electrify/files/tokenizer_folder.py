@@ -34,7 +34,7 @@ def in_the_way(wanted: dict[str, str], target: Path, *, ours: Collection[str]) -
 
 
 def publish_tokenizer(source: Path, target: Path, *, ours: Collection[str] = ()) -> dict[str, str]:
-    """Copies the files of the list from `source` and returns their hashes; other files in `target` stay. For whoever has the lock of the folder around.
+    """Copies the files of the list from `source` and returns their hashes; other files in `target` stay. Only under the lock of the folder around.
 
     ours: hashes of files that we put there earlier, which may be replaced. Raises UserError, before anything is written, where a file with other
     content has one of the names.
