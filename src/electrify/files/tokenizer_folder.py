@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ..errors import UserError
-from .folders import sha256
+from .folders import remove_temporaries, sha256
 from .reading import read_bytes
 from .tokenizers import TOKENIZER_FILES, must_be_plain
 from .whole import write_atomically
@@ -36,7 +36,7 @@ def in_the_way(wanted: dict[str, str], target: Path, *, ours: Collection[str]) -
 
 
 def publish_tokenizer(source: Path, target: Path, *, ours: Collection[str] = ()) -> dict[str, str]:
-    """Copies the files of the list from `source` and returns their hashes; other files in `target` stay.
+    """Copies the files of the list from `source` and returns their hashes; other files in `target` stay. Only under the lock of the folder around.
 
     ours: hashes of files that we put there earlier, which may be replaced. Raises UserError, before anything is written, where a file with other
     content has one of the names.
@@ -47,6 +47,7 @@ def publish_tokenizer(source: Path, target: Path, *, ours: Collection[str] = ())
     if odd is not None:
         raise UserError(f"{odd} is not of this tokenizer and not electrify's; move it away, or choose another --output-dir")
     target.mkdir(exist_ok=True)
+    remove_temporaries(target)
     for name, digest in wanted.items():
         if sha256(target / name) != digest:
             write_atomically(target / name, read_bytes(source / name, limit=TOKENIZER_FILES[name], within=source))

@@ -18,7 +18,7 @@ from .. import faults
 from ..build import Built
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, override, parse
 from ..errors import UserError
-from ..files.folders import foreign, own_bytes, own_object, relative
+from ..files.folders import foreign, own_bytes, own_object, relative, remove_temporaries
 from ..files.model_folder import model_mark
 from ..files.seals import sealed
 from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
@@ -163,6 +163,7 @@ def write_header(
     earlier = own_object(run.folder / FACTS) or {}
     ours = {earlier.get("tokenizer_sha256"), *_texts(earlier.get("tokenizer_files"))}
     facts = sealed(json.loads(json.dumps(facts, default=str)))
+    remove_temporaries(run.folder)
     written = {CONFIG: RUN_MARK + dump(portable(config, run.folder)), FACTS: json.dumps(facts, indent=1, sort_keys=True) + "\n"}
     for name, text in written.items():
         if name not in lost:
