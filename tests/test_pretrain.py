@@ -227,6 +227,7 @@ def test_init_says_what_was_missing(capsys: pytest.CaptureFixture[str], small_da
     save_file(
         {k: t for k, t in tensors.items() if k not in heads} | {"spare.weight": torch.ones(2)}, start / "model.safetensors", metadata={"format": "pt"}
     )
+    (start / "electrify.json").unlink()  # with it, the change would be refused
     assert pretrain(small_data, tmp_path / "run", init_discriminator=start, max_steps=1) == 0
     err = capsys.readouterr().err
     assert f"discriminator: {start} has no weights of the head; it keeps its initial values" in err

@@ -36,7 +36,7 @@ _ELSEWHERE = {CONFIG: ("configuration_files", "transformers_weights"), "tokenize
 class Mark:
     """electrify.json: what a folder of ours holds."""
 
-    format: int
+    format: int = 1
     part: str | None = None
     objective: str | None = None
     data: str | None = None
