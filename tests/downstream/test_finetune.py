@@ -249,7 +249,7 @@ def test_a_folder_of_a_version_with_fewer_options_goes_on(zoo: Path, reviews: tu
     out = tmp_path / "out"
     before = finetune(options(zoo, reviews, out))
     held = json.loads((out / "finetune.json").read_text())
-    (out / "finetune.json").write_text(json.dumps({k: v for k, v in held.items() if k not in ("torch_compile", "answer_head", "seal")}))
+    (out / "finetune.json").write_text(json.dumps({k: v for k, v in held.items() if k not in ("torch_compile", "answer_head", "seal", "electrify")}))
     assert finetune(options(zoo, reviews, out)).rows == before.rows
     with pytest.raises(UserError, match="holds runs with --torch-compile False, not True"):
         finetune(options(zoo, reviews, out, settings=dataclasses.replace(QUICK, torch_compile=True)))

@@ -242,7 +242,7 @@ def test_a_folder_from_before_there_were_protocols_goes_on(zoo: Path, reviews: t
     finetune(FinetuneConfig(**common, seeds=1, settings=settings))
     path = tmp_path / "out" / "finetune.json"
     new = ("protocol", "optim", "lr_scheduler_type", "loss_reduction", "layerwise_lr_skip", "head_init", "regression_targets", "group_by_length")
-    new += ("encoder_dropout",)
+    new += ("encoder_dropout", "seal", "electrify")
     path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k not in new}))
     assert len(finetune(FinetuneConfig(**common, seeds=2, settings=settings)).records) == 2
     with pytest.raises(UserError, match="holds runs with --"):

@@ -13,6 +13,7 @@ import pytest
 from electrify.config.finetune import FinetuneConfig, FinetuneSettings
 from electrify.downstream import finetune as verb
 from electrify.downstream.finetune import finetune
+from electrify.downstream.records import line_of
 from electrify.errors import UserError
 from electrify.files.lock import lock
 from small import listing
@@ -64,7 +65,7 @@ def test_a_changed_tokenizer_is_another_model(zoo: Path, reviews: tuple[str, str
         finetune(asked)
     scores = tmp_path / "out" / "scores.jsonl"
     rows = [json.loads(line) for line in scores.read_text().splitlines()]
-    scores.write_text("".join(json.dumps({k: v for k, v in row.items() if k not in ("tokenizer", "test", "answers")}) + "\n" for row in rows))
+    scores.write_text("".join(line_of({k: v for k, v in row.items() if k not in ("tokenizer", "test", "answers", "seal")}) for row in rows))
     finetune(asked)
 
 
@@ -87,7 +88,7 @@ def test_files_of_others_with_our_names(zoo: Path, reviews: tuple[str, str], tmp
     out.mkdir(exist_ok=True)
     (out / name).write_text(text)
     before = listing(out)
-    with pytest.raises(UserError, match=r"not a file of scores|not written by electrify finetune|holds other files and no finetune\.json"):
+    with pytest.raises(UserError, match=r"not a file of scores|not written by electrify finetune|holds other files and no finetune\.json|holds list"):
         finetune(asked)
     assert listing(out) == before
 

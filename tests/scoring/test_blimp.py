@@ -195,10 +195,11 @@ def test_threads(models_root: Path, data: Path, monkeypatch: pytest.MonkeyPatch)
     import torch
 
     from electrify.scoring import blimp
+    from electrify.train import threads
     from electrify.train.threads import Threads
 
     inside: list[int] = []
-    monkeypatch.setattr(blimp, "choose", lambda given, **_: Threads(int(given), "user"))
+    monkeypatch.setattr(threads, "choose", lambda given, **_: Threads(int(given), "user"))
     monkeypatch.setattr(blimp, "judge", lambda *_, **__: inside.append(torch.get_num_threads()) or [])
     before = torch.get_num_threads()
     evaluate(EvaluateConfig(models=(str(models_root / "run" / "generator"),), data_dir=str(data), threads=str(before + 1)))

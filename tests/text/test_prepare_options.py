@@ -32,10 +32,10 @@ def text(tmp_path: Path) -> Path:
 def test_empty_names(text: Path, tmp_path: Path, empty: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """An empty text is the path of the current folder."""
     monkeypatch.chdir(tmp_path)
-    assert "an input is an empty text" in mistake(capsys, "prepare", empty, "--output-dir", "out")
-    assert "an input is an empty text" in mistake(capsys, "prepare", str(text), empty, "--output-dir", "out")
-    assert "output_dir is empty" in mistake(capsys, "prepare", str(text), "--output-dir", empty)
-    assert "tokenizer is empty" in mistake(capsys, "prepare", str(text), "--output-dir", "out", "--tokenizer", empty)
+    assert "CORPUS is empty" in mistake(capsys, "prepare", empty, "--output-dir", "out")
+    assert "CORPUS is empty" in mistake(capsys, "prepare", str(text), empty, "--output-dir", "out")
+    assert "--output-dir is empty" in mistake(capsys, "prepare", str(text), "--output-dir", empty)
+    assert "--tokenizer is empty" in mistake(capsys, "prepare", str(text), "--output-dir", "out", "--tokenizer", empty)
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 

@@ -86,10 +86,10 @@ def read_settings(out: Path) -> dict[str, Any] | None:
     names = {f.name for f in dataclasses.fields(FinetuneSettings)}
     try:
         raw = read_object(path, within=out)
-        raw = unsealed(raw, path, must=not raw.keys() <= names, advice=ELSEWHERE)
-        kind = raw.pop(KEY, None)
-        if kind != KIND and not (kind is None and raw and raw.keys() <= names):
+        if raw.get(KEY) != KIND and not (raw and raw.keys() <= names):
             raise FileError(path, "was not written by electrify finetune", ELSEWHERE)
+        raw = unsealed(raw, path, must=KEY in raw, advice=ELSEWHERE)
+        raw.pop(KEY, None)
         check(FinetuneSettings, {k: v for k, v in raw.items() if k in names}, str(path))
     except (FileError, SchemaError) as e:
         raise UserError(f"{e}" if getattr(e, "advice", "") else f"{e}; {ELSEWHERE}") from e

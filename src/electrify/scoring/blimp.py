@@ -143,7 +143,8 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     from .pll import load_scorer
 
     device = pick_device(options.device)
-    scorers = [load_scorer(model, device=device) for model in dict.fromkeys(options.models)]
+    distinct = {os.path.realpath(model) if os.path.isdir(model) else model: model for model in reversed(options.models)}  # `m ./m m/` is one model
+    scorers = [load_scorer(model, device=device) for model in reversed(distinct.values())]
     with ExitStack() as held:
         out = Path(options.output_dir) if options.output_dir else None
         labels = {scorer.name: relative(scorer.name, out) if out else scorer.name for scorer in scorers}
