@@ -91,7 +91,8 @@ class Home:
             path = folder / name
             if data == content(path):
                 continue
-            path.parent.is_dir() or aside(path.parent)
+            if not path.parent.is_dir():
+                aside(path.parent)
             path.parent.mkdir(exist_ok=True)
             where = aside(path)
             part = path.with_name(f".{path.name}.part")
