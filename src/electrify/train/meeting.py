@@ -29,7 +29,7 @@ def agent_keeps_store() -> bool:
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
-def store_of_this_attempt(*, rank: int, size: int, timeout_s: float) -> tuple[td.Store, str]:
+def store_of_this_attempt(*, rank: int, size: int, timeout_s: float) -> tuple[td.TCPStore, str]:
     """A store, and the prefix of its names that only the processes of this attempt share. It is torchrun's where that keeps one; else rank 0 opens
     one at MASTER_ADDR and MASTER_PORT.
 

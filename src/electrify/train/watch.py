@@ -204,8 +204,8 @@ def words(lives: dict[int, Life], ranks: list[int], *, most: int = 8) -> str:
     return shown + (f" and {len(ranks) - most} more" if len(ranks) > most else "")
 
 
-def connection(store: td.Store) -> td.Store:
+def connection(store: td.TCPStore) -> td.Store:
     """A second connection to the store, for another thread: one that waits keeps all other callers of its connection waiting."""
-    own: td.Store = store.clone()  # type: ignore[attr-defined] - the stubs do not have it
+    own = store.clone()  # pyright: ignore[reportAttributeAccessIssue] - not in its stubs
     own.set_timeout(timedelta(seconds=STORE_S))
     return own
