@@ -52,7 +52,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def place_of(error: OSError) -> str:
     """The file that the machine refused. An error of opening has its name; one of writing has none: there it is that of the open file which the
     innermost function of the stack held."""
-    if error.filename:
+    if isinstance(error.filename, str | bytes | os.PathLike):
         return os.fsdecode(error.filename)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     found = (name for frame in reversed(frames) for name in written_in(frame))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import pytest
 
 from electrify import faults
 from electrify.errors import UserError
+from electrify.files.folders import sha256
 from electrify.files.model_folder import model_mark, must_be_whole, replaced, sealed
 from small import listing
 
@@ -163,3 +165,38 @@ def test_a_kill_between_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     shutil.copy(target / "notes.txt", tmp_path / "unbroken")
     assert listing(target) == listing(tmp_path / "unbroken")
     assert not [p for p in target.iterdir() if p.name.startswith(".")]
+
+
+def forged(target: Path, victim: str, digest: str) -> None:
+    mark = {"electrify": "model", "format": 1, **MINE, "files": {victim: digest}}
+    (target / "electrify.json").write_text(json.dumps(mark))
+
+
+@pytest.mark.parametrize("name", ["../victim.txt", "victim.txt", "absolute"])
+def test_a_mark_of_others_deletes_nothing(tmp_path: Path, name: str) -> None:
+    """What a mark lists may be removed when it is replaced, so only a mark that we sealed is believed, and names of our files only."""
+    target, victim = tmp_path / "model", tmp_path / "victim.txt"
+    target.mkdir()
+    victim.write_text("thesis")
+    shutil.copy(victim, target)
+    forged(target, str(victim) if name == "absolute" else name, hashlib.sha256(b"thesis").hexdigest())
+    with pytest.raises(UserError, match="is not an export of electrify"):
+        fill(target)
+    assert victim.read_text() == (target / "victim.txt").read_text() == "thesis"
+
+
+def test_a_mark_that_was_edited_is_not_believed(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    fill(target)
+    mark = json.loads((target / "electrify.json").read_text())
+    (target / "electrify.json").write_text(json.dumps(mark | {"files": mark["files"] | {"vocab.txt": "0" * 64}}))
+    with pytest.raises(UserError, match="or one that was changed"):
+        fill(target, version="2")
+
+
+def test_a_folder_where_a_mark_is_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "model" / "electrify.json").mkdir(parents=True)
+    assert model_mark(tmp_path / "model") is None
+    assert sha256(tmp_path) is None
+    with pytest.raises(UserError, match="is not an export of electrify"):
+        fill(tmp_path / "model")

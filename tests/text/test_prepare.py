@@ -26,6 +26,7 @@ from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text import join, prepare, workspace
 from electrify.text.dedup import digest, fraction
+from electrify.text.join import ShardWriter
 from electrify.text.prepare import report
 from electrify.text.shards import Corpus, Manifest
 from electrify.text.tokenizer import load_tokenizer
@@ -355,6 +356,22 @@ def test_folders_of_the_user_with_our_names(corpus: Path, tmp_path: Path, names:
     with pytest.raises(UserError, match=r"holds other files \((tokenizer|unfinished)"):
         run(corpus, out)
     assert contents(out) == before
+
+
+def test_links_with_the_names_of_unfinished_files_are_not_written_through(corpus: Path, tmp_path: Path) -> None:
+    out, secret = tmp_path / "data", tmp_path / "secret"
+    secret.write_text("mine")
+    (out / "unfinished").mkdir(parents=True)  # as a kill leaves it, before it is said whose it is
+    for name in ("tokens-train-00000.bin", "documents-train-00000.npy", "unigram.npy", "manifest.json"):
+        (out / f".{name}").symlink_to(secret)
+    run(corpus, out)
+    for path in out.glob("*.*"):
+        path.with_name(path.name + ".part").symlink_to(secret)
+    (out / "manifest.json").unlink()
+    writer = ShardWriter(out, "train", dtype=np.dtype("<u2"), shard_bytes=1 << 20)
+    writer.add(np.array([3]), np.array([1, 2, 3]))
+    writer.close()
+    assert secret.read_text() == "mine"
 
 
 def test_what_the_user_puts_into_a_finished_folder_stays(corpus: Path, tmp_path: Path) -> None:

@@ -190,3 +190,15 @@ def test_a_failing_tracker_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFi
         log.write({"kind": "train", "step": 3, "loss": 3.0})
     assert [r["step"] for r in read(tmp_path / FILE)] == [1, 2, 3]
     assert capsys.readouterr().err.count("TensorBoard failed") == 1
+
+
+def test_a_link_beside_the_record_is_not_written_through(tmp_path: Path):
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    with open_log(tmp_path) as log:
+        log.write({"kind": "event", "step": 1})
+    (tmp_path / f"{FILE}.part").symlink_to(secret)
+    with open_log(tmp_path, resume_step=1):
+        pass
+    assert secret.read_text() == "mine"
+    assert [r["step"] for r in read(tmp_path / FILE)] == [1]

@@ -18,7 +18,7 @@ import os
 import shutil
 import stat
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from ..errors import UserError
 from .lock import LOCK
@@ -30,15 +30,25 @@ KEY = "electrify"
 MOST_BYTES = 1 << 27  # of a file that may hold a mark: the state of a corpus of 100,000 files has an eighth of that
 
 
-def own_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes | None:
-    """A small regular file; None for a link, a pipe, a device, a folder, and for what is larger or cannot be read."""
+def open_own(path: Path) -> IO[bytes] | None:
+    """A regular file, opened for reading; None for a link, a pipe, a device, a folder, and for what cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(fd, "rb") as stream:
-        facts = os.fstat(fd)
-        return stream.read(most) if stat.S_ISREG(facts.st_mode) and facts.st_size <= most else None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        return None
+    return os.fdopen(fd, "rb")
+
+
+def own_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes | None:
+    """A small regular file; None for what `open_own` does not open, and for what is larger."""
+    stream = open_own(path)
+    if stream is None:
+        return None
+    with stream:
+        return stream.read(most) if os.fstat(stream.fileno()).st_size <= most else None
 
 
 def own_object(path: Path) -> dict[str, Any] | None:
@@ -96,12 +106,11 @@ def relative(name: str, folder: Path) -> str:
 
 def sha256(path: Path) -> str | None:
     """The hash of a regular file, None where there is none: a link, a folder, nothing."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    stream = open_own(path)
+    if stream is None:
         return None
-    with os.fdopen(fd, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() if stat.S_ISREG(os.fstat(fd).st_mode) else None
+    with stream:
+        return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()
 
 
 def fingerprint(model: str) -> str:

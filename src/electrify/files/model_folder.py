@@ -38,8 +38,11 @@ def model_mark(folder: Path) -> dict[str, Any] | None:
     found = own_object(folder / MARK)
     if found is None or found.get("format") != FORMAT or not isinstance(found.get("part"), str):
         return None
-    # The first versions wrote no kind and no list of files.
-    return found if found.get(KEY, KIND) == KIND and isinstance(found.get("files", {}), dict) else None
+    files = found.get("files", {})
+    if found.get(KEY, KIND) != KIND or not isinstance(files, dict) or not files.keys() <= set(MODEL_FILES):
+        return None
+    # The first versions wrote no kind, no list of files and no seal. With a list, what it says may be deleted: nobody else may have written it.
+    return found if not files or found.get(seals.SEAL) == seals.seal_of(found) else None
 
 
 def must_be_whole(folder: Path) -> None:
@@ -62,7 +65,8 @@ def may_write(target: Path, identity: dict[str, Any]) -> None:
     if mark is None:
         if target.is_dir() and not foreign(target):
             return
-        raise UserError(f"{target} exists and is not an export of electrify (it has no {MARK}); choose another --output-dir or remove it")
+        why = f"it has no {MARK}, or one that was changed"
+        raise UserError(f"{target} exists and is not an export of electrify ({why}); choose another --output-dir or remove it")
     odd = [name for name in identity if name in mark and mark[name] != identity[name]]
     if "part" in odd:
         raise UserError(f"{target} holds a model of another kind ({mark['part']}, not {identity['part']}); choose another --output-dir")

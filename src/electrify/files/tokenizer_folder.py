@@ -9,14 +9,14 @@ from pathlib import Path
 from ..errors import UserError
 from .folders import remove_temporaries, sha256
 from .reading import read_bytes
-from .tokenizers import TOKENIZER_FILES, must_be_plain
+from .tokenizers import COPIED, TOKENIZER_FILES, must_be_plain
 from .whole import write_atomically
 
 
 def tokenizer_hashes(folder: Path) -> dict[str, str]:
     """Each file of the list that is there, with its hash. Raises UserError where one is not a regular file: links are not followed."""
     found = {}
-    for name in TOKENIZER_FILES:
+    for name in COPIED:
         if os.path.lexists(folder / name):
             digest = sha256(folder / name)
             if digest is None:

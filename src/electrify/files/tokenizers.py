@@ -29,6 +29,7 @@ TOKENIZER_FILES = {
     "tokenizer.model": MAX_FILE_BYTES,
     "chat_template.jinja": MB,
 }
+COPIED = tuple(name for name in TOKENIZER_FILES if name != "chat_template.jinja")  # an encoder has no chat
 CHUNK = 1 << 20
 
 
@@ -86,7 +87,8 @@ def copy_tokenizer(source: Path, target: Path, *, within: Path, hashes: Mapping[
     within: the folder that they must lie in. hashes: name -> SHA-256; where given, only these are copied and each must have its hash. Raises
     UserError before anything is written.
     """
-    wanted = [path.name for path in tokenizer_files(source)] if hashes is None else [n for n in hashes if n in TOKENIZER_FILES]
+    names = [path.name for path in tokenizer_files(source)] if hashes is None else hashes
+    wanted = [name for name in names if name in COPIED]
     must_be_plain(source, within=within)
     for name in wanted if hashes is not None else ():
         if sha256_of(source / name, within=within) != (hashes or {})[name]:

@@ -12,6 +12,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from .. import faults
+from ..files.whole import temporary, written
 from ..progress import Progress
 from ..special import SpecialIds
 from .encode import read_part
@@ -68,6 +69,7 @@ class ShardWriter:
         self._limit = shard_bytes // dtype.itemsize
         self._shards: list[Shard] = []
         self._file: IO[bytes] | None = None
+        self._part = folder  # where the open file is until it is whole
         self._hash, self._tokens, self._ends = hashlib.sha256(), 0, [np.zeros(1, np.int64)]
 
     def add(self, lengths_D: np.ndarray, ids_T: np.ndarray) -> None:
@@ -86,7 +88,8 @@ class ShardWriter:
 
     def _write(self, ends_D: np.ndarray, ids_T: np.ndarray) -> None:
         if self._file is None:
-            self._file = self._path("tokens", ".bin").with_suffix(".bin.part").open("wb")
+            self._part = temporary(self._folder)
+            self._file = self._part.open("xb")
         data = np.ascontiguousarray(ids_T, self._dtype).tobytes()
         self._file.write(data)
         self._hash.update(data)
@@ -103,7 +106,7 @@ class ShardWriter:
         os.fsync(self._file.fileno())
         self._file.close()
         tokens, index = self._path("tokens", ".bin"), self._path("documents", ".npy")
-        tokens.with_suffix(".bin.part").replace(tokens)
+        self._part.replace(tokens)
         offsets = np.concatenate(self._ends)
         _atomic_npy(index, offsets)
         shard = Shard(tokens.name, index.name, self._tokens, len(offsets) - 1, self._hash.hexdigest(), sha256_of(index))
@@ -116,9 +119,5 @@ class ShardWriter:
 
 
 def _atomic_npy(path: Path, array: np.ndarray) -> None:
-    part = path.with_suffix(".npy.part")
-    with part.open("wb") as f:
+    with written(path) as f:
         np.save(f, array, allow_pickle=False)
-        f.flush()
-        os.fsync(f.fileno())
-    part.replace(path)

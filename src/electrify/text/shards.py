@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -29,6 +28,7 @@ from ..files.reading import FileError, MissingError, must_be_regular, read_objec
 from ..files.schema import Count, FileName, Rule, SchemaError, Sha256, check, is_count
 from ..files.seals import SEAL, seal_of, unsealed
 from ..files.seals import text_of as manifest_text
+from ..files.whole import write_atomically
 from ..special import SpecialIds
 from .mapped import MappedFiles, Named
 from .splits import SPLITS as SPLITS
@@ -92,13 +92,8 @@ def token_dtype(vocab_size: int) -> np.dtype[Any]:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Written last and in one rename, so a folder with a manifest is complete."""
-    part = folder / (MANIFEST + ".part")
     fields = asdict(manifest)
-    with part.open("w", encoding="utf-8") as f:
-        f.write(manifest_text(fields | {SEAL: seal_of(fields)}))
-        f.flush()
-        os.fsync(f.fileno())
-    part.replace(folder / MANIFEST)
+    write_atomically(folder / MANIFEST, manifest_text(fields | {SEAL: seal_of(fields)}))
 
 
 def read_manifest(folder: Path) -> Manifest:

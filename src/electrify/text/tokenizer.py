@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
@@ -15,6 +14,7 @@ from ..config.schema import brief
 from ..errors import UserError, failing_as
 from ..files.reading import json_of, read_bytes, sha256_of
 from ..files.tokenizers import MAX_FILE_BYTES, TOKENIZER_FILE, must_be_plain
+from ..files.whole import write_atomically
 from ..special import SpecialIds
 
 MAX_LENGTH = 512
@@ -39,12 +39,7 @@ def save_trained(tokenizer: Any, folder: Path, *, kind: str, lowercase: bool, st
     files["tokenizer_config.json"] = json.dumps(settings, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        part = folder / (name + ".part")
-        with part.open("w", encoding="utf-8", newline="\n") as f:
-            f.write(text)
-            f.flush()
-            os.fsync(f.fileno())
-        part.replace(folder / name)
+        write_atomically(folder / name, text)
 
 
 def save_existing(name: str, folder: Path) -> None:

@@ -29,7 +29,7 @@ from ..files.reading import FileError, read_object, read_text
 from ..files.schema import SchemaError, check
 from ..files.tokenizer_folder import in_the_way, publish_tokenizer, tokenizer_hashes
 from ..files.tokenizers import TOKENIZER_FILES
-from ..files.whole import write_atomically
+from ..files.whole import write_atomically, written
 from ..progress import Progress, say
 from . import pydocs, records
 from .shards import MANIFEST, SPLITS, Corpus, Manifest, SourceRow, read_manifest, sha256_of, verify_common
@@ -97,7 +97,9 @@ def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the prepared corpus")
     if not os.path.lexists(folder / MANIFEST):
-        others = [name for name in foreign(folder) if not name.startswith(".")]
+        inside = folder / UNFINISHED
+        begun = inside.is_dir() and not inside.is_symlink() and not foreign(inside)  # killed before it wrote whose it is
+        others = [name for name in foreign(folder) if not name.startswith(".") and not (name == UNFINISHED and begun)]
         if others and unfinished_state(folder) is None:
             raise UserError(f"{folder} holds other files ({', '.join(others[:3])} ...); choose a new or empty folder")
         return None
@@ -194,6 +196,7 @@ class Workspace:
         self.identities = [s.identity() for s in self.sources]
         path, had = self._inside / STATE, unfinished_state(self.folder)
         remove_temporaries(self._inside)
+        remove_temporaries(self.folder)
         if had is None:
             if foreign(self._inside):
                 raise UserError(f"{self._inside} is not a folder that electrify began; move it away, or choose another --output-dir")
@@ -277,12 +280,10 @@ class Workspace:
 
 
 def _write_pydocs(path: Path, *, key: str, workers: int) -> None:
-    part = path.with_suffix(".part")
-    with part.open("w", encoding="utf-8") as f, Progress(None, title="reading the documentation of the installed packages", unit="documents") as bar:
+    with written(path) as f, Progress(None, title="reading the documentation of the installed packages", unit="documents") as bar:
         for _, text in pydocs.documents(workers=workers):
-            f.write(json.dumps({key: text}) + "\n")
+            f.write(json.dumps({key: text}).encode() + b"\n")
             bar.advance()
-    part.replace(path)
 
 
 def _write_state(path: Path, options: dict[str, Any], identities: list[dict[str, Any]]) -> None:

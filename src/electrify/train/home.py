@@ -14,6 +14,7 @@ from typing import Self
 
 from ..errors import UserError
 from ..files.lock import lock
+from ..files.whole import write_atomically
 
 HEADER = ("config.yaml", "run.json")
 TOKENIZER = "tokenizer"
@@ -91,13 +92,11 @@ class Home:
             path = folder / name
             if data == content(path):
                 continue
-            if not path.parent.is_dir():
+            if path.parent.is_symlink() or not path.parent.is_dir():
                 aside(path.parent)
             path.parent.mkdir(exist_ok=True)
             where = aside(path)
-            part = path.with_name(f".{path.name}.part")
-            part.write_bytes(data)
-            os.replace(part, path)
+            write_atomically(path, data)
             found = f"was changed while the run trained; what stood there is now {where.name}, and" if where else "was lost while the run trained;"
             said.append(f"{path} {found} it is written again")
         return said

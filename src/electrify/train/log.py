@@ -19,6 +19,7 @@ from ..config.checks import TRACKERS
 from ..errors import UserError, nearest
 from ..files.reading import open_regular
 from ..files.schema import is_count
+from ..files.whole import write_atomically
 from ..progress import say
 from .home import aside
 
@@ -192,12 +193,7 @@ def rewind(path: Path, resume_step: int | None) -> None:
     if not os.path.lexists(path):
         return
     kept = [] if resume_step is None else [line for line, record in _lines(path) if record and record["step"] <= resume_step]
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as f:
-        f.writelines(line + b"\n" for line in kept)
-        f.flush()
-        os.fsync(f.fileno())
-    part.replace(path)
+    write_atomically(path, b"".join(line + b"\n" for line in kept))
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
