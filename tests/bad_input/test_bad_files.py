@@ -427,6 +427,14 @@ def test_doctor_names_links_that_leave_a_model(model: Path, secret: Path) -> Non
     assert any(f.code == "link-out" and "notes" in f.fact for f in found.findings)
 
 
+def test_doctor_does_not_print_what_a_link_leads_to(capsys: pytest.CaptureFixture[str], model: Path, secret: Path) -> None:
+    secret.write_text("root:x:0:0\n", encoding="utf-8")
+    (model / "vocab.txt").unlink()
+    (model / "vocab.txt").symlink_to(secret)
+    assert run("doctor", str(model)) == 1
+    assert "root:x" not in "".join(capsys.readouterr())
+
+
 # ------------------------------------------------------------------ records of finetune, unfinished folders
 
 

@@ -65,12 +65,12 @@ def sha256(path: Path, bar: Bar) -> str:
 
 def read_bytes(path: Path, *, limit: int = MAX_JSON_BYTES) -> bytes:
     """Raises DamageError where there is no such file or it is larger than anything of its kind."""
-    return _found(path, lambda: reading.read_bytes(path, limit=limit))
+    return _found(path, lambda: reading.read_bytes(path, limit=limit, within=path.parent))
 
 
 def read_json(path: Path, *, repeats: bool = False) -> dict[str, Any]:
     """Raises DamageError where it is no JSON object. repeats: whether a key may stand twice."""
-    return _found(path, lambda: reading.read_object(path, repeats=repeats))
+    return _found(path, lambda: reading.read_object(path, repeats=repeats, within=path.parent))
 
 
 def _found(path: Path, read: Callable[[], T]) -> T:
