@@ -1,5 +1,20 @@
-"""`python -m electrify`, also for torchrun."""
+"""`electrify` and `python -m electrify`, also for torchrun."""
 
-from .cli import program
+import os
+import sys
 
-program()
+
+def start() -> None:
+    """What the command runs. Ctrl-C while modules are still loading ends like Ctrl-C later."""
+    try:
+        from .cli import program
+
+        program()
+    except KeyboardInterrupt:
+        sys.stderr.write("electrify: stopped by SIGINT\n")
+        sys.stderr.flush()
+        os._exit(130)
+
+
+if __name__ == "__main__":
+    start()

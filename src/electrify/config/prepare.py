@@ -7,7 +7,9 @@ import os
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
+from ..console import brief
 from ..errors import UserError
+from .schema import convert, field_types
 
 MAX_VOCABULARY = 1 << 22  # four times the largest published; the libraries reserve memory for as many pieces as are asked for
 TRAINED = ("wordpiece", "bpe", "unigram")
@@ -98,6 +100,7 @@ class PrepareConfig:
 
     def check(self) -> None:
         """Raises UserError for a value that cannot work."""
+        self._check_types()
         if not self.inputs:
             raise UserError("nothing to prepare: name at least one file, folder, glob, `pydocs` or `hub:NAME`")
         if not all(item.strip() for item in self.inputs):
@@ -118,6 +121,16 @@ class PrepareConfig:
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 raise UserError(f"{name} must be at {f'least {least}' if value < least else f'most {most}'}, not {value}")
+
+    def _check_types(self) -> None:
+        """Raises UserError for what a caller in Python may give and a command line cannot."""
+        if isinstance(self.inputs, str | bytes | os.PathLike):
+            raise UserError(f"inputs is {brief(self.inputs)}: give a list of files, folders and globs, as texts")
+        for name, kind in field_types(type(self)).items():
+            value = getattr(self, name)
+            found = convert(value, kind, name)
+            if found != value:
+                raise UserError(f"{name} is {brief(value)}, of another type than {brief(found)}, which is meant")
 
     def _check_tokenizer(self) -> None:
         """Raises UserError for a name that means a kind of tokenizer and is not one of ours, before the Hub is asked for it."""

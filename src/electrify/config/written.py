@@ -36,7 +36,10 @@ class _Loader(yaml.SafeLoader):
                 if key.value in seen:
                     raise yaml.MarkedYAMLError(None, None, f"the key {brief(key.value)} stands twice", key.start_mark)
                 seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
+        mapping = super().construct_mapping(node, deep=deep)
+        if len(mapping) < len(node.value):
+            raise yaml.MarkedYAMLError(None, None, "a key stands twice, written in two ways (1 and 1.0 are one key)", node.start_mark)
+        return mapping
 
 
 def _as_written(node: yaml.ScalarNode) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from .places import check_place as check_place
 from .places import may_be_on_hub as may_be_on_hub
 from .quiet import quiet
 
+_LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
 SAFE_WEIGHTS: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "ignore_mismatched_sizes": True}  # which we look at ourselves
 _BOTH_WAYS = ("xlnet", "xlm", "flaubert")  # counted with the causal ones by the library, for their language-model heads
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
@@ -57,6 +59,10 @@ def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
     if wrong:
         shown = ", ".join(f"{name} is {list(theirs)}, not {list(wanted)}" for name, theirs, wanted in wrong[:3]) + ", ..." * (len(wrong) > 3)
         raise UserError(f"{path}: {len(wrong)} weights do not have the shape that its config.json says: {shown}")
+    layers = {int(found[1]) for key in info["unexpected_keys"] if (found := _LAYER.search(key))}
+    depth = getattr(model.config, "num_hidden_layers", None)
+    if layers and depth is not None and max(layers) >= depth:
+        raise UserError(f"{path}: the checkpoint holds {max(layers) + 1} layers, its config.json says {depth}")
     must_be_finite(path, model)
 
 

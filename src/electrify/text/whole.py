@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from ..files.reading import FileError, json_of
 from .streams import must_be_file
 
 
@@ -46,9 +46,9 @@ def json_rows(path: str | Path, text: str) -> Iterator[tuple[int, dict[str, Any]
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as e:  # also numbers of thousands of digits, and thousands of brackets
-            raise UserError(f"{path}, line {number}: broken JSON ({getattr(e, 'msg', None) or type(e).__name__})") from None
+            row = json_of(line, Path(path))
+        except FileError as e:
+            raise UserError(f"{path}, line {number}: broken JSON ({e.why.removeprefix('is not JSON (').removesuffix(')')})") from None
         if not isinstance(row, dict):
             raise UserError(f"{path}, line {number}: not a JSON object")
         yield number, row

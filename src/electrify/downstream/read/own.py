@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ OWN_EPOCHS = 3.0
 OWN_METRICS: dict[Kind, tuple[str, ...]] = {
     "classification": ("accuracy", "macro_f1"), "multilabel": ("micro_f1", "macro_f1", "accuracy"), "regression": ("spearman", "pearson"),
 }  # fmt: skip
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}")  # what is sorted as a number, and what can be the number of a column
 
 
 def read_own(
@@ -74,7 +77,7 @@ def _questions(path: str) -> tuple[Question, ...]:
 def _sentences(path: str, word: str | None, tag: str | None) -> tuple[Sentence, ...]:
     if ending_of(path) in (".jsonl", ".ndjson"):
         return read_sentence_rows(path)
-    numbers = [None if given is None else int(given) if given.lstrip("-").isdecimal() else given for given in (word, tag)]
+    numbers = [None if given is None else int(given) if _WHOLE.fullmatch(given) else given for given in (word, tag)]
     if isinstance(numbers[0], str):
         raise UserError(f"{path}: --text-column of a file of columns is a number from 0, not {numbers[0]!r}")
     return read_sentences(path, word=numbers[0], tag=numbers[1])
@@ -153,13 +156,13 @@ def _are_decimals(values: list[Any]) -> bool:
     """Numbers all, and not whole ones all: as written, so that 3.0 is a decimal number and 3 is not."""
     try:
         numbers = [float(v) for v in values if not isinstance(v, bool)]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return len(numbers) == len(values) and not all(str(v).strip().lstrip("+-").isdecimal() for v in values)
 
 
 def _class_order(name: str) -> tuple[int, float, str]:
-    return (0, int(name), name) if name.lstrip("-").isdecimal() else (1, 0, name)
+    return (0, int(name), name) if _WHOLE.fullmatch(name) else (1, 0, name)
 
 
 def _column(path: str, header: list[str], given: str | None, known: tuple[str, ...], flag: str) -> str:

@@ -70,6 +70,8 @@ def texts_of(path: str, row: Row, text: str, pair: str | None) -> tuple[str, str
             raise UserError(f"{where}: no column {column!r}; found: {', '.join(cells) or 'nothing'}")
         if column is not None and not isinstance(cells[column], str):
             raise UserError(f"{where}: {column!r} must be a text, not {json.dumps(cells[column])[:40]}")
+        if column is not None and not cells[column].isascii() and any("\ud800" <= c <= "\udfff" for c in cells[column]):
+            raise UserError(f"{where}: {column!r} holds half a surrogate pair, which is not a character")
     return cells[text], None if pair is None else cells[pair]
 
 
@@ -82,7 +84,7 @@ def label_of(value: Any, kind: Kind, classes: dict[str, int], where: str) -> flo
         return classes[key]
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if isinstance(value, bool) or not math.isfinite(number):
         raise UserError(f"{where}: label {str(value)[:40]!r} is not a number")
