@@ -30,9 +30,11 @@ def written(path: Path) -> Iterator[IO[bytes]]:
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(path)
-    except BaseException:
+    except BaseException as e:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+        if isinstance(e, OSError) and e.filename in (None, str(part), part):
+            e.filename = str(path)  # what the user knows of, and not the name that is gone
         raise
 
 
