@@ -129,7 +129,7 @@ class PrepareConfig:
         for name, kind in field_types(type(self)).items():
             value = getattr(self, name)
             found = convert(value, kind, name)
-            if found != value:
+            if found != value and value == value:  # not of NaN, which the bounds refuse
                 raise UserError(f"{name} is {brief(value)}, of another type than {brief(found)}, which is meant")
 
     def _check_tokenizer(self) -> None:
