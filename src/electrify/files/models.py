@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..errors import UserError
+from .folders import MARK as MARK
 from .reading import MAX_JSON_BYTES, MB, FileError, MissingError, json_of, must_be_regular, open_regular, read_object, sha256_of
 from .schema import Rule, Sha256, check, is_file_name
 from .seals import unsealed
 from .tokenizers import TOKENIZER_FILES, must_be_plain, read_settings
 
-CONFIG, WEIGHTS, INDEX, MARK = "config.json", "model.safetensors", "model.safetensors.index.json", "electrify.json"
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MAX_CONFIG_BYTES = 16 * MB  # the longest published ones list their labels, some ten thousand
 MAX_HEADER_BYTES = 100_000_000  # the library's own limit
 FLOATS = ("F64", "F32", "F16", "BF16")
