@@ -9,9 +9,15 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from electrify.architectures import architecture_named
 from electrify.build import Built, Vocabulary, build
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
+from electrify.corruption.choosing import Chooser
 from electrify.draws import Draws, draws_for, hashed
+from electrify.model.encoder import Encoder
+from electrify.model.shape import Shape
+from electrify.objectives.objective import Step
+from electrify.terms import Terms
 from electrify.tokens import SpecialIds, Tokens, WordEdges
 
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4, others=(5, 1))  # tokenizers list [UNK] among their specials, too
@@ -124,3 +130,31 @@ def built(recipe: str, **fields: Any) -> Built:
 def value(scalar: Tensor) -> float:
     """float() of a tensor that may carry a graph (torch warns about the plain one)."""
     return float(scalar.detach())
+
+
+def terms_of(objective: Any, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Terms:
+    """Losses and what is watched, as the loop gets them: planned, then run."""
+    return Step(objective)(tokens, objective.plan(tokens, draws, fixed=fixed))
+
+
+def counts_of(objective: Any, tokens: Tokens, draws: Draws) -> dict[str, Tensor]:
+    return objective.plan(tokens, draws).counts
+
+
+def corrupted(corruptor: Any, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Any:
+    """The changed text of a corruptor, planned before."""
+    return corruptor(tokens, corruptor.plan(tokens, draws, fixed=fixed))
+
+
+def at_of(chooser: Chooser, tokens: Tokens, draws: Draws) -> Tensor:
+    """[M] the positions that a chooser chooses."""
+    return chooser.plan(tokens, draws).at_M
+
+
+def encoder_of(shape: Shape, *, dropout: float = 0.0, attention_dropout: float = 0.0, backend: Any = "auto") -> Encoder:
+    """An encoder of ELECTRA's architecture over embeddings of its own."""
+    electra = architecture_named("electra")
+    made = electra.encoder(shape, electra.embeddings(shape, dropout=dropout), dropout=dropout, attention_dropout=attention_dropout)
+    contexts: Any = made.contexts
+    contexts.backend = backend
+    return made

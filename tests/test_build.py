@@ -12,7 +12,9 @@ from electrify.build import Built, build, generator_shape, kept_shape
 from electrify.config.pretrain import PretrainConfig, load_recipe
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
-from electrify.model.encoder import Embeddings, Encoder, Shape
+from electrify.model.embeddings import Embeddings
+from electrify.model.encoder import Encoder
+from electrify.model.shape import Shape
 from electrify.model.heads import BinaryHead, LMHead, MaskedLM
 from electrify.objectives.electra import Electra
 from electrify.objectives.mlm import MLM
@@ -34,7 +36,7 @@ def ids_of(*modules: nn.Module) -> set[int]:
 @pytest.mark.parametrize("tie", TIES)
 def test_ties_share_exactly_what_they_say(tie: str) -> None:
     b = tied(tie)
-    g, d = b.halves["generator"], b.halves["discriminator"]
+    g, d = b.exports["generator"], b.kept
     ge, de = g.encoder.embeddings, d.encoder.embeddings
     assert (g.encoder is d.encoder) == (tie == "all")
     assert (ge is de) == (tie in ("embeddings", "all"))
@@ -45,7 +47,7 @@ def test_ties_share_exactly_what_they_say(tie: str) -> None:
 
 @pytest.mark.parametrize("tie", TIES)
 def test_the_generators_tables_are_always_tied_to_each_other(tie: str) -> None:
-    g = tied(tie).halves["generator"]
+    g = tied(tie).exports["generator"]
     assert isinstance(g.head, LMHead)
     assert g.head.words is g.encoder.embeddings.words
 
@@ -55,19 +57,19 @@ def test_halves_are_the_objectives_own_parts(tie: str) -> None:
     """What is exported is what is trained, and nothing is trained that is not exported."""
     b = tied(tie)
     assert isinstance(b.objective, Electra)
-    assert b.halves["discriminator"].encoder is b.objective.encoder
-    assert b.halves["discriminator"].head is b.objective.head
-    assert b.halves["generator"].encoder is b.objective.corruptor.lm.encoder
-    assert b.halves["generator"].head is b.objective.corruptor.lm.head
-    assert ids_of(b.objective) == set().union(*(ids_of(h.encoder, h.head) for h in b.halves.values()))
+    assert b.kept.encoder is b.objective.encoder
+    assert b.kept.head is b.objective.head
+    assert b.exports["generator"].encoder is b.objective.corruptor.lm.encoder
+    assert b.exports["generator"].head is b.objective.corruptor.lm.head
+    assert ids_of(b.objective) == set().union(*(ids_of(h.encoder, h.head) for h in b.exports.values()))
 
 
 def test_the_mlm_has_one_half() -> None:
     b = built("bert-tiny")
     assert isinstance(b.objective, MLM)
-    assert b.halves.keys() == {"discriminator"}
-    assert b.objective.lm.encoder is b.halves["discriminator"].encoder
-    assert ids_of(b.objective) == ids_of(b.halves["discriminator"].encoder, b.halves["discriminator"].head)
+    assert b.exports.keys() == {"discriminator"}
+    assert b.objective.lm.encoder is b.kept.encoder
+    assert ids_of(b.objective) == ids_of(b.kept.encoder, b.kept.head)
 
 
 def test_recipe_numbers_arrive() -> None:
@@ -80,7 +82,7 @@ def test_recipe_numbers_arrive() -> None:
         SPECIAL.mask,
         1.5,
     )
-    for half in b.halves.values():
+    for half in b.exports.values():
         assert half.encoder.embeddings.dropout == 0.1
         assert half.encoder.attention_dropout == 0.2
         assert {block.dropout for block in half.encoder.blocks} == {0.1}
@@ -119,7 +121,7 @@ def test_published_parameter_counts(recipe: str, encoder: int, whole: int) -> No
     """14M / 110M / 335M: the encoder, and with the head of replaced token detection (dense D x D + D, out D + 1). No memory is touched."""
     shape = kept_shape(load_recipe(f"electra-{recipe}").model, 30522)
     with torch.device("meta"):
-        e, head = Encoder(shape, Embeddings(shape, dropout=0.1), dropout=0.1, attention_dropout=0.1), BinaryHead(shape)
+        e, head = encoder_of(shape, dropout=0.1, attention_dropout=0.1), BinaryHead(shape)
     assert sum(p.numel() for p in e.parameters()) == encoder
     assert sum(p.numel() for p in e.parameters()) + sum(p.numel() for p in head.parameters()) == whole
 
@@ -128,8 +130,8 @@ def test_a_folder_may_decide_the_generators_shape() -> None:
     config = tiny("electra-tiny", tie="none")
     shape = Shape(**{**vars(generator_shape(config.model, VOCAB)), "num_hidden_layers": 3, "hidden_size": 24, "embedding_size": 20})
     b = build(config, VOCABULARY, generator=shape)
-    assert b.halves["generator"].encoder.shape == shape
-    assert b.halves["discriminator"].encoder.shape == kept_shape(config.model, VOCAB)
+    assert b.exports["generator"].encoder.shape == shape
+    assert b.kept.encoder.shape == kept_shape(config.model, VOCAB)
     assert math.isfinite(float(b.objective(ragged_batch(), draws_of(ragged_batch()))["generator"].sum.detach()))
 
 

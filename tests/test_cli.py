@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from electrify import cli
-from electrify.config.pretrain import SECTION_OF, dump, load_recipe, override, parse
+from electrify.config.pretrain import dump, load_recipe, override, parse, section_of
 from small import environment, flags, listing, mistake, one_sentence, write_text
 
 VERBS = ["prepare", "pretrain", "export", "finetune", "detect", "flops", "doctor", "demo"]
@@ -47,7 +47,7 @@ def test_help_is_immediate(verb: str) -> None:
 
 def test_help_of_pretrain_names_every_field() -> None:
     text = subprocess.run([sys.executable, "-m", "electrify", "pretrain", "--help"], capture_output=True, text=True, check=True).stdout
-    missing = [name for name in SECTION_OF if f"--{name.replace('_', '-')} " not in text]
+    missing = [name for name in section_of() if f"--{name.replace('_', '-')} " not in text]
     assert not missing
 
 
@@ -134,11 +134,11 @@ def test_config_file_flags_and_both_spellings(tmp_path: Path) -> None:
     file.write_text(dump(mine), encoding="utf-8")
     for spelling in (["--max-steps", "9"], ["--max_steps", "9"], ["--max_steps=9"], ["--max-steps=9"]):
         args = cli.parser().parse_args(["pretrain", "x", "--output-dir", "y", "--config", str(file), "--no-bf16", *spelling])
-        got = override(parse(file.read_text(encoding="utf-8"), "mine"), {k: v for k, v in vars(args).items() if k in SECTION_OF})
+        got = override(parse(file.read_text(encoding="utf-8"), "mine"), {k: v for k, v in vars(args).items() if k in section_of()})
         assert got == override(mine, {"max_steps": 9, "bf16": False})
     words = flags(term_weights="generator=2,rtd=10", mask_mix="0.8,0.1,0.1", torch_compile=False)
     args = cli.parser().parse_args(["pretrain", "x", "--output_dir", "y", *words, "--bf16"])
-    got = override(mine, {k: v for k, v in vars(args).items() if k in SECTION_OF})
+    got = override(mine, {k: v for k, v in vars(args).items() if k in section_of()})
     assert got == override(mine, {"term_weights": {"generator": 2, "rtd": 10}, "mask_mix": (0.8, 0.1, 0.1), "bf16": True, "torch_compile": False})
 
 

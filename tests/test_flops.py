@@ -15,12 +15,13 @@ from electrify.cli import main
 from electrify.config.flops import Convention
 from electrify.config.pretrain import load_recipe, override
 from electrify.flops.count import flops_per_token, forward_flops, passes_flops, recipe_flops
-from electrify.flops.paper import CHOSEN, binary_flops, published
+from electrify.flops.paper import published
+from electrify.model.costs import CHOSEN, binary_flops
 from electrify.model import likelihood
 from electrify.model.encoder import Encoder
 from electrify.model.heads import LinearHead
 from electrify.model.passes import Measured, Pass
-from electrify.objectives.terms import weighted
+from electrify.terms import weighted
 
 # ---------------------------------------------------------------- the published figures
 
@@ -123,7 +124,7 @@ def exactly(recipe: str, *, row_length: int, fields: dict[str, Any], rows: int |
     assert 0 < share < 1
     rows = tokens.num_rows if rows is None else rows
     with FlopCounterMode(display=False) as counter:
-        weighted(objective(tokens, draws), weights, objective.counts(tokens, draws)).backward()
+        weighted(terms_of(objective, tokens, draws), weights, counts_of(objective, tokens, draws)).backward()
     ours = passes_flops(with_share(objective, share), row_length=row_length, convention="hardware", rows=rows)
     return counter.get_total_flops(), round(size * ours)
 
@@ -186,7 +187,7 @@ def test_base_recipes_pay_six_percent_for_it(name: str) -> None:
 
 def test_a_frozen_network_has_no_backward_pass() -> None:
     b, tokens = built("electra-tiny", embedding_size=16), ragged_batch()
-    encoder = b.halves["discriminator"].encoder
+    encoder = b.kept.encoder
     through_matmul(encoder)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         encoder(tokens)
@@ -210,7 +211,7 @@ def test_small_heads() -> None:
 
 
 def test_the_paper_has_its_own_share_of_output_softmaxes() -> None:
-    head = built("bert-tiny").halves["discriminator"].head
+    head = built("bert-tiny").kept.head
     on = {share: passes_flops([Pass(head, share, True)], row_length=32, convention="paper") for share in (0.1, 0.4, 1.0)}
     assert on[0.1] == on[0.4] == CHOSEN * on[1.0]
     exact = {share: passes_flops([Pass(head, share, True)], row_length=32, convention="hardware") for share in (0.1, 0.4)}
@@ -227,7 +228,7 @@ def test_numbers_of_a_recipe_hang_together() -> None:
     assert cost.token == flops_per_token(cast(Measured, b.objective), row_length=16, convention="hardware")
     assert cost.step == pytest.approx(3 * 16 * cost.token, rel=1e-12)
     assert cost.train == pytest.approx(7 * cost.step, rel=1e-12)
-    encoder = b.halves["discriminator"].encoder
+    encoder = b.kept.encoder
     assert cost.inference == 16 * forward_flops(encoder, row_length=16, convention="hardware")
     assert cost.parameters == sum(p.numel() for p in encoder.parameters())
     assert (cost.max_steps, cost.train_batch_size, cost.max_seq_length) == (7, 3, 16)
@@ -266,7 +267,7 @@ def test_two_stages_pay_for_the_first() -> None:
     fields = {"max_steps": 10, "generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 1.0}}
     alone, both = (recipe_flops(tiny("electra-tiny", generator_steps=n, **fields), vocab_size=VOCAB, convention="hardware") for n in (0, 5))
     b: Built = built("electra-tiny", **fields)
-    half = b.halves["generator"]
+    half = b.exports["generator"]
     stage = [Pass(half.encoder, 1.0, True), Pass(half.head, 0.15, True)]
     rows = 5 * alone.train_batch_size * alone.max_seq_length
     assert both.train - alone.train == pytest.approx(rows * passes_flops(stage, row_length=32, convention="hardware"))

@@ -10,7 +10,7 @@ import pytest
 
 from electrify import cli
 from electrify.config.checks import check
-from electrify.config.pretrain import SECTION_OF, load_recipe, override
+from electrify.config.pretrain import load_recipe, override, section_of
 from electrify.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -57,7 +57,7 @@ def wrong(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     try:
         args = cli.parser().parse_args(words)
         if args.verb == "pretrain" and not args.config:
-            check(override(load_recipe(args.recipe or cli.DEFAULT_RECIPE), {k: v for k, v in vars(args).items() if k in SECTION_OF}))
+            check(override(load_recipe(args.recipe or cli.DEFAULT_RECIPE), {k: v for k, v in vars(args).items() if k in section_of()}))
     except SystemExit as e:
         return capsys.readouterr().err if e.code else ""
     except UserError as e:

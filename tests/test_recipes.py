@@ -13,7 +13,7 @@ from batches import VOCABULARY, draws_of, text_batch
 from electrify.build import build
 from electrify.config.checks import check
 from electrify.config.pretrain import load_recipe, override, recipe_names
-from electrify.objectives.terms import weighted
+from electrify.terms import weighted
 from electrify.train.optim import make_optimizer, parameter_groups
 
 NAMES = recipe_names()
@@ -58,7 +58,7 @@ def test_builds_and_takes_a_step(name: str) -> None:
     optimizer = make_optimizer(t.optim, groups, betas=(t.adam_beta1, t.adam_beta2), eps=t.adam_epsilon)
 
     def loss() -> torch.Tensor:
-        return weighted(objective(tokens, draws_of(tokens)), config.objective.term_weights, objective.counts(tokens, draws_of(tokens)))
+        return weighted(terms_of(objective, tokens, draws_of(tokens)), config.objective.term_weights, counts_of(objective, tokens, draws_of(tokens)))
 
     before = loss()
     before.backward()

@@ -1,33 +1,30 @@
-"""Recipe -> objective: widths, sharing, initial values, one `match`. The only place that knows all layers."""
+"""Recipe -> objective: widths, sharing, initial values. The only place that knows all layers."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from .architectures import architecture_named
+from .architectures.architecture import Architecture, InitialValues, WordVectors
 from .config.pretrain import CorruptionConfig, ModelConfig, PretrainConfig
 from .corruption.choosing import Chooser, rarity
 from .corruption.frequency import Frequency
 from .corruption.generator import Generator, Sampling
-from .corruption.masking import MaskMix
+from .corruption.masking import Corruptor, MaskMix
 from .corruption.two_tower import TwoTower
-from .model.attention import Look
-from .model.encoder import DisentangledWords, Embeddings, Encoder, Shape, Words
-from .model.heads import BinaryHead, LinearHead, LMHead, MaskedLM
-from .model.init import init_bert, init_local_blocks, init_local_embeddings, init_local_head, init_published, init_words, subspace_width
-from .objectives.adversarial import Adversarial
-from .objectives.all_tokens import AllTokensMLM
-from .objectives.electra import Electra
-from .objectives.electric import Electric
-from .objectives.mlm import MLM
+from .model.embeddings import DisentangledWords, Words, own_table
+from .model.encoder import Encoder
+from .model.exported import ExportedModel
+from .model.heads import MaskedLM
+from .model.shape import Shape
+from .objectives.objective import Objective, Parts
 from .tokens import SpecialIds, WordEdges
-
-WordVectors = Callable[[int], Tensor]  # dimensions K -> [V, K]
-Corruptor = MaskMix | Generator | Frequency | TwoTower
-Head = LMHead | BinaryHead | LinearHead
 
 
 @dataclass(frozen=True)
@@ -43,31 +40,22 @@ class Vocabulary:
 
 
 @dataclass(frozen=True)
-class Half:
-    """One network that can be exported: an encoder and its head."""
-
-    encoder: Encoder
-    head: Head
-
-
-@dataclass(frozen=True)
 class Built:
     """An objective ready to train, and the networks in it by the name of their export folder."""
 
-    objective: nn.Module
-    halves: dict[str, Half]
+    objective: Objective
+    exports: dict[str, ExportedModel]
+    architecture: Architecture
+
+    @property
+    def kept(self) -> ExportedModel:
+        """The network that the run is for."""
+        return self.exports["discriminator"]
 
 
 def kept_shape(model: ModelConfig, vocab_size: int) -> Shape:
-    return Shape(
-        vocab_size=vocab_size,
-        embedding_size=model.embedding_size,
-        hidden_size=model.hidden_size,
-        num_hidden_layers=model.num_hidden_layers,
-        num_attention_heads=model.num_attention_heads,
-        intermediate_size=model.intermediate_size,
-        max_position_embeddings=model.max_position_embeddings,
-    )
+    numbers = vars(model) | vars(model.options)
+    return architecture_named(model.architecture).shape(numbers, vocab_size=vocab_size)
 
 
 def generator_shape(model: ModelConfig, vocab_size: int) -> Shape:
@@ -82,75 +70,62 @@ def build(config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape | 
     start if the recipe says `init_words: cooccurrence`; without it they keep what was drawn (enough for weights that are overwritten).
     """
     built = compose(config, vocabulary, generator=generator)
-    initialise(built, config, vectors)
+    encoders = [part for part in built.objective.modules() if isinstance(part, Encoder)]
+    encoders.sort(key=lambda e: e is not built.kept.encoder)
+    m = config.model
+    values = InitialValues(m.init, m.local_amplitude, vectors if m.init_words == "cooccurrence" else None)
+    built.architecture.initialise(built.objective, encoders, values, torch.Generator().manual_seed(config.train.seed))
     return built
 
 
 def compose(config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape | None = None) -> Built:
     """`build` without initial values: also on the meta device."""
-    shape = kept_shape(config.model, vocabulary.size)
-    kept, corruptor = parts(config, vocabulary, generator or generator_shape(config.model, vocabulary.size))
-    words = kept.embeddings.words
-    match config.objective.objective, corruptor:
-        case "mlm", MaskMix() | Generator() | Frequency():
-            head = LMHead(shape, words)
-            objective = MLM(corruptor, MaskedLM(kept, head))
-        case "rtd", Generator() | Frequency() | TwoTower():
-            head = BinaryHead(shape)
-            sentence = LinearHead(shape.hidden_size) if "sentence" in config.objective.term_weights else None
-            fake = config.objective.correct_as_replaced
-            objective = Electra(corruptor, kept, head, loss_on=config.objective.loss_on, correct_as_replaced=fake, sentence_head=sentence)
-        case "all_tokens", Generator() | Frequency():
-            head = LMHead(shape, words)
-            gate = LinearHead(shape.hidden_size) if config.objective.copy_gate else None
-            objective = AllTokensMLM(corruptor, kept, head, gate)
-        case "adversarial", Generator():
-            head = BinaryHead(shape)
-            objective = Adversarial(corruptor, kept, head, LinearHead(corruptor.lm.encoder.shape.hidden_size))
-        case "electric", TwoTower() | Frequency():
-            head = LinearHead(shape.hidden_size)
-            objective = Electric(corruptor, kept, head)
-        case name, _:
-            raise AssertionError(f"{name} with {type(corruptor).__name__}: config/checks.py lets through what build does not know")
-    halves = {"discriminator": Half(kept, head)}
-    if isinstance(corruptor, Generator):
-        assert isinstance(corruptor.lm.head, LMHead)
-        halves["generator"] = Half(corruptor.lm.encoder, corruptor.lm.head)
-    return Built(objective, halves)
+    architecture = architecture_named(config.model.architecture)
+    g_shape = generator or generator_shape(config.model, vocabulary.size)
+    kept, corruptor = networks(config, architecture, vocabulary, g_shape)
+    o = config.objective
+    parts = Parts(corruptor, kept, architecture, o.term_weights)
+    objective = objective_class(o.row.cls).build(parts, **vars(o.options))
+    return Built(objective, objective.exports(), architecture)
 
 
-def parts(config: PretrainConfig, vocabulary: Vocabulary, g_shape: Shape) -> tuple[Encoder, Corruptor]:
+def objective_class(place: str) -> type[Objective]:
+    """The class of a row: `module:Class`."""
+    module, name = place.split(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def networks(config: PretrainConfig, architecture: Architecture, vocabulary: Vocabulary, g_shape: Shape) -> tuple[Encoder, Corruptor]:
     """The kept encoder and what corrupts its text, sharing what `tie` says: sharing is passing the same object."""
     m, c = config.model, config.corruption
     shape = kept_shape(m, vocabulary.size)
+    dropout: dict[str, Any] = {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
 
-    def encoder(shape: Shape, embeddings: Embeddings, look: Look = "both") -> Encoder:
-        return Encoder(shape, embeddings, dropout=m.dropout, attention_dropout=m.attention_dropout, look=look)
-
-    def embeddings(shape: Shape, words: Words | None = None) -> Embeddings:
-        return Embeddings(shape, dropout=m.dropout, words=words)
+    def embeddings(shape: Shape, words: Words | None = None) -> nn.Module:
+        return architecture.embeddings(shape, dropout=m.dropout, words=words)
 
     chooser = choosing(c, vocabulary)
-    sampling = Sampling(c.temperature, c.temperature_end, c.disallow_correct)
-    mask = MaskMix(chooser, vocabulary.special, vocabulary.size, mix=c.mask_mix)
     if c.corruptor not in ("generator", "two_tower"):
-        kept = encoder(shape, embeddings(shape))
-        return kept, mask if c.corruptor == "mask" else frequency(c, chooser, vocabulary)
+        kept = architecture.encoder(shape, embeddings(shape), **dropout)
+        if c.corruptor == "mask":
+            return kept, MaskMix(chooser, vocabulary.special, vocabulary.size, mix=c.mask_mix)
+        return kept, frequency(c, chooser, vocabulary)
+    sampling = Sampling(c.temperature, c.temperature_end, c.disallow_correct)
     kept_embeddings, g_embeddings = shared(m, shape, g_shape, embeddings)
-    kept = encoder(shape, kept_embeddings)
+    kept = architecture.encoder(shape, kept_embeddings, **dropout)
+    words = own_table(g_embeddings.words)
     if c.corruptor == "two_tower":
-        head = LMHead(replace(g_shape, hidden_size=2 * g_shape.hidden_size), table(g_embeddings))
-        left, right = encoder(g_shape, g_embeddings, "left"), encoder(g_shape, g_embeddings, "right")
-        return kept, TwoTower(chooser, left, right, head, sampling=sampling)
-    g_encoder = kept if m.tie == "all" else encoder(g_shape, g_embeddings)
-    lm = MaskedLM(g_encoder, LMHead(g_shape, table(g_embeddings)))
-    trains = c.generator_training == "joint"
-    if not trains:
-        lm.requires_grad_(False)
-    return kept, Generator(mask, lm, sampling=sampling, trains=trains)
+        both = replace(g_shape, hidden_size=2 * g_shape.hidden_size)  # what the head reads: the states of both towers
+        left = architecture.encoder(g_shape, g_embeddings, direction="left", **dropout)
+        right = architecture.encoder(g_shape, g_embeddings, direction="right", **dropout)
+        return kept, TwoTower(chooser, left, right, architecture.lm_head(both, words), sampling=sampling)
+    g_encoder = kept if m.tie == "all" else architecture.encoder(g_shape, g_embeddings, **dropout)
+    lm = MaskedLM(g_encoder, architecture.lm_head(g_shape, words))
+    mask = MaskMix(chooser, vocabulary.special, vocabulary.size, mix=c.mask_mix)
+    return kept, Generator(mask, lm, sampling=sampling, trains=c.generator_training == "joint")
 
 
-def shared(m: ModelConfig, shape: Shape, g_shape: Shape, embeddings: Callable[..., Embeddings]) -> tuple[Embeddings, Embeddings]:
+def shared(m: ModelConfig, shape: Shape, g_shape: Shape, embeddings: Callable[..., Any]) -> tuple[Any, Any]:
     """Embedding layers of the kept encoder and of the generator."""
     match m.tie:
         case "all" | "embeddings":
@@ -163,7 +138,7 @@ def shared(m: ModelConfig, shape: Shape, g_shape: Shape, embeddings: Callable[..
             return embeddings(shape), embeddings(g_shape)
         case "gdes":
             own = embeddings(g_shape)
-            return embeddings(shape, DisentangledWords(table(own))), own
+            return embeddings(shape, DisentangledWords(own_table(own.words))), own
 
 
 def choosing(c: CorruptionConfig, vocabulary: Vocabulary) -> Chooser:
@@ -178,30 +153,3 @@ def frequency(c: CorruptionConfig, chooser: Chooser, vocabulary: Vocabulary) -> 
     counts_V = vocabulary.counts_V if c.corruptor == "unigram" else None
     counts_V = torch.ones(vocabulary.size) if counts_V is None else counts_V
     return Frequency(chooser, vocabulary.special, vocabulary.size, counts_V=counts_V)
-
-
-def table(embeddings: Embeddings) -> nn.Embedding:
-    """The word table that holds values of its own, below a disentangled one."""
-    return embeddings.words.base if isinstance(embeddings.words, DisentangledWords) else embeddings.words
-
-
-def initialise(built: Built, config: PretrainConfig, vectors: WordVectors | None) -> None:
-    rng = torch.Generator().manual_seed(config.train.seed)
-    init_bert(built.objective, rng)
-    if config.model.init == "published":
-        init_published(built.objective, rng)
-    encoders = [part for part in built.objective.modules() if isinstance(part, Encoder)]
-    encoders.sort(key=lambda e: e is not built.halves["discriminator"].encoder)  # the kept one first
-    tables = {id(table(e.embeddings)): e for e in reversed(encoders)}  # a word table that is shared is scaled and filled once
-    width = subspace_width(*(e.shape for e in encoders)) if config.model.init == "local" else 0
-    if config.model.init == "local":
-        for encoder in encoders:
-            init_local_embeddings(encoder.embeddings, table(encoder.embeddings), width, scale_words=tables[id(table(encoder.embeddings))] is encoder)
-            init_local_blocks(encoder, width, rng, amplitude=config.model.local_amplitude)
-        for head in built.objective.modules():
-            if isinstance(head, BinaryHead):
-                init_local_head(head, rng)
-    if config.model.init_words == "cooccurrence" and vectors:
-        for encoder in tables.values():
-            words = table(encoder.embeddings)
-            init_words(words, vectors(words.embedding_dim - width), local_width=width)

@@ -25,10 +25,10 @@ from .config.doctor import DoctorConfig
 from .config.evaluate import EvaluateConfig
 from .config.export import ExportConfig
 from .config.finetune import finetune_from_flags
+from .config.flags import from_flags, named_as_flags
 from .config.flops import FlopsConfig
 from .config.prepare import PrepareConfig
-from .config.pretrain import SECTION_OF, load_file, load_recipe, override
-from .config.schema import from_flags, named_as_flags
+from .config.pretrain import load_file, load_recipe, override, section_of
 from .config.verbs import DEFAULT_RECIPE, parser
 from .console import harmless
 from .cores import wait_briefly
@@ -71,9 +71,10 @@ def prepare(args: argparse.Namespace) -> int:
 
 def pretrain(args: argparse.Namespace) -> int:
     config = load_file(Path(args.config)) if args.config else load_recipe(args.recipe or DEFAULT_RECIPE)
-    given = {k: v for k, v in vars(args).items() if k in SECTION_OF}
+    fields = section_of()
+    given = {k: v for k, v in vars(args).items() if k in fields}
     config = override(config, given)
-    with named_as_flags(given if args.config else SECTION_OF):  # what a file of the user says has the names of the file
+    with named_as_flags(given if args.config else fields):  # what a file of the user says has the names of the file
         check(config)  # before a corpus is prepared for it
     output_dir = Path(args.output_dir)
 

@@ -72,8 +72,6 @@ class Draws:
     row_length: int
     progress: Tensor = field(default_factory=lambda: torch.zeros(()))
     """Share of the run that is done, 0-dim float32."""
-    room: int | None = None
-    """How many positions a corruptor chooses at most, the list filled up to it, so that shapes do not change; None: as many as there are."""
 
     def to(self, device: torch.device | str) -> Draws:
         return replace(self, key_R=self.key_R.to(device, non_blocking=True), progress=self.progress.to(device, non_blocking=True))
@@ -85,14 +83,15 @@ class Draws:
     def rows(self, start: int, stop: int) -> Draws:
         return replace(self, key_R=self.key_R[start:stop])
 
-    def bits_T(self, purpose: Purpose) -> Tensor:
-        """53 random bits for every token, as non-negative int64 [T]."""
+    def bits_T(self, purpose: Purpose, lane: int = 0) -> Tensor:
+        """53 random bits for every token, as non-negative int64 [T]. lane: which of several for one purpose."""
         position_L = torch.arange(self.row_length, device=self.key_R.device)
-        return _shift(hashed(self.key_R[:, None], _PURPOSES[purpose], position_L).flatten(), 11)
+        coordinates = (_PURPOSES[purpose], position_L) if lane == 0 else (_PURPOSES[purpose], position_L, lane)
+        return _shift(hashed(self.key_R[:, None], *coordinates).flatten(), 11)
 
-    def uniform_T(self, purpose: Purpose) -> Tensor:
+    def uniform_T(self, purpose: Purpose, lane: int = 0) -> Tensor:
         """A float64 in [0, 1) for every token [T] (float32 would round some numbers up to 1)."""
-        return self.bits_T(purpose).double() * 2.0**-53
+        return self.bits_T(purpose, lane).double() * 2.0**-53
 
 
 def draws_for(*, seed: int, step: int, num_rows: int, row_length: int, first_row: int = 0, progress: float = 0.0) -> Draws:

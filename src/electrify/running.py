@@ -15,17 +15,17 @@ from torch import Tensor
 
 from . import faults
 from .build import Built, Vocabulary, build, generator_shape, kept_shape
-from .config.checks import LEARNED, check
-from .config.pretrain import PretrainConfig, override
+from .config.checks import check
+from .config.pretrain import LEARNED, PretrainConfig, override, section_of
 from .data.cooccurrence import word_vectors
 from .data.loader import Loader, Rows
 from .data.phases import phases_of
 from .errors import UserError
 from .export.hf import export_run
-from .export.start import check_vocabulary, folder_shape, load_half
+from .export.start import check_vocabulary, folder_shape, load_weights
 from .files.lock import lock
 from .flops.count import first_stage_flops
-from .model.encoder import Shape
+from .model.shape import Shape
 from .progress import say
 from .text.shards import Corpus, Manifest, verify_sample
 from .text.words import word_edges
@@ -195,9 +195,9 @@ def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> Pretrain
     start = config.train.init_discriminator
     if not start:
         return config
-    shape = saved_shape(run, "discriminator") or folder_shape(start, vocab_size=vocab_size)
-    own = {k: getattr(shape, k) for k in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")}
-    config = override(config, own | {"max_position_embeddings": shape.max_position_embeddings})
+    shape = saved_shape(run, "discriminator") or folder_shape(start, config.model.architecture, vocab_size=vocab_size)
+    known = section_of()
+    config = override(config, {name: number for name, number in vars(shape).items() if known.get(name) == "model"})
     # Again, for the folder has decided the shape. Where another one decides the generator's, generator_size does not count.
     check(override(config, {"generator_size": 1.0}) if config.train.init_generator else config)
     return config
@@ -214,7 +214,7 @@ def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape
     """The kept encoder's shape, and that of the learned generator or of a tower: the folder's that it starts from, else the recipe's."""
     kept, start = kept_shape(config.model, vocab_size), config.train.init_generator
     if start:
-        shape = saved_shape(run, "generator") or folder_shape(start, vocab_size=vocab_size)
+        shape = saved_shape(run, "generator") or folder_shape(start, config.model.architecture, vocab_size=vocab_size)
         longest = max(phases_of(config).row_lengths)
         if shape.max_position_embeddings < longest:
             positions = f"the {shape.max_position_embeddings} positions of {start}"
@@ -235,21 +235,20 @@ def starting_point(config: PretrainConfig, generator: Shape | None, corpus: Corp
         order = ("generator", "discriminator") if config.model.tie == "gdes" else ("discriminator", "generator")
         for half in (h for h in order if h in starts):
             start = starts[half]
-            if half not in built.halves:
+            if half not in built.exports:
                 raise UserError(f"--init-{half} {start}: the objective {config.objective.objective} has no {half}")
             check_vocabulary(start, tokenizer=corpus.folder / "tokenizer")
-            first = built.halves["discriminator"] if half == "generator" and "discriminator" in starts else None
-            for line in load_half(built.halves[half], start, what=half, given=first):
+            first = built.kept if half == "generator" and "discriminator" in starts else None
+            for line in load_weights(built, half, start, given=first):
                 say(line)
     return built
 
 
 def kept_names(built: Built) -> set[str]:
     """Parameters that are the kept encoder's, its heads' included; what only the generator has takes the generator's learning rate."""
-    half = built.halves["discriminator"]
-    shared = {id(p) for part in (half.encoder, half.head) for p in part.parameters()}
-    generators = ("corruptor.", "baseline_head.")  # the baseline reads the generator's states
-    return {n for n, p in built.objective.named_parameters(remove_duplicate=True) if id(p) in shared or not n.startswith(generators)}
+    kept = {id(p) for part in (built.kept.encoder, built.kept.head) for p in part.parameters()}
+    others = {id(p) for part in built.objective.generator_parts() for p in part.parameters()} - kept
+    return {n for n, p in built.objective.named_parameters(remove_duplicate=True) if id(p) not in others}
 
 
 def unigram_entropy(corpus: Corpus) -> float:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from batches import tiny
 from electrify.build import compose, generator_shape, kept_shape
 from electrify.config.checks import LEARNED, check
-from electrify.config.pretrain import SECTION_OF, PretrainConfig, dump, load_file, load_recipe, override, parse
+from electrify.config.pretrain import PretrainConfig, dump, load_file, load_recipe, override, parse, section_of
 from electrify.errors import UserError
 from electrify.train import memory
 from electrify.train.dist import World
@@ -106,7 +106,7 @@ def outcome(fields: dict[str, Any]) -> tuple[PretrainConfig | None, str]:
 
 
 @settings(max_examples=400)
-@given(fields=st.dictionaries(st.sampled_from(sorted(SECTION_OF)), VALUES, min_size=1, max_size=3))
+@given(fields=st.dictionaries(st.sampled_from(sorted(section_of())), VALUES, min_size=1, max_size=3))
 def test_any_values_are_a_recipe_or_one_sentence(fields: dict[str, Any]) -> None:
     """And what is accepted is written and read back as it is, and fits into the machine or is refused before anything is built."""
     config, said = outcome(fields)
@@ -149,7 +149,7 @@ def test_what_fits_is_built_and_what_does_not_is_refused(fields: dict[str, int])
         said = str(e)
     if not said:
         built = compose(config, Vocabulary(500, SpecialIds(0, 1, 2, 3, 4, others=())))
-        assert sum(p.numel() for p in built.halves["discriminator"].encoder.parameters()) >= memory.least_parameters(shape)
+        assert sum(p.numel() for p in built.kept.encoder.parameters()) >= memory.least_parameters(shape)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from batches import tiny
 from electrify.config.checks import check
-from electrify.config.pretrain import SECTION_OF, SECTIONS, PretrainConfig, dump, load_file, load_recipe, override, parse, recipe_names
+from electrify.config.pretrain import SECTIONS, PretrainConfig, dump, load_file, load_recipe, override, parse, recipe_names, section_of
 from electrify.errors import UserError
 
 ELECTRA, BERT = load_recipe("electra-tiny"), load_recipe("bert-tiny")
@@ -51,7 +51,7 @@ def test_dump_and_parse_any_values(fields: dict[str, Any]) -> None:
     """Values that YAML would read as something else (`none`, `on`, `123`, 1e-05) come back as they were."""
     config = ELECTRA
     for name, value in fields.items():
-        section = SECTION_OF[name]
+        section = section_of()[name]
         config = dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **{name: value})})
     assert parse(dump(config), "here") == config
 
@@ -68,7 +68,7 @@ def test_a_bare_field_is_the_section_field() -> None:
 
 
 def test_field_names_are_unique_across_sections() -> None:
-    assert len(SECTION_OF) == sum(len(dataclasses.fields(cls)) for cls in SECTIONS.values())
+    assert len(section_of()) == sum(len(dataclasses.fields(cls)) for cls in SECTIONS.values())
     assert list(SECTIONS) == ["model", "corruption", "objective", "data", "train"]
 
 

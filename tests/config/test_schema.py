@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electrify.config.schema import add_flags, convert, field_docs, field_types, from_flags, from_mapping
+from electrify.config.flags import add_flags, from_flags
+from electrify.config.schema import convert, field_docs, field_types, from_mapping
 from electrify.errors import UserError
 
 

@@ -38,7 +38,7 @@ def test_both_halves_of_a_run(tmp_path, capfd):
     for name, folder in folders.items():
         assert {p.name for p in folder.iterdir()} == FILES
         config = json.loads((folder / "config.json").read_text())
-        shape = built.halves[name].encoder.shape
+        shape = built.exports[name].encoder.shape
         assert config["model_type"] == "electra"
         assert config["architectures"] == [{"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}[name]]
         assert (config["dtype"], config["pad_token_id"], config["type_vocab_size"]) == ("float32", 0, 2)
@@ -73,7 +73,7 @@ def test_a_network_that_transformers_cannot_compute_leaves_nothing(tmp_path):
     built = write_run(run, MLM)
     good = export_run(run, built=random_built(MLM, seed=3))["discriminator"]
     before = (good / "model.safetensors").read_bytes()
-    for block in built.halves["discriminator"].encoder.blocks:
+    for block in built.kept.encoder.blocks:
         block.heads = 4
     with pytest.raises(ExportError, match="computes other numbers"):
         export_run(run, built=built)
@@ -88,10 +88,10 @@ def test_rounding_is_no_wrong_number(tmp_path):
     write_run(run, config)
     built = random_built(config)
     with torch.no_grad():
-        for block in built.halves["discriminator"].encoder.blocks:
+        for block in built.kept.encoder.blocks:
             block.qkv.weight *= 30
     export_run(run, built=built)
-    worst = hf.check_folder(run / "discriminator", built.halves["discriminator"], SPECIAL)
+    worst = hf.check_folder(run / "discriminator", built.kept, SPECIAL)
     assert 0 < worst < 1e-9
 
 
@@ -113,7 +113,7 @@ def test_a_checkpoint_exports_as_its_networks_did(tmp_path):
         assert {p.name for p in out.iterdir()} == FILES
         assert (out / "model.safetensors").read_bytes() == (run / part / "model.safetensors").read_bytes()
     fifth = export(run, output_dir=tmp_path / "five", step=5)
-    expected = random_built(RTD, seed=5).halves["discriminator"].head.dense.bias
+    expected = random_built(RTD, seed=5).kept.head.dense.bias
     assert torch.equal(tensors(fifth)["discriminator_predictions.dense.bias"], expected)
     card = (fifth / "README.md").read_text()
     assert "| updates | 5 |" in card
@@ -265,7 +265,7 @@ def test_a_process_without_electrify_uses_both_folders(tmp_path):
     assert done.stdout.splitlines() == ["(1, 12, 16)", "(1, 12, 8)", "['score', 'sequence', 'token', 'token_str']"]
     from electrify.tokens import from_sequences
 
-    half = built.halves["discriminator"]
+    half = built.kept
     ids = [2, WORDS.index("the"), WORDS.index("cat"), WORDS.index("ran"), 3]
     with torch.no_grad():
         own = half.head(half.encoder.eval()(from_sequences([ids], row_length=5, pad=0)))

@@ -8,25 +8,16 @@ import pytest
 import torch
 from runs import MLM, RTD, random_built, with_model
 
-from electrify.build import Half
-from electrify.export.mapping import (
-    KeyMismatchError,
-    Row,
-    architecture_of,
-    bert_for_masked_lm,
-    electra_for_masked_lm,
-    electra_for_pre_training,
-    parameters_of,
-    to_ours,
-    to_theirs,
-    without_tied,
-)
+from electrify.model.exported import ExportedModel
+from electrify.architectures.electra import bert_for_masked_lm, electra_for_masked_lm, electra_for_pre_training
+from electrify.architectures.keys import KeyMismatchError, Row, to_ours, to_theirs, without_tied
+from electrify.export.mapping import architecture_of, parameters_of
 
 
-def halves() -> list[Half]:
+def halves() -> list[ExportedModel]:
     same_width = with_model(RTD, embedding_size=16, generator_size=1.0)
     built = [random_built(c) for c in (RTD, MLM, same_width, with_model(RTD, tie="none"), with_model(same_width, tie="all"))]
-    return [half for b in built for half in b.halves.values()]
+    return [half for b in built for half in b.exports.values()]
 
 
 def test_there_and_back_is_the_identity():
@@ -40,13 +31,13 @@ def test_there_and_back_is_the_identity():
 
 def test_the_head_decides_the_class():
     rtd, mlm = random_built(RTD), random_built(MLM)
-    names = {name: architecture_of(half).name for name, half in rtd.halves.items()}
+    names = {name: architecture_of(half).name for name, half in rtd.exports.items()}
     assert names == {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
-    assert architecture_of(mlm.halves["discriminator"]).name == "ElectraForMaskedLM"
+    assert architecture_of(mlm.kept).name == "ElectraForMaskedLM"
 
 
 def test_the_fused_projection_is_cut_into_query_key_value():
-    half = random_built(RTD).halves["discriminator"]
+    half = random_built(RTD).kept
     theirs = to_theirs(architecture_of(half).rows, parameters_of(half))
     for n, which in enumerate(("query", "key", "value")):
         got = theirs[f"electra.encoder.layer.1.attention.self.{which}.weight"]
@@ -57,14 +48,14 @@ def test_the_fused_projection_is_cut_into_query_key_value():
 
 @pytest.mark.parametrize("table", [electra_for_pre_training, electra_for_masked_lm, bert_for_masked_lm])
 def test_every_key_appears_once(table):
-    rows = table(random_built(RTD).halves["discriminator"].encoder.shape).rows
+    rows = table(random_built(RTD).kept.encoder.shape).rows
     theirs = [name for row in rows for name in row.theirs]
     assert len(set(theirs)) == len(theirs)
     assert len({row.ours for row in rows}) == len(rows)
 
 
 def test_missing_extra_and_doubled_keys_raise():
-    half = random_built(RTD).halves["generator"]
+    half = random_built(RTD).exports["generator"]
     rows, ours = architecture_of(half).rows, parameters_of(half)
     theirs = to_theirs(rows, ours)
     one = "electra.encoder.layer.0.attention.self.key.bias"
@@ -85,7 +76,7 @@ def test_missing_extra_and_doubled_keys_raise():
 
 
 def test_a_repeated_key_must_repeat():
-    half = random_built(RTD).halves["generator"]
+    half = random_built(RTD).exports["generator"]
     table = architecture_of(half)
     theirs = to_theirs(table.rows, parameters_of(half))
     words = theirs["electra.embeddings.word_embeddings.weight"]

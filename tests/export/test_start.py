@@ -13,7 +13,7 @@ from runs import MLM, RTD, WORDS, random_built, shake, with_model, write_tokeniz
 
 from electrify.build import Built
 from electrify.errors import UserError
-from electrify.export.hf import folder_shape, load_half
+from electrify.export.start import folder_shape, load_half
 from electrify.export.mapping import parameters_of
 from electrify.export.quiet import quiet
 from electrify.export.start import check_vocabulary
@@ -49,11 +49,11 @@ def folder(path: Path, kind: str, fields: dict[str, Any] | None = None, *, seed:
 
 
 def values(built: Built) -> dict[str, dict[str, torch.Tensor]]:
-    return {name: {n: p.detach().clone() for n, p in parameters_of(half).items()} for name, half in built.halves.items()}
+    return {name: {n: p.detach().clone() for n, p in parameters_of(half).items()} for name, half in built.exports.items()}
 
 
 def changed(built: Built, before: dict[str, dict[str, torch.Tensor]], half: str) -> set[str]:
-    after = parameters_of(built.halves[half])
+    after = parameters_of(built.exports[half])
     return {n for n, p in after.items() if not torch.equal(p, before[half][n])}
 
 
@@ -67,7 +67,7 @@ def test_the_shape_of_a_folder(tmp_path):
 def test_every_weight_is_taken(tmp_path):
     built = random_built(RTD)
     before = values(built)
-    lines = load_half(built.halves["discriminator"], folder(tmp_path, "ElectraForPreTraining"), what="discriminator")
+    lines = load_half(built.kept, folder(tmp_path, "ElectraForPreTraining"), what="discriminator")
     assert lines == [f"discriminator: {tmp_path}: every weight found and used"]
     assert changed(built, before, "discriminator") == set(before["discriminator"])
 
@@ -76,7 +76,7 @@ def test_every_weight_is_taken(tmp_path):
 def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
     built = random_built(RTD)
     before = values(built)
-    lines = load_half(built.halves["discriminator"], folder(tmp_path, kind), what="discriminator")
+    lines = load_half(built.kept, folder(tmp_path, kind), what="discriminator")
     assert lines[0] == f"discriminator: {tmp_path} has no weights of the head; it keeps its initial values"
     assert changed(built, before, "discriminator") == {n for n in before["discriminator"] if n.startswith("encoder.")}
     ignored = {"ElectraModel": 0, "ElectraForMaskedLM": 5, "ElectraForTokenClassification": 2}[kind]
@@ -92,14 +92,14 @@ def test_a_partial_head_is_named(tmp_path):
     save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
     built = random_built(RTD)
     before = values(built)
-    lines = load_half(built.halves["discriminator"], start, what="discriminator")
+    lines = load_half(built.kept, start, what="discriminator")
     assert lines == [f"discriminator: {tmp_path} lacks discriminator_predictions.dense.bias; they keep their initial values"]
     assert changed(built, before, "discriminator") == set(before["discriminator"]) - {"head.dense.bias"}
 
 
 def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path):
     built = random_built(RTD)
-    kept, generator = built.halves["discriminator"], built.halves["generator"]
+    kept, generator = built.kept, built.exports["generator"]
     load_half(kept, folder(tmp_path / "d", "ElectraForPreTraining", seed=1), what="discriminator")
     before = values(built)
     start = folder(tmp_path / "g", "ElectraForMaskedLM", SMALL | {"embedding_size": 8}, seed=2)
@@ -112,7 +112,7 @@ def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path)
 def test_a_generator_alone_gives_its_embeddings_to_both(tmp_path):
     built = random_built(RTD)
     before = values(built)
-    lines = load_half(built.halves["generator"], folder(tmp_path, "ElectraForMaskedLM", SMALL), what="generator")
+    lines = load_half(built.exports["generator"], folder(tmp_path, "ElectraForMaskedLM", SMALL), what="generator")
     assert lines == [f"generator: {tmp_path}: every weight found and used"]
     assert changed(built, before, "discriminator") == {n for n in before["discriminator"] if ".embeddings." in n}
 
@@ -121,7 +121,7 @@ def test_a_generator_alone_gives_its_embeddings_to_both(tmp_path):
 def test_bert_folders_of_one_width(tmp_path, objective):
     built = random_built(with_model(objective, embedding_size=16, tie="none"))
     before = values(built)
-    half = built.halves["discriminator"]
+    half = built.kept
     lines = load_half(half, folder(tmp_path, "BertForPreTraining"), what="discriminator")
     got, all_names = changed(built, before, "discriminator"), set(before["discriminator"])
     assert got == (all_names if objective is MLM else {n for n in all_names if n.startswith("encoder.")})
@@ -132,7 +132,7 @@ def test_bert_gives_its_own_logits(tmp_path):
     from electrify.tokens import from_sequences
 
     start = folder(tmp_path, "BertForMaskedLM")
-    half = random_built(with_model(MLM, embedding_size=16)).halves["discriminator"]
+    half = random_built(with_model(MLM, embedding_size=16)).kept
     load_half(half, start, what="discriminator")
     with quiet(), torch.no_grad():
         theirs = transformers.BertForMaskedLM.from_pretrained(start).eval()(torch.tensor([[2, 5, 9, 8, 3]])).logits[0]
@@ -155,7 +155,7 @@ def test_a_folder_that_does_not_fit(tmp_path, fields, says):
     built = random_built(RTD)
     before = values(built)
     with pytest.raises(UserError, match=says):
-        load_half(built.halves["discriminator"], folder(tmp_path, "ElectraForPreTraining", fields), what="discriminator")
+        load_half(built.kept, folder(tmp_path, "ElectraForPreTraining", fields), what="discriminator")
     assert not changed(built, before, "discriminator")
 
 
@@ -167,7 +167,7 @@ def test_embeddings_that_cannot_be_shared(tmp_path):
 
     built = build(RTD, Vocabulary(len(WORDS), SPECIAL), generator=folder_shape(start))
     with pytest.raises(UserError, match="where it is shared with the other network; choose --tie none"):
-        load_half(built.halves["generator"], start, what="generator")
+        load_half(built.exports["generator"], start, what="generator")
 
 
 def test_places_that_are_no_model(tmp_path):
@@ -191,7 +191,7 @@ def test_places_that_are_no_model(tmp_path):
 
 
 def test_damaged_and_unsafe_weights(tmp_path):
-    half = random_built(RTD).halves["discriminator"]
+    half = random_built(RTD).kept
     start = folder(tmp_path, "ElectraForPreTraining")
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
@@ -210,11 +210,11 @@ def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
     state = load_file(tmp_path / "model.safetensors")
     save_file({k: t for k, t in state.items() if "layer.1.output" not in k}, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match="lacks 4 weights of the encoder"):
-        load_half(random_built(RTD).halves["discriminator"], start, what="discriminator")
+        load_half(random_built(RTD).kept, start, what="discriminator")
     folder_of_wrong_size = state | {"electra.embeddings.word_embeddings.weight": torch.zeros(5, 8)}
     save_file(folder_of_wrong_size, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match=r"word_embeddings.weight does not have the shape that its config\.json says"):
-        load_half(random_built(RTD).halves["discriminator"], start, what="discriminator")
+        load_half(random_built(RTD).kept, start, what="discriminator")
 
 
 def test_vocabularies_are_compared_word_by_word(tmp_path):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from batches import VOCAB, built, ragged_batch, text_batch
-from electrify.model.encoder import Shape
+from electrify.model.shape import Shape
 from electrify.model.heads import BinaryHead, LMHead, MaskedLM
 
 SHAPE = Shape(
@@ -49,14 +49,14 @@ def test_lm_head_by_hand() -> None:
 
 
 def test_input_and_output_table_are_one() -> None:
-    lm = built("bert-tiny").halves["discriminator"]
+    lm = built("bert-tiny").kept
     assert isinstance(lm.head, LMHead)
     assert lm.head.words is lm.encoder.embeddings.words
     assert sum(p.shape == lm.head.words.weight.shape for p in built("bert-tiny").objective.parameters()) == 1
 
 
 def test_logits_only_where_asked() -> None:
-    half = built("bert-tiny").halves["discriminator"]
+    half = built("bert-tiny").kept
     assert isinstance(half.head, LMHead)
     tokens = ragged_batch()
     at = torch.tensor([3, 7, 33])
@@ -69,7 +69,7 @@ def test_logits_only_where_asked() -> None:
 def test_heads_run_under_autocast() -> None:
     b = built("electra-tiny")
     tokens = text_batch(seed=0, rows=2, row_length=32)
-    for half in b.halves.values():
+    for half in b.exports.values():
         exact = half.head(half.encoder(tokens))
         with torch.autocast("cpu", torch.bfloat16):
             near = half.head(half.encoder(tokens))

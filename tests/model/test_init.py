@@ -14,7 +14,9 @@ from batches import SPECIAL, TINY, built, pack, tiny
 from electrify.build import Built, Vocabulary, build
 from electrify.config.pretrain import load_recipe, override, recipe_names
 from electrify.model.attention import Within
-from electrify.model.encoder import Embeddings, Encoder, Shape
+from electrify.model.embeddings import Embeddings
+from electrify.model.encoder import Encoder
+from electrify.model.shape import Shape
 from electrify.model.heads import BinaryHead
 from electrify.model.init import (
     NOISE,
@@ -75,7 +77,7 @@ def test_bert_table(tie: str) -> None:
 
 
 def test_bert_draws_a_truncated_normal() -> None:
-    words = roomy(init="bert").halves["discriminator"].encoder.embeddings.words.weight.detach()
+    words = roomy(init="bert").kept.encoder.embeddings.words.weight.detach()
     assert kstest(words.flatten().numpy(), truncnorm(-2, 2, scale=0.02).cdf).pvalue > 1e-3
     assert abs(float(words.mean())) < 4 * 0.02 / math.sqrt(words.numel())
 
@@ -100,9 +102,9 @@ GLOROT = {"discriminator.project": 0.0722, "generator.project": 0.1021, "logit":
 def test_published_layers_of_electra_small() -> None:
     fields = {"num_hidden_layers": 1, "max_seq_length": 32, "init": "published"}
     b = build(override(load_recipe("electra-small"), fields), VOCABULARY)
-    head = b.halves["discriminator"].head
+    head = b.kept.head
     assert isinstance(head, BinaryHead)
-    found: dict[str, Any] = {f"{name}.project": half.encoder.project for name, half in b.halves.items()} | {"logit": head.out}
+    found: dict[str, Any] = {f"{name}.project": half.encoder.project for name, half in b.exports.items()} | {"logit": head.out}
     for name, layer in found.items():
         assert math.sqrt(2 / sum(layer.weight.shape)) == pytest.approx(GLOROT[name], abs=5e-5)
         assert close_to(layer.weight, GLOROT[name]), name
@@ -199,7 +201,7 @@ def test_local_embeddings_table(tie: str) -> None:
     """In both halves, whatever they share: each table scaled exactly once."""
     b = roomy(tie=tie, generator_size=1.0 if tie == "all" else 0.5)
     p = 16
-    for half in b.halves.values():
+    for half in b.exports.values():
         e = half.encoder.embeddings
         assert not e.words.weight[:, :p].any()
         assert close_to(e.words.weight[:, p:], 0.1 * CUT), std(e.words.weight[:, p:])
@@ -221,7 +223,7 @@ def test_local_embeddings_table(tie: str) -> None:
 def test_local_blocks_table(tie: str, amplitude: float) -> None:
     b = roomy(tie=tie, generator_size=1.0 if tie == "all" else 0.5, local_amplitude=amplitude)
     p = 16
-    for half in b.halves.values():
+    for half in b.exports.values():
         shape = half.encoder.shape
         w, d, heads = shape.head_width, shape.hidden_size, shape.num_attention_heads
         assert half.encoder.project is not None
@@ -257,9 +259,9 @@ def test_local_changes_initial_values_only(tie: str) -> None:
     one, other = local.objective.state_dict(), bert.objective.state_dict()
     assert {n: (t.shape, t.dtype) for n, t in one.items()} == {n: (t.shape, t.dtype) for n, t in other.items()}
     assert [n for n, _ in local.objective.named_parameters()] == [n for n, _ in bert.objective.named_parameters()]
-    for name, half in local.halves.items():
+    for name, half in local.exports.items():
         if not isinstance(half.head, BinaryHead):
-            assert torch.equal(half.head.dense.weight, bert.halves[name].head.dense.weight), name
+            assert torch.equal(half.head.dense.weight, bert.exports[name].head.dense.weight), name
         else:
             assert close_to(half.head.dense.weight, 1 / math.sqrt(half.head.dense.in_features)), name
             assert close_to(half.head.out.weight, 1 / math.sqrt(half.head.out.in_features)), name
@@ -281,7 +283,7 @@ def local_encoder(*, amplitude: float, heads: int, hidden: int, embedding: int) 
         intermediate_size=2 * hidden,
         max_position_embeddings=128,
     )
-    encoder = Encoder(shape, Embeddings(shape, dropout=0.0), dropout=0.0, attention_dropout=0.0)
+    encoder = encoder_of(shape, dropout=0.0, attention_dropout=0.0)
     rng = torch.Generator().manual_seed(0)
     init_bert(encoder, rng)
     init_local_embeddings(encoder.embeddings, encoder.embeddings.words, subspace_width(shape))
@@ -346,7 +348,7 @@ def test_the_preferred_logit_is_four_times_the_amplitude() -> None:
 
 def test_bert_heads_look_nowhere() -> None:
     shape = local_encoder(amplitude=1.0, heads=4, hidden=128, embedding=128).shape
-    encoder = Encoder(shape, Embeddings(shape, dropout=0.0), dropout=0.0, attention_dropout=0.0)
+    encoder = encoder_of(shape, dropout=0.0, attention_dropout=0.0)
     init_bert(encoder, torch.Generator().manual_seed(0))
     assert float(attention_weights(encoder)[0].max()) < 0.05
 
@@ -355,7 +357,7 @@ def test_bert_heads_look_nowhere() -> None:
 def test_the_words_get_through(field: str) -> None:
     """Small-like halves (embedding narrower or wider than the generator's state, one head in it): the words decide the first hidden states."""
     b = roomy(generator_size=0.25, **{field: 32})
-    for half in b.halves.values():
+    for half in b.exports.values():
         one, other = (half.encoder.embed(pack([[ids]], row_length=4)) for ids in ([7, 8, 9, 10], [11, 12, 13, 14]))
         assert std(one - other) > 0.2 * std(one), half.encoder.shape
     assert TINY["generator_size"] != 0.25
@@ -381,8 +383,8 @@ def test_words_start_from_vectors(tie: str, init: str, width: int, scale: float)
     b = build(config, VOCABULARY, vectors=vectors)
     plain = roomy(**fields, init_words="random")
     assert set(asked) == {48 - width}
-    for name, half in b.halves.items():
-        words, before = half.encoder.embeddings.words.weight.detach(), plain.halves[name].encoder.embeddings.words.weight.detach()
+    for name, half in b.exports.items():
+        words, before = half.encoder.embeddings.words.weight.detach(), plain.exports[name].encoder.embeddings.words.weight.detach()
         known = torch.arange(VOCAB) != 7
         torch.testing.assert_close(words[known, width:], scale * vectors(48 - width)[known])
         assert torch.equal(words[7], before[7])

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from batches import VOCAB, built, pack, packed_batches, ragged_batch, sequences_of, text_batch
 from electrify.model.attention import Backend
-from electrify.model.encoder import Embeddings, Encoder, Shape
+from electrify.model.embeddings import Embeddings
+from electrify.model.encoder import Encoder
+from electrify.model.shape import Shape
 from electrify.model.init import init_bert
 from electrify.tokens import Tokens
 
@@ -21,7 +23,7 @@ SHAPE = Shape(
 
 def encoder(*, dropout: float = 0.0, attention_dropout: float = 0.0, backend: Backend = "auto", std: float = 0.3) -> Encoder:
     """Weights large enough that everything depends on everything."""
-    made = Encoder(SHAPE, Embeddings(SHAPE, dropout=dropout), dropout=dropout, attention_dropout=attention_dropout, backend=backend)
+    made = encoder_of(SHAPE, dropout=dropout, attention_dropout=attention_dropout, backend=backend)
     rng = torch.Generator().manual_seed(0)
     init_bert(made, rng, std=std)
     with torch.no_grad():
@@ -162,7 +164,7 @@ def test_autocast_carries_bfloat16_and_keeps_parameters_float32() -> None:
 
 def test_autocast_gradients_point_the_same_way() -> None:
     b, tokens = built("bert-tiny"), text_batch(seed=0, rows=2, row_length=32)
-    e = b.halves["discriminator"].encoder
+    e = b.kept.encoder
     weight = torch.linspace(-1, 1, 32)
 
     def gradient(bf16: bool) -> Tensor:
@@ -191,4 +193,4 @@ def test_dropout_in_training_only(rates: dict[str, float]) -> None:
 def test_projection_only_where_widths_differ() -> None:
     assert encoder().project is not None
     same = Shape(**{**vars(SHAPE), "embedding_size": 16})
-    assert Encoder(same, Embeddings(same, dropout=0.0), dropout=0.0, attention_dropout=0.0).project is None
+    assert encoder_of(same, dropout=0.0, attention_dropout=0.0).project is None

@@ -11,7 +11,7 @@ from electrify.corruption.choosing import Chooser
 from electrify.corruption.generator import Generator, Sampling
 from electrify.corruption.masking import MaskMix
 from electrify.objectives.electra import Electra
-from electrify.objectives.terms import weighted
+from electrify.terms import weighted
 from electrify.tokens import SpecialIds
 
 BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
@@ -29,7 +29,7 @@ def by_hand(mix: tuple[float, ...] = (1.0, 0.0, 0.0)) -> tuple[Electra, FixedLM,
 def test_by_hand() -> None:
     tokens = pack([[[2, 5, 6, 3]]], row_length=5)
     objective, lm, encoder, head = by_hand()
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     assert lm.saw_T.tolist() == [2, 4, 4, 3, 0]
     assert encoder.saw_T.tolist() == [2, 7, 6, 3, 0]
     # Generator: 50 where it is surely wrong, 0 where it is surely right.
@@ -39,7 +39,7 @@ def test_by_hand() -> None:
     assert value(terms["rtd"].sum) == pytest.approx(2.107414, abs=1e-6)
     assert int(terms["rtd"].count) == 4
     assert (value(terms["replaced"].sum), int(terms["replaced"].count)) == (1.0, 4)
-    counts = objective.counts(tokens, draws_of(tokens))
+    counts = counts_of(objective, tokens, draws_of(tokens))
     assert {n: int(c) for n, c in counts.items()} == {"generator": 2, "rtd": 4}
     loss = weighted(terms, {"generator": 1.0, "rtd": 50.0}, counts)
     assert value(loss) == pytest.approx(51.342675, abs=1e-4)  # 50/2 + 50 * 2.107414/4
@@ -53,7 +53,7 @@ def test_the_discriminator_reads_samples_also_where_the_mix_kept() -> None:
     """Mix 0/1/0: the generator sees the original; what it then draws there still replaces it."""
     tokens = pack([[[2, 5, 6, 3]]], row_length=5)
     objective, lm, encoder, _ = by_hand((0.0, 1.0, 0.0))
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     assert lm.saw_T.tolist() == [2, 5, 6, 3, 0]
     assert encoder.saw_T.tolist() == [2, 7, 6, 3, 0]
     assert value(terms["generator_loss_kept"].sum) == 50.0
@@ -62,7 +62,7 @@ def test_the_discriminator_reads_samples_also_where_the_mix_kept() -> None:
 def test_detection_is_measured_in_validation_only() -> None:
     tokens = pack([[[2, 5, 6, 3]]], row_length=5)
     objective, *_ = by_hand()
-    assert "rtd_detection" not in objective(tokens, draws_of(tokens))
+    assert "rtd_detection" not in terms_of(objective, tokens, draws_of(tokens))
     found = objective.eval()(tokens, draws_of(tokens))["rtd_detection"]
     assert int(found.sum.sum()) == 4
     assert found.sum.sum(1).tolist() == [3, 1]
@@ -71,8 +71,8 @@ def test_detection_is_measured_in_validation_only() -> None:
 def test_counts_are_the_terms_counts() -> None:
     objective = built("electra-tiny", mask_rate=0.4).objective
     tokens = ragged_batch()
-    terms = objective(tokens, draws_of(tokens))
-    counts = objective.counts(tokens, draws_of(tokens))  # type: ignore[operator]
+    terms = terms_of(objective, tokens, draws_of(tokens))
+    counts = counts_of(objective, tokens, draws_of(tokens))  # type: ignore[operator]
     assert {n: int(c) for n, c in counts.items()} == {n: int(terms[n].count) for n in ("generator", "rtd")}
     assert int(counts["rtd"]) == int((tokens.seq_T > 0).sum())
 
@@ -80,7 +80,7 @@ def test_counts_are_the_terms_counts() -> None:
 def test_nothing_but_padding() -> None:
     objective = built("electra-tiny").objective
     tokens = pack([[], []], row_length=32)
-    loss = weighted(objective(tokens, draws_of(tokens)), {"generator": 1.0, "rtd": 50.0}, objective.counts(tokens, draws_of(tokens)))  # type: ignore[operator]
+    loss = weighted(terms_of(objective, tokens, draws_of(tokens)), {"generator": 1.0, "rtd": 50.0}, counts_of(objective, tokens, draws_of(tokens)))  # type: ignore[operator]
     loss.backward()
     assert value(loss) == 0
     assert all(not p.grad.any() for p in objective.parameters() if p.grad is not None)
@@ -93,7 +93,7 @@ def reached(b: Built, weights: dict[str, float]) -> set[int]:
     """ids of the parameters with a gradient that is not zero everywhere."""
     tokens = ragged_batch()
     b.objective.zero_grad(set_to_none=True)
-    weighted(b.objective(tokens, draws_of(tokens)), weights, b.objective.counts(tokens, draws_of(tokens))).backward()  # type: ignore[operator]
+    weighted(b.objective(tokens, draws_of(tokens)), weights, counts_of(b.objective, tokens, draws_of(tokens))).backward()  # type: ignore[operator]
     return {id(p) for p in b.objective.parameters() if p.grad is not None and bool(p.grad.any())}
 
 
@@ -104,7 +104,7 @@ def of(*modules: nn.Module) -> set[int]:
 @pytest.mark.parametrize("tie", ["none", "tokens", "embeddings"])
 def test_neither_loss_touches_the_others_blocks(tie: str) -> None:
     b = built("electra-tiny", tie=tie, mask_rate=0.4)
-    g, d = b.halves["generator"], b.halves["discriminator"]
+    g, d = b.exports["generator"], b.kept
     own_g = of(g.encoder.blocks, g.head) | of(g.encoder.project or nn.Identity())
     own_d = of(d.encoder.blocks, d.head)
     shared = of(g.encoder, g.head) & of(d.encoder, d.head)
@@ -124,7 +124,7 @@ def test_neither_loss_touches_the_others_blocks(tie: str) -> None:
 
 def test_all_tied_both_losses_train_every_block() -> None:
     b = built("electra-tiny", tie="all", generator_size=1.0, mask_rate=0.4)
-    g, d = b.halves["generator"], b.halves["discriminator"]
+    g, d = b.exports["generator"], b.kept
     by_rtd, by_generator = reached(b, {"generator": 0.0, "rtd": 1.0}), reached(b, {"generator": 1.0, "rtd": 0.0})
     assert of(d.encoder) <= by_rtd & by_generator
     assert not by_rtd & (of(g.head) - of(d.encoder))

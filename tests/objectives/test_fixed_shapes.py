@@ -11,7 +11,7 @@ import torch
 from batches import built, draws_of, ragged_batch, text_batch
 from electrify.corruption.choosing import Chooser
 from electrify.draws import Draws
-from electrify.objectives.terms import Terms, weighted
+from electrify.terms import Terms, weighted
 from electrify.tokens import Tokens
 
 RECIPES = (
@@ -25,8 +25,8 @@ CASES = [*((name, {}) for name in RECIPES), ("electra-tiny", WORDS), ("electra-t
 
 def graded(objective: Any, tokens: Tokens, draws: Draws, weights: dict[str, float]) -> tuple[Terms, dict[str, torch.Tensor]]:
     objective.zero_grad()
-    terms = objective(tokens, draws)
-    weighted(terms, weights, objective.counts(tokens, draws)).backward()
+    terms = terms_of(objective, tokens, draws)
+    weighted(terms, weights, counts_of(objective, tokens, draws)).backward()
     return terms, {n: p.grad.clone() for n, p in objective.named_parameters() if p.grad is not None}
 
 
@@ -70,6 +70,6 @@ def test_one_graph(name: str) -> None:
     draws = replace(draws_of(tokens), room=24)
     torch.compiler.reset()
     compiled = torch.compile(objective, backend="aot_eager", fullgraph=True, dynamic=False)
-    plain, graph = objective(tokens, draws), compiled(tokens, draws)
+    plain, graph = terms_of(objective, tokens, draws), compiled(tokens, draws)
     for k, t in plain.items():
         torch.testing.assert_close(graph[k].sum.double(), t.sum.double(), msg=k)

@@ -8,7 +8,7 @@ from batches import built, draws_of, pack, ragged_batch, value
 from electrify.corruption.choosing import Chooser
 from electrify.corruption.masking import MaskMix
 from electrify.objectives.mlm import MLM
-from electrify.objectives.terms import weighted
+from electrify.terms import weighted
 from electrify.tokens import SpecialIds
 
 BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
@@ -22,14 +22,14 @@ def test_by_hand() -> None:
     logits[2] = torch.tensor([0.125, 0.125, 0.125, 0.125, 0.125, 0.25, 0.125]).log() + 3  # a shift of all logits is nothing
     lm = FixedLM(logits)
     objective = MLM(MaskMix(Chooser(BASIC, 7, rate=0.9), BASIC, 7, mix=(1.0, 0.0, 0.0)), part(lm))
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     assert lm.saw_T.tolist() == [2, 4, 4, 3, 0]
     assert terms.keys() == {"mlm", "mlm_accuracy", "mlm_accuracy_masked", "mlm_loss_masked", "mlm_loss_kept", "mlm_loss_random"}
     assert value(terms["mlm"].sum) == pytest.approx(2.772589, abs=1e-6)
     assert int(terms["mlm"].count) == 2
-    assert int(objective.counts(tokens, draws_of(tokens))["mlm"]) == 2
+    assert int(counts_of(objective, tokens, draws_of(tokens))["mlm"]) == 2
     assert (value(terms["mlm_accuracy"].sum), int(terms["mlm_accuracy"].count)) == (1.0, 2)
-    loss = weighted(terms, {"mlm": 2.0}, objective.counts(tokens, draws_of(tokens)))
+    loss = weighted(terms, {"mlm": 2.0}, counts_of(objective, tokens, draws_of(tokens)))
     assert value(loss) == pytest.approx(2.772589, abs=1e-6)  # 2 * 2.772589 / 2
     loss.backward()
     # d/dlogits of 2 * CE / 2 is probability - 1[target], at the chosen positions only.
@@ -44,7 +44,7 @@ def test_kept_tokens_are_predicted_too() -> None:
     tokens = pack([[[2, 5, 6, 3]]], row_length=4)
     lm = FixedLM(torch.zeros(4, 7))
     objective = MLM(MaskMix(Chooser(BASIC, 7, rate=0.9), BASIC, 7, mix=(0.0, 1.0, 0.0)), part(lm))
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     assert lm.saw_T.tolist() == [2, 5, 6, 3]
     assert value(terms["mlm_loss_kept"].sum) == value(terms["mlm"].sum) == pytest.approx(2 * 1.945910, abs=1e-5)  # ln 7
     assert int(terms["mlm_loss_masked"].count) == 0
@@ -54,9 +54,9 @@ def test_nothing_but_padding() -> None:
     """Validation fills its last batch with empty rows: no token, a loss of 0 that can be differentiated."""
     objective = built("bert-tiny").objective
     tokens = pack([[], []], row_length=32)
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     assert int(terms["mlm"].count) == 0
-    loss = weighted(terms, {"mlm": 1.0}, objective.counts(tokens, draws_of(tokens)))  # type: ignore[operator]
+    loss = weighted(terms, {"mlm": 1.0}, counts_of(objective, tokens, draws_of(tokens)))  # type: ignore[operator]
     loss.backward()
     assert value(loss) == 0
     assert all(not p.grad.any() for p in objective.parameters() if p.grad is not None)
@@ -65,5 +65,5 @@ def test_nothing_but_padding() -> None:
 def test_counts_are_the_terms_counts() -> None:
     objective = built("bert-tiny", mask_rate=0.4).objective
     tokens = ragged_batch()
-    terms = objective(tokens, draws_of(tokens))
-    assert {n: int(c) for n, c in objective.counts(tokens, draws_of(tokens)).items()} == {"mlm": int(terms["mlm"].count)}  # type: ignore[operator]
+    terms = terms_of(objective, tokens, draws_of(tokens))
+    assert {n: int(c) for n, c in counts_of(objective, tokens, draws_of(tokens)).items()} == {"mlm": int(terms["mlm"].count)}  # type: ignore[operator]

@@ -23,7 +23,8 @@ from electrify.objectives.all_tokens import AllTokensMLM, copy_log_probability
 from electrify.objectives.electra import Electra
 from electrify.objectives.electric import Electric, noise_logit
 from electrify.objectives.mlm import MLM
-from electrify.objectives.terms import binary_ce, weighted
+from electrify.objectives.losses import binary_ce
+from electrify.terms import weighted
 from electrify.running import kept_names
 from electrify.tokens import SpecialIds, Tokens
 
@@ -49,10 +50,10 @@ def generator() -> Generator:
 def test_electra_15_grades_the_chosen_tokens_only() -> None:
     tokens = pack(TEXT, row_length=5)
     objective = Electra(generator(), part(Ids()), part(FixedHead([2.0, -1.0])), loss_on="chosen")
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     # Labels 1 (replaced) and 0: softplus(-2) + softplus(-1) = .126928 + .313262.
     assert value(terms["rtd"].sum) == pytest.approx(0.440190, abs=1e-6)
-    assert int(terms["rtd"].count) == int(objective.counts(tokens, draws_of(tokens))["rtd"]) == 2
+    assert int(terms["rtd"].count) == int(counts_of(objective, tokens, draws_of(tokens))["rtd"]) == 2
     assert value(terms["rtd_loss_replaced"].sum) == pytest.approx(0.126928, abs=1e-6)
     found = Electra(generator(), part(Ids()), part(ByToken()), loss_on="chosen").eval()(tokens, draws_of(tokens))
     assert [found[f"rtd{which}_detection"].sum.sum(1).tolist() for which in ("", "_chosen")] == [[3, 1], [1, 1]]
@@ -64,12 +65,12 @@ def test_frequency_never_asks_the_context() -> None:
     counts = torch.tensor([9, 9, 9, 9, 9, 0, 0, 1])
     encoder = Ids()
     objective = Electra(Frequency(chooser(), BASIC, 8, counts_V=counts), part(encoder), part(FixedHead([0.0, 2.0, -1.0, 0.5, 100.0])))
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     assert encoder.saw_T.tolist() == [2, 7, 7, 3, 0]
     # Labels 0 1 1 0: softplus of 0, -2, 1 and .5 = .693147 + .126928 + 1.313262 + .974077
     assert value(terms["rtd"].sum) == pytest.approx(3.107414, abs=1e-6)
     assert "generator" not in terms
-    assert objective.counts(tokens, draws_of(tokens)).keys() == {"rtd"}
+    assert counts_of(objective, tokens, draws_of(tokens)).keys() == {"rtd"}
 
 
 def test_replace_mlm_reads_samples_and_predicts_the_original() -> None:
@@ -99,7 +100,7 @@ def test_all_tokens_by_hand() -> None:
     """Gate 1/2 everywhere and 1/8 for every word: a copy has 1/2 + 1/16, the replaced token 1/16."""
     tokens = pack(TEXT, row_length=5)
     objective = AllTokensMLM(generator(), part(Ids()), part(Logits(torch.zeros(8))), part(FixedHead([0.0] * 5)))
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     assert value(terms["all_tokens"].sum) == pytest.approx(-3 * math.log(9 / 16) - math.log(1 / 16), abs=1e-5)
     assert int(terms["all_tokens"].count) == 4
     assert value(terms["all_tokens_loss_replaced"].sum) == pytest.approx(math.log(16), abs=1e-5)
@@ -154,7 +155,7 @@ def test_reinforce_is_the_exact_gradient_of_the_expected_reward() -> None:
     found = torch.zeros(2, 8)
     for a, b in itertools.product(range(8), repeat=2):
         corruptor.now_M = torch.tensor([a, b])
-        (gradient,) = torch.autograd.grad(objective(tokens, draws_of(tokens))["reinforce"].sum, [corruptor.logits_MV])
+        (gradient,) = torch.autograd.grad(terms_of(objective, tokens, draws_of(tokens))["reinforce"].sum, [corruptor.logits_MV])
         found += p_MV[0, a] * p_MV[1, b] * gradient
     logits_V, was = torch.linspace(-2, 2, 8), torch.tensor([5, 6])
     paid_MV = torch.stack([reward(logits_V, torch.arange(8) != w) for w in was])
@@ -167,7 +168,7 @@ def test_adversarial_by_hand() -> None:
     corruptor = Drawn(torch.zeros(2, 8))
     corruptor.now_M = torch.tensor([7, 6])  # replaced, original
     objective = Adversarial(part(corruptor), part(Ids()), part(FixedHead([0.0, 2.0, -1.0, 0.0, 0.0])), part(FixedHead([0.0, 0.0])))
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     # Paid the discriminator's loss: softplus(-2) = .126928 and softplus(-1) = .313262; the baseline expects log 2 of both; log p = -log 8.
     assert value(terms["reward"].sum) == pytest.approx(0.440190, abs=1e-5)
     assert value(terms["reinforce"].sum) == pytest.approx((0.440190 - 2 * math.log(2)) * math.log(8), abs=1e-4)
@@ -200,7 +201,7 @@ def test_noise_is_noise_also_where_it_equals_the_original() -> None:
     objective: Any = built("electric-tiny", mask_rate=0.5).objective.eval()
     tokens = ragged_batch()
     z = objective.corruptor(tokens, draws_of(tokens))
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     assert int(terms["energy_noise"].count) == len(z.at_M)
     assert int(terms["nce_detection"].sum[1].sum()) == len(z.at_M)
     assert int(terms["nce"].count) == int(z.words_T.sum())
@@ -231,7 +232,7 @@ def test_counts_are_the_terms_counts_and_the_weights_name_them(name: str) -> Non
 
     objective: Any = built(f"{name}-tiny", mask_rate=0.4).objective
     tokens = ragged_batch()
-    terms, counts = objective(tokens, draws_of(tokens)), objective.counts(tokens, draws_of(tokens))
+    terms, counts = terms_of(objective, tokens, draws_of(tokens)), counts_of(objective, tokens, draws_of(tokens))
     assert {n: int(c) for n, c in counts.items()} == {n: int(terms[n].count) for n in counts}
     loss = weighted(terms, tiny(f"{name}-tiny").objective.term_weights, counts)
     loss.backward()
@@ -246,8 +247,8 @@ def test_nothing_but_padding(name: str) -> None:
 
     objective: Any = built(f"{name}-tiny").objective
     tokens = pack([[], []], row_length=32)
-    counts = objective.counts(tokens, draws_of(tokens))
-    loss = weighted(objective(tokens, draws_of(tokens)), tiny(f"{name}-tiny").objective.term_weights, counts)
+    counts = counts_of(objective, tokens, draws_of(tokens))
+    loss = weighted(terms_of(objective, tokens, draws_of(tokens)), tiny(f"{name}-tiny").objective.term_weights, counts)
     loss.backward()
     assert value(loss) == 0
 
@@ -257,9 +258,9 @@ def test_the_graders_gradient_never_reaches_the_generator_nor_the_other_way(name
     """With tie none; the towers' and the generator's own loss reach them alone."""
     objective: Any = built(f"{name}-tiny", tie="none").objective
     tokens = ragged_batch()
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     own = {id(p) for p in objective.corruptor.parameters()}
-    for term in objective.counts(tokens, draws_of(tokens)):
+    for term in counts_of(objective, tokens, draws_of(tokens)):
         objective.zero_grad(set_to_none=True)
         terms[term].sum.backward(retain_graph=True)
         reached = {id(p) for p in objective.parameters() if p.grad is not None and bool(p.grad.any())}
@@ -271,10 +272,10 @@ def test_disentangled_words() -> None:
     """The discriminator's loss moves its difference and not the generator's table; the generator's loss the reverse; values start equal."""
     b = built("electra-tiny", tie="gdes")
     objective: Any = b.objective
-    words, table = b.halves["discriminator"].encoder.embeddings.words, b.halves["generator"].encoder.embeddings.words
+    words, table = b.kept.encoder.embeddings.words, b.exports["generator"].encoder.embeddings.words
     assert torch.equal(words.weight.detach(), table.weight.detach())
     tokens = ragged_batch()
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     rtd = torch.autograd.grad(terms["rtd"].sum, [table.weight, part(words).delta_VE], allow_unused=True, retain_graph=True)
     lm = torch.autograd.grad(terms["generator"].sum, [table.weight, part(words).delta_VE], allow_unused=True)
     assert [g is not None for g in (*rtd, *lm)] == [False, True, True, False]
@@ -284,8 +285,8 @@ def test_a_frozen_generator_has_no_gradient_and_no_loss() -> None:
     objective: Any = built("two-stage-tiny").objective
     assert not any(p.requires_grad for p in objective.corruptor.parameters())
     tokens = ragged_batch()
-    assert objective.counts(tokens, draws_of(tokens)).keys() == {"rtd"}
-    assert not objective(tokens, draws_of(tokens))["generator"].sum.requires_grad
+    assert counts_of(objective, tokens, draws_of(tokens)).keys() == {"rtd"}
+    assert not terms_of(objective, tokens, draws_of(tokens))["generator"].sum.requires_grad
 
 
 def test_a_frozen_generator_runs_without_dropout() -> None:
@@ -320,9 +321,9 @@ def test_the_sentence_head_by_hand() -> None:
     logits[1, 7] = logits[4, 6] = 50.0
     corruptor = Generator(MaskMix(chooser(), BASIC, 8, mix=(1.0, 0.0, 0.0)), part(FixedLM(logits)), sampling=Sampling())
     objective = Electra(corruptor, part(Ids()), part(FixedHead([0.0] * 7)), sentence_head=part(FixedHead([2.0] * 7)))
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     assert value(terms["sentence"].sum) == pytest.approx(0.126928 + 2.126928, abs=1e-5)
-    assert int(terms["sentence"].count) == int(objective.counts(tokens, draws_of(tokens))["sentence"]) == 2
+    assert int(terms["sentence"].count) == int(counts_of(objective, tokens, draws_of(tokens))["sentence"]) == 2
     assert value(terms["sentence_accuracy"].sum) == 1
 
 

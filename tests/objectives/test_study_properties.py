@@ -14,7 +14,8 @@ from batches import SPECIAL, built, draws_of, packed_batches, tiny, value
 from electrify.objectives.adversarial import baseline, reward
 from electrify.objectives.all_tokens import copy_log_probability
 from electrify.objectives.electric import noise_logit
-from electrify.objectives.terms import binary_ce, weighted
+from electrify.objectives.losses import binary_ce
+from electrify.terms import weighted
 from electrify.tokens import Tokens
 
 SYSTEMS = ["electra", "bert", "electra-15", "replace-mlm", "all-tokens-mlm", "two-stage", "adversarial", "electric", "unigram", "uniform"]
@@ -28,7 +29,7 @@ TOWERS: Any = built("electric-tiny", init="bert").objective.corruptor
 def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
     """Empty rows, sequences of one token or of specials only: losses are finite and not negative (but for REINFORCE), counts are known before."""
     objective, draws = OBJECTIVES[name].train(), draws_of(tokens, seed=seed)
-    terms, counts = objective(tokens, draws), objective.counts(tokens, draws)
+    terms, counts = terms_of(objective, tokens, draws), counts_of(objective, tokens, draws)
     assert {n: int(c) for n, c in counts.items()} == {n: int(terms[n].count) for n in counts}
     for n in counts:
         assert bool(terms[n].sum.isfinite())
@@ -47,9 +48,9 @@ def test_what_stands_in_padding_is_in_no_loss(name: str, tokens: Tokens, seed: i
     pads = ~tokens.real_T
     assume(bool(pads.any()))
     with torch.no_grad():
-        one = objective(tokens, draws)
+        one = terms_of(objective, tokens, draws)
         two = objective(tokens.with_ids(tokens.ids_T.masked_fill(pads, other)), draws)
-    for n in objective.counts(tokens, draws):
+    for n in counts_of(objective, tokens, draws):
         torch.testing.assert_close(one[n].sum, two[n].sum, rtol=1e-5, atol=1e-5)
 
 

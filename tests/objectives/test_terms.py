@@ -14,19 +14,10 @@ from torch import Tensor
 from batches import built, draws_of, packed_batches, ragged_batch, text_batch, tiny, value
 from electrify.build import Built
 from electrify.corruption.masking import substitute
-from electrify.objectives.terms import (
-    BINS,
-    REACH,
-    Term,
-    binary_ce,
-    detection_summary,
-    histogram,
-    lm_terms,
-    summarise,
-    term,
-    token_ce,
-    weighted,
-)
+from electrify.objectives.losses import binary_ce
+from electrify.objectives.metrics import BINS, REACH, detection_summary, histogram, summarise
+from electrify.objectives.terms import lm_terms, token_ce
+from electrify.terms import Term, term, weighted
 from electrify.tokens import Tokens
 
 RECIPES = ["electra-tiny", "bert-tiny"]
@@ -199,8 +190,8 @@ def test_pads_are_in_no_count_and_no_gradient(recipe: str) -> None:
 @settings(max_examples=25)
 def test_counts_are_known_before_the_forward_pass(tokens: Tokens) -> None:
     for objective in _TWO:
-        terms = objective(tokens, draws_of(tokens, seed=1))
-        for name, count in objective.counts(tokens, draws_of(tokens, seed=1)).items():
+        terms = terms_of(objective, tokens, draws_of(tokens, seed=1))
+        for name, count in counts_of(objective, tokens, draws_of(tokens, seed=1)).items():
             assert int(count) == int(terms[name].count)
         assert all(bool(t.sum.isfinite().all()) for t in terms.values())
 

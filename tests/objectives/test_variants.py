@@ -25,7 +25,7 @@ from electrify.objectives.all_tokens import AllTokensMLM
 from electrify.objectives.electra import Electra
 from electrify.objectives.electric import Electric
 from electrify.objectives.mlm import MLM
-from electrify.objectives.terms import weighted
+from electrify.terms import weighted
 from electrify.tokens import Tokens
 from variants import VARIANTS
 
@@ -57,7 +57,7 @@ def test_labels_of_correct_draws_are_those_of_electric() -> None:
     """Every chosen position and nothing else, in validation, too."""
     objective = OBJECTIVES["correct as replaced"].eval()
     tokens = ragged_batch()
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     chosen = int(objective.corruptor.chooser.chosen(tokens, draws_of(tokens)).sum())
     assert int(terms["rtd_detection"].sum[1].sum()) == chosen > int(terms["replaced"].sum)
 
@@ -84,9 +84,9 @@ def test_all_tokens_over_unigram_by_hand() -> None:
     """Both words become 7; a gate of 1/2 and 1/8 for every word: a copy has 9/16, a replaced token 1/16."""
     tokens = pack(TEXT, row_length=5)
     objective = AllTokensMLM(frequency([9, 9, 9, 9, 9, 0, 0, 1]), part(Ids()), part(Logits(torch.zeros(8))), part(FixedHead([0.0] * 5)))
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     assert value(terms["all_tokens"].sum) == pytest.approx(-2 * math.log(9 / 16) - 2 * math.log(1 / 16), abs=1e-5)
-    assert objective.counts(tokens, draws_of(tokens)).keys() == {"all_tokens"}
+    assert counts_of(objective, tokens, draws_of(tokens)).keys() == {"all_tokens"}
     assert "generator" not in terms
 
 
@@ -102,12 +102,12 @@ def test_replace_mlm_over_frequencies_by_hand() -> None:
     """The model reads 7 at both words and is asked for 5 and 6."""
     tokens, lm = pack(TEXT, row_length=5), Constant()
     objective = MLM(frequency([0, 0, 0, 0, 0, 0, 0, 1]), part(lm))
-    terms = objective(tokens, draws_of(tokens))
+    terms = terms_of(objective, tokens, draws_of(tokens))
     assert lm.saw_T.tolist() == [2, 7, 7, 3, 0]
     total = math.log(sum(math.exp(x) for x in range(8)))
     assert value(terms["mlm"].sum) == pytest.approx(2 * total - 5 - 6, abs=1e-5)
     assert [int(terms[f"mlm_loss_{kind}"].count) for kind in ("replaced", "original")] == [2, 0]
-    assert objective.counts(tokens, draws_of(tokens)).keys() == {"mlm"}
+    assert counts_of(objective, tokens, draws_of(tokens)).keys() == {"mlm"}
 
 
 def test_electric_over_unigram_by_hand() -> None:
@@ -116,11 +116,11 @@ def test_electric_over_unigram_by_hand() -> None:
     noise = frequency([9, 9, 9, 9, 9, 1, 0, 3])
     draws = next(d for seed in itertools.count() if noise(tokens, d := draws_of(tokens, seed=seed)).tokens.ids_T.tolist() == [2, 7, 7, 3, 0])
     objective = Electric(noise, part(Ids()), part(FixedHead([100.0, 1.0, -1.0, 100.0, 100.0])))
-    terms = objective(tokens, draws)
+    terms = terms_of(objective, tokens, draws)
     logits = [e + math.log(3 / 4) + math.log(2 / 1) for e in (1.0, -1.0)]
     assert value(terms["nce"].sum) == pytest.approx(sum(math.log1p(math.exp(-x)) for x in logits), abs=1e-5)
     assert int(terms["nce"].count) == 2, "words only: neither [CLS] nor [SEP]"
-    assert objective.counts(tokens, draws).keys() == {"nce"}
+    assert counts_of(objective, tokens, draws).keys() == {"nce"}
 
 
 def test_log_q_is_the_distribution_that_is_drawn_from() -> None:
@@ -155,7 +155,7 @@ def test_a_word_that_the_noise_never_draws_teaches_nothing() -> None:
 def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
     """Empty rows, sequences of one token or of specials only: losses and gradients are finite, counts are known before."""
     objective, draws = OBJECTIVES[name].train(), draws_of(tokens, seed=seed)
-    terms, counts = objective(tokens, draws), objective.counts(tokens, draws)
+    terms, counts = terms_of(objective, tokens, draws), counts_of(objective, tokens, draws)
     assert {n: int(c) for n, c in counts.items()} == {n: int(terms[n].count) for n in counts}
     for n in counts:
         assert bool(terms[n].sum.isfinite())
@@ -171,9 +171,9 @@ def test_a_padded_list_of_positions_changes_nothing(name: str, training: bool) -
     objective, tokens = OBJECTIVES[name].train(training), ragged_batch(seed=3)
     draws = draws_of(tokens, seed=5)
     chosen = int(objective.corruptor.chooser.chosen(tokens, draws).sum())
-    terms = objective(tokens, draws)
+    terms = terms_of(objective, tokens, draws)
     for room in (chosen, chosen + 29):
-        filled = objective(tokens, replace(draws, room=room))
+        filled = terms_of(objective, tokens, replace(draws, room=room))
         assert terms.keys() == filled.keys()
         for k, t in terms.items():
             torch.testing.assert_close(filled[k].sum.double(), t.sum.double(), rtol=2e-6, atol=1e-6, msg=k)
@@ -213,8 +213,8 @@ def test_every_combination_trains_or_is_refused() -> None:
             continue
         possible += 1
         objective: Any = build(config, VOCABULARY).objective
-        counts = objective.counts(tokens, draws_of(tokens))
-        loss = weighted(objective(tokens, draws_of(tokens)), config.objective.term_weights, counts)
+        counts = counts_of(objective, tokens, draws_of(tokens))
+        loss = weighted(terms_of(objective, tokens, draws_of(tokens)), config.objective.term_weights, counts)
         loss.backward()
         assert bool(loss.isfinite()), fields
         for convention in ("paper", "hardware"):
@@ -254,8 +254,8 @@ def test_mixes_of_berts_table_8(mix: tuple[float, float, float], recipe: str) ->
     check(config)
     objective: Any = build(config, VOCABULARY).objective
     tokens = text_batch(seed=0, rows=16, row_length=32)
-    terms = objective(tokens, draws_of(tokens))
-    loss = weighted(terms, config.objective.term_weights, objective.counts(tokens, draws_of(tokens)))
+    terms = terms_of(objective, tokens, draws_of(tokens))
+    loss = weighted(terms, config.objective.term_weights, counts_of(objective, tokens, draws_of(tokens)))
     loss.backward()
     assert bool(loss.isfinite())
     z = objective.corruptor(tokens, draws_of(tokens))

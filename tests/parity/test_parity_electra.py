@@ -9,10 +9,13 @@ import torch
 from torch import Tensor, nn
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from electrify.build import Half
+from electrify.model.exported import ExportedModel
 from electrify.export.hf import hf_config
-from electrify.export.mapping import architecture_of, parameters_of, to_ours, to_theirs, without_tied
-from electrify.model.encoder import Embeddings, Encoder, Shape
+from electrify.architectures.keys import to_ours, to_theirs, without_tied
+from electrify.export.mapping import architecture_of, parameters_of
+from electrify.model.embeddings import Embeddings
+from electrify.model.encoder import Encoder
+from electrify.model.shape import Shape
 from electrify.model.heads import BinaryHead, LMHead
 from electrify.tokens import Tokens
 
@@ -51,10 +54,10 @@ def shaken(module: nn.Module, seed: int) -> None:
             p.copy_(torch.randn(p.shape, generator=rng) * size + (1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0))
 
 
-def ours(shape: Shape, head: Callable[[Shape, nn.Embedding], nn.Module], *, seed: int) -> Half:
+def ours(shape: Shape, head: Callable[[Shape, nn.Embedding], nn.Module], *, seed: int) -> ExportedModel:
     """Dropout is high, so that an eval mode that drops would show."""
-    encoder = Encoder(shape, Embeddings(shape, dropout=0.5), dropout=0.5, attention_dropout=0.5)
-    half = Half(encoder, head(shape, encoder.embeddings.words))  # type: ignore[arg-type]
+    encoder = encoder_of(shape, dropout=0.5, attention_dropout=0.5)
+    half = ExportedModel(encoder, head(shape, encoder.embeddings.words))  # type: ignore[arg-type]
     for part in (half.encoder, half.head):
         shaken(part, seed)
         part.eval()
@@ -79,7 +82,7 @@ def batch(shape: Shape, seed: int) -> Tokens:
     return Tokens(ids_BL.flatten(), real_BL.long().flatten(), pos_BL.flatten(), segment_BL.flatten(), row_length=length)
 
 
-def compare(half: Half, model: nn.Module, tokens: Tokens) -> None:
+def compare(half: ExportedModel, model: nn.Module, tokens: Tokens) -> None:
     """Hidden states after the last block, and logits, at real tokens."""
     named = {"input_ids": tokens.ids_T, "attention_mask": tokens.real_T.long(), "token_type_ids": tokens.segment_T}
     with torch.no_grad():

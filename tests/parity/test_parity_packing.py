@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from electrify.model.encoder import Embeddings, Encoder, Shape
+from electrify.model.embeddings import Embeddings
+from electrify.model.encoder import Encoder
+from electrify.model.shape import Shape
 from electrify.model.heads import BinaryHead, LMHead
 from electrify.tokens import Tokens
 
@@ -18,7 +20,7 @@ SHAPE = Shape(
 
 
 def modules(backend: str) -> tuple[Encoder, LMHead, BinaryHead]:
-    encoder = Encoder(SHAPE, Embeddings(SHAPE, dropout=0.0), dropout=0.0, attention_dropout=0.0, backend=backend)  # type: ignore[arg-type]
+    encoder = encoder_of(SHAPE, dropout=0.0, attention_dropout=0.0, backend=backend)  # type: ignore[arg-type]
     parts = encoder, LMHead(SHAPE, encoder.embeddings.words), BinaryHead(SHAPE)
     rng = torch.Generator().manual_seed(0)
     with torch.no_grad():

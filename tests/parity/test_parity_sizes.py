@@ -10,11 +10,14 @@ from torch import nn
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 import electrify
-from electrify.build import Half, generator_shape, kept_shape
+from electrify.build import generator_shape, kept_shape
+from electrify.model.exported import ExportedModel
 from electrify.config.pretrain import PretrainConfig, parse
 from electrify.export.hf import hf_config
 from electrify.export.mapping import architecture_of, parameters_of
-from electrify.model.encoder import Embeddings, Encoder, Shape
+from electrify.model.embeddings import Embeddings
+from electrify.model.encoder import Encoder
+from electrify.model.shape import Shape
 from electrify.model.heads import BinaryHead, LMHead
 
 RECIPES = sorted((Path(electrify.__file__).parent / "recipes").glob("*.yaml"))
@@ -26,10 +29,10 @@ def recipe(path: Path) -> PretrainConfig:
     return parse(path.read_text(encoding="utf-8"), path.name)
 
 
-def on_meta(shape: Shape, *, is_lm: bool) -> Half:
+def on_meta(shape: Shape, *, is_lm: bool) -> ExportedModel:
     with torch.device("meta"):
-        encoder = Encoder(shape, Embeddings(shape, dropout=0.0), dropout=0.0, attention_dropout=0.0)
-        return Half(encoder, LMHead(shape, encoder.embeddings.words) if is_lm else BinaryHead(shape))
+        encoder = encoder_of(shape, dropout=0.0, attention_dropout=0.0)
+        return ExportedModel(encoder, LMHead(shape, encoder.embeddings.words) if is_lm else BinaryHead(shape))
 
 
 def shapes(config: PretrainConfig) -> dict[str, tuple[Shape, bool]]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from electrify import cli
 from electrify.model import likelihood
-from electrify.model.encoder import Block
+from electrify.model.blocks import Block
 from electrify.train import dist
 from electrify.train.loop import Batch, Run
 from electrify.train.sharding import is_sharded

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from electrify import cli
 from electrify.config.pretrain import load_recipe
 from electrify.errors import UserError
-from electrify.objectives.terms import Term
+from electrify.terms import Term
 from electrify.train import checkpoint, log
 from electrify.train.dist import World
 from electrify.train.guard import ENOUGH, LOSSES, Guard

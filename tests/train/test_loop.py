@@ -17,7 +17,7 @@ from electrify.data.loader import Loader, Rows
 from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
-from electrify.objectives.terms import weighted
+from electrify.terms import weighted
 from electrify.running import kept_names, split_batch, unigram_entropy
 from electrify.text.shards import Corpus
 from electrify.train import log, schedule

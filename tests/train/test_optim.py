@@ -9,7 +9,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from batches import built, draws_of, text_batch, tiny
-from electrify.objectives.terms import weighted
+from electrify.terms import weighted
 from electrify.train.optim import ElectraAdam, load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
 
 KINDS = ["electra_adam", "adamw"]
@@ -103,7 +103,7 @@ def test_every_parameter_in_one_group_and_no_decay_on_biases_and_norms(recipe: s
 def test_a_rate_of_its_own_for_what_only_the_generator_has() -> None:
     b = built("electra-tiny")
     named = dict(b.objective.named_parameters())
-    kept = {id(p) for p in (*b.halves["discriminator"].encoder.parameters(), *b.halves["discriminator"].head.parameters())}
+    kept = {id(p) for p in (*b.kept.encoder.parameters(), *b.kept.head.parameters())}
     rates = {n: 1e-3 if id(p) in kept else 4e-3 for n, p in named.items()}
     groups = parameter_groups(named, rates=rates, weight_decay=0.01)
     assert sorted((g["peak_lr"], g["weight_decay"]) for g in groups) == [(1e-3, 0.0), (1e-3, 0.01), (4e-3, 0.0), (4e-3, 0.01)]
@@ -139,7 +139,7 @@ class Trainer:
                 group["lr"] = group["peak_lr"] * (self.step + 1) / 10
             self.optimizer.zero_grad(set_to_none=True)
             draws = draws_of(tokens, step=self.step)
-            weighted(objective(tokens, draws), self.weights, objective.counts(tokens, draws)).backward()
+            weighted(terms_of(objective, tokens, draws), self.weights, counts_of(objective, tokens, draws)).backward()
             self.optimizer.step()
             self.step += 1
 

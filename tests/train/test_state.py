@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batches import SPECIAL, built, draws_of, ragged_batch, text_batch
-from electrify.objectives.terms import BINS, Term
+from electrify.objectives.metrics import BINS
+from electrify.terms import Term
 from electrify.tokens import Tokens
 from electrify.train.dist import World
 from electrify.train.evaluate import evaluate
@@ -145,8 +146,8 @@ def test_a_histogram_is_summed_like_everything_else() -> None:
     objective = built("electra-tiny").objective.eval()
     window, tokens = Window(CPU), ragged_batch()
     with torch.no_grad():
-        window.add(objective(tokens, draws_of(tokens)))
-        window.add(objective(tokens, draws_of(tokens)))
+        window.add(terms_of(objective, tokens, draws_of(tokens)))
+        window.add(terms_of(objective, tokens, draws_of(tokens)))
     found = window.across()["rtd_detection"]
     assert found.sum.shape == (2, BINS)
     assert int(found.sum.sum()) == 2 * int(tokens.real_T.sum())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ..cores import thread_count
 from ..errors import UserError, nearest
-from .pretrain import CorruptionConfig, ModelConfig, ObjectiveConfig, PretrainConfig, TrainConfig
+from .objectives import OBJECTIVES
+from .pretrain import LEARNED as LEARNED
+from .pretrain import CorruptionConfig, ModelConfig, ObjectiveConfig, PretrainConfig, TrainConfig, learns_by_likelihood
 from .schema import MAX_TYPO, brief
 
 TRACKERS = ("none", "tensorboard")
@@ -45,6 +46,9 @@ def need(ok: bool, sentence: str) -> None:
 def check_model(m: ModelConfig, *, corruptor: str) -> None:
     for name in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size", "max_position_embeddings"):
         need(getattr(m, name) > 0, f"{name} must be positive, not {getattr(m, name)}")
+    need(m.init in m.row.inits, f"init {m.init} is not known for architecture {m.architecture}: {' or '.join(m.row.inits)}")
+    wrong = m.row.check(m, m.options)
+    need(wrong is None, str(wrong))
     need(m.hidden_size % m.num_attention_heads == 0, f"hidden_size {m.hidden_size} is no multiple of num_attention_heads {m.num_attention_heads}")
     need(0 < m.generator_size <= 1, f"generator_size must lie in (0, 1], not {m.generator_size}")
     if corruptor in LEARNED:
@@ -70,26 +74,6 @@ def check_generator(m: ModelConfig) -> None:
     need(m.tie != "all" or not odd, f"tie all shares every encoder weight and needs generator_size 1: the generator has {', '.join(odd)}")
 
 
-@dataclass(frozen=True)
-class Task:
-    """What an objective may be asked of (corruptors), the losses that it weighs (beside `generator`, where that is trained by maximum likelihood),
-    the options that its mathematics does not cover, and whether its generator is trained by a reward in place of likelihood."""
-
-    corruptors: set[str]
-    losses: set[str]
-    uncovered: tuple[str, ...] = ()
-    rewarded: bool = False
-
-
-_DRAWING = ("temperature", "temperature_end", "disallow_correct")  # the draws must come from the very distribution that the loss speaks of
-TASKS: dict[str, Task] = {
-    "mlm": Task({"mask", "generator", "unigram", "uniform"}, {"mlm"}),
-    "rtd": Task({"generator", "unigram", "uniform", "two_tower"}, {"rtd"}),
-    "all_tokens": Task({"generator", "unigram", "uniform"}, {"all_tokens"}),
-    "adversarial": Task({"generator"}, {"rtd", "reinforce", "baseline"}, uncovered=_DRAWING, rewarded=True),
-    "electric": Task({"two_tower", "unigram", "uniform"}, {"nce"}, uncovered=(*_DRAWING, "clean_rate", "mask_choice")),
-}
-LEARNED = {"generator", "two_tower"}
 GENERATOR_SHAPE = ("generator_num_hidden_layers", "generator_hidden_size", "generator_num_attention_heads", "generator_intermediate_size")
 
 
@@ -99,32 +83,29 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
     need(
         len(c.mask_mix) == 3 and min(c.mask_mix) >= 0 and abs(sum(c.mask_mix) - 1) < 1e-6, f"mask_mix {c.mask_mix} must be three shares that sum to 1"
     )
-    task = TASKS[o.objective]
-    losses, known = task.losses, " or ".join(sorted(task.corruptors))
-    need(c.corruptor in task.corruptors, f"objective {o.objective} needs corruptor {known}, not {c.corruptor}")
+    row, known = o.row, " or ".join(sorted(o.row.corruptors))
+    need(c.corruptor in row.corruptors, f"objective {o.objective} needs corruptor {known}, not {c.corruptor}")
     check_drawing(c, m)
     default = CorruptionConfig(corruptor=c.corruptor, mask_rate=c.mask_rate)
-    odd = [name for name in task.uncovered if getattr(c, name) != getattr(default, name)]
+    odd = [name for name in row.uncovered if getattr(c, name) != getattr(default, name)]
     need(not odd, f"objective {o.objective} is exact for plain draws only: leave {', '.join(odd)} at the default")
-    need(o.loss_on == "all" or o.objective == "rtd", f"loss_on {o.loss_on} is for objective rtd, not {o.objective}")
-    check_labels(o)
+    wrong = row.check(o.options)
+    need(wrong is None, str(wrong))
     frozen = c.generator_training == "frozen"
-    need(not (frozen and task.rewarded), f"objective {o.objective} trains its generator; generator_training frozen goes with the others")
-    if c.corruptor in LEARNED and not frozen and not task.rewarded:
-        losses = losses | {"generator"}
-    extra = {"sentence"} if o.objective == "rtd" and c.clean_rate > 0 else set()
+    need(not (frozen and row.rewarded), f"objective {o.objective} trains its generator; generator_training frozen goes with the others")
+    check_weights(c, o)
+
+
+def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:
+    losses = set(o.row.losses) | ({"generator"} if learns_by_likelihood(c, o) else set())
+    extra = {loss for loss, option in o.row.optional.items() if getattr(c, option)}
     names = set(o.term_weights)
-    need("sentence" not in names - extra, "a term weight for `sentence` needs objective rtd and a clean_rate above 0")
+    for row_name, row in OBJECTIVES.items():
+        for loss in sorted(names & row.optional.keys() - extra - losses):
+            need(False, f"a term weight for `{loss}` needs objective {row_name} and a {row.optional[loss]} above 0")
     need(losses <= names <= losses | extra, f"term_weights must name {sorted(losses)}, not {sorted(names)}")
     weights = o.term_weights.values()
     need(all(0 <= w < math.inf for w in weights) and any(weights), f"term_weights must be numbers from 0 on, not all 0: {o.term_weights}")
-
-
-def check_labels(o: ObjectiveConfig) -> None:
-    fake = o.correct_as_replaced
-    need(not fake or o.objective == "rtd", f"correct_as_replaced is for objective rtd, not {o.objective}")
-    need(not (fake and o.loss_on == "chosen"), "correct_as_replaced calls every chosen token replaced: it needs loss_on all, or there is one answer")
-    need(o.copy_gate or o.objective == "all_tokens", f"copy_gate false is for objective all_tokens, not {o.objective}")
 
 
 def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:
@@ -151,7 +132,7 @@ def check_stages(config: PretrainConfig) -> None:
     if not t.generator_steps:
         need(t.discriminator_start == "generator", f"discriminator_start {t.discriminator_start} is for two stages: it needs generator_steps")
         return
-    first = frozen or TASKS[config.objective.objective].rewarded
+    first = frozen or config.objective.row.rewarded
     need(first, "generator_steps trains the generator first; say --generator-training frozen with it (recipes two-stage-*), or objective adversarial")
     need(corruptor == "generator", f"generator_steps is for corruptor generator, not {corruptor}")
     need(t.init_generator is None, "generator_steps and init_generator exclude each other: both say where the generator comes from")

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from ..cores import thread_count
 from ..errors import UserError, nearest
+from .flags import add_flags, from_flags
 from .protocol import PROTOCOLS, ProtocolName
-from .schema import add_flags, convert, field_types, from_flags
+from .schema import convert, field_types
 
 
 @dataclass(frozen=True, kw_only=True)

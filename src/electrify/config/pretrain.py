@@ -11,7 +11,10 @@ from typing import Any
 import yaml
 
 from ..errors import UserError, nearest
-from .schema import MAX_TYPO, brief, convert, field_types, from_mapping
+from . import own
+from .flags import flag_of
+from .schema import MAX_TYPO, brief, field_types
+from .sections import LEARNED as LEARNED
 from .sections import CorruptionConfig as CorruptionConfig
 from .sections import DataConfig as DataConfig
 from .sections import ModelConfig as ModelConfig
@@ -32,7 +35,11 @@ class PretrainConfig:
 
 
 SECTIONS: dict[str, type] = dict(field_types(PretrainConfig))
-SECTION_OF: dict[str, str] = {name: section for section, cls in SECTIONS.items() for name in field_types(cls)}
+
+
+def section_of() -> dict[str, str]:
+    """Every field of a recipe with its section, own options included."""
+    return {name: section for section, cls in SECTIONS.items() for name in own.fields_of(cls)}
 
 
 def recipe_names() -> list[str]:
@@ -65,11 +72,11 @@ def parse(text: str, where: str) -> PretrainConfig:
     raw = resolved(raw, where)
     for key in raw:
         if key not in SECTIONS:
-            home = SECTION_OF.get(str(key))
+            home = section_of().get(str(key))
             instead = f"; {key} belongs to the section {home}" if home else nearest(str(key)[:MAX_TYPO], SECTIONS)
             raise UserError(f"{where} has no section {brief(key)}{instead}")
-    sections = {s: from_mapping(cls, raw.get(s) or {}, f"{where}, section {s}") for s, cls in SECTIONS.items()}
-    return PretrainConfig(**sections)
+    sections = {s: own.read(cls, raw.get(s) or {}, f"{where}, section {s}") for s, cls in SECTIONS.items()}
+    return with_weights(PretrainConfig(**sections))
 
 
 def resolved(raw: dict[Any, Any], where: str) -> dict[Any, Any]:
@@ -87,17 +94,35 @@ def resolved(raw: dict[Any, Any], where: str) -> dict[Any, Any]:
 
 def dump(config: PretrainConfig) -> str:
     """YAML that `parse` reads back to an equal recipe."""
-    plain = {s: {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()} for s, fields in dataclasses.asdict(config).items()}
+    plain = {s: own.plain(getattr(config, s)) for s in SECTIONS}
     return yaml.safe_dump(plain, sort_keys=False, width=150)
 
 
 def override(config: PretrainConfig, fields: dict[str, Any]) -> PretrainConfig:
-    """The recipe with bare fields replaced: override(c, {"max_steps": 10}). Raises UserError for an unknown field."""
+    """The recipe with bare fields replaced: override(c, {"max_steps": 10}). Another objective begins with its own
+    options and weights. Raises UserError for an unknown field."""
     by_section: dict[str, dict[str, Any]] = {}
+    known = section_of()
     for name, value in fields.items():
-        if name not in SECTION_OF:
-            raise UserError(f"there is no field {name!r}{nearest(name, SECTION_OF)}")
-        section = SECTION_OF[name]
-        by_section.setdefault(section, {})[name] = convert(value, field_types(SECTIONS[section])[name], f"--{name.replace('_', '-')}")
-    new = {s: dataclasses.replace(getattr(config, s), **values) for s, values in by_section.items()}
-    return dataclasses.replace(config, **new)
+        if name not in known:
+            raise UserError(f"there is no field {name!r}{nearest(name, known)}")
+        by_section.setdefault(known[name], {})[name] = value
+    asked = by_section.get("objective", {})
+    if asked.get("objective", config.objective.objective) != config.objective.objective:
+        asked.setdefault("term_weights", {})
+    sections = {s: own.replaced(getattr(config, s), values, naming=flag_of) for s, values in by_section.items()}
+    return with_weights(dataclasses.replace(config, **sections))
+
+
+def with_weights(config: PretrainConfig) -> PretrainConfig:
+    """The recipe with the objective's default weights where it gives none."""
+    o = config.objective
+    if o.term_weights:
+        return config
+    weights = ({"generator": 1.0} if learns_by_likelihood(config.corruption, o) else {}) | o.row.losses
+    return dataclasses.replace(config, objective=dataclasses.replace(o, term_weights=weights))
+
+
+def learns_by_likelihood(c: CorruptionConfig, o: ObjectiveConfig) -> bool:
+    """Whether a generator is trained by the likelihood of the original tokens: the loss `generator`."""
+    return c.corruptor in LEARNED and c.generator_training != "frozen" and not o.row.rewarded

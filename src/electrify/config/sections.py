@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from .architectures import ARCHITECTURES, ArchitectureRow, architecture_help, architectures
+from .objectives import OBJECTIVES, Objective, objective_help, objectives
+from .schema import OneOf
+
+# Corruptors that are networks.
+LEARNED = {"generator", "two_tower"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,6 +19,13 @@ class ModelConfig:
 
     HEADINGS: ClassVar = {"num_hidden_layers": "the encoder", "generator_size": "the generator"}
     HEADINGS |= {"dropout": "the encoder", "init": "where the weights start"}
+    HEADINGS |= {"architecture": "the encoder"}
+    CHOICE: ClassVar = "architecture"
+    ROWS: ClassVar = staticmethod(architectures)
+    architecture: Annotated[str, OneOf(architectures, architecture_help)] = "electra"
+    """What kind of encoder."""
+    options: Any = None
+    """The architecture's own numbers: the dataclass of its row."""
     num_hidden_layers: int
     """Blocks of the encoder that is kept."""
     hidden_size: int
@@ -48,6 +62,14 @@ class ModelConfig:
     """With init local: how sharply a head looks at its neighbour at the start (its logit is 4 times this)."""
     init_words: Literal["random", "cooccurrence"] = "random"
     """Where word embeddings start: random = as init draws them; cooccurrence = from which of them stand together in DATA (half a minute)."""
+
+    def __post_init__(self) -> None:
+        if self.options is None:
+            object.__setattr__(self, "options", ARCHITECTURES[self.architecture].options())
+
+    @property
+    def row(self) -> ArchitectureRow:
+        return ARCHITECTURES[self.architecture]
 
     def generator_numbers(self) -> dict[str, int]:
         """The generator's own: those given, else width, heads and feed-forward times `generator_size`, depth kept (2003.10555 section 3.2)."""
@@ -98,17 +120,22 @@ class ObjectiveConfig:
     """What is asked about the corrupted text."""
 
     HEADINGS: ClassVar = {"objective": "the objective: what is asked about the changed text"}
-    objective: Literal["mlm", "rtd", "all_tokens", "adversarial", "electric"]
-    """mlm = predict the original at chosen positions; rtd = say of every token whether it was replaced; all_tokens = predict every original token,
-    with a gate that copies; adversarial = rtd with a generator that is paid for fooling it; electric = energies by noise contrast."""
-    loss_on: Literal["all", "chosen"] = "all"
-    """Of rtd: the tokens that are graded."""
-    correct_as_replaced: bool = False
-    """Of rtd: whether a draw that is the original token counts as replaced, too (as in Electric)."""
-    copy_gate: bool = True
-    """Of all_tokens: whether a gate may copy the token that stands there; without it every token is predicted by the softmax alone."""
-    term_weights: dict[str, float]
-    """Weight of each loss term, e.g. generator=1,rtd=50."""
+    CHOICE: ClassVar = "objective"
+    ROWS: ClassVar = staticmethod(objectives)
+    objective: Annotated[str, OneOf(objectives, objective_help)]
+    """What is asked."""
+    options: Any = None
+    """The objective's own options: the dataclass of its row."""
+    term_weights: dict[str, float] = field(default_factory=dict)
+    """Weight of each loss term, e.g. generator=1,rtd=50; by default those of the objective."""
+
+    def __post_init__(self) -> None:
+        if self.options is None:
+            object.__setattr__(self, "options", OBJECTIVES[self.objective].options())
+
+    @property
+    def row(self) -> Objective:
+        return OBJECTIVES[self.objective]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from . import own
 from .detect import DetectConfig
 from .doctor import DoctorConfig
 from .evaluate import EvaluateConfig
 from .export import ExportConfig
 from .finetune import add_finetune_flags
+from .flags import Parser, add_flags
 from .flops import FlopsConfig
 from .prepare import PrepareConfig
 from .pretrain import SECTIONS, recipe_names
-from .schema import Parser, add_flags
 
 DEFAULT_RECIPE = "electra-small"
 SIZES = ("tiny", "mini", "small", "base", "large")
@@ -85,7 +86,7 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
     run.add_argument("--resume", choices=("auto", "never", "must"), default="auto", help="continue the newest complete checkpoint [auto]")
     p.epilog = "What no flag says is as the recipe has it; a value in brackets holds where the recipe does not say it either."
     for section in BY_USE:
-        add_flags(p, SECTIONS[section], optional=True)
+        own.add_flags(p, SECTIONS[section])
 
 
 def names_of_recipes() -> str:

@@ -6,23 +6,21 @@ Shape suffixes: R rows, L row length, S sequence number, T = R * L flat tokens, 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..draws import Draws
 from ..tokens import SpecialIds, Tokens, WordEdges
+from .plan import Plan, positions
 
 
-class Candidates(nn.Module):
+class Candidates:
     """True for every token that may be chosen: all but the special ones; [UNK] may."""
 
     def __init__(self, special: SpecialIds, vocab_size: int) -> None:
-        super().__init__()
-        allowed_V = torch.ones(vocab_size, dtype=torch.bool)
-        allowed_V[list(special.never_chosen)] = False
-        self.register_buffer("allowed_V", allowed_V, persistent=False)
+        self.allowed_V = torch.ones(vocab_size, dtype=torch.bool)
+        self.allowed_V[list(special.never_chosen)] = False
 
-    def forward(self, tokens: Tokens) -> Tensor:
-        assert isinstance(self.allowed_V, Tensor)
+    def __call__(self, tokens: Tokens) -> Tensor:
         return self.allowed_V[tokens.ids_T] & tokens.real_T
 
 
@@ -43,8 +41,8 @@ def wanted(tokens: Tokens, candidate_T: Tensor, rate: float) -> Tensor:
     return want_RS
 
 
-class Chooser(nn.Module):
-    """at_M: in every sequence `wanted` positions, without replacement. Published choosers are rows of its arguments:
+class Chooser:
+    """In every sequence `wanted` positions, without replacement. Published choosers are rows of its arguments:
 
     | chooser                                                                      | edges | weight_V       | clean_rate |
     |------------------------------------------------------------------------------|-------|----------------|------------|
@@ -56,7 +54,6 @@ class Chooser(nn.Module):
     edges: how tokens join into words. Words are then taken whole, in random order, as long as at least half of the next one fits into
     the number wanted (the first always is), so a sequence gets the number up to half a word. weight_V: positive; without replacement, the chance
     of being drawn next is proportional to it (with whole words, to that of a word's first piece). clean_rate: share of the sequences left whole.
-    Where the draws have a `room`, at_M has as many entries and the last ones are 0: the batch's first token is a [CLS], which is never chosen.
     """
 
     def __init__(
@@ -69,24 +66,16 @@ class Chooser(nn.Module):
         edges: WordEdges | None = None,
         weight_V: Tensor | None = None,
     ) -> None:
-        super().__init__()
-        self.rate, self.clean_rate = rate, clean_rate
+        self.rate = rate
+        self.clean_rate = clean_rate
         self.candidates = Candidates(special, vocab_size)
-        self.words = edges is not None
-        self.register_buffer("first_V", edges and edges.first_V, persistent=False)
-        self.register_buffer("last_V", edges and edges.last_V, persistent=False)
-        self.register_buffer("weight_V", weight_V, persistent=False)
+        self.edges = edges
+        self.weight_V = weight_V
 
     @property
     def share(self) -> float:
         """Of all tokens, about."""
         return self.rate * (1 - self.clean_rate)
-
-    def count(self, tokens: Tokens, draws: Draws) -> Tensor:
-        """How many positions will be chosen: known before any forward pass."""
-        if self.words:
-            return self.chosen(tokens, draws).sum()
-        return self.wanted(tokens, self.candidates(tokens), draws).sum()
 
     def wanted(self, tokens: Tokens, candidate_T: Tensor, draws: Draws) -> Tensor:
         """[R, L + 1], as the function `wanted`, and 0 for sequences left whole."""
@@ -97,21 +86,17 @@ class Chooser(nn.Module):
         clean_RS = per_sequence(first_T & (draws.uniform_T("sentence") < self.clean_rate), tokens)
         return want_RS * (clean_RS == 0)
 
-    def forward(self, tokens: Tokens, draws: Draws) -> Tensor:
-        chosen_T = self.chosen(tokens, draws)
-        if draws.room is None:
-            return chosen_T.nonzero().squeeze(1)
-        # Each chosen position goes to its number among them; the others, and what finds no room, to one place behind the list.
-        place_T = torch.where(chosen_T, chosen_T.cumsum(0) - 1, draws.room).clamp(max=draws.room)
-        at_T = torch.arange(len(chosen_T), device=chosen_T.device)
-        return at_T.new_zeros(draws.room + 1).scatter(0, place_T, at_T)[:-1]
-
-    def chosen(self, tokens: Tokens, draws: Draws) -> Tensor:
-        """[T] True at the chosen positions."""
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
+        """The chosen positions. fixed: in a list of one of few lengths."""
         candidate_T = self.candidates(tokens)
+        at_M, valid_M = positions(self.chosen(tokens, candidate_T, draws), fixed_for=self.share if fixed else None)
+        return Plan(at_M, candidate_T, draws.progress, valid_M)
+
+    def chosen(self, tokens: Tokens, candidate_T: Tensor, draws: Draws) -> Tensor:
+        """[T] True at the chosen positions."""
         seq_RL, candidate_RL = (t.view(-1, tokens.row_length) for t in (tokens.seq_T, candidate_T))
         key_RL = self.keys(tokens, draws).view(seq_RL.shape)
-        if self.words:
+        if self.edges is not None:
             key_RL = key_RL.gather(1, self.word_starts(tokens, candidate_T))
         # One integer orders a row by sequence, candidates first, then at random: 15 bits, 1 bit, 47 bits.
         key_RL = (seq_RL << 48) | ((~candidate_RL).long() << 47) | (key_RL >> 6)
@@ -119,7 +104,7 @@ class Chooser(nn.Module):
         sorted_RL = sorted_key_RL >> 48
         first_RL = torch.searchsorted(sorted_RL, sorted_RL)  # where this token's sequence begins in the sorted row
         want_RL = self.wanted(tokens, candidate_T, draws).gather(1, sorted_RL)
-        if not self.words:
+        if self.edges is None:
             rank_RL = torch.arange(tokens.row_length, device=seq_RL.device) - first_RL
             take_RL = rank_RL < want_RL
         else:  # the tokens of a word have one key: its place is [start, stop) of the sequence's candidates
@@ -134,18 +119,16 @@ class Chooser(nn.Module):
         bits_T = draws.bits_T("choose")
         if self.weight_V is None:
             return bits_T
-        assert isinstance(self.weight_V, Tensor)
         # Largest u^(1/w) first is a draw without replacement in proportion to w (Efraimidis and Spirakis 2006).
         u_T = (bits_T.double() + 0.5) * 2.0**-53
         return ((-torch.expm1(u_T.log() / self.weight_V[tokens.ids_T])) * 2.0**53).long().clamp(max=(1 << 53) - 1)
 
     def word_starts(self, tokens: Tokens, candidate_T: Tensor) -> Tensor:
         """[R, L]: where in its row the word of each token begins. What may not be chosen stands alone."""
-        assert isinstance(self.first_V, Tensor)
-        assert isinstance(self.last_V, Tensor)
+        assert self.edges is not None
         candidate_RL, ids_RL = (t.view(-1, tokens.row_length) for t in (candidate_T, tokens.ids_T))
         joins_RL = torch.zeros_like(candidate_RL)
-        joins_RL[:, 1:] = WordEdges(self.first_V, self.last_V).joins(ids_RL[:, :-1], ids_RL[:, 1:])
+        joins_RL[:, 1:] = self.edges.joins(ids_RL[:, :-1], ids_RL[:, 1:])
         joins_RL[:, 1:] &= candidate_RL[:, 1:] & candidate_RL[:, :-1]
         begins_RL = ~joins_RL | (tokens.pos_T == 0).view(candidate_RL.shape)
         at_L = torch.arange(tokens.row_length, device=candidate_RL.device)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from ..draws import Draws
+from ..model.exported import ExportedModel
 from ..model.passes import Pass
+from ..terms import Loss
 from ..tokens import SpecialIds, Tokens
 from .choosing import Chooser
 from .masking import Corrupted, ordinary, substitute
+from .plan import Plan
 
 # log q of a token that is never drawn, in place of minus infinity, whose product with 0 is not a number: the smallest normal float32.
 NEVER = math.log(torch.finfo(torch.float32).tiny)
@@ -23,7 +27,7 @@ class Frequency(nn.Module):
     """
 
     trains = False
-    mask_id = -1  # nobody is shown a [MASK]
+    shows_mask = False
 
     def __init__(self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, counts_V: Tensor) -> None:
         super().__init__()
@@ -43,10 +47,20 @@ class Frequency(nn.Module):
         assert isinstance(self.log_q_V, Tensor)
         return self.log_q_V[z.tokens.ids_T]
 
-    def forward(self, tokens: Tokens, draws: Draws) -> Corrupted:
+    def exports(self) -> dict[str, ExportedModel]:
+        return {}
+
+    def likelihood(self, z: Corrupted) -> dict[str, Loss]:
+        return {}
+
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
+        plan = self.chooser.plan(tokens, draws, fixed=fixed)
+        return replace(plan, uniform_M=draws.uniform_T("sample")[plan.at_M])
+
+    def forward(self, tokens: Tokens, plan: Plan) -> Corrupted:
         assert isinstance(self.cumulative_V, Tensor)
-        at_M = self.chooser(tokens, draws)
-        target_M = draws.uniform_T("sample")[at_M] * self.cumulative_V[-1]
+        assert plan.uniform_M is not None
+        target_M = plan.uniform_M * self.cumulative_V[-1]
         # A draw below the total, so the first entry above it exists and has a count.
         new_M = torch.searchsorted(self.cumulative_V, target_M, right=True).clamp_(max=len(self.cumulative_V) - 1)
-        return substitute(tokens, at_M, new_M, shown_M=tokens.ids_T[at_M], padded=draws.room is not None)
+        return Corrupted(substitute(tokens, plan, new_M), tokens.ids_T, plan)

@@ -8,10 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from ..draws import Draws
+from ..model.exported import ExportedModel
 from ..model.heads import MaskedLM
+from ..model.likelihood import token_ce
 from ..model.passes import Pass
+from ..terms import Loss
 from ..tokens import Tokens
 from .masking import Corrupted, MaskMix, substitute
+from .plan import Plan, count
 from .sampling import sample
 
 
@@ -33,6 +37,17 @@ class Sampling:
         return drawn_M, None if moves or temperature != 1.0 or self.disallow_correct else p_MV
 
 
+@dataclass(frozen=True, kw_only=True)
+class Generated(Corrupted):
+    """What a generator knows besides."""
+
+    mask_id: int
+    states_MD: Tensor
+    """The hidden states that it believed `logits_MV` from."""
+    p_MV: Tensor | None
+    """softmax(logits_MV) in float32, without gradient, where the samples were drawn from just that."""
+
+
 class Generator(nn.Module):
     """Fills masked positions with samples from a masked LM (ELECTRA, 2003.10555 section 2).
 
@@ -40,10 +55,17 @@ class Generator(nn.Module):
     trains: False for a frozen generator, the second of two stages.
     """
 
+    shows_mask = False
+
     def __init__(self, mask: MaskMix, lm: MaskedLM, *, sampling: Sampling, trains: bool = True) -> None:
         super().__init__()
-        self.mask, self.lm, self.sampling, self.trains = mask, lm, sampling, trains
-        self.chooser, self.mask_id = mask.chooser, mask.mask_id
+        self.mask = mask
+        self.lm = lm
+        self.sampling = sampling
+        self.trains = trains
+        self.chooser = mask.chooser
+        if not trains:
+            lm.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Generator:
         """A frozen generator stays in evaluation: without dropout."""
@@ -51,18 +73,30 @@ class Generator(nn.Module):
         self.lm.train(mode and self.trains)
         return self
 
-    def count(self, tokens: Tokens, draws: Draws) -> Tensor:
-        """How many tokens its own loss is over: the chosen ones. Known before any forward pass."""
-        return self.chooser.count(tokens, draws)
-
     def passes(self) -> list[Pass]:
         return [Pass(self.lm.encoder, 1.0, self.trains), Pass(self.lm.head, self.chooser.share, self.trains)]
 
-    def forward(self, tokens: Tokens, draws: Draws) -> Corrupted:
-        masked = self.mask(tokens, draws)
+    def exports(self) -> dict[str, ExportedModel]:
+        return {"generator": ExportedModel(self.lm.encoder, self.lm.head)}
+
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
+        plan = self.mask.plan(tokens, draws, fixed=fixed)
+        plan = replace(plan, uniform_M=draws.uniform_T("sample")[plan.at_M])
+        return plan.counting(generator=count(plan)) if self.trains else plan
+
+    def forward(self, tokens: Tokens, plan: Plan) -> Generated:
+        assert plan.uniform_M is not None
+        masked = self.mask(tokens, plan)
         with torch.set_grad_enabled(self.trains and torch.is_grad_enabled()):
-            states_MD = self.lm.states(masked.tokens, masked.at_M)
+            states_MD = self.lm.states(masked.tokens, plan.at_M)
             logits_MV = self.lm.head(states_MD)
-        sampled_M, p_MV = self.sampling.draw(logits_MV, masked.was_M, draws.uniform_T("sample")[masked.at_M], draws.progress)
-        z = substitute(tokens, masked.at_M, sampled_M, shown_M=masked.shown_M, logits_MV=logits_MV, padded=masked.padded)
-        return replace(z, states_MD=states_MD, p_MV=p_MV)
+        new_M, p_MV = self.sampling.draw(logits_MV, masked.was_M, plan.uniform_M, plan.progress)
+        changed = substitute(tokens, plan, new_M)
+        own = {"mask_id": self.mask.mask_id, "states_MD": states_MD, "p_MV": p_MV}
+        return Generated(changed, tokens.ids_T, plan, logits_MV, **own)
+
+    def likelihood(self, z: Corrupted) -> dict[str, Loss]:
+        """Cross-entropy at the chosen positions, nats."""
+        assert isinstance(z, Generated)
+        assert z.logits_MV is not None
+        return {"generator": Loss(token_ce(z.logits_MV, z.was_M, z.p_MV), z.valid_M)}

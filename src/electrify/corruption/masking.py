@@ -6,45 +6,40 @@ Shape suffixes: T flat tokens, M chosen positions, V vocabulary, N ordinary toke
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from ..draws import Draws
+from ..model.exported import ExportedModel
 from ..model.passes import Pass
+from ..terms import Loss
 from ..tokens import SpecialIds, Tokens
 from .choosing import Chooser
+from .plan import Plan
 
 
 @dataclass(frozen=True)
 class Corrupted:
-    """Corrupted text and everything a grader may ask about it."""
+    """Corrupted text and everything that a grader may ask about it. A corruptor that knows more returns a subclass."""
 
     tokens: Tokens
     """The changed text."""
     original_T: Tensor
-    at_M: Tensor
-    """Chosen positions, flat, ascending; with `padded` filled up with 0."""
-    shown_M: Tensor
-    """What a language model was shown at the chosen positions: [MASK], the original, or a random token."""
+    plan: Plan
     logits_MV: Tensor | None = None
     """What a learned corruptor believed; None for one without parameters."""
-    p_MV: Tensor | None = None
-    """softmax(logits_MV) in float32, without gradient, where the samples were drawn from just that."""
-    states_MD: Tensor | None = None
-    """The hidden states it believed that from."""
-    log_q_T: Tensor | None = None
-    """Of a cloze model: log q of the ORIGINAL at every position given the other tokens, with gradient."""
-    words_T: Tensor | None = None
-    """Of a cloze model: True for the tokens that it speaks of, those that may be chosen."""
-    padded: bool = False
-    """Whether at_M is longer than the number of chosen positions (see Draws.room)."""
 
     @property
-    def there_M(self) -> Tensor | None:
+    def at_M(self) -> Tensor:
+        return self.plan.at_M
+
+    @property
+    def valid_M(self) -> Tensor | None:
         """Which entries of at_M are chosen positions; None where all are."""
-        return self.at_M > 0 if self.padded else None
+        return self.plan.valid_M
 
     @property
     def was_M(self) -> Tensor:
@@ -58,7 +53,9 @@ class Corrupted:
     def chosen_T(self) -> Tensor:
         """True at the chosen positions."""
         chosen_T = torch.zeros_like(self.original_T, dtype=torch.bool).index_fill(0, self.at_M, True)
-        return chosen_T & (torch.arange(len(chosen_T), device=chosen_T.device) > 0) if self.padded else chosen_T
+        if self.valid_M is None:
+            return chosen_T
+        return chosen_T & (torch.arange(len(chosen_T), device=chosen_T.device) > 0)  # where the fillers point
 
     @property
     def replaced_T(self) -> Tensor:
@@ -66,9 +63,42 @@ class Corrupted:
         return self.tokens.ids_T != self.original_T
 
 
+class Corruptor(Protocol):
+    """Changes text. It decides in `plan`, on the CPU, and runs its networks, if it has any, when it is called."""
+
+    chooser: Chooser
+    trains: bool
+    """Whether it learns beside the objective, by the likelihood of the original tokens: the loss `generator`."""
+    shows_mask: bool
+    """Whether the encoder that is kept reads [MASK] in its text."""
+
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
+        """What is chosen in this batch, with the count of its own loss. fixed: in lists of one of few lengths."""
+        ...
+
+    def __call__(self, tokens: Tokens, plan: Plan) -> Corrupted: ...
+
+    def likelihood(self, z: Corrupted) -> dict[str, Loss]:
+        """Its own loss, under the name `generator`; nothing where it has no network."""
+        ...
+
+    def passes(self) -> list[Pass]: ...
+
+    def exports(self) -> dict[str, ExportedModel]:
+        """Its networks that can be exported, by the name of their folder."""
+        ...
+
+
 def ordinary(special: SpecialIds, vocab_size: int) -> Tensor:
     """Ids that a random token may have: neither special nor [UNK]."""
     return torch.tensor(sorted(set(range(vocab_size)) - set(special.never_chosen) - {special.unk}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masked(Corrupted):
+    """A text with [MASK]."""
+
+    mask_id: int
 
 
 class MaskMix(nn.Module):
@@ -79,30 +109,42 @@ class MaskMix(nn.Module):
     """
 
     trains = False
+    shows_mask = True
 
     def __init__(self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, mix: tuple[float, ...]) -> None:
         super().__init__()
         if len(mix) != 3 or min(mix) < 0 or not math.isclose(sum(mix), 1.0, abs_tol=1e-6):
             raise ValueError(f"mask_mix is three shares (mask, same, random) that sum to 1, not {mix}")
-        self.chooser, self.mask_id, self.mix = chooser, special.mask, mix
-        self.register_buffer("ordinary_N", ordinary(special, vocab_size), persistent=False)
+        self.chooser = chooser
+        self.mask_id = special.mask
+        self.mix = mix
+        self.ordinary_N = ordinary(special, vocab_size)
 
     def passes(self) -> list[Pass]:
         return []
 
-    def forward(self, tokens: Tokens, draws: Draws) -> Corrupted:
-        assert isinstance(self.ordinary_N, Tensor)
-        at_M = self.chooser(tokens, draws)
+    def exports(self) -> dict[str, ExportedModel]:
+        return {}
+
+    def likelihood(self, z: Corrupted) -> dict[str, Loss]:
+        return {}
+
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
+        plan = self.chooser.plan(tokens, draws, fixed=fixed)
+        at_M = plan.at_M
         u_M, was_M = draws.uniform_T("mix")[at_M], tokens.ids_T[at_M]
         random_M = self.ordinary_N[draws.bits_T("random_token")[at_M] % len(self.ordinary_N)]
         mask, same, _ = self.mix
         shown_M = torch.where(u_M < mask, self.mask_id, torch.where(u_M < mask + same, was_M, random_M))
-        return substitute(tokens, at_M, shown_M, shown_M=shown_M, padded=draws.room is not None)
+        return replace(plan, shown_M=shown_M)
+
+    def forward(self, tokens: Tokens, plan: Plan) -> Masked:
+        assert plan.shown_M is not None
+        return Masked(substitute(tokens, plan, plan.shown_M), tokens.ids_T, plan, mask_id=self.mask_id)
 
 
-def substitute(tokens: Tokens, at_M: Tensor, new_M: Tensor, *, shown_M: Tensor, logits_MV: Tensor | None = None, padded: bool = False) -> Corrupted:
-    """`tokens` with `new_M` written at `at_M`. padded: see Corrupted."""
-    if padded:  # the fillers write the first token where it stands
-        new_M = torch.where(at_M > 0, new_M, tokens.ids_T[0])
-    changed = tokens.with_ids(tokens.ids_T.index_copy(0, at_M, new_M))
-    return Corrupted(changed, tokens.ids_T, at_M, shown_M, logits_MV, padded=padded)
+def substitute(tokens: Tokens, plan: Plan, new_M: Tensor) -> Tokens:
+    """`tokens` with `new_M` written at the chosen positions."""
+    if plan.valid_M is not None:  # the fillers write the first token where it stands
+        new_M = torch.where(plan.valid_M, new_M, tokens.ids_T[0])
+    return tokens.with_ids(tokens.ids_T.index_copy(0, plan.at_M, new_M))

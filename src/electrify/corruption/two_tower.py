@@ -5,20 +5,30 @@ Shape suffixes: T flat tokens, M chosen positions, V vocabulary, D width of a to
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from ..draws import Draws
 from ..model.encoder import Encoder
-from ..model.heads import LMHead
+from ..model.exported import ExportedModel
 from ..model.likelihood import CHUNK, log_probability
 from ..model.passes import Pass
+from ..terms import Loss
 from ..tokens import Tokens
 from .choosing import Chooser
 from .generator import Sampling
 from .masking import Corrupted, substitute
+from .plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cloze(Corrupted):
+    """What a cloze model knows besides."""
+
+    log_q_T: Tensor
+    """log q of the ORIGINAL at every position given the other tokens, with gradient."""
 
 
 class TwoTower(nn.Module):
@@ -27,16 +37,20 @@ class TwoTower(nn.Module):
     """
 
     trains = True
-    mask_id = -1  # nobody is shown a [MASK]
+    shows_mask = False
 
-    def __init__(self, chooser: Chooser, left: Encoder, right: Encoder, head: LMHead, *, sampling: Sampling) -> None:
+    def __init__(self, chooser: Chooser, left: Encoder, right: Encoder, head: nn.Module, *, sampling: Sampling) -> None:
         super().__init__()
-        assert (left.look, right.look) == ("left", "right")
-        self.chooser, self.left, self.right, self.head, self.sampling = chooser, left, right, head, sampling
+        assert (left.direction, right.direction) == ("left", "right")
+        self.chooser = chooser
+        self.left = left
+        self.right = right
+        self.head = head
+        self.sampling = sampling
 
-    def count(self, tokens: Tokens, draws: Draws) -> Tensor:
-        """How many tokens its own loss is over: every one that may be chosen. Known before any forward pass."""
-        return self.chooser.candidates(tokens).sum()
+    def exports(self) -> dict[str, ExportedModel]:
+        """None: a class of the library for it does not exist."""
+        return {}
 
     def passes(self) -> list[Pass]:
         """The head runs a second time, without gradient, where it draws."""
@@ -54,17 +68,28 @@ class TwoTower(nn.Module):
 
     def log_q_now(self, z: Corrupted) -> Tensor:
         """[T] log q of the token that stands there NOW, without gradient: the noise that Electric contrasts with."""
-        assert z.log_q_T is not None
+        assert isinstance(z, Cloze)
         assert z.logits_MV is not None
         now_M = z.logits_MV.float().log_softmax(-1).gather(-1, z.now_M[:, None]).squeeze(-1)
         return z.log_q_T.detach().index_copy(0, z.at_M, now_M.detach())
 
-    def forward(self, tokens: Tokens, draws: Draws) -> Corrupted:
-        context_TD, at_M = self.context(tokens), self.chooser(tokens, draws)
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
+        """Its own loss is over every token that may be chosen."""
+        plan = self.chooser.plan(tokens, draws, fixed=fixed)
+        plan = replace(plan, uniform_M=draws.uniform_T("sample")[plan.at_M])
+        return plan.counting(generator=plan.candidates_T.sum())
+
+    def forward(self, tokens: Tokens, plan: Plan) -> Cloze:
+        assert plan.uniform_M is not None
+        context_TD, at_M = self.context(tokens), plan.at_M
         log_q_T, _ = log_probability(self.head, context_TD, tokens.ids_T)
         with torch.no_grad():
             logits_MV = self.head(context_TD[at_M])
-        uniform_M = draws.uniform_T("sample")[at_M]
-        new_M, _ = self.sampling.draw(logits_MV, tokens.ids_T[at_M], uniform_M, draws.progress)
-        z = substitute(tokens, at_M, new_M, shown_M=tokens.ids_T[at_M], logits_MV=logits_MV, padded=draws.room is not None)
-        return replace(z, log_q_T=log_q_T, words_T=self.chooser.candidates(tokens))
+        new_M, _ = self.sampling.draw(logits_MV, tokens.ids_T[at_M], plan.uniform_M, plan.progress)
+        changed = substitute(tokens, plan, new_M)
+        return Cloze(changed, tokens.ids_T, plan, logits_MV, log_q_T=log_q_T)
+
+    def likelihood(self, z: Corrupted) -> dict[str, Loss]:
+        """- log q of every token that may be chosen, nats."""
+        assert isinstance(z, Cloze)
+        return {"generator": Loss(-z.log_q_T, z.plan.candidates_T)}

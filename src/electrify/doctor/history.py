@@ -10,8 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..config.checks import LEARNED
-from ..config.pretrain import PretrainConfig
+from ..config.pretrain import LEARNED, PretrainConfig
 from ..data.phases import phases_of
 from ..train import log
 from ..train.monitor import GRACE_TOKENS, Monitor
@@ -154,7 +153,7 @@ def judged_loss(config: PretrainConfig) -> str | None:
     """The loss that must fall. That of a discriminator may rise while its generator gets better."""
     if generator_learns(config):
         return "generator"
-    return next((name for name in ("mlm", "rtd") if config.corruption.corruptor not in LEARNED and name in config.objective.term_weights), None)
+    return None if config.corruption.corruptor in LEARNED else next(iter(config.objective.row.losses), None)
 
 
 def overfitting(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:

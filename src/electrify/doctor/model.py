@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..architectures import exported_as, reading
 from ..export.folders import TOKENIZER_FILES
-from ..export.start import FIELDS
 from ..files.models import MARK, read_mark
 from ..files.reading import sha256_of
 from ..files.schema import is_count
@@ -24,10 +24,12 @@ from .weights import Header, headers, weights_findings
 CONFIG = "config.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-PARTS = {"ElectraForPreTraining": "discriminator", "ElectraForMaskedLM": "generator"}
+PARTS = {"binary": "discriminator", "token": "generator"}  # what a run calls a network with such a head
 MOST = 1 << 24  # of anything but layers: a table of the size of a damaged number would fill the memory
 NO_LIMIT = 1 << 20  # transformers' way of saying that nobody set the longest text is 1e30
-KEYS = tuple(name for name in FIELDS if name not in ("layer_norm_eps", "type_vocab_size"))
+KEYS = (
+    "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings",
+)  # fmt: skip
 LAYER = re.compile(r"\blayers?\.(\d+)\.")
 SAVE_HEAD = (
     "Save it from the class that it was trained in (`electrify export`), or the head is drawn at random, without a word, whenever it is loaded."
@@ -56,7 +58,7 @@ def examine_model(folder: Path) -> Diagnosis:
         if not found.count("error"):  # else it would say the same once more
             there = any(is_regular(folder / name) for name in TOKENIZER_FILES)
             found.run(lambda: loading_findings(folder, config, tokenizer=there))
-        found.traits = {"part": PARTS.get(architecture(config)), "vocab_size": config.get("vocab_size", 0), "tokenizer": tokenizer_hash(folder)}
+        found.traits = {"part": part_of(config), "vocab_size": config.get("vocab_size", 0), "tokenizer": tokenizer_hash(folder)}
     return found
 
 
@@ -68,6 +70,13 @@ def tokenizer_hash(folder: Path) -> str | None:
 def architecture(config: dict[str, Any]) -> str:
     names = config.get("architectures")
     return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+
+
+def part_of(config: dict[str, Any]) -> str | None:
+    """`discriminator` or `generator`, by the class; None where neither can be told."""
+    known = exported_as(str(config.get("model_type")))
+    kinds = [kind for kind, name in known.classes.items() if name == architecture(config)] if known else []
+    return PARTS[kinds[0]] if kinds else None
 
 
 # ------------------------------------------------------------------ config.json
@@ -87,10 +96,11 @@ def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
         yield warning(
             "architecture",
             f"{CONFIG} has no architectures",
-            'Programs guess the class: add "architectures": ["ElectraForPreTraining"], or what it was saved from.',
+            'Programs guess the class: add "architectures" with the name of the class that it was saved from.',
         )
-    if kind in ("electra", "bert"):
-        lacking = [k for k in KEYS if k not in config and not (k == "embedding_size" and kind == "bert")]
+    known = reading(kind) if isinstance(kind, str) else None
+    if known is not None:
+        lacking = [k for k in known.config_keys if k not in config and not (k == "embedding_size" and kind != known.model_type)]
         if lacking:
             fact = f"{CONFIG} does not say {named(lacking, at_most=8)}"
             yield warning("config-keys", fact, "transformers takes sizes of its own for them, which are those of another model: add them.")
@@ -162,7 +172,7 @@ def against_config(config: dict[str, Any], kept: dict[str, Any]) -> Iterator[Fin
     for header in kept["headers"].values():
         have |= header
     yield from layers(config, have)
-    yield from electra_heads(architecture(config), have)
+    yield from heads(architecture(config), str(config.get("model_type")), have)
     wanted = expected_shapes(config, architecture(config))
     if wanted is None:
         yield note("not-compared", f"the weights were not compared with {CONFIG}: transformers has no class {architecture(config) or '(none named)'}")
@@ -215,19 +225,24 @@ def layers(config: dict[str, Any], have: Header) -> Iterator[Finding]:
     yield from ()
 
 
-def electra_heads(said: str, have: Header) -> Iterator[Finding]:
-    """Which of ELECTRA's networks it is, by its head."""
-    heads = {"ElectraForPreTraining": "discriminator_predictions.", "ElectraForMaskedLM": "generator_predictions."}
-    there = [name for name, prefix in heads.items() if any(n.startswith(prefix) for n in have)]
-    if there and said and said not in there and said.startswith("Electra"):
+def heads(said: str, model_type: str, have: Header) -> Iterator[Finding]:
+    """Which of an architecture's networks it is, by its head."""
+    known = exported_as(model_type)
+    if known is None:
+        return
+    prefixes = {known.classes[kind]: prefix for kind, prefix in known.head_prefixes.items()}
+    there = [name for name, prefix in prefixes.items() if any(n.startswith(prefix) for n in have)]
+    family = known.classes["token"].partition("For")[0]
+    if there and said and said not in there and said.startswith(family):
         fact = f"the weights have the head of {there[0]} and {CONFIG} says {said}"
         yield warning(
             "architecture",
             fact,
             f'Set "architectures": ["{there[0]}"] in {CONFIG}: what loads it by the name would leave the head out, or draw one at random.',
         )
-    elif said == "ElectraModel":
-        fact = "the folder holds a bare encoder (ElectraModel), without discriminator_predictions or generator_predictions"
+    elif said == f"{family}Model":
+        without = " or ".join(prefix.rstrip(".") for prefix in reversed(known.head_prefixes.values()))
+        fact = f"the folder holds a bare encoder ({said}), without {without}"
         yield warning(
             "no-head",
             fact,

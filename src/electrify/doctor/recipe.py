@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ..config.checks import LEARNED, TASKS
-from ..config.pretrain import ModelConfig, PretrainConfig
+from ..config.pretrain import LEARNED, ModelConfig, PretrainConfig
 from ..data.phases import phases_of
 from ..train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
@@ -141,4 +140,4 @@ def tying(config: PretrainConfig) -> Iterator[Finding]:
 
 def generator_learns(config: PretrainConfig) -> bool:
     """Whether it is trained as a language model, so that it can be judged as one."""
-    return "generator" in config.objective.term_weights and not TASKS[config.objective.objective].rewarded
+    return "generator" in config.objective.term_weights and not config.objective.row.rewarded

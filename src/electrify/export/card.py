@@ -9,34 +9,27 @@ from typing import Any
 
 import yaml
 
-from ..config.pretrain import ObjectiveConfig, dump, load_file, override
+from ..architectures.architecture import Architecture
+from ..config.objectives import Logits
+from ..config.pretrain import dump, load_file, override
 from ..console import inert
-from ..model.encoder import Shape
+from ..model.exported import ExportedModel
+from ..model.heads import HeadKind
+from ..model.shape import Shape
 from ..train.log import FILE, read
+from .mapping import parameters_of
 
-TAGS = {"mlm": "masked-language-modelling", "rtd": "replaced-token-detection"}  # others: their own names
 CHANGED = {  # what the kept encoder read, by the corruptor
     "generator": "in which a small generator changed tokens",
     "two_tower": "in which a small cloze model changed tokens",
     "unigram": "in which tokens were replaced by others drawn by their frequency",
     "uniform": "in which tokens were replaced by others drawn at random",
 }
-GRADED = {  # what it was asked
-    "mlm": "to predict the original of the changed tokens (Replace MLM)",
-    "all_tokens": "to predict the original of every token (All-Tokens MLM; the gate that copies the input is not part of this folder)",
-    "electric": "to give every token an energy, low where it fits the others (Electric); minus their sum is a pseudo-log-likelihood",
-    "rtd": "to say of every token whether it is original or was replaced (ELECTRA)",
-    "adversarial": "to say of every token whether it is original or was replaced by a generator that was paid for fooling it",
+LOGITS = {  # a line of code for what the head says
+    "token": "print({}.argmax(-1))  # of each token: the id of what should stand there",
+    "replaced": "print({}.sigmoid())  # of each token: probability that it was replaced",
+    "energy": "print({})  # of each token: its energy",
 }
-LOGITS = {
-    "electric": "print(model(**inputs).logits)  # of each token: its energy",
-    "lm": "print(model(**inputs).logits.argmax(-1))  # of each token: the id of what should stand there",
-}
-NO_GATE = "to predict the original of every token (All-Tokens MLM without the gate that copies the input)"
-DRAWN = (
-    "to say of every token whether it is original or was drawn, where a draw that is the original counts as drawn (ELECTRA with Electric's labels)"
-)
-REPLACED = "print(model(**inputs).logits.sigmoid())  # of each token: probability that it was replaced"
 MACHINE = {
     "device_name": "device", "world_size": "processes", "cores": "CPU cores", "platform": "platform", "python": "Python", "cuda": "CUDA",
     "torch": "torch", "transformers": "transformers", "tokenizers": "tokenizers", "electrify": "electrify", "commit": "commit",
@@ -45,27 +38,31 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 
 
-def model_card(run: Path, *, part: str, shape: Shape, is_lm: bool, parameters: int, facts: Mapping[str, Any], step: int | None) -> str:
-    """README.md of one half.
+def model_card(
+    run: Path, *, part: str, model: ExportedModel, architecture: Architecture, facts: Mapping[str, Any], step: int | None
+) -> str:
+    """README.md of one network.
 
-    part: `discriminator` or `generator`. is_lm: it has a language-model head. parameters: how many it has. facts: run.json. step: the exported one,
-    None for the last.
+    part: the name of its folder, `discriminator` for the one that is kept. facts: run.json. step: the exported one, None for the last.
     """
     config = load_file(run / "config.yaml", within=run)
     starts = {name: getattr(config.train, name) for name in ("init_discriminator", "init_generator")}
     recipe = dump(override(config, {name: _relative(start) for name, start in starts.items() if start}))
-    objective, start = config.objective.objective, starts[f"init_{part}"]
+    row, start = config.objective.row, starts.get(f"init_{part}")
+    shape, is_lm, kept = model.encoder.shape, model.head.kind == "token", part == "discriminator"
     corruptor = config.corruption.corruptor
     fills = is_lm and (part == "generator" or corruptor == "mask")  # it was trained on texts with [MASK]
+    parameters = sum(p.numel() for p in parameters_of(model).values())
+    says = row.logits if kept else "token"
     records = [r for r in _records(run) if step is None or r["step"] <= step]
     last = records[-1] if records else {}
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     name = inert(run.resolve().name)
     sections = [
-        _metadata(fills=fills, objective=objective, start=start),
-        f"# {name}: {_title(part, objective)}",
-        _what(part, corruptor, _graded(config.objective)),
-        _use(is_lm=is_lm, fills=fills, objective=objective),
+        _metadata(fills=fills, tag=row.card.tag, start=start, architecture=architecture.name),
+        f"# {name}: {row.card.title if kept else 'masked language model'}",
+        _what(corruptor, row.card.asked(config.objective.options), kept=kept),
+        _use(architecture, shape, kind=model.head.kind, says=says, fills=fills),
         _section("Training", _rows(_training(shape, last, step=step, parameters=parameters))),
         _validation(valid),
         _corpus(facts),
@@ -80,38 +77,25 @@ def _records(run: Path) -> list[dict[str, Any]]:
     return [r for r in read(path) if r.get("kind") in ("train", "valid")] if path.is_file() else []
 
 
-def _metadata(*, fills: bool, objective: str, start: str | None) -> str:
-    tags = ["electrify", "electra", TAGS.get(objective, objective.replace("_", "-"))]
+def _metadata(*, fills: bool, tag: str, start: str | None, architecture: str) -> str:
+    tags = ["electrify", architecture, tag]
     fields = {"library_name": "transformers", "pipeline_tag": "fill-mask" if fills else "feature-extraction", "tags": tags}
     if start and HUB_ID.fullmatch(start) and not Path(start).exists():
         fields["base_model"] = start
     return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
 
 
-def _title(part: str, objective: str) -> str:
-    if objective == "mlm" or part == "generator":
-        return "masked language model"
-    return {"all_tokens": "All-Tokens masked language model", "electric": "Electric encoder"}.get(objective, "ELECTRA discriminator")
-
-
-def _graded(o: ObjectiveConfig) -> str:
-    """What the kept encoder was asked."""
-    if o.objective == "all_tokens" and not o.copy_gate:
-        return NO_GATE
-    return DRAWN if o.correct_as_replaced else GRADED[o.objective]
-
-
-def _what(part: str, corruptor: str, graded: str) -> str:
+def _what(corruptor: str, asked: str, *, kept: bool) -> str:
     if corruptor == "mask":
         text = "A text encoder pre-trained to predict masked tokens (BERT without next-sentence prediction), in ELECTRA's architecture."
-    elif part == "discriminator":
-        text = f"A text encoder pre-trained on text {CHANGED[corruptor]}, {graded}."
+    elif kept:
+        text = f"A text encoder pre-trained on text {CHANGED.get(corruptor, 'in which tokens were changed')}, {asked}."
     else:
         text = "The masked language model that proposed the replacements for the encoder beside it. Fine-tune that one, not this."
     return f"{text} Trained from raw text with electrify."
 
 
-def _use(*, is_lm: bool, fills: bool, objective: str) -> str:
+def _use(architecture: Architecture, shape: Shape, *, kind: HeadKind, says: Logits, fills: bool) -> str:
     if fills:
         code = [
             "from transformers import pipeline",
@@ -120,14 +104,14 @@ def _use(*, is_lm: bool, fills: bool, objective: str) -> str:
             'print(fill(f"The capital of France is {fill.tokenizer.mask_token}."))',
         ]
     else:
-        kind = "ElectraForMaskedLM" if is_lm else "ElectraForPreTraining"
-        shown = LOGITS.get("lm" if is_lm else objective, REPLACED)
+        name = architecture.table(shape, kind).name
+        logits = architecture.binary_code if kind == "binary" else "model(**inputs).logits"
         code = [
-            f"from transformers import AutoTokenizer, {kind}",
+            f"from transformers import AutoTokenizer, {name}",
             "",
-            f'tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), {kind}.from_pretrained("FOLDER")',
+            f'tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), {name}.from_pretrained("FOLDER")',
             'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")',
-            shown,
+            LOGITS[says].format(logits),
         ]
     head = "\n".join(code)
     auto = '`AutoModel.from_pretrained("FOLDER")` gives the encoder, `AutoModelForSequenceClassification` and its like a model to fine-tune.'

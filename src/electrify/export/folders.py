@@ -9,6 +9,7 @@ from typing import Any
 from transformers import AutoConfig, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
 
+from ..config.objectives import OBJECTIVES, Logits
 from ..errors import UserError, failing_as
 from ..files.models import SAVED_AGAIN, look_over, read_mark
 from ..files.reading import FileError
@@ -29,6 +30,12 @@ def saved_objective(path: str) -> str | None:
     """What an export of ours was trained for; None where the folder does not say. Raises UserError where it is damaged."""
     mark = read_mark(Path(path))
     return mark.objective if mark else None
+
+
+def logits_of(path: str) -> Logits | None:
+    """What the head of an export of ours says; None where the folder does not tell. Raises UserError where it is damaged."""
+    row = OBJECTIVES.get(saved_objective(path) or "")
+    return row.logits if row else None
 
 
 def load_weights(cls: Any, path: str) -> tuple[Any, list[str]]:

@@ -1,4 +1,4 @@
-"""A half of a run -> Hugging Face folder, checked by loading it with transformers before it is put in place.
+"""A network of a run -> Hugging Face folder, checked by loading it with transformers before it is put in place.
 
     DIR/config.json  model.safetensors (float32)  tokenizer.json  tokenizer_config.json  vocab.txt (word pieces)  README.md  electrify.json
 
@@ -21,27 +21,29 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from .. import faults
-from ..build import Built, Half, Vocabulary, compose, kept_shape
+from ..architectures import architecture_named
+from ..architectures.architecture import Architecture
+from ..architectures.keys import to_theirs
+from ..build import Built, Vocabulary, compose, kept_shape
 from ..config.export import Part
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError, failing_as
 from ..files.model_folder import CARD, may_write, replaced, sealed
 from ..files.schema import check, is_count
 from ..files.tokenizers import SETTINGS_FILE, copy_tokenizer, read_settings, read_tokenizer
-from ..model.encoder import Shape
-from ..model.heads import LMHead
+from ..model.exported import ExportedModel
+from ..model.heads import HeadKind
+from ..model.shape import Shape
 from ..tokens import SpecialIds, Tokens
 from ..train import checkpoint
 from ..train.facts import FACTS, read_facts
 from ..train.memory import must_fit
 from ..train.saved import must_be_floats
 from . import card
-from .mapping import architecture_of, parameters_of, to_theirs
+from .mapping import parameters_of
 from .places import must_be_run
 from .quiet import quiet
-from .start import folder_shape, load_half
-
-__all__ = ["ExportError", "export", "export_run", "folder_shape", "load_half"]
+from .start import folder_shape
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}  # of hidden states and logits, relative to their largest value where that exceeds 1
 
@@ -62,9 +64,9 @@ def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
     config, facts = read_run(run)
     built = built or _restored(config, facts, _checkpoint(run, None))[0]
     folders = {}
-    for name, half in built.halves.items():
+    for name in built.exports:
         faults.at("export")
-        folders[name] = _write(run, half, name, run / name, config=config, facts=facts, step=None)
+        folders[name] = _write(run, built, name, run / name, config=config, facts=facts, step=None)
     return folders
 
 
@@ -77,9 +79,9 @@ def export(run: Path, *, output_dir: Path, part: Part = "discriminator", step: i
     may_write(output_dir, identity_of(run, part, config, facts))
     found = _checkpoint(run, step)
     built, state = _restored(config, facts, found)
-    if part not in built.halves:
-        raise UserError(f"{run} has no {part}: its objective {config.objective.objective} trains {', '.join(built.halves)} only")
-    return _write(run, built.halves[part], part, output_dir, config=config, facts=facts, step=state.get("step"))
+    if part not in built.exports:
+        raise UserError(f"{run} has no {part}: its objective {config.objective.objective} trains {', '.join(built.exports)} only")
+    return _write(run, built, part, output_dir, config=config, facts=facts, step=state.get("step"))
 
 
 def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
@@ -109,8 +111,9 @@ def _generator_shape(config: PretrainConfig, facts: Mapping[str, Any]) -> Shape 
     """The generator's shape where a folder decided it (written into run.json, for that folder may be gone)."""
     written = facts.get("shapes", {}).get("generator")
     if written:
-        return check(Shape, written, FACTS)
-    return folder_shape(config.train.init_generator) if config.train.init_generator else None
+        return check(architecture_named(config.model.architecture).shape_type, written, FACTS)
+    start = config.train.init_generator
+    return folder_shape(start, config.model.architecture) if start else None
 
 
 def _restored(config: PretrainConfig, facts: Mapping[str, Any], path: Path) -> tuple[Built, dict[str, Any]]:
@@ -147,52 +150,30 @@ def identity_of(run: Path, part: str, config: PretrainConfig, facts: Mapping[str
     return {"part": part, "objective": config.objective.objective, "data": facts.get("data"), "run": recipe}
 
 
-def _write(run: Path, half: Half, part: str, target: Path, *, config: PretrainConfig, facts: dict[str, Any], step: int | None) -> Path:
+def _write(run: Path, built: Built, part: str, target: Path, *, config: PretrainConfig, facts: dict[str, Any], step: int | None) -> Path:
     """Written into a hidden folder, checked there, and put in place file by file."""
+    model, architecture = built.exports[part], built.architecture
     try:
         with replaced(target, identity_of(run, part, config, facts)) as new:
-            _copy_tokenizer(run, new, facts=facts, positions=half.encoder.shape.max_position_embeddings)
-            write_model(new, half, pad=facts["special_ids"]["pad"], dropout=config.model.dropout, attention_dropout=config.model.attention_dropout)
-            check_folder(new, half, special_ids(facts))
-            parameters = sum(p.numel() for p in parameters_of(half).values())
-            is_lm = isinstance(half.head, LMHead)
-            text = card.model_card(run, part=part, shape=half.encoder.shape, is_lm=is_lm, parameters=parameters, facts=facts, step=step)
+            _copy_tokenizer(run, new, facts=facts, positions=model.encoder.shape.max_position_embeddings)
+            dropout = {"dropout": config.model.dropout, "attention_dropout": config.model.attention_dropout}
+            write_model(new, model, architecture, pad=facts["special_ids"]["pad"], **dropout)
+            check_folder(new, model, architecture, special_ids(facts))
+            text = card.model_card(run, part=part, model=model, architecture=architecture, facts=facts, step=step)
             (new / CARD).write_text(sealed(text), encoding="utf-8")
     except (OSError, SafetensorError) as e:
         raise UserError(f"{target} could not be written ({getattr(e, 'strerror', None) or e})") from e
     return target
 
 
-def hf_config(shape: Shape, *, architecture: str, pad: int, dropout: float, attention_dropout: float) -> Any:
-    """The ElectraConfig of an encoder."""
-    from transformers import ElectraConfig
-
-    config = ElectraConfig(
-        vocab_size=shape.vocab_size,
-        embedding_size=shape.embedding_size,
-        hidden_size=shape.hidden_size,
-        num_hidden_layers=shape.num_hidden_layers,
-        num_attention_heads=shape.num_attention_heads,
-        intermediate_size=shape.intermediate_size,
-        max_position_embeddings=shape.max_position_embeddings,
-        type_vocab_size=shape.type_vocab_size,
-        layer_norm_eps=shape.layer_norm_eps,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=attention_dropout,
-        pad_token_id=pad,
-    )
-    config.architectures = [architecture]
-    config.dtype = "float32"
-    return config
-
-
-def write_model(folder: Path, half: Half, *, pad: int, dropout: float, attention_dropout: float) -> None:
-    """config.json and model.safetensors of a half."""
-    table = architecture_of(half)
+def write_model(folder: Path, model: ExportedModel, architecture: Architecture, *, pad: int, dropout: float, attention_dropout: float) -> None:
+    """config.json and model.safetensors of a network."""
+    shape, kind = model.encoder.shape, model.head.kind
     with quiet():
-        config = hf_config(half.encoder.shape, architecture=table.name, pad=pad, dropout=dropout, attention_dropout=attention_dropout)
+        config = architecture.hf_config(shape, kind, pad=pad, dropout=dropout, attention_dropout=attention_dropout)
         config.save_pretrained(folder)
-    tensors = {name: t.float().cpu() for name, t in to_theirs(table.rows, parameters_of(half)).items()}
+    theirs = to_theirs(architecture.table(shape, kind).rows, parameters_of(model))
+    tensors = {name: t.float().cpu() for name, t in theirs.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -214,35 +195,43 @@ def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positi
 # ------------------------------------------------------------------ the check
 
 
-def check_folder(folder: Path, half: Half, special: SpecialIds) -> float:
-    """Loads the folder with transformers and compares hidden states and logits with the half's own, in eval mode.
+def check_folder(folder: Path, model: ExportedModel, architecture: Architecture, special: SpecialIds) -> float:
+    """Loads the folder with transformers and compares hidden states and logits with the network's own, in eval mode.
 
     Returns the largest relative difference. Raises ExportError where it exceeds TOLERANCE or anything does not load.
     """
+    encoder, theirs = _loaded(folder, model, architecture, special)
+    own = copy.deepcopy((model.encoder, model.head))
+    tokens = probe(model.encoder.shape, special)
+    # A sharp trained attention multiplies the rounding of float32; float64 tells rounding from a wrong number.
+    for dtype in (torch.float32, torch.float64):
+        for module in (*own, encoder, theirs):
+            module.to("cpu", dtype).eval()
+        found = _hf_outputs(encoder, theirs, tokens, architecture, model.head.kind)
+        worst = _largest_difference(_outputs(own, tokens), found, tokens)
+        if worst <= TOLERANCE[dtype]:
+            return worst
+    raise ExportError(f"the export computes other numbers than the run's own network (relative difference {worst:.1e}); nothing was written")
+
+
+def _loaded(folder: Path, model: ExportedModel, architecture: Architecture, special: SpecialIds) -> tuple[nn.Module, nn.Module]:
+    """The encoder and the whole network as transformers loads them. Raises ExportError where keys or special tokens are others."""
     import transformers
 
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    name = architecture.table(model.encoder.shape, model.head.kind).name
     with quiet(), failing_as("the run's tokenizer folder cannot be loaded by transformers"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
     with quiet():
         encoder = transformers.AutoModel.from_pretrained(folder, **local)
-        model, info = getattr(transformers, architecture_of(half).name).from_pretrained(folder, output_loading_info=True, **local)
+        theirs, info = getattr(transformers, name).from_pretrained(folder, output_loading_info=True, **local)
     wrong = sorted([*info["missing_keys"], *info["unexpected_keys"], *(k[0] for k in info["mismatched_keys"])])
     if wrong:
         raise ExportError(f"transformers does not find its keys in the export: {', '.join(wrong[:5])}; nothing was written")
     same_ids = (tokenizer.pad_token_id, tokenizer.mask_token_id) == (special.pad, special.mask)
-    if not same_ids or max(tokenizer.get_vocab().values()) >= half.encoder.shape.vocab_size:
+    if not same_ids or max(tokenizer.get_vocab().values()) >= model.encoder.shape.vocab_size:
         raise ExportError("the run's tokenizer folder has other special tokens or more tokens than the run was trained with; nothing was written")
-    own = copy.deepcopy((half.encoder, half.head))
-    tokens = probe(half.encoder.shape, special)
-    # A sharp trained attention multiplies the rounding of float32; float64 tells rounding from a wrong number.
-    for dtype in (torch.float32, torch.float64):
-        for module in (*own, encoder, model):
-            module.to("cpu", dtype).eval()
-        worst = _largest_difference(_outputs(own, tokens), _hf_outputs(encoder, model, tokens), tokens)
-        if worst <= TOLERANCE[dtype]:
-            return worst
-    raise ExportError(f"the export computes other numbers than the run's own network (relative difference {worst:.1e}); nothing was written")
+    return encoder, theirs
 
 
 @torch.no_grad()
@@ -253,11 +242,12 @@ def _outputs(own: tuple[nn.Module, nn.Module], tokens: Tokens) -> tuple[Tensor, 
 
 
 @torch.no_grad()
-def _hf_outputs(encoder: nn.Module, model: nn.Module, tokens: Tokens) -> tuple[Tensor, Tensor]:
+def _hf_outputs(encoder: nn.Module, model: nn.Module, tokens: Tokens, architecture: Architecture, kind: HeadKind) -> tuple[Tensor, Tensor]:
     """The same of theirs."""
-    named = {"input_ids": tokens.ids_T, "attention_mask": tokens.real_T.long(), "token_type_ids": tokens.segment_T}
-    inputs = {name: t.view(-1, tokens.row_length) for name, t in named.items()}
-    return encoder(**inputs).last_hidden_state.flatten(0, 1), model(**inputs).logits.flatten(0, 1)
+    inputs = architecture.inputs(tokens)
+    output = model(**inputs)
+    logits = architecture.binary_logits(output) if kind == "binary" else output.logits
+    return encoder(**inputs).last_hidden_state.flatten(0, 1), logits.flatten(0, 1)
 
 
 def _largest_difference(ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...], tokens: Tokens) -> float:

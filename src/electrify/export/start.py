@@ -1,49 +1,38 @@
-"""Starting from Hugging Face folders: their shape, and their weights in one of our halves."""
+"""Starting from Hugging Face folders: their shape, and their weights in one of our networks."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..build import Half
+from ..architectures import architecture_named
+from ..architectures.architecture import Architecture
+from ..architectures.keys import KeyMismatchError, KeyTable, to_ours, without_tied
+from ..build import Built
+from ..config.architectures import ARCHITECTURES
 from ..errors import UserError
 from ..files.model_folder import must_be_whole
 from ..files.models import look_over
 from ..files.reading import FileError
 from ..files.tokenizers import must_be_plain
-from ..model.encoder import Shape
-from ..model.heads import LMHead
+from ..model.exported import ExportedModel
+from ..model.shape import Shape
 from ..text.tokenizer import load_tokenizer, without_code
 from .folders import SAFE_WEIGHTS, from_hub, must_be_finite
-from .mapping import (
-    Architecture,
-    KeyMismatchError,
-    architecture_of,
-    bert_for_masked_lm,
-    fill,
-    parameters_of,
-    to_ours,
-    without_tied,
-)
+from .mapping import fill, parameters_of
 from .quiet import quiet
 
-FIELDS = (
-    "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-    "max_position_embeddings", "type_vocab_size", "layer_norm_eps",
-)  # fmt: skip
 
-
-def folder_shape(start: str, *, vocab_size: int | None = None) -> Shape:
+def folder_shape(start: str, architecture: str, *, vocab_size: int | None = None) -> Shape:
     """The shape of the encoder in a Hugging Face folder or under a Hub id.
 
-    vocab_size: that of the corpus, checked where given. Raises UserError where `start` is no ELECTRA or BERT or computes what our encoder does not.
+    vocab_size: that of the corpus, checked where given. Raises UserError where `start` is of another architecture or computes what our encoder does
+    not.
     """
-    config = _config(start)
-    numbers = {name: getattr(config, name) for name in FIELDS if name != "embedding_size"}
-    shape = Shape(**numbers, embedding_size=getattr(config, "embedding_size", config.hidden_size))
+    shape = architecture_named(architecture).shape_of(_config(start, architecture))
     if vocab_size is not None and shape.vocab_size != vocab_size:
         raise UserError(_other_vocabulary(start, shape.vocab_size, vocab_size))
     return shape
@@ -76,21 +65,28 @@ def check_vocabulary(start: str, *, tokenizer: Path) -> None:
         )
 
 
-def load_half(half: Half, start: str, *, what: str, given: Half | None = None) -> list[str]:
-    """Fills `half` with the weights of a Hugging Face folder or Hub id (safetensors only). Returns lines that tell what was missing or ignored.
+def load_weights(built: Built, what: str, start: str, *, given: ExportedModel | None = None) -> list[str]:
+    """Fills a network of `built` (what: `discriminator` or `generator`) with the weights of a Hugging Face folder or Hub id (safetensors only).
+    Returns lines that tell what was missing or ignored.
 
-    A head that the folder lacks keeps its initial values. given: the half that another folder has filled already: what the two share stays as
+    A head that the folder lacks keeps its initial values. given: the network that another folder has filled already: what the two share stays as
     that folder left it. Raises UserError where the folder does not fit; then nothing has been changed.
     """
-    config = _config(start)
-    shape = half.encoder.shape
-    theirs = folder_shape(start)
+    model = built.exports[what]
+    return load_model(model, built.architecture, start, what=what, given=given)
+
+
+def load_model(own: ExportedModel, architecture: Architecture, start: str, *, what: str, given: ExportedModel | None = None) -> list[str]:
+    """The same for one network."""
+    config = _config(start, architecture.name)
+    shape, theirs = own.encoder.shape, architecture.shape_of(config)
     if theirs.vocab_size != shape.vocab_size:
         raise UserError(f"--init-{what} " + _other_vocabulary(start, theirs.vocab_size, shape.vocab_size))
-    odd = [f"{name} {getattr(theirs, name)} there, {getattr(shape, name)} here" for name in FIELDS if getattr(theirs, name) != getattr(shape, name)]
+    names = [f.name for f in fields(shape)]
+    odd = [f"{name} {getattr(theirs, name)} there, {getattr(shape, name)} here" for name in names if getattr(theirs, name) != getattr(shape, name)]
     if odd:
         raise UserError(f"--init-{what} {start} has another shape than the {what} of this run: {'; '.join(odd)}")
-    table = _table(half, config.model_type)
+    table = architecture.table(shape, own.head.kind, model_type=config.model_type)
     model, missing, extra = _read(start, table)
     broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
     if broken:
@@ -104,13 +100,13 @@ def load_half(half: Half, start: str, *, what: str, given: Half | None = None) -
         new = to_ours(rows, without_tied(table, state))
     except KeyMismatchError as e:
         raise UserError(f"--init-{what} {start} cannot be read: {e}") from e
-    lines = _fill(half, new, start, what=what, given=given) + _account(table, rows, extra, start, what=what)
+    lines = _fill(own, new, start, what=what, given=given) + _account(table, rows, extra, start, what=what)
     return lines or [f"{what}: {start}: every weight found and used"]
 
 
-def _fill(half: Half, new: dict[str, torch.Tensor], start: str, *, what: str, given: Half | None) -> list[str]:
+def _fill(model: ExportedModel, new: dict[str, torch.Tensor], start: str, *, what: str, given: ExportedModel | None) -> list[str]:
     """Checks every shape, then copies; parameters shared with `given` stay."""
-    own = parameters_of(half)
+    own = parameters_of(model)
     kept = {id(p) for p in parameters_of(given).values()} if given else set()
     for name, t in new.items():
         if own[name].shape != t.shape:
@@ -119,7 +115,7 @@ def _fill(half: Half, new: dict[str, torch.Tensor], start: str, *, what: str, gi
                 f"choose --tie none, or folders of the same embedding_size and max_position_embeddings"
             )
     passed = [name for name in new if id(own[name]) in kept]
-    left = fill(half, {name: t for name, t in new.items() if name not in passed})
+    left = fill(model, {name: t for name, t in new.items() if name not in passed})
     if left:
         return [f"{what}: {start} has a head of another objective; it keeps its initial values"]
     if not passed:
@@ -128,7 +124,7 @@ def _fill(half: Half, new: dict[str, torch.Tensor], start: str, *, what: str, gi
     return [f"{what}: {start}: its {len(passed)} {shared} weights are ignored: they are shared with the discriminator, whose folder decides them"]
 
 
-def _account(table: Architecture, rows: list[Any], extra: set[str], start: str, *, what: str) -> list[str]:
+def _account(table: KeyTable, rows: list[Any], extra: set[str], start: str, *, what: str) -> list[str]:
     """What was missing and what was ignored, a line each."""
     lines = []
     absent = [name for row in table.head if row not in rows for name in row.theirs]
@@ -140,13 +136,6 @@ def _account(table: Architecture, rows: list[Any], extra: set[str], start: str, 
     if ignored:
         lines.append(f"{what}: {start}: ignored {len(ignored)} weights without a place here ({', '.join(ignored[:4])}{', ...' * (len(ignored) > 4)})")
     return lines
-
-
-def _table(half: Half, model_type: str) -> Architecture:
-    if model_type == "bert":
-        bert = bert_for_masked_lm(half.encoder.shape)
-        return bert if isinstance(half.head, LMHead) else replace(bert, head=())
-    return architecture_of(half)
 
 
 def _other_vocabulary(start: str, theirs: int, ours: int) -> str:
@@ -168,7 +157,7 @@ def _where(start: str) -> tuple[str, dict[str, Any]]:
     return start, {}
 
 
-def _config(start: str) -> Any:
+def _config(start: str, architecture: str) -> Any:
     """The folder's config, of an encoder that ours can be. Raises UserError otherwise."""
     from transformers import AutoConfig
 
@@ -187,15 +176,15 @@ def _config(start: str) -> Any:
         raise UserError(f"{start} could not be read as a Hugging Face model ({_line(e)})") from e
     if not local:
         from_hub(place, config)
-    if config.model_type not in ("electra", "bert"):
-        raise UserError(f"{start} is a model of type {config.model_type!r}; a run starts from electra (or bert) only")
-    act, positions = getattr(config, "hidden_act", "gelu"), getattr(config, "position_embedding_type", "absolute") or "absolute"
-    if act != "gelu" or positions != "absolute" or config.is_decoder:
-        raise UserError(f"{start} computes what our encoder does not: hidden_act {act}, positions {positions}, is_decoder {config.is_decoder}")
+    known = ARCHITECTURES[architecture].model_types
+    if config.model_type not in known:
+        others = f" (or {', '.join(known[1:])})" if len(known) > 1 else ""
+        raise UserError(f"{start} is a model of type {config.model_type!r}; a run starts from {known[0]}{others} only")
+    architecture_named(architecture).must_compute_the_same(start, config)
     return config
 
 
-def _read(start: str, table: Architecture) -> tuple[Any, set[str], set[str]]:
+def _read(start: str, table: KeyTable) -> tuple[Any, set[str], set[str]]:
     """The model, and the keys it missed and did not know."""
     import transformers
     from safetensors import SafetensorError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,8 +13,9 @@ from ..build import Built, Vocabulary, compose
 from ..config.flops import Convention
 from ..config.pretrain import PretrainConfig, override
 from ..data.phases import Phases, phases_of
-from ..model.encoder import DisentangledWords, Encoder
-from ..model.heads import BinaryHead, LinearHead, LMHead
+from ..model.costs import linear_flops, paper_linear_flops
+from ..model.embeddings import DisentangledWords
+from ..model.encoder import Encoder
 from ..model.passes import Measured, Pass
 from ..tokens import SpecialIds
 from . import paper
@@ -25,24 +26,15 @@ BACKWARD = {"paper": paper.BACKWARD, "hardware": 2}  # of a forward pass
 _SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
-def hardware_flops(network: nn.Module, *, row_length: int) -> float:
-    """Forward FLOPs of the matrix products of a network for one token that it runs on."""
-    products = sum(2 * m.weight.numel() for m in network.modules() if isinstance(m, nn.Linear))
-    match network:
-        case Encoder(shape=n):  # scores and weighted sum over the row
-            return products + n.num_hidden_layers * 2 * (2 * row_length * n.hidden_size)
-        case LMHead(dense=dense, bias_V=bias_V):
-            return products + 2 * dense.out_features * len(bias_V)
-        case BinaryHead() | LinearHead() | nn.Linear():
-            return products
-        case _:
-            raise TypeError(f"nobody has counted a {type(network).__name__}")
-
-
 def forward_flops(network: nn.Module, *, row_length: int, convention: Convention) -> float:
-    """Forward FLOPs of a network for one token that it runs on, in a row of `row_length` tokens."""
-    count = paper.paper_flops if convention == "paper" else hardware_flops
-    return count(network, row_length=row_length)
+    """Forward FLOPs of a network for one token that it runs on, in a row of `row_length` tokens. It says so itself."""
+    if isinstance(network, nn.Linear):
+        return paper_linear_flops(network) if convention == "paper" else linear_flops(network)
+    told: Any = network
+    count = getattr(told, f"{convention}_flops", None)
+    if count is None:
+        raise TypeError(f"nobody has counted a {type(network).__name__}")
+    return count(row_length)
 
 
 def passes_flops(passes: Iterable[Pass], *, row_length: int, convention: Convention, rows: int = 1) -> float:
@@ -53,7 +45,8 @@ def passes_flops(passes: Iterable[Pass], *, row_length: int, convention: Convent
     """
     total = 0.0
     for one in passes:
-        share = paper.CHOSEN if convention == "paper" and isinstance(one.network, LMHead) and one.share < 1 else one.share
+        of_paper = getattr(one.network, "paper_share", None) if convention == "paper" and one.share < 1 else None
+        share = of_paper or one.share
         again = convention == "hardware" and one.again_above is not None and rows * row_length > one.again_above
         times = 1 + BACKWARD[convention] + again if one.trains else 1
         total += share * times * forward_flops(one.network, row_length=row_length, convention=convention)
@@ -100,8 +93,8 @@ def recipe_flops(config: PretrainConfig, *, vocab_size: int, convention: Convent
     """
     built = _outline(config, vocab_size=vocab_size)
     length, rows, steps = config.data.max_seq_length, config.train.train_batch_size, config.train.max_steps
-    encoder = built.halves["discriminator"].encoder
-    objective, phases, t = typing.cast(Measured, built.objective), phases_of(config), config.train
+    encoder = built.kept.encoder
+    objective, phases, t = built.objective, phases_of(config), config.train
     micro_rows = t.per_device_train_batch_size or max(1, rows // (t.gradient_accumulation_steps or 1))
     by_length = {n: flops_per_token(objective, row_length=n, convention=convention, rows=micro_rows) for n in phases.row_lengths}
     token, read = by_length[length], inference_length or length
@@ -122,8 +115,8 @@ def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Conve
     """FLOPs of the `generator_steps` of a first stage in whole: masked language modelling with the generator alone. 0 where there is none."""
     if not config.train.generator_steps:
         return 0.0
-    half = built.halves["generator"]
-    stage = [Pass(half.encoder, 1.0, True), Pass(half.head, config.corruption.mask_rate, True)]
+    generator = built.exports["generator"]
+    stage = [Pass(generator.encoder, 1.0, True), Pass(generator.head, config.corruption.mask_rate, True)]
     steps = config.train.generator_steps
     phases = phases_of(override(config, {"max_steps": steps}))
     return flops_of(phases, steps, {n: passes_flops(stage, row_length=n, convention=convention) for n in phases.row_lengths})

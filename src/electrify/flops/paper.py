@@ -1,102 +1,10 @@
-"""The paper's convention: a transformer by its sizes, and the models that ELECTRA's authors compare."""
+"""The models that ELECTRA's authors compare, in the convention of their script."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from torch import nn
-
-from ..model.encoder import Encoder
-from ..model.heads import BinaryHead, LinearHead, LMHead
+from ..model.costs import CHOSEN, Sizes, binary_flops, encoder_flops, output_flops
 
 BACKWARD = 1  # of a forward pass; in truth a product has two gradients, of its input and of its weights
-CHOSEN = 0.15625  # 20 positions in 128: where the script computes an output softmax
-DROPOUT, NORM, GELU, SOFTMAX = 4, 5, 8, 5  # per element, in the script
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """The numbers that the script knows a transformer by. Its heads are 64 wide and its feed-forward layers 4 D, where nothing else is said."""
-
-    width: int
-    layers: int
-    length: int = 512
-    vocab: int = 30522
-    embedding: int | None = None
-    feed_forward: int | None = None
-    heads: int | None = None
-    attention: int | None = None
-    """A: heads x head width; None = D."""
-    attentions: int = 1
-    """Of a layer: 2 in a decoder, which also attends to its encoder."""
-
-    @property
-    def e(self) -> int:
-        return self.width if self.embedding is None else self.embedding
-
-
-def layer_flops(s: Sizes) -> float:
-    """Forward FLOPs of one block for one token, as the script counts.
-
-    Two terms are its own and kept: the norm after attention counts 5 once, not 5 D, and the weighted average and output product are D wide also
-    where A is not (T5).
-    """
-    d, length = s.width, s.length
-    a, h, f = s.attention or d, s.heads or max(1, d // 64), s.feed_forward or 4 * d
-    qkv = 3 * (2 * d * a + a)
-    scores = 2 * a * length + h * length * (SOFTMAX + DROPOUT + 1)
-    mixed = 2 * d * length + 2 * d * d + d + DROPOUT * d + d + NORM
-    feed_forward = 4 * d * f + f + GELU * f + d + DROPOUT * d + d + NORM * d
-    return s.attentions * (qkv + scores + mixed) + feed_forward
-
-
-def input_flops(s: Sizes) -> float:
-    """Forward FLOPs of the input embedding for one token: three one-hot products, their sum, norm, dropout, projection where E is not D."""
-    tables = 2 * s.e * s.vocab + 2 * s.e * (s.length + 2)
-    project = 2 * s.width * s.e + s.width if s.e != s.width else 0
-    return tables + 2 * s.e + NORM * s.e + DROPOUT * s.e + project
-
-
-def output_flops(s: Sizes) -> float:
-    """Forward FLOPs of a language-model head for one position that it is asked for."""
-    hidden = 2 * s.width * s.e + s.e + GELU * s.e + NORM * s.e
-    return hidden + 2 * s.e * s.vocab + SOFTMAX * s.vocab + 2 * s.vocab
-
-
-def binary_flops(width: int) -> float:
-    """Forward FLOPs of the replaced-token head for one token."""
-    return 2 * width * width + width + GELU * width + 2 * width
-
-
-def encoder_flops(s: Sizes) -> float:
-    """Forward FLOPs of embeddings and blocks for one token."""
-    return input_flops(s) + s.layers * layer_flops(s)
-
-
-def paper_flops(network: nn.Module, *, row_length: int) -> float:
-    """Forward FLOPs of a network for one token that it runs on."""
-    match network:
-        case Encoder(shape=n):
-            return encoder_flops(
-                Sizes(
-                    width=n.hidden_size,
-                    layers=n.num_hidden_layers,
-                    length=row_length,
-                    vocab=n.vocab_size,
-                    embedding=n.embedding_size,
-                    feed_forward=n.intermediate_size,
-                    heads=n.num_attention_heads,
-                )
-            )
-        case LMHead(dense=dense, bias_V=bias_V):
-            return output_flops(Sizes(width=dense.in_features, layers=0, vocab=len(bias_V), embedding=dense.out_features))
-        case BinaryHead(dense=dense):
-            return binary_flops(dense.in_features)
-        case nn.Linear() | LinearHead():
-            linear = network if isinstance(network, nn.Linear) else network.out
-            return 2 * linear.weight.numel() + linear.out_features
-        case _:
-            raise TypeError(f"nobody has counted a {type(network).__name__}")
 
 
 def published() -> dict[str, float]:

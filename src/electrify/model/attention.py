@@ -17,10 +17,10 @@ from ..tokens import Tokens
 from .dropout import dropout as drop
 
 Backend = Literal["auto", "matmul", "sdpa", "varlen"]
-Look = Literal["both", "left", "right"]
+Direction = Literal["both", "left", "right"]
 
 
-def sequence_bias(tokens: Tokens, dtype: torch.dtype, look: Look = "both") -> Tensor:
+def sequence_bias(tokens: Tokens, dtype: torch.dtype, direction: Direction = "both") -> Tensor:
     """[R, 1, L, L]: 0 where query and key belong to one sequence, the lowest finite number elsewhere.
 
     `left` also forbids keys behind the query, `right` those before it; a token always sees itself.
@@ -29,21 +29,21 @@ def sequence_bias(tokens: Tokens, dtype: torch.dtype, look: Look = "both") -> Te
     """
     seq_RL = tokens.seq_T.view(-1, tokens.row_length)
     same_RLL = seq_RL[:, :, None] == seq_RL[:, None, :]
-    if look != "both":
-        same_RLL = same_RLL.tril() if look == "left" else same_RLL.triu()
+    if direction != "both":
+        same_RLL = same_RLL.tril() if direction == "left" else same_RLL.triu()
     return torch.zeros(same_RLL.shape, dtype=dtype, device=seq_RL.device).masked_fill_(~same_RLL, torch.finfo(dtype).min)[:, None]
 
 
-class Within:
+class AttentionContext:
     """Attention inside the sequences of a batch: made once for all blocks of an encoder, which call it."""
 
-    def __init__(self, tokens: Tokens, dtype: torch.dtype, *, look: Look = "both", dropout: float = 0.0, backend: Backend = "auto") -> None:
+    def __init__(self, tokens: Tokens, dtype: torch.dtype, *, direction: Direction = "both", dropout: float = 0.0, backend: Backend = "auto") -> None:
         """dtype: of queries, keys and values. dropout: on the weights (of 0 outside of training)."""
         self.rows, self.length, self.dropout = tokens.num_rows, tokens.row_length, dropout
         self.backend: Backend = backend
-        if backend == "auto" and packed_kernel(tokens, dtype, look=look, dropout=dropout):
+        if backend == "auto" and packed_kernel(tokens, dtype, direction=direction, dropout=dropout):
             self.backend = "varlen"
-        self.where = run_starts(tokens) if self.backend == "varlen" else sequence_bias(tokens, dtype, look)
+        self.where = run_starts(tokens) if self.backend == "varlen" else sequence_bias(tokens, dtype, direction)
 
     def __call__(self, qkv_TX: Tensor, heads: int) -> Tensor:
         """[T, D] of queries, keys and values side by side [T, 3 D]."""
@@ -55,9 +55,23 @@ class Within:
         return mixed_RHLW.transpose(1, 2).reshape(len(qkv_TX), -1)
 
 
-def packed_kernel(tokens: Tokens, dtype: torch.dtype, *, look: Look, dropout: float) -> bool:
+class SharedContext:
+    """One attention context for all blocks of an encoder."""
+
+    def __init__(self, *, direction: Direction = "both", dropout: float = 0.0, backend: Backend = "auto") -> None:
+        """dropout: on the attention weights, in training."""
+        self.direction: Direction = direction
+        self.dropout = dropout
+        self.backend: Backend = backend
+
+    def __call__(self, tokens: Tokens, dtype: torch.dtype, *, training: bool) -> AttentionContext:
+        dropout = self.dropout if training else 0.0
+        return AttentionContext(tokens, dtype, direction=self.direction, dropout=dropout, backend=self.backend)
+
+
+def packed_kernel(tokens: Tokens, dtype: torch.dtype, *, direction: Direction, dropout: float) -> bool:
     """Whether the fused kernel for packed sequences can be used: it knows no dropout, and needs bfloat16 on an A100 or later."""
-    if look != "both" or dropout or tokens.runs is None or dtype not in (torch.bfloat16, torch.float16) or tokens.ids_T.device.type != "cuda":
+    if direction != "both" or dropout or tokens.runs is None or dtype not in (torch.bfloat16, torch.float16) or tokens.ids_T.device.type != "cuda":
         return False
     return torch.cuda.get_device_capability(tokens.ids_T.device) >= (8, 0)
 

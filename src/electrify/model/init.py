@@ -11,9 +11,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .attention import Look
-from .encoder import Block, Embeddings, Encoder, Shape
+from .attention import Direction
+from .blocks import Block
+from .embeddings import Embeddings
+from .encoder import Encoder
 from .heads import BinaryHead, LinearHead
+from .shape import Shape
 
 BERT_STD = 0.02
 TOKEN_SCALE = 0.1  # of `local`: what the position subspace and the words start with; at .02 Adam overwrites the positions within 20 steps
@@ -84,10 +87,10 @@ def rotation(offset: int, width: int) -> Tensor:
     return torch.block_diag(*pair)
 
 
-def head_offset(head: int, look: Look = "both") -> int:
+def head_offset(head: int, direction: Direction = "both") -> int:
     """-1, 1, -2, 2, -3, 3, ...: where head 0, 1, 2, ... looks; 0, -1, -2, ... in an encoder that sees its left only, 0, 1, 2, ... on the right."""
-    if look != "both":
-        return -head if look == "left" else head
+    if direction != "both":
+        return -head if direction == "left" else head
     return (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
 
 
@@ -183,5 +186,5 @@ def init_local_blocks(encoder: Encoder, width: int, rng: torch.Generator, *, amp
             normal(block.down, OUTPUT_SCALE)
             q_HWD, k_HWD, _ = block.qkv.weight.view(3, shape.num_attention_heads, shape.head_width, shape.hidden_size)
             for head in range(local_heads(shape.num_attention_heads)):
-                q_HWD[head].mul_(NOISE)[:width, :width] += s * rotation(head_offset(head, encoder.look), width)
+                q_HWD[head].mul_(NOISE)[:width, :width] += s * rotation(head_offset(head, encoder.direction), width)
                 k_HWD[head].mul_(NOISE)[:width, :width] += s * torch.eye(width)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..corruption.generator import Generator
+from ..corruption.generator import Generated, Generator
+from ..corruption.plan import Plan, count
 from ..draws import Draws
 from ..model.encoder import Encoder
-from ..model.heads import BinaryHead, LinearHead
+from ..model.heads import Head, LinearHead
 from ..model.passes import Pass
+from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .terms import Term, Terms, binary_ce, entropy_term, generator_terms, histogram, term
+from .losses import binary_ce
+from .metrics import entropy, generator_rates, histogram, replaced_share
+from .objective import Graded, Objective, Parts
 
 
 def reward(logits_M: Tensor, replaced_M: Tensor) -> Tensor:
@@ -24,7 +30,14 @@ def baseline(logits_M: Tensor) -> Tensor:
     return -F.logsigmoid(logits_M.float())
 
 
-class Adversarial(nn.Module):
+@dataclass(frozen=True, kw_only=True)
+class Paid(Graded):
+    """logits: of every token."""
+
+    paid_M: Tensor
+
+
+class Adversarial(Objective):
     """The generator learns to fool the discriminator, by REINFORCE with a learned baseline, in place of maximum likelihood (ELECTRA, 2003.10555
     section 3.2 and the appendix on adversarial training). The published result: worse than maximum likelihood, with draws of low entropy.
 
@@ -32,37 +45,61 @@ class Adversarial(nn.Module):
     tokens that were not replaced. The baseline's head is trained by cross-entropy towards exp(-reward), its input is not.
     """
 
-    def __init__(self, corruptor: Generator, encoder: Encoder, head: BinaryHead, baseline_head: LinearHead) -> None:
-        super().__init__()
-        self.corruptor, self.encoder, self.head, self.baseline_head = corruptor, encoder, head, baseline_head
+    corruptor: Generator
 
-    def counts(self, tokens: Tokens, draws: Draws) -> dict[str, Tensor]:
-        chosen = self.corruptor.count(tokens, draws)
+    def __init__(self, corruptor: Generator, encoder: Encoder, head: Head, baseline_head: LinearHead) -> None:
+        super().__init__()
+        self.corruptor = corruptor
+        self.encoder = encoder
+        self.head = head
+        self.baseline_head = baseline_head
+
+    @classmethod
+    def build(cls, parts: Parts) -> Adversarial:
+        width = parts.corruptor.lm.encoder.shape.hidden_size
+        return cls(parts.corruptor, parts.encoder, parts.binary_head(), LinearHead(width))
+
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
+        plan = super().plan(tokens, draws, fixed=fixed)
+        counts = plan.counts.copy()
+        counts.pop("generator")  # its likelihood is not what it is trained by
+        return replace(plan, counts=counts)
+
+    def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
+        chosen = count(plan)
         return {"rtd": tokens.real_T.sum(), "reinforce": chosen, "baseline": chosen}
 
     def passes(self) -> list[Pass]:
-        own = [Pass(self.encoder, 1.0, True), Pass(self.head, 1.0, True), Pass(self.baseline_head, self.corruptor.chooser.share, True)]
+        share = self.corruptor.chooser.share
+        own = [Pass(self.encoder, 1.0, True), Pass(self.head, 1.0, True), Pass(self.baseline_head, share, True)]
         return [*self.corruptor.passes(), *own]
 
-    def forward(self, tokens: Tokens, draws: Draws) -> Terms:
-        z = self.corruptor(tokens, draws)
+    def generator_parts(self) -> list[nn.Module]:
+        """The baseline reads the generator's states."""
+        return [self.corruptor, self.baseline_head]
+
+    def forward(self, tokens: Tokens, plan: Plan) -> Paid:
+        z = self.corruptor(tokens, plan)
         assert z.logits_MV is not None
-        assert z.states_MD is not None
-        real_T, replaced_T = tokens.real_T, z.replaced_T
-        logits_T = self.head(self.encoder(z.tokens))
-        paid_M = reward(logits_T[z.at_M], replaced_T[z.at_M])
+        states_TD = self.encoder(z.tokens)
+        logits_T = self.head(states_TD)
+        paid_M = reward(logits_T[z.at_M], z.replaced_T[z.at_M])
         expected_M = self.baseline_head(z.states_MD.detach())
         log_p_M = z.logits_MV.float().log_softmax(-1).gather(-1, z.now_M[:, None]).squeeze(-1)
         advantage_M = paid_M - baseline(expected_M).detach()
-        own = generator_terms(z, self.corruptor.mask_id)  # not what it is trained on here: logged
-        terms = {name: Term(t.sum.detach(), t.count) for name, t in own.items()} | {
-            "rtd": term(binary_ce(logits_T, replaced_T), real_T),
-            "reinforce": term(-advantage_M * log_p_M, z.there_M),
-            "baseline": term(F.binary_cross_entropy_with_logits(expected_M.float(), (-paid_M).exp(), reduction="none"), z.there_M),
-            "reward": term(paid_M, z.there_M),
-            "generator_entropy": entropy_term(z.logits_MV, z.there_M),
-            "replaced": term(replaced_T.float(), real_T),
+        losses = {
+            "rtd": Loss(binary_ce(logits_T, z.replaced_T), tokens.real_T),
+            "reinforce": Loss(-advantage_M * log_p_M, z.valid_M),
+            "baseline": Loss(binary_ce(expected_M, (-paid_M).exp()), z.valid_M),
         }
+        return Paid(z, losses, states_TD, logits_T, paid_M=paid_M)
+
+    def watch(self, graded: Paid) -> Terms:
+        z = graded.corrupted
+        assert isinstance(z, Generated)
+        likelihood = self.corruptor.likelihood(z)
+        terms = {name: loss.term() for name, loss in likelihood.items()} | generator_rates(z, likelihood)
+        terms |= {"reward": term(graded.paid_M, z.valid_M)} | entropy(z) | replaced_share(z)
         if not self.training:
-            terms["rtd_detection"] = histogram(logits_T, replaced_T, real_T)
+            terms["rtd_detection"] = histogram(graded.logits, z.replaced_T, z.tokens.real_T)
         return terms

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..corruption.frequency import Frequency
-from ..corruption.generator import Generator
-from ..draws import Draws
+from ..corruption.masking import Corruptor
+from ..corruption.plan import Plan
 from ..model.encoder import Encoder
-from ..model.heads import LinearHead, LMHead
+from ..model.heads import Head, LinearHead
 from ..model.likelihood import CHUNK, log_probability
 from ..model.passes import Pass
+from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .terms import Terms, apart, generator_terms, histogram, term
+from .metrics import apart, generator_rates, histogram, replaced_share
+from .objective import Graded, Objective, Parts
 
 
 def copy_log_probability(log_p_T: Tensor, copy_T: Tensor, same_T: Tensor) -> Tensor:
@@ -23,7 +26,17 @@ def copy_log_probability(log_p_T: Tensor, copy_T: Tensor, same_T: Tensor) -> Ten
     return torch.where(same_T, torch.logaddexp(F.logsigmoid(copy_T), new_T), new_T)
 
 
-class AllTokensMLM(nn.Module):
+@dataclass(frozen=True, kw_only=True)
+class Predicted(Graded):
+    """logits: of the gate; log p of the softmax where there is none."""
+
+    log_p_T: Tensor
+    """Of the original token, by the softmax alone."""
+    right_T: Tensor
+    """Whether that is the most probable one."""
+
+
+class AllTokensMLM(Objective):
     """The encoder predicts EVERY original token from the corrupted text, with a gate that copies the input (ELECTRA, 2003.10555 section 3.5):
     p(x) = c * 1[x = input] + (1 - c) * softmax(x), c = sigmoid(w . h).
 
@@ -31,31 +44,42 @@ class AllTokensMLM(nn.Module):
     copy_head: None leaves the gate out, p(x) = softmax(x).
     """
 
-    def __init__(self, corruptor: Generator | Frequency, encoder: Encoder, head: LMHead, copy_head: LinearHead | None) -> None:
+    def __init__(self, corruptor: Corruptor, encoder: Encoder, head: Head, copy_head: LinearHead | None) -> None:
         super().__init__()
-        self.corruptor, self.encoder, self.head, self.copy_head = corruptor, encoder, head, copy_head
+        self.corruptor = corruptor
+        self.encoder = encoder
+        self.head = head
+        self.copy_head = copy_head
 
-    def counts(self, tokens: Tokens, draws: Draws) -> dict[str, Tensor]:
-        c = self.corruptor
-        counts = {"generator": c.count(tokens, draws)} if isinstance(c, Generator) and c.trains else {}
-        return counts | {"all_tokens": tokens.real_T.sum()}
+    @classmethod
+    def build(cls, parts: Parts, *, copy_gate: bool) -> AllTokensMLM:
+        gate = LinearHead(parts.shape.hidden_size) if copy_gate else None
+        return cls(parts.corruptor, parts.encoder, parts.lm_head(), gate)
+
+    def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
+        return {"all_tokens": tokens.real_T.sum()}
 
     def passes(self) -> list[Pass]:
         gate = [] if self.copy_head is None else [Pass(self.copy_head, 1.0, True)]
-        return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), Pass(self.head, 1.0, True, again_above=CHUNK), *gate]
+        head = Pass(self.head, 1.0, True, again_above=CHUNK)
+        return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), head, *gate]
 
-    def forward(self, tokens: Tokens, draws: Draws) -> Terms:
-        z = self.corruptor(tokens, draws)
-        real_T, replaced_T = tokens.real_T, z.replaced_T
+    def forward(self, tokens: Tokens, plan: Plan) -> Predicted:
+        z = self.corruptor(tokens, plan)
         x_TD = self.encoder(z.tokens)
         log_p_T, right_T = log_probability(self.head, x_TD, z.original_T)
         copy_T = None if self.copy_head is None else self.copy_head(x_TD).float()
-        loss_T = -log_p_T if copy_T is None else -copy_log_probability(log_p_T, copy_T, ~replaced_T)
-        terms = generator_terms(z, self.corruptor.mask_id) | apart("all_tokens", loss_T, replaced_T, real_T)
+        loss_T = -log_p_T if copy_T is None else -copy_log_probability(log_p_T, copy_T, ~z.replaced_T)
+        losses = self.corruptor.likelihood(z) | {"all_tokens": Loss(loss_T, tokens.real_T)}
+        return Predicted(z, losses, x_TD, log_p_T if copy_T is None else copy_T, log_p_T=log_p_T, right_T=right_T)
+
+    def watch(self, graded: Predicted) -> Terms:
+        z = graded.corrupted
+        real_T, replaced_T = z.tokens.real_T, z.replaced_T
+        terms = generator_rates(z, graded.losses) | apart("all_tokens", graded.losses["all_tokens"], replaced_T)
         # Of the softmax by itself: the loss above pays for the gate, too, which says "copy" of most replaced tokens.
-        terms["softmax_loss_replaced"] = term(-log_p_T.detach(), replaced_T & real_T)
-        terms["all_tokens_accuracy"] = term(right_T[z.at_M].float(), z.there_M)
-        terms["replaced"] = term(replaced_T.float(), real_T)
-        if copy_T is not None and not self.training:
-            terms["copy_detection"] = histogram(-copy_T, replaced_T, real_T)
-        return terms
+        terms["softmax_loss_replaced"] = term(-graded.log_p_T, replaced_T & real_T)
+        terms["all_tokens_accuracy"] = term(graded.right_T[z.at_M].float(), z.valid_M)
+        if self.copy_head is not None and not self.training:
+            terms["copy_detection"] = histogram(-graded.logits, replaced_T, real_T)
+        return terms | replaced_share(z)

@@ -1,24 +1,25 @@
-"""Replaced token detection. Shape suffixes: T flat tokens, M chosen positions, V vocabulary, D hidden width."""
+"""Replaced token detection. Shape suffixes: T flat tokens, M chosen positions, R rows, L row length, S sequence number, D hidden width."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..corruption.choosing import per_sequence
-from ..corruption.frequency import Frequency
-from ..corruption.generator import Generator
-from ..corruption.two_tower import TwoTower
-from ..draws import Draws
+from ..corruption.masking import Corrupted, Corruptor
+from ..corruption.plan import Plan, count
 from ..model.encoder import Encoder
-from ..model.heads import BinaryHead, LinearHead
+from ..model.heads import Head, LinearHead
 from ..model.passes import Pass
+from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .terms import Terms, apart, binary_ce, entropy_term, generator_terms, histogram, term
+from .losses import binary_ce
+from .metrics import apart, entropy, generator_rates, histogram, replaced_share
+from .objective import Graded, Objective, Parts
 
 
-class Electra(nn.Module):
+class Electra(Objective):
     """The encoder says of EVERY token whether it is original or replaced (ELECTRA, 2003.10555 section 2): loss = generator + 50 * rtd.
 
     Relations: `electra-15` grades the chosen tokens only (section 3.5); `unigram` and `uniform` replace without a network; `two-stage` freezes the
@@ -29,58 +30,80 @@ class Electra(nn.Module):
 
     def __init__(
         self,
-        corruptor: Generator | Frequency | TwoTower,
+        corruptor: Corruptor,
         encoder: Encoder,
-        head: BinaryHead,
+        head: Head,
         *,
         loss_on: Literal["all", "chosen"] = "all",
         correct_as_replaced: bool = False,
         sentence_head: LinearHead | None = None,
     ) -> None:
         super().__init__()
-        self.corruptor, self.encoder, self.head, self.loss_on, self.sentence_head = corruptor, encoder, head, loss_on, sentence_head
+        self.corruptor = corruptor
+        self.encoder = encoder
+        self.head = head
+        self.loss_on = loss_on
         self.correct_as_replaced = correct_as_replaced
+        self.sentence_head = sentence_head
 
-    def counts(self, tokens: Tokens, draws: Draws) -> dict[str, Tensor]:
-        c = self.corruptor
-        counts = {"generator": c.count(tokens, draws)} if not isinstance(c, Frequency) and c.trains else {}
-        counts["rtd"] = tokens.real_T.sum() if self.loss_on == "all" else self.corruptor.chooser.count(tokens, draws)
-        if self.sentence_head is not None:
-            counts["sentence"] = first_T(tokens).sum()
-        return counts
+    @classmethod
+    def build(cls, parts: Parts, *, loss_on: Literal["all", "chosen"], correct_as_replaced: bool) -> Electra:
+        head = parts.binary_head()
+        sentence = LinearHead(parts.shape.hidden_size) if "sentence" in parts.losses else None
+        own = {"loss_on": loss_on, "correct_as_replaced": correct_as_replaced, "sentence_head": sentence}
+        return cls(parts.corruptor, parts.encoder, head, **own)
+
+    def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
+        counts = {"rtd": tokens.real_T.sum() if self.loss_on == "all" else count(plan)}
+        return counts if self.sentence_head is None else counts | {"sentence": first_T(tokens).sum()}
 
     def passes(self) -> list[Pass]:
         graded = 1.0 if self.loss_on == "all" else self.corruptor.chooser.share
         return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), Pass(self.head, graded, True)]
 
-    def forward(self, tokens: Tokens, draws: Draws) -> Terms:
-        z = self.corruptor(tokens, draws)
-        real_T, replaced_T = tokens.real_T, z.chosen_T if self.correct_as_replaced else z.replaced_T
-        terms = generator_terms(z, self.corruptor.mask_id)
-        x_TD = self.encoder(z.tokens)
+    def label_T(self, z: Corrupted) -> Tensor:
+        """[T] True for the tokens that it should call replaced."""
+        return z.chosen_T if self.correct_as_replaced else z.replaced_T
+
+    def forward(self, tokens: Tokens, plan: Plan) -> Graded:
+        z = self.corruptor(tokens, plan)
+        states_TD = self.encoder(z.tokens)
+        losses = self.corruptor.likelihood(z)
         if self.loss_on == "all":
-            logits_T = self.head(x_TD)
-            terms |= {"rtd": term(binary_ce(logits_T, replaced_T), real_T)}
+            logits = self.head(states_TD)
+            losses["rtd"] = Loss(binary_ce(logits, self.label_T(z)), tokens.real_T)
         else:
-            terms |= apart("rtd", binary_ce(self.head(x_TD[z.at_M]), replaced_T[z.at_M]), replaced_T[z.at_M], z.there_M)
-        terms["replaced"] = term(z.replaced_T.float(), real_T)
-        if not self.training:
-            logits_T = self.head(x_TD)
-            terms["rtd_detection"] = histogram(logits_T, replaced_T, real_T)
-            if self.loss_on == "chosen":  # what it learns; of the other tokens it has never been told
-                terms["rtd_chosen_detection"] = histogram(logits_T, replaced_T, z.chosen_T)
-            if z.logits_MV is not None:
-                terms["generator_entropy"] = entropy_term(z.logits_MV, z.there_M)
+            logits = self.head(states_TD[z.at_M])
+            losses["rtd"] = Loss(binary_ce(logits, self.label_T(z)[z.at_M]), z.valid_M)
         if self.sentence_head is not None:
-            at_T = first_T(tokens)
-            counts_RS, seq_RL = per_sequence(replaced_T & real_T, tokens), tokens.seq_T.view(-1, tokens.row_length)
-            changed_T = counts_RS.gather(1, seq_RL).flatten() > 0
-            logits_T = self.sentence_head(x_TD)  # of every token: how many sequences there are is no fixed number
-            terms["sentence"] = term(binary_ce(logits_T, changed_T), at_T)
-            terms["sentence_accuracy"] = term(((logits_T > 0) == changed_T).float(), at_T)
-        return terms
+            # Of every token: how many sequences there are is not a fixed number.
+            losses["sentence"] = Loss(binary_ce(self.sentence_head(states_TD), changed_T(z)), first_T(tokens))
+        return Graded(z, losses, states_TD, logits)
+
+    def watch(self, graded: Graded) -> Terms:
+        z, x_TD, label_T = graded.corrupted, graded.states_TD, self.label_T(graded.corrupted)
+        terms = generator_rates(z, graded.losses) | replaced_share(z)
+        if self.loss_on == "chosen":
+            terms |= apart("rtd", graded.losses["rtd"], label_T[z.at_M])
+        if self.sentence_head is not None:
+            right_T = (self.sentence_head(x_TD) > 0) == changed_T(z)
+            terms["sentence_accuracy"] = term(right_T.float(), first_T(z.tokens))
+        if self.training:
+            return terms
+        logits_T = self.head(x_TD)
+        terms["rtd_detection"] = histogram(logits_T, label_T, z.tokens.real_T)
+        if self.loss_on == "chosen":  # what it learns; of the other tokens it has never been told
+            terms["rtd_chosen_detection"] = histogram(logits_T, label_T, z.chosen_T)
+        return terms | entropy(z)
 
 
 def first_T(tokens: Tokens) -> Tensor:
     """True at the first token of each sequence: [CLS]."""
     return (tokens.pos_T == 0) & tokens.real_T
+
+
+def changed_T(z: Corrupted) -> Tensor:
+    """[T] True for the tokens of sequences in which something was replaced."""
+    tokens = z.tokens
+    counts_RS = per_sequence(z.replaced_T & tokens.real_T, tokens)
+    return counts_RS.gather(1, tokens.seq_T.view(-1, tokens.row_length)).flatten() > 0

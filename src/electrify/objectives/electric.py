@@ -1,20 +1,23 @@
-"""Electric: an energy-based cloze model. Shape suffixes: T flat tokens, M chosen positions, R rows, L row length, S sequence number."""
+"""Electric: an energy-based cloze model. Shape suffixes: T flat tokens, R rows, L row length, S sequence number."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..corruption.choosing import per_sequence
 from ..corruption.frequency import Frequency
 from ..corruption.masking import Corrupted
+from ..corruption.plan import Plan
 from ..corruption.two_tower import TwoTower
-from ..draws import Draws
 from ..model.encoder import Encoder
 from ..model.heads import LinearHead
 from ..model.passes import Pass
+from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .terms import Terms, binary_ce, generator_terms, histogram, term
+from .losses import binary_ce
+from .metrics import generator_rates, histogram, replaced_share
+from .objective import Graded, Objective, Parts
 
 
 def noise_logit(energy_T: Tensor, log_q_T: Tensor, log_odds_T: Tensor) -> Tensor:
@@ -22,7 +25,7 @@ def noise_logit(energy_T: Tensor, log_q_T: Tensor, log_odds_T: Tensor) -> Tensor
     return energy_T.float() + log_q_T + log_odds_T
 
 
-class Electric(nn.Module):
+class Electric(Objective):
     """The encoder gives every token an energy, low where it fits, by telling tokens of the text from draws of a cloze model q (2012.08561).
 
     Of the n words of a sequence k are drawn from q, all at once, and count as noise also where the draw equals the original. At the optimum
@@ -31,35 +34,48 @@ class Electric(nn.Module):
     q asks no context: noise contrast as it is used for language models (Mnih and Teh 2012).
     """
 
+    corruptor: TwoTower | Frequency
+
     def __init__(self, corruptor: TwoTower | Frequency, encoder: Encoder, head: LinearHead) -> None:
         super().__init__()
-        self.corruptor, self.encoder, self.head = corruptor, encoder, head
+        self.corruptor = corruptor
+        self.encoder = encoder
+        self.head = head
 
-    def counts(self, tokens: Tokens, draws: Draws) -> dict[str, Tensor]:
-        words = self.corruptor.chooser.candidates(tokens).sum()
-        return {"generator": words, "nce": words} if self.corruptor.trains else {"nce": words}
+    @classmethod
+    def build(cls, parts: Parts) -> Electric:
+        return cls(parts.corruptor, parts.encoder, LinearHead(parts.shape.hidden_size))
+
+    def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
+        return {"nce": plan.candidates_T.sum()}
 
     def passes(self) -> list[Pass]:
         return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), Pass(self.head, 1.0, True)]
 
-    def forward(self, tokens: Tokens, draws: Draws) -> Terms:
-        z = self.corruptor(tokens, draws)
-        energy_T, noise_T, words_T = self.head(self.encoder(z.tokens)).float(), z.chosen_T, self.corruptor.chooser.candidates(tokens)
-        logits_T = noise_logit(energy_T, self.corruptor.log_q_now(z), log_odds(z, noise_T, words_T))
-        terms = generator_terms(z, self.corruptor.mask_id) | {
-            "nce": term(binary_ce(logits_T, noise_T), words_T),
-            "energy_data": term(energy_T.detach(), words_T & ~noise_T),
-            "energy_noise": term(energy_T.detach(), words_T & noise_T),
-            "replaced": term(z.replaced_T.float(), tokens.real_T),
-        }
+    def forward(self, tokens: Tokens, plan: Plan) -> Graded:
+        z = self.corruptor(tokens, plan)
+        states_TD = self.encoder(z.tokens)
+        energy_T = self.head(states_TD).float()
+        logits_T = noise_logit(energy_T, self.corruptor.log_q_now(z), log_odds(z))
+        losses = {"nce": Loss(binary_ce(logits_T, z.chosen_T), plan.candidates_T)}
+        return Graded(z, self.corruptor.likelihood(z) | losses, states_TD, logits_T)
+
+    def watch(self, graded: Graded) -> Terms:
+        z = graded.corrupted
+        noise_T, words_T = z.chosen_T, z.plan.candidates_T
+        energy_T = self.head(graded.states_TD).float()
+        terms = generator_rates(z, graded.losses) | replaced_share(z)
+        terms["energy_data"] = term(energy_T, words_T & ~noise_T)
+        terms["energy_noise"] = term(energy_T, words_T & noise_T)
         if not self.training:
-            terms["nce_detection"] = histogram(logits_T, noise_T, words_T)
-            terms["energy_ranking"] = histogram(energy_T, z.replaced_T, words_T)
+            terms["nce_detection"] = histogram(graded.logits, noise_T, words_T)
+            terms["energy_ranking"] = histogram(energy_T, z.replaced_T, words_T, "ranking")
         return terms
 
 
-def log_odds(z: Corrupted, noise_T: Tensor, words_T: Tensor) -> Tensor:
+def log_odds(z: Corrupted) -> Tensor:
     """[T] log(k / (n - k)) of each token's sequence. Where every word is noise (a sequence of one) n - k counts as 1."""
-    k_RS, n_RS = per_sequence(noise_T, z.tokens), per_sequence(words_T, z.tokens)
+    k_RS = per_sequence(z.chosen_T, z.tokens)
+    n_RS = per_sequence(z.plan.candidates_T, z.tokens)
     odds_RS = (k_RS.clamp(min=1) / (n_RS - k_RS).clamp(min=1)).log()
     return odds_RS.gather(1, z.tokens.seq_T.view(-1, z.tokens.row_length)).flatten().to(torch.float32)

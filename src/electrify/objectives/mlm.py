@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..corruption.frequency import Frequency
-from ..corruption.generator import Generator
-from ..corruption.masking import MaskMix
-from ..draws import Draws
-from ..model.heads import MaskedLM
+from ..corruption.masking import Corruptor, Masked
+from ..corruption.plan import Plan, count
+from ..model.encoder import Encoder
+from ..model.heads import Head
+from ..model.likelihood import likeliest, token_ce
 from ..model.passes import Pass
+from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .terms import Terms, apart, generator_terms, likeliest, lm_terms, term, token_ce
+from .metrics import apart, generator_rates, lm_rates, replaced_share
+from .objective import Graded, Objective, Parts
 
 
-class MLM(nn.Module):
+class MLM(Objective):
     """The encoder predicts the original token at the chosen positions (BERT, 1810.04805 section 3.1, without next-sentence prediction).
 
     Relations: `bert` with mix (.8, .1, .1); with mix (.85, .15, 0) it is what ELECTRA's generator trains; with a Generator in place of the mix it is
@@ -22,23 +24,34 @@ class MLM(nn.Module):
     With a Frequency, Replace MLM without a network; over equal counts that is mix (0, 0, 1).
     """
 
-    def __init__(self, corruptor: MaskMix | Generator | Frequency, lm: MaskedLM) -> None:
+    def __init__(self, corruptor: Corruptor, encoder: Encoder, head: Head) -> None:
         super().__init__()
-        self.corruptor, self.lm = corruptor, lm
+        self.corruptor = corruptor
+        self.encoder = encoder
+        self.head = head
 
-    def counts(self, tokens: Tokens, draws: Draws) -> dict[str, Tensor]:
-        chosen = self.corruptor.chooser.count(tokens, draws)
-        return {"generator": chosen, "mlm": chosen} if self.corruptor.trains else {"mlm": chosen}
+    @classmethod
+    def build(cls, parts: Parts) -> MLM:
+        return cls(parts.corruptor, parts.encoder, parts.lm_head())
+
+    def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
+        return {"mlm": count(plan)}
 
     def passes(self) -> list[Pass]:
-        return [*self.corruptor.passes(), Pass(self.lm.encoder, 1.0, True), Pass(self.lm.head, self.corruptor.chooser.share, True)]
+        share = self.corruptor.chooser.share
+        return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), Pass(self.head, share, True)]
 
-    def forward(self, tokens: Tokens, draws: Draws) -> Terms:
-        z = self.corruptor(tokens, draws)
-        logits_MV = self.lm(z.tokens, z.at_M)
-        if isinstance(self.corruptor, MaskMix):
-            return lm_terms("mlm", logits_MV, z, self.corruptor.mask_id)
-        replaced_M = z.replaced_T[z.at_M]
-        terms = generator_terms(z, self.corruptor.mask_id) | apart("mlm", token_ce(logits_MV, z.was_M), replaced_M, z.there_M)
-        terms["mlm_accuracy"] = term((likeliest(logits_MV.detach()) == z.was_M).float(), z.there_M)
-        return terms | {"replaced": term(z.replaced_T.float(), tokens.real_T)}
+    def forward(self, tokens: Tokens, plan: Plan) -> Graded:
+        z = self.corruptor(tokens, plan)
+        states_TD = self.encoder(z.tokens)
+        logits_MV = self.head(states_TD[z.at_M])
+        losses = {"mlm": Loss(token_ce(logits_MV, z.was_M), z.valid_M)}
+        return Graded(z, self.corruptor.likelihood(z) | losses, states_TD, logits_MV)
+
+    def watch(self, graded: Graded) -> Terms:
+        z, loss = graded.corrupted, graded.losses["mlm"]
+        if isinstance(z, Masked):
+            return lm_rates("mlm", graded.logits, loss, z, mask_id=z.mask_id)
+        right_M = (likeliest(graded.logits) == z.was_M).float()
+        own = apart("mlm", loss, z.replaced_T[z.at_M]) | {"mlm_accuracy": term(right_M, z.valid_M)}
+        return generator_rates(z, graded.losses) | own | replaced_share(z)

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 import torch
-from transformers import ElectraForPreTraining
+import transformers
 
+from ..architectures import exported_as
+from ..architectures.architecture import Architecture
 from ..config.detect import DetectConfig
 from ..console import harmless
 from ..errors import UserError
-from ..export.folders import load_config, load_tokenizer, load_weights, saved_objective
+from ..export.folders import load_config, load_tokenizer, load_weights, logits_of, saved_objective
 from ..progress import say
 from ..train.threads import Threads, choose, computing_with
 from .given import given_text
@@ -52,7 +54,7 @@ def detect(model: str, texts: list[str], *, max_seq_length: int | None = None, b
     model: folder or Hub id of an ElectraForPreTraining. Texts longer than max_seq_length (None: what the model can) are read in windows that
     overlap by a quarter. threads: a number, or auto. Raises UserError where the model has no replaced-token head, or a text no token.
     """
-    discriminator, tokenizer = load_discriminator(model)
+    discriminator, tokenizer, architecture = load_discriminator(model)
     positions = discriminator.config.max_position_embeddings
     length = positions if max_seq_length is None else max_seq_length
     if not 8 <= length <= positions:
@@ -61,7 +63,7 @@ def detect(model: str, texts: list[str], *, max_seq_length: int | None = None, b
     windows = [(i, start, stop) for i, e in enumerate(encoded) for start, stop in windows_of(len(e.ids), size=length - 2)]
     tokens = sum(stop - start for _, start, stop in windows)
     with computing_with(_threads(threads, tokens, width=discriminator.config.hidden_size, batch_tokens=batch_size * length)):
-        probabilities = _of_windows(discriminator, tokenizer, encoded, windows, batch_size=batch_size)
+        probabilities = _of_windows(discriminator, tokenizer, architecture, encoded, windows, batch_size=batch_size)
     return [_detection(e, p.tolist()) for e, p in zip(encoded, probabilities, strict=True)]
 
 
@@ -76,7 +78,7 @@ def _threads(given: str, tokens: int, *, width: int, batch_tokens: int) -> Threa
 
 
 def _of_windows(
-    discriminator: Any, tokenizer: Any, encoded: list[_Encoded], windows: list[tuple[int, int, int]], *, batch_size: int
+    discriminator: Any, tokenizer: Any, architecture: Architecture, encoded: list[_Encoded], windows: list[tuple[int, int, int]], *, batch_size: int
 ) -> list[torch.Tensor]:
     """The probability of each token of each text. windows: (text, start, stop)."""
     probabilities = [torch.zeros(len(e.ids)) for e in encoded]
@@ -85,7 +87,7 @@ def _of_windows(
     for at in range(0, len(windows), batch_size):
         batch = windows[at : at + batch_size]
         rows = [[tokenizer.cls_token_id, *encoded[i].ids[start:stop], tokenizer.sep_token_id] for i, start, stop in batch]
-        for (i, start, stop), row in zip(batch, _probabilities(discriminator, rows, pad=tokenizer.pad_token_id), strict=True):
+        for (i, start, stop), row in zip(batch, _probabilities(discriminator, architecture, rows, pad=tokenizer.pad_token_id), strict=True):
             # the deeper inside its window, the more of its surroundings a token sees
             inside = torch.minimum(torch.arange(stop - start), torch.arange(stop - start).flip(0))
             better = inside > depths[i][start:stop]
@@ -96,25 +98,27 @@ def _of_windows(
     return probabilities
 
 
-def load_discriminator(model: str) -> tuple[Any, Any]:
-    """Model and tokenizer. Raises UserError where the replaced-token head is missing: the library would make one of random numbers."""
+def load_discriminator(model: str) -> tuple[Any, Any, Architecture]:
+    """Model, tokenizer, and the architecture that reads the model's logits. Raises UserError where the replaced-token head is missing: the library would make one of random numbers."""
     if Path(model, "discriminator", "config.json").is_file() and not Path(model, "config.json").is_file():
         raise UserError(f"{model}: a run, not a model; use {Path(model) / 'discriminator'}")
     config = load_config(model)
     advice = "detection needs a discriminator: use the discriminator/ folder of a run"
-    if config.model_type != "electra":
+    architecture = exported_as(config.model_type)
+    if architecture is None:
         raise UserError(f"{model}: a {config.model_type!r} model has no replaced-token head; {advice}")
-    if saved_objective(model) == "electric":
-        raise UserError(f"{model}: its logits are energies (objective electric), not log-odds of a replacement; {advice} with objective rtd")
-    discriminator, missing = load_weights(ElectraForPreTraining, model)
-    if any(key.startswith("discriminator_predictions") for key in missing):
+    if logits_of(model) == "energy":
+        raise UserError(f"{model}: its logits are energies (objective {saved_objective(model)}), not log-odds of a replacement; {advice} with objective rtd")
+    table = architecture.table(architecture.shape_of(config), "binary")
+    discriminator, missing = load_weights(getattr(transformers, table.name), model)
+    if {name for row in table.head for name in row.theirs} & set(missing):
         raise UserError(f"{model}: the checkpoint has no replaced-token head (a generator, or a fine-tuned model); {advice}")
     if missing:
         raise UserError(f"{model}: the checkpoint lacks {len(missing)} weights of the encoder: {', '.join(missing[:8])}")
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None or not tokenizer.is_fast:
         raise UserError(f"{model}: its tokenizer has no [CLS] and [SEP], or knows no offsets")
-    return discriminator, tokenizer
+    return discriminator, tokenizer, architecture
 
 
 @dataclass(frozen=True)
@@ -152,12 +156,13 @@ def windows_of(n: int, *, size: int) -> list[tuple[int, int]]:
     return [(start, start + size) for start in starts]
 
 
-def _probabilities(discriminator: Any, rows: list[list[int]], *, pad: int) -> torch.Tensor:
+def _probabilities(discriminator: Any, architecture: Architecture, rows: list[list[int]], *, pad: int) -> torch.Tensor:
     longest = max(map(len, rows))
     ids_BL = torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
     mask_BL = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
     with torch.inference_mode():
-        return discriminator(input_ids=ids_BL, attention_mask=mask_BL.long()).logits.sigmoid()
+        output = discriminator(input_ids=ids_BL, attention_mask=mask_BL.long())
+        return architecture.binary_logits(output).sigmoid()
 
 
 def _detection(e: _Encoded, probabilities: list[float]) -> Detection:

@@ -17,11 +17,13 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import Tensor
-from transformers import AutoModelForMaskedLM, ElectraForPreTraining
 
+from ..architectures import exported_as
+from ..architectures.architecture import Architecture
 from ..errors import UserError
-from ..export.folders import load_config, load_tokenizer, load_weights, saved_objective
+from ..export.folders import load_config, load_tokenizer, load_weights, logits_of
 
 Kind = Literal["mlm", "rtd", "electric"]
 Row = tuple[int, list[int], int]  # number of its sentence, ids, the place that is asked about (0: all of them)
@@ -37,6 +39,8 @@ class Scorer:
     tokenizer: Any
     longest: int
     """Tokens that the model reads at once, special ones included."""
+    architecture: Architecture | None = None
+    """What reads the logits of a binary head; None for a masked language model."""
     short: bool = False
     """Whether a masked language model's head may be run on the masked places alone."""
 
@@ -88,8 +92,8 @@ class Scorer:
         length_B = torch.tensor([len(ids) for _, ids, _ in batch], device=device)
         place_L = torch.arange(longest, device=device)
         inputs = {"attention_mask": (place_L < length_B[:, None]).long()}
-        if self.kind != "mlm":
-            logits_BL = self.model(input_ids=ids_BL, **inputs).logits.float()
+        if self.architecture is not None:
+            logits_BL = self.architecture.binary_logits(self.model(input_ids=ids_BL, **inputs)).float()
             score_BL = -logits_BL if self.kind == "electric" else F.logsigmoid(-logits_BL)
             return (score_BL * ((place_L > 0) & (place_L < length_B[:, None] - 1))).sum(1)
         row_B, at_B = torch.arange(len(batch), device=device), torch.tensor([place for _, _, place in batch], device=device)
@@ -136,9 +140,14 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     Raises UserError where the weights of a head are missing, or the tokenizer has no [MASK], [CLS] or [SEP].
     """
     config = load_config(model)
-    kind = _kind(model, config)
-    cls: Any = AutoModelForMaskedLM if kind == "mlm" else ElectraForPreTraining
-    loaded, missing = load_weights(cls, model)
+    architecture = exported_as(config.model_type)
+    binary = architecture and architecture.table(architecture.shape_of(config), "binary").name
+    if binary not in (config.architectures or ()):
+        architecture = None
+    kind: Kind = "mlm"
+    if architecture is not None:
+        kind = "electric" if logits_of(model) == "energy" else "rtd"
+    loaded, missing = load_weights(getattr(transformers, binary) if architecture and binary else transformers.AutoModelForMaskedLM, model)
     if missing:
         raise UserError(f"{model}: the folder lacks {len(missing)} weights ({missing[0]}, ...): a score needs the head that it was pre-trained with")
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
@@ -149,10 +158,5 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     offset = 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0  # position ids begin behind the padding's
     longest = getattr(config, "max_position_embeddings", 512) - offset
     short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)
-    return Scorer(model, kind, loaded.to(device or torch.device("cpu")), tokenizer, longest, short)
+    return Scorer(model, kind, loaded.to(device or torch.device("cpu")), tokenizer, longest, architecture, short)
 
-
-def _kind(model: str, config: Any) -> Kind:
-    if "ElectraForPreTraining" not in (config.architectures or ()):
-        return "mlm"
-    return "electric" if saved_objective(model) == "electric" else "rtd"

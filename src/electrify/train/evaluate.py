@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-from torch import nn
 
 from ..data.loader import Rows
 from ..draws import draws_for
+from ..objectives.objective import Objective, Step
 from .dist import World
 from .state import Window
 
@@ -16,13 +16,14 @@ SEED = 0x76616C6964  # "valid": masks of validation do not depend on the run's s
 
 
 @torch.no_grad()
-def evaluate(objective: nn.Module, rows: Rows, *, limit: int, batch_rows: int, world: World, bf16: bool, progress: float = 1.0) -> dict[str, float]:
+def evaluate(objective: Objective, rows: Rows, *, limit: int, batch_rows: int, world: World, bf16: bool, progress: float = 1.0) -> dict[str, float]:
     """Means and detection figures of the objective over the first `limit` rows of the split. Ranks share every batch; missing rows are pads.
 
     progress: share of the run that is done, for corruptors that change on the way.
     """
     was_training = objective.training
     objective.eval()
+    step = Step(objective)
     window = Window(world.device)
     share = -(-batch_rows // world.size)
     mine = (world.rank * share, (world.rank + 1) * share)
@@ -30,7 +31,9 @@ def evaluate(objective: nn.Module, rows: Rows, *, limit: int, batch_rows: int, w
         first, n = k * tokens.num_rows, tokens.num_rows
         draws = draws_for(seed=SEED, step=0, num_rows=n, row_length=rows.row_length, first_row=first, progress=progress)
         with torch.autocast(world.device.type, torch.bfloat16, enabled=bf16):
-            window.add(objective(tokens.rows(*mine).to(world.device), draws.rows(*mine).to(world.device)))
+            own = tokens.rows(*mine)
+            plan = objective.plan(own, draws.rows(*mine))
+            window.add(step(own.to(world.device), plan.to(world.device)))
     objective.train(was_training)
     return window.means()
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..architectures import architecture_named
+from ..config.architectures import ARCHITECTURES
+from ..console import brief
 from ..errors import UserError
 from ..files.reading import FileError, MissingError, read_object
 from ..files.schema import FileName, Positive, SchemaError, Sha256, check
 from ..files.seals import unsealed
-from ..model.encoder import Shape
 from ..text.shards import SourceRow
 from ..tokens import SpecialIds
 
@@ -33,7 +35,10 @@ class Facts:
     vocab_size: Positive
     special_ids: SpecialIds
     machine: dict[str, Any] = field(default_factory=dict)
-    shapes: dict[str, Shape] = field(default_factory=dict)
+    architecture: str = "electra"
+    """Its name; the first versions knew one."""
+    shapes: dict[str, Any] = field(default_factory=dict)
+    """The Shape of each network."""
     corpus: CorpusFacts = field(default_factory=CorpusFacts)
     data: str | None = None
     tokenizer_sha256: str | None = None
@@ -59,6 +64,13 @@ def read_facts(run: Path) -> tuple[Facts, dict[str, Any]]:
     ids = (*(getattr(facts.special_ids, role) for role in ("pad", "cls", "sep", "mask")), *facts.special_ids.others)
     if not all(0 <= i < facts.vocab_size for i in ids) or not -1 <= facts.special_ids.unk < facts.vocab_size:
         raise UserError(f"{path} is damaged: its special_ids are not of a vocabulary of {facts.vocab_size:,}; {RESTORE}")
+    if facts.architecture not in ARCHITECTURES:
+        raise UserError(f"{path} names an architecture that this version does not know: {brief(facts.architecture)}")
+    kind = architecture_named(facts.architecture).shape_type
+    try:
+        facts = replace(facts, shapes={name: check(kind, shape, str(path)) for name, shape in facts.shapes.items()})
+    except SchemaError as e:
+        raise UserError(f"{path} is damaged: {e.what}; {RESTORE}") from e
     for name, shape in facts.shapes.items():
         if shape.hidden_size % shape.num_attention_heads:
             raise UserError(f"{path} is damaged: the width of the {name}'s shape is not a multiple of its heads; {RESTORE}")

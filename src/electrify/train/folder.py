@@ -23,7 +23,7 @@ from ..files.model_folder import model_mark
 from ..files.seals import sealed
 from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
 from ..files.whole import write_atomically
-from ..model.encoder import Shape
+from ..model.shape import Shape
 from ..text.shards import Manifest
 from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
@@ -155,7 +155,8 @@ def write_header(
         "data": manifest.fingerprint,
         "tokenizer_sha256": manifest.tokenizer_sha256,
         "tokenizer_files": tokenizer_hashes(tokenizer),
-        "shapes": {name: asdict(half.encoder.shape) for name, half in built.halves.items()},
+        "architecture": built.architecture.name,
+        "shapes": {name: asdict(model.encoder.shape) for name, model in built.exports.items()},
         "vocab_size": manifest.vocab_size,
         "special_ids": asdict(manifest.special_ids),
         "corpus": {"counts": manifest.counts, "sources": manifest.sources},
@@ -201,7 +202,7 @@ def _is_same_place(theirs: str | None, mine: str | None, folder: Path) -> bool:
 
 
 def saved_shape(folder: Path, half: str) -> Shape | None:
-    """The shape of a half of the run that has begun in the folder; None where none has. So the folders that it started from may be gone by then."""
+    """The shape of a network of the run that has begun in the folder; None where none has. So the folders that it started from may be gone by then."""
     if not os.path.lexists(folder / FACTS):
         return None
     shapes = read_facts(folder)[0].shapes

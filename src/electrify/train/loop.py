@@ -1,4 +1,5 @@
-"""The loop. It knows one call, `objective(tokens, draws) -> terms`, and never which objective it is.
+"""The loop. It knows two calls, `objective.plan(tokens, draws)` ahead of an update and `step(tokens, plan) -> terms` in it, and never which objective
+it is.
 
 What decides the numbers is (recipe, data, step): order, masks, samples and dropout are functions of them, so a checkpoint holds parameters,
 optimiser, the step, and the sums of the unfinished log line, nothing else.
@@ -9,26 +10,26 @@ from __future__ import annotations
 import math
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import faults
 from ..config.pretrain import TrainConfig
+from ..corruption.plan import Plan, enough
 from ..data.loader import Loader, Rows, prefetch
-from ..draws import Draws, draws_for, hashed
+from ..draws import draws_for, hashed
 from ..flops.count import flops_of, flops_per_token
-from ..model.passes import Measured
-from ..objectives.terms import Term, weighted
+from ..objectives.objective import Objective, Step
 from ..progress import Progress, say
+from ..terms import Term, weighted
 from ..tokens import Tokens
 from . import recover, schedule
 from .dist import World, any_across, at_home, averaging, sum_across
 from .evaluate import evaluate, shown
-from .fixed import Rooms
 from .guard import Guard
 from .home import Home
 from .log import MetricsLog
@@ -57,12 +58,12 @@ class Summary:
 class Batch:
     """This rank's share of one update, cut into micro-batches."""
 
-    parts: list[tuple[Tokens, Draws]]
+    parts: list[tuple[Tokens, Plan]]
 
 
-def wrapped(objective: nn.Module, config: TrainConfig, world: World, *, graphs: bool) -> Any:
+def wrapped(objective: Objective, config: TrainConfig, world: World, *, graphs: bool) -> Any:
     """The objective as the loop calls it: compiled where the recipe says so, its gradients averaged over the ranks where each holds all of it."""
-    module: Any = objective
+    module: Any = Step(objective)
     if config.torch_compile:
         module = torch.compile(module, dynamic=False, mode="reduce-overhead" if graphs else None)
     whole = world.size > 1 and not any(map(is_sharded, objective.parameters()))
@@ -74,7 +75,7 @@ class Run:
 
     def __init__(
         self,
-        objective: nn.Module,
+        objective: Objective,
         config: TrainConfig,
         *,
         weights: dict[str, float],
@@ -92,8 +93,9 @@ class Run:
     ) -> None:
         """kept: names of the parameters of the encoder that is kept; the others take generator_learning_rate. peak: FLOP/s that one device can do.
         flops_before: of an earlier stage. deadline: on the clock of time.monotonic(), after which the run saves and stops."""
-        self.rooms = Rooms(objective) if config.torch_compile or world.device.type == "cuda" else None
-        self.objective = place(objective, config, world).train()
+        self.fixed = config.torch_compile or world.device.type == "cuda"  # lists of a few lengths, for graphs that fit every batch
+        self.objective = place(objective, config, world)
+        self.objective.train()
         self.config, self.weights, self.loader, self.valid, self.folder, self.world = config, weights, loader, valid, folder, world
         self.micro_rows, self.fingerprint = micro_rows, fingerprint
         self.named = dict(self.objective.named_parameters())
@@ -102,8 +104,8 @@ class Run:
         self.optimizer = make_optimizer(config.optim, groups, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_epsilon)
         self.step, self.tokens, self.window, self.validation = 0, 0, Window(world.device), {}
         self.flops_before, self.deadline = flops_before, deadline
-        warmup_tokens, told = loader.phases.slots(config.warmup_steps), cast(Measured, self.objective)
-        self.flops_per_token = {n: flops_per_token(told, row_length=n, convention="hardware", rows=micro_rows) for n in loader.phases.row_lengths}
+        warmup_tokens = loader.phases.slots(config.warmup_steps)
+        self.flops_per_token = {n: flops_per_token(self.objective, row_length=n, convention="hardware", rows=micro_rows) for n in loader.phases.row_lengths}
         self.monitor = Monitor(unigram_entropy=unigram_entropy, warmup_tokens=warmup_tokens, generator_learns="generator" in weights)
         self.meter = Meter(world.device, flops=self.flops, peak=peak * world.size)
         self.guard = Guard(config, world)
@@ -125,14 +127,16 @@ class Run:
             progress = step / self.config.max_steps
             draws = draws_for(seed=self.config.seed, step=at, num_rows=rows, row_length=phase.row_length, first_row=start, progress=progress)
             tokens = self.loader.batch(at, first_row=start, num_rows=rows)
-            parts.append(self.rooms.prepare(tokens, draws, pin=self.world.device.type == "cuda") if self.rooms else (tokens, draws))
+            plan = self.objective.plan(tokens, draws, fixed=self.fixed)
+            if self.fixed and tokens.runs:
+                tokens = replace(tokens, runs=enough(tokens.num_rows, tokens.runs))
+            parts.append((tokens.pin(), plan.pin()) if self.world.device.type == "cuda" else (tokens, plan))
         return Batch(parts)
 
-    def counts(self, parts: list[tuple[Tokens, Draws]]) -> dict[str, Tensor]:
-        """Tokens in each loss of this update over all micro-batches and ranks: known from tokens and draws, before any forward pass."""
-        objective: Any = self.objective
-        each = [objective.counts(tokens, draws) for tokens, draws in parts]
-        total = {name: torch.stack([c[name] for c in each]).sum().double() for name in each[0]}
+    def counts(self, parts: list[tuple[Tokens, Plan]]) -> dict[str, Tensor]:
+        """Tokens in each loss of this update over all micro-batches and ranks: known from their plans, before any forward pass."""
+        plans = [plan for _, plan in parts]
+        total = {name: torch.stack([p.counts[name] for p in plans]).sum().double() for name in plans[0].counts}
         sum_across(list(total.values()))
         return {name: t.float() for name, t in total.items()}
 
@@ -140,7 +144,7 @@ class Run:
         """Forward, backward, clip, optimiser. The loss is sum / global count, so any split of the batch gives the same gradient.
 
         Where train/guard.py refuses the update, optimiser and sums leave everything as it is; train/recover.py hears of it."""
-        parts = [(tokens.to(self.world.device), draws.to(self.world.device)) for tokens, draws in batch.parts]
+        parts = [(tokens.to(self.world.device), plan.to(self.world.device)) for tokens, plan in batch.parts]
         counts = self.counts(parts)
         self.seed_dropout()
         for group in self.optimizer.param_groups:
@@ -148,11 +152,11 @@ class Run:
         if self.graphs:
             torch.compiler.cudagraph_mark_step_begin()  # what the last update put out has been read; gradients of this one's passes add up
         found, total = Window(self.world.device), torch.zeros((), device=self.world.device)
-        for k, (tokens, draws) in enumerate(parts):
+        for k, (tokens, plan) in enumerate(parts):
             last = k == len(parts) - 1
             with nullcontext() if last else at_home(self.module):
                 with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.config.bf16):
-                    terms = self.module(tokens, draws)
+                    terms = self.module(tokens, plan)
                 loss = weighted(terms, self.weights, counts)
                 for action in faults.asked("batch", self.step + self.left_out + 1):
                     loss = loss * faults.SPOILS.get(action, 1.0)

@@ -11,7 +11,7 @@ import torch
 
 from ..config.pretrain import PretrainConfig
 from ..errors import UserError
-from ..model.encoder import Shape
+from ..model.shape import Shape
 from .dist import World
 
 GB = 1e9

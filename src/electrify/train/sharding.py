@@ -8,21 +8,23 @@ heads are shared between networks and read outside of their own modules, and nor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 import torch
 import torch.distributed as td
 from torch import Tensor, nn
 
 from ..config.pretrain import TrainConfig
-from ..model.encoder import Block
+from ..model.encoder import Encoder
 from .dist import World
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
+M = TypeVar("M", bound=nn.Module)
 
-def place(objective: nn.Module, config: TrainConfig, world: World) -> nn.Module:
+
+def place(objective: M, config: TrainConfig, world: World) -> M:
     """The objective on the device of this process: its share where the recipe says so and there are others, else the whole."""
     if config.fsdp == "full_shard" and world.size > 1:
         shard(objective, world, bf16=config.bf16, reduce_dtype=config.reduce_dtype)
@@ -46,7 +48,7 @@ def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) 
     mesh = init_device_mesh(world.device.type, (world.size,))
     sent = torch.bfloat16 if reduce_dtype == "bfloat16" else torch.float32
     matrices = MixedPrecisionPolicy(param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=sent, cast_forward_inputs=False)
-    for block in [part for part in objective.modules() if isinstance(part, Block)]:
+    for block in [block for part in objective.modules() if isinstance(part, Encoder) for block in part.blocks]:
         fully_shard([part for part in block.modules() if isinstance(part, nn.Linear)], mesh=mesh, mp_policy=matrices)
     fully_shard(objective, mesh=mesh, mp_policy=MixedPrecisionPolicy(reduce_dtype=sent))
 

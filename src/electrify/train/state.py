@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from ..objectives.terms import Term, Terms, summarise
+from ..objectives.metrics import summarise
+from ..terms import Term, Terms
 from .dist import sum_across
 
 
@@ -13,28 +16,27 @@ class Window:
     """Terms added up since the last log line, on the device, in float64 where it has that."""
 
     def __init__(self, device: torch.device) -> None:
-        self.device, self.sums = device, {}
-
-    sums: dict[str, tuple[Tensor, Tensor]]
+        self.device = device
+        self.sums: Terms = {}
 
     def add(self, terms: Terms) -> None:
         for name, term in terms.items():
             total, count = term.sum.detach().double(), term.count.detach().double()
             if name in self.sums:
-                self.sums[name][0].add_(total)
-                self.sums[name][1].add_(count)
+                self.sums[name].sum.add_(total)
+                self.sums[name].count.add_(count)
             else:
-                self.sums[name] = (total.clone(), count.clone())
+                self.sums[name] = Term(total.clone(), count.clone(), term.kind)
 
     def merge(self, other: Window, *, unless: Tensor) -> None:
         """Adds the sums of `other`, or zeros where `unless` is 1: then they may be no numbers. unless: 0-dim, on the device."""
-        self.add({name: Term(*(t.masked_fill(unless > 0, 0.0) for t in pair)) for name, pair in other.sums.items()})
+        self.add({name: zeroed(term, where=unless > 0) for name, term in other.sums.items()})
 
     def across(self) -> Terms:
         """The sums over all ranks (a copy)."""
-        copies = {name: (total.clone(), count.clone()) for name, (total, count) in sorted(self.sums.items())}
-        sum_across([t for pair in copies.values() for t in pair])
-        return {name: Term(*pair) for name, pair in copies.items()}
+        copies = {name: replace(term, sum=term.sum.clone(), count=term.count.clone()) for name, term in sorted(self.sums.items())}
+        sum_across([t for term in copies.values() for t in (term.sum, term.count)])
+        return copies
 
     def means(self) -> dict[str, float]:
         return summarise(self.across())
@@ -45,5 +47,13 @@ class Window:
 
     def load(self, saved: dict[str, list[float]], *, rank: int) -> None:
         """The sums are global: rank 0 carries them on, the others have zeros of the same names, because all add up the same list."""
-        mine = {k: pair if rank == 0 else [0.0, 0.0] for k, pair in saved.items()}
-        self.sums = {k: tuple(torch.tensor(v, dtype=torch.float64, device=self.device) for v in pair) for k, pair in mine.items()}  # type: ignore[misc]
+
+        def number(x: float) -> Tensor:
+            return torch.tensor(x if rank == 0 else 0.0, dtype=torch.float64, device=self.device)
+
+        self.sums = {name: Term(number(total), number(count)) for name, (total, count) in saved.items()}
+
+
+def zeroed(term: Term, *, where: Tensor) -> Term:
+    """The term, or 0 where `where` (0-dim) is True."""
+    return replace(term, sum=term.sum.masked_fill(where, 0.0), count=term.count.masked_fill(where, 0.0))

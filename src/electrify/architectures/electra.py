@@ -1,0 +1,181 @@
+"""The encoder of ELECTRA and BERT: post-norm blocks over embeddings of words, learned positions and segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from ..errors import UserError
+from ..model.attention import Direction, SharedContext
+from ..model.blocks import Block
+from ..model.embeddings import Embeddings, Words, own_table
+from ..model.encoder import Encoder
+from ..model.heads import BinaryHead, HeadKind
+from ..model.init import (
+    init_bert,
+    init_local_blocks,
+    init_local_embeddings,
+    init_local_head,
+    init_published,
+    init_words,
+    subspace_width,
+)
+from ..model.shape import Shape
+from .architecture import Architecture, InitialValues
+from .keys import KeyTable, Row, layer
+
+HF_NUMBERS = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "layer_norm_eps",
+)
+
+
+class Electra(Architecture):
+    """ELECTRA's encoder (2003.10555), which is BERT's (1810.04805) with embeddings that may be narrower than the blocks."""
+
+    name = "electra"
+    model_type = "electra"
+    classes: ClassVar = {"token": "ElectraForMaskedLM", "binary": "ElectraForPreTraining"}
+    head_prefixes: ClassVar = {"token": "generator_predictions.", "binary": "discriminator_predictions."}
+    config_keys = tuple(name for name in HF_NUMBERS if name not in ("type_vocab_size", "layer_norm_eps"))
+
+    # ---------------------------------------------------------------- the network
+
+    def embeddings(self, shape: Shape, *, dropout: float, words: Words | None = None) -> Embeddings:
+        return Embeddings(shape, dropout=dropout, words=words)
+
+    def encoder(
+        self, shape: Shape, embeddings: nn.Module, *, dropout: float, attention_dropout: float, direction: Direction = "both"
+    ) -> Encoder:
+        narrow = shape.embedding_size != shape.hidden_size
+        return Encoder(
+            shape,
+            embeddings=embeddings,
+            project=nn.Linear(shape.embedding_size, shape.hidden_size) if narrow else None,
+            blocks=[Block(shape, dropout=dropout) for _ in range(shape.num_hidden_layers)],
+            contexts=SharedContext(direction=direction, dropout=attention_dropout),
+            direction=direction,
+        )
+
+    def initialise(self, objective: nn.Module, encoders: Sequence[Encoder], values: InitialValues, rng: torch.Generator) -> None:
+        init_bert(objective, rng)
+        if values.init == "published":
+            init_published(objective, rng)
+        # A word table that is shared is scaled and filled once.
+        tables = {id(own_table(e.embeddings.words)): e for e in reversed(encoders)}
+        width = subspace_width(*(e.shape for e in encoders)) if values.init == "local" else 0
+        if values.init == "local":
+            for encoder in encoders:
+                words = own_table(encoder.embeddings.words)
+                init_local_embeddings(encoder.embeddings, words, width, scale_words=tables[id(words)] is encoder)
+                init_local_blocks(encoder, width, rng, amplitude=values.local_amplitude)
+            for head in objective.modules():
+                if isinstance(head, BinaryHead):
+                    init_local_head(head, rng)
+        if values.vectors:
+            for encoder in tables.values():
+                words = own_table(encoder.embeddings.words)
+                init_words(words, values.vectors(words.embedding_dim - width), local_width=width)
+
+    # ---------------------------------------------------------------- in Hugging Face's library
+
+    def hf_config(self, shape: Shape, kind: HeadKind, *, pad: int, dropout: float, attention_dropout: float) -> Any:
+        from transformers import ElectraConfig
+
+        config = ElectraConfig(
+            **{name: getattr(shape, name) for name in HF_NUMBERS},
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=attention_dropout,
+            pad_token_id=pad,
+        )
+        config.architectures = [self.table(shape, kind).name]
+        config.dtype = "float32"
+        return config
+
+    def shape_of(self, config: Any) -> Shape:
+        numbers = {name: getattr(config, name) for name in HF_NUMBERS if name != "embedding_size"}
+        return Shape(**numbers, embedding_size=getattr(config, "embedding_size", config.hidden_size))
+
+    def must_compute_the_same(self, start: str, config: Any) -> None:
+        act = getattr(config, "hidden_act", "gelu")
+        positions = getattr(config, "position_embedding_type", "absolute") or "absolute"
+        if act != "gelu" or positions != "absolute" or config.is_decoder:
+            numbers = f"hidden_act {act}, positions {positions}, is_decoder {config.is_decoder}"
+            raise UserError(f"{start} computes what our encoder does not: {numbers}")
+
+    def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
+        if model_type == "bert":
+            return bert_for_masked_lm(shape, kind)
+        return electra_for_masked_lm(shape) if kind == "token" else electra_for_pre_training(shape)
+
+
+# ------------------------------------------------------------------ tables
+
+
+def _encoder(shape: Shape, prefix: str) -> tuple[Row, ...]:
+    rows = [
+        Row("encoder.embeddings.words.weight", (f"{prefix}.embeddings.word_embeddings.weight",)),
+        Row("encoder.embeddings.positions.weight", (f"{prefix}.embeddings.position_embeddings.weight",)),
+        Row("encoder.embeddings.segments.weight", (f"{prefix}.embeddings.token_type_embeddings.weight",)),
+        *layer(f"{prefix}.embeddings.LayerNorm", "encoder.embeddings.norm"),
+    ]
+    if shape.embedding_size != shape.hidden_size:
+        rows += layer(f"{prefix}.embeddings_project", "encoder.project")
+    for n in range(shape.num_hidden_layers):
+        theirs, ours = f"{prefix}.encoder.layer.{n}", f"encoder.blocks.{n}"
+        for part in ("weight", "bias"):
+            rows.append(Row(f"{ours}.qkv.{part}", tuple(f"{theirs}.attention.self.{which}.{part}" for which in ("query", "key", "value"))))
+        rows += layer(f"{theirs}.attention.output.dense", f"{ours}.out")
+        rows += layer(f"{theirs}.attention.output.LayerNorm", f"{ours}.norm1")
+        rows += layer(f"{theirs}.intermediate.dense", f"{ours}.up")
+        rows += layer(f"{theirs}.output.dense", f"{ours}.down")
+        rows += layer(f"{theirs}.output.LayerNorm", f"{ours}.norm2")
+    return tuple(rows)
+
+
+def electra_for_pre_training(shape: Shape) -> KeyTable:
+    """The discriminator."""
+    head = [*layer("discriminator_predictions.dense", "head.dense"), *layer("discriminator_predictions.dense_prediction", "head.out")]
+    return KeyTable("ElectraForPreTraining", _encoder(shape, "electra"), tuple(head))
+
+
+def electra_for_masked_lm(shape: Shape) -> KeyTable:
+    """The generator, and the encoder that a masked language model leaves."""
+    head = [
+        *layer("generator_predictions.dense", "head.dense"),
+        *layer("generator_predictions.LayerNorm", "head.norm"),
+        Row("head.bias_V", ("generator_lm_head.bias",)),
+    ]
+    tied = {"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"}
+    return KeyTable("ElectraForMaskedLM", _encoder(shape, "electra"), tuple(head), tied)
+
+
+BERT_TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+
+
+def bert_for_masked_lm(shape: Shape, kind: HeadKind) -> KeyTable:
+    """BERT without pooler and next-sentence prediction: to start from only, what we write is ELECTRA. Needs embedding_size = hidden_size.
+
+    Its head is a language model's: one of another kind keeps its initial values.
+    """
+    if kind != "token":
+        return KeyTable("BertForMaskedLM", _encoder(shape, "bert"), (), BERT_TIED)
+    head = [
+        *layer("cls.predictions.transform.dense", "head.dense"),
+        *layer("cls.predictions.transform.LayerNorm", "head.norm"),
+        Row("head.bias_V", ("cls.predictions.bias",)),
+    ]
+    return KeyTable("BertForMaskedLM", _encoder(shape, "bert"), tuple(head), BERT_TIED)

@@ -1,0 +1,180 @@
+"""One row for each objective: everything that is said of it outside of its own file. Free of torch.
+
+The choices and the help of `--objective`, the objective's own flags, the checks of a recipe, the model card, the meaning
+of an exported head's logits and the table in docs/objectives.md all follow from the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Logits = Literal["token", "replaced", "energy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """For an objective without options of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What the model card says of the network that an objective keeps."""
+
+    title: str
+    tag: str
+    asked: Callable[[Any], str]
+    """What the network was asked to do, from the objective's own options: `to say of every token ...`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """A row. A new objective is a file in objectives/, a row here, and recipes."""
+
+    cls: str
+    """Where its class lies, `module:Class`; built by `Class.build(parts, **options)`."""
+    help: str
+    """What it asks, in a clause for the help of `--objective`."""
+    corruptors: tuple[str, ...]
+    """Whose text it can grade."""
+    losses: dict[str, float]
+    """The losses that it weighs and their default weights, without `generator`, which comes with a generator that learns by likelihood."""
+    optional: dict[str, str] = field(default_factory=dict)
+    """Further losses that a weight switches on, each with the option of the corruption that must not be 0."""
+    options: type = NoOptions
+    """Its own options, a frozen dataclass whose fields are bare flags."""
+    check: Callable[[Any], str | None] = lambda options: None
+    """A sentence about own options that cannot go together, None where they can."""
+    uncovered: tuple[str, ...] = ()
+    """Options of the corruption that its mathematics does not cover."""
+    rewarded: bool = False
+    """Whether its generator is trained by a reward in place of likelihood."""
+    logits: Logits
+    """What the head of the kept network says: the token that should stand there, log-odds that it was replaced, an energy."""
+    group_rows: Callable[[Any], int] | None = None
+    """With a loss over whole batches (a contrast): how many consecutive rows it compares, from the own options. No split of a batch may cut
+    such a group, so a recipe whose passes do not hold whole groups is refused. None where every loss is a sum over tokens."""
+    card: Card
+
+
+# ------------------------------------------------------------------ own options
+
+
+@dataclass(frozen=True, kw_only=True)
+class RTDOptions:
+    """Of replaced token detection."""
+
+    loss_on: Literal["all", "chosen"] = "all"
+    """Of rtd: the tokens that are graded."""
+    correct_as_replaced: bool = False
+    """Of rtd: whether a draw that is the original token counts as replaced, too (as in Electric)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllTokensOptions:
+    """Of All-Tokens MLM."""
+
+    copy_gate: bool = True
+    """Of all_tokens: whether a gate may copy the token that stands there; without it every token is predicted by the softmax alone."""
+
+
+def _rtd_check(o: RTDOptions) -> str | None:
+    if o.correct_as_replaced and o.loss_on == "chosen":
+        return "correct_as_replaced calls every chosen token replaced: it needs loss_on all, or there is one answer"
+    return None
+
+
+def _rtd_asked(o: RTDOptions) -> str:
+    if o.correct_as_replaced:
+        return "to say of every token whether it is original or was drawn, where a draw that is the original counts as drawn (ELECTRA with Electric's labels)"
+    return "to say of every token whether it is original or was replaced (ELECTRA)"
+
+
+def _all_tokens_asked(o: AllTokensOptions) -> str:
+    if not o.copy_gate:
+        return "to predict the original of every token (All-Tokens MLM without the gate that copies the input)"
+    return "to predict the original of every token (All-Tokens MLM; the gate that copies the input is not part of this folder)"
+
+
+def _always(text: str) -> Callable[[Any], str]:
+    return lambda options: text
+
+
+# ------------------------------------------------------------------ rows
+
+# The draws must come from the very distribution that the loss speaks of.
+_DRAWING = ("temperature", "temperature_end", "disallow_correct")
+
+OBJECTIVES: dict[str, Objective] = {
+    "mlm": Objective(
+        cls="electrify.objectives.mlm:MLM",
+        help="predict the original at chosen positions",
+        corruptors=("mask", "generator", "unigram", "uniform"),
+        losses={"mlm": 1.0},
+        logits="token",
+        card=Card(
+            title="masked language model",
+            tag="masked-language-modelling",
+            asked=_always("to predict the original of the changed tokens (Replace MLM)"),
+        ),
+    ),
+    "rtd": Objective(
+        cls="electrify.objectives.electra:Electra",
+        help="say of every token whether it was replaced",
+        corruptors=("generator", "unigram", "uniform", "two_tower"),
+        losses={"rtd": 50.0},
+        optional={"sentence": "clean_rate"},
+        options=RTDOptions,
+        check=_rtd_check,
+        logits="replaced",
+        card=Card(title="ELECTRA discriminator", tag="replaced-token-detection", asked=_rtd_asked),
+    ),
+    "all_tokens": Objective(
+        cls="electrify.objectives.all_tokens:AllTokensMLM",
+        help="predict every original token, with a gate that copies",
+        corruptors=("generator", "unigram", "uniform"),
+        losses={"all_tokens": 1.0},
+        options=AllTokensOptions,
+        logits="token",
+        card=Card(title="All-Tokens masked language model", tag="all-tokens", asked=_all_tokens_asked),
+    ),
+    "adversarial": Objective(
+        cls="electrify.objectives.adversarial:Adversarial",
+        help="rtd with a generator that is paid for fooling it",
+        corruptors=("generator",),
+        losses={"rtd": 50.0, "reinforce": 1.0, "baseline": 1.0},
+        uncovered=_DRAWING,
+        rewarded=True,
+        logits="replaced",
+        card=Card(
+            title="ELECTRA discriminator",
+            tag="adversarial",
+            asked=_always("to say of every token whether it is original or was replaced by a generator that was paid for fooling it"),
+        ),
+    ),
+    "electric": Objective(
+        cls="electrify.objectives.electric:Electric",
+        help="energies by noise contrast",
+        corruptors=("two_tower", "unigram", "uniform"),
+        losses={"nce": 50.0},
+        uncovered=(*_DRAWING, "clean_rate", "mask_choice"),
+        logits="energy",
+        card=Card(
+            title="Electric encoder",
+            tag="electric",
+            asked=_always(
+                "to give every token an energy, low where it fits the others (Electric); minus their sum is a pseudo-log-likelihood"
+            ),
+        ),
+    ),
+}
+
+
+def objectives() -> dict[str, Objective]:
+    return OBJECTIVES
+
+
+def objective_help() -> str:
+    """The clauses of all rows: `mlm = predict the original ...; rtd = ...`."""
+    return "; ".join(f"{name} = {row.help}" for name, row in OBJECTIVES.items()) + "."

@@ -1,0 +1,94 @@
+"""What is decided about a batch before any network runs: which positions are chosen, what is shown there, the random numbers
+that are drawn with, and how many tokens each loss divides by.
+
+It depends on tokens and draws alone, so the loader's thread makes it on the CPU, and a forward pass chooses nothing.
+
+Shape suffixes: T flat tokens, M chosen positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+P = TypeVar("P", bound="Plan")
+
+# Of a list of fixed length: places beyond the expected number; further ones where a batch has more; a multiple of this.
+SPARE, STEP, WHOLE = 1.05, 1.25, 64
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A method with more to decide has a subclass; its tensors, alone or in dicts, travel with the others."""
+
+    at_M: Tensor
+    """Chosen positions, flat, ascending; filled up with 0 where the list has a fixed length."""
+    candidates_T: Tensor
+    """True for every token that may be chosen: all but the special ones."""
+    progress: Tensor
+    """Share of the run that is done, 0-dim float32: what schedules of a corruptor read."""
+    valid_M: Tensor | None = None
+    """Which entries of at_M are chosen positions; None where all are."""
+    shown_M: Tensor | None = None
+    """What a language model is shown at the chosen positions: [MASK], the original, or a random token."""
+    uniform_M: Tensor | None = None
+    """float64 in [0, 1): what the new tokens are drawn with."""
+    counts: dict[str, Tensor] = field(default_factory=dict)
+    """How many tokens each loss divides by, 0-dim, whatever the networks say."""
+
+    def counting(self: P, **counts: Tensor) -> P:
+        """With the counts of further losses."""
+        return replace(self, counts=self.counts | counts)
+
+    def to(self: P, device: torch.device | str) -> P:
+        return _moved(self, lambda t: t.to(device, non_blocking=True))
+
+    def pin(self: P) -> P:
+        """In memory from which a copy to a GPU runs by itself."""
+        return _moved(self, lambda t: t.pin_memory())
+
+
+def _moved(plan: P, move: Callable[[Tensor], Tensor]) -> P:
+    def one(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: one(v) for key, v in value.items()}
+        return move(value) if isinstance(value, Tensor) else value
+
+    return replace(plan, **{f.name: one(getattr(plan, f.name)) for f in fields(plan)})
+
+
+def positions(chosen_T: Tensor, *, fixed_for: float | None) -> tuple[Tensor, Tensor | None]:
+    """at_M and valid_M. fixed_for: the share of the tokens that is chosen as a rule; the list then has one of few lengths,
+    so that a compiled step (and a CUDA graph of it) fits every batch. None: as many as there are.
+
+    The fillers point to the batch's first token, a [CLS], which is never chosen.
+    """
+    at_M = chosen_T.nonzero().squeeze(1)
+    if fixed_for is None:
+        return at_M, None
+    number = len(at_M)
+    length = min(enough(SPARE * fixed_for * len(chosen_T), number), len(chosen_T))
+    filled_M = at_M.new_zeros(length)
+    filled_M[:number] = at_M
+    return filled_M, torch.arange(length, device=at_M.device) < number
+
+
+def enough(expected: float, number: int) -> int:
+    """One of few sizes that hold the number."""
+    size = _whole(expected)
+    while size < number:
+        size = _whole(STEP * size)
+    return size
+
+
+def _whole(number: float) -> int:
+    return WHOLE * -(-int(number) // WHOLE)
+
+
+def count(plan: Plan) -> Tensor:
+    """How many positions are chosen, 0-dim."""
+    return torch.tensor(len(plan.at_M)) if plan.valid_M is None else plan.valid_M.sum()

@@ -1,0 +1,80 @@
+"""What parts of a transformer cost: matrix products as a processor is measured by, and the formulas of ELECTRA's public
+FLOPs script (2003.10555, Table 1), a multiply-add being two operations. flops/ adds them up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+CHOSEN = 0.15625  # 20 positions in 128: where the script computes an output softmax
+DROPOUT, NORM, GELU, SOFTMAX = 4, 5, 8, 5  # per element, in the script
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The numbers that the script knows a transformer by. Its heads are 64 wide and its feed-forward layers 4 D, where nothing else is said."""
+
+    width: int
+    layers: int
+    length: int = 512
+    vocab: int = 30522
+    embedding: int | None = None
+    feed_forward: int | None = None
+    heads: int | None = None
+    attention: int | None = None
+    """A: heads x head width; None = D."""
+    attentions: int = 1
+    """Of a layer: 2 in a decoder, which also attends to its encoder."""
+
+    @property
+    def e(self) -> int:
+        return self.width if self.embedding is None else self.embedding
+
+
+def layer_flops(s: Sizes) -> float:
+    """Forward FLOPs of one block for one token, as the script counts.
+
+    Two terms are its own and kept: the norm after attention counts 5 once, not 5 D, and the weighted average and output product are D wide also
+    where A is not (T5).
+    """
+    d, length = s.width, s.length
+    a, h, f = s.attention or d, s.heads or max(1, d // 64), s.feed_forward or 4 * d
+    qkv = 3 * (2 * d * a + a)
+    scores = 2 * a * length + h * length * (SOFTMAX + DROPOUT + 1)
+    mixed = 2 * d * length + 2 * d * d + d + DROPOUT * d + d + NORM
+    feed_forward = 4 * d * f + f + GELU * f + d + DROPOUT * d + d + NORM * d
+    return s.attentions * (qkv + scores + mixed) + feed_forward
+
+
+def input_flops(s: Sizes) -> float:
+    """Forward FLOPs of the input embedding for one token: three one-hot products, their sum, norm, dropout, projection where E is not D."""
+    tables = 2 * s.e * s.vocab + 2 * s.e * (s.length + 2)
+    project = 2 * s.width * s.e + s.width if s.e != s.width else 0
+    return tables + 2 * s.e + NORM * s.e + DROPOUT * s.e + project
+
+
+def output_flops(s: Sizes) -> float:
+    """Forward FLOPs of a language-model head for one position that it is asked for."""
+    hidden = 2 * s.width * s.e + s.e + GELU * s.e + NORM * s.e
+    return hidden + 2 * s.e * s.vocab + SOFTMAX * s.vocab + 2 * s.vocab
+
+
+def binary_flops(width: int) -> float:
+    """Forward FLOPs of the replaced-token head for one token."""
+    return 2 * width * width + width + GELU * width + 2 * width
+
+
+def encoder_flops(s: Sizes) -> float:
+    """Forward FLOPs of embeddings and blocks for one token."""
+    return input_flops(s) + s.layers * layer_flops(s)
+
+
+def linear_flops(network: nn.Module) -> float:
+    """Forward FLOPs of the linear layers of a network for one token that it runs on."""
+    return sum(2 * m.weight.numel() for m in network.modules() if isinstance(m, nn.Linear))
+
+
+def paper_linear_flops(linear: nn.Linear) -> float:
+    return 2 * linear.weight.numel() + linear.out_features

@@ -1,0 +1,59 @@
+"""Word tables, and the sum of words, positions and segments.
+
+Shape suffixes: T flat tokens, V vocabulary, E embedding width.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..tokens import Tokens
+from .dropout import dropout as drop
+from .shape import Shape
+
+
+class DisentangledWords(nn.Module):
+    """A word table that is another one's values, without their gradient, plus a difference of its own that starts at 0.
+
+    Gradient-disentangled embedding sharing (DeBERTaV3, 2111.09543 section 3.2.3): what the discriminator asks of the
+    words does not pull at the generator's table, what the generator learns reaches both.
+    """
+
+    def __init__(self, base: nn.Embedding) -> None:
+        super().__init__()
+        self.base = base
+        self.delta_VE = nn.Parameter(torch.zeros_like(base.weight))
+
+    @property
+    def weight(self) -> Tensor:
+        """[V, E] the sum."""
+        return self.base.weight.detach() + self.delta_VE
+
+    def forward(self, ids_T: Tensor) -> Tensor:
+        return F.embedding(ids_T, self.base.weight.detach()) + F.embedding(ids_T, self.delta_VE)
+
+
+Words = nn.Embedding | DisentangledWords
+
+
+def own_table(words: Words) -> nn.Embedding:
+    """The word table that holds values of its own, below a disentangled one."""
+    return words.base if isinstance(words, DisentangledWords) else words
+
+
+class Embeddings(nn.Module):
+    """LayerNorm(word + position + segment), then dropout: width E. `words` may be another model's table, or rest on it."""
+
+    def __init__(self, shape: Shape, *, dropout: float, words: Words | None = None) -> None:
+        super().__init__()
+        self.words: Words = words or nn.Embedding(shape.vocab_size, shape.embedding_size)
+        self.positions = nn.Embedding(shape.max_position_embeddings, shape.embedding_size)
+        self.segments = nn.Embedding(shape.type_vocab_size, shape.embedding_size)
+        self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
+        self.dropout = dropout
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        x_TE = self.words(tokens.ids_T) + self.positions(tokens.pos_T) + self.segments(tokens.segment_T)
+        return drop(self.norm(x_TE), self.dropout, self.training)

@@ -1,0 +1,116 @@
+"""What is watched beside the losses: accuracies, losses by kind of token, histograms of a detector's logits.
+
+Nothing here is differentiated. Shape suffixes: T flat tokens, N tokens graded, M chosen positions, V vocabulary, B bins.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..corruption.generator import Generated
+from ..corruption.masking import Corrupted
+from ..corruption.two_tower import Cloze
+from ..model.likelihood import likeliest
+from ..terms import Kind, Loss, Term, Terms, term
+
+# Of the histogram of logits. Equal bins of probability would put a cautious or a confident detector into one of them, where AUC is blind.
+BINS = 8000
+REACH = 20.0  # logits beyond it fall into the outermost bins; a bin is .005 wide
+
+
+def lm_rates(name: str, logits_MV: Tensor, loss: Loss, z: Corrupted, *, mask_id: int, p_MV: Tensor | None = None) -> Terms:
+    """A masked LM on what it was asked for: the accuracy, and the losses on [MASK], kept and random positions apart (BERT's mix lets the loss fall
+    below the unigram entropy by copying alone). p_MV: softmax of the logits, where it is there already."""
+    assert z.plan.shown_M is not None
+    shown_M, was_M, valid_M = z.plan.shown_M, z.was_M, z.valid_M
+    masked_M, kept_M = shown_M == mask_id, shown_M == was_M
+    random_M = ~kept_M & ~masked_M
+    kept_M = kept_M & ~masked_M
+    if valid_M is not None:
+        masked_M, kept_M, random_M = masked_M & valid_M, kept_M & valid_M, random_M & valid_M
+    right_M = (likeliest(logits_MV if p_MV is None else p_MV) == was_M).float()
+    return {
+        f"{name}_accuracy": term(right_M, valid_M),
+        f"{name}_loss_masked": term(loss.values_N, masked_M),
+        f"{name}_loss_kept": term(loss.values_N, kept_M),
+        f"{name}_loss_random": term(loss.values_N, random_M),
+        f"{name}_accuracy_masked": term(right_M, masked_M),
+    }
+
+
+def generator_rates(z: Corrupted, losses: dict[str, Loss]) -> Terms:
+    """A learned corruptor on what it was asked for; nothing where there is none.
+
+    A masked LM is asked for the chosen tokens, a cloze model for every word; its accuracy is that at the chosen ones.
+    """
+    if isinstance(z, Generated):
+        assert z.logits_MV is not None
+        return lm_rates("generator", z.logits_MV, losses["generator"], z, mask_id=z.mask_id, p_MV=z.p_MV)
+    if isinstance(z, Cloze):
+        assert z.logits_MV is not None
+        return {"generator_accuracy": term((likeliest(z.logits_MV) == z.was_M).float(), z.valid_M)}
+    return {}
+
+
+def replaced_share(z: Corrupted) -> Terms:
+    return {"replaced": term(z.replaced_T.float(), z.tokens.real_T)}
+
+
+def apart(name: str, loss: Loss, replaced_N: Tensor) -> Terms:
+    """A loss on replaced and on original tokens apart (most tokens are original, and easy)."""
+    where_N = torch.ones_like(replaced_N) if loss.where_N is None else loss.where_N
+    return {
+        f"{name}_loss_replaced": term(loss.values_N, where_N & replaced_N),
+        f"{name}_loss_original": term(loss.values_N, where_N & ~replaced_N),
+    }
+
+
+def entropy(z: Corrupted) -> Terms:
+    """Entropy in nats of a generator's softmax(logits): how sure of themselves its draws are."""
+    if z.logits_MV is None:
+        return {}
+    log_p_MV = z.logits_MV.float().log_softmax(-1)
+    return {"generator_entropy": term(-(log_p_MV.exp() * log_p_MV).sum(-1), z.valid_M)}
+
+
+def histogram(logits_T: Tensor, label_T: Tensor, where_T: Tensor, kind: Kind = "histogram") -> Term:
+    """[2, B] counts of logits by label, for AUC, precision and recall over any number of batches. Bin B / 2 begins at logit 0."""
+    half = BINS // 2
+    bin_T = ((logits_T.detach().float().clamp(-REACH, REACH) * (half / REACH)).floor().long() + half).clamp(max=BINS - 1)
+    counts = torch.bincount((label_T.long() * BINS + bin_T)[where_T], minlength=2 * BINS)
+    return Term(counts.view(2, BINS).double(), torch.ones((), device=logits_T.device), kind)
+
+
+def detection_summary(counts_2B: Tensor) -> dict[str, float]:
+    """AUC, and precision, recall and share of positives at probability one half, from a histogram.
+
+    Pairs inside a bin count half, so AUC is off by at most half the share of (negative, positive) pairs that fall into one bin; the others are exact.
+    """
+    negative_B, positive_B = counts_2B.double()
+    below_B = negative_B.cumsum(0) - negative_B
+    pairs = negative_B.sum() * positive_B.sum()
+    half = BINS // 2
+    hits, alarms = positive_B[half:].sum(), positive_B[half:].sum() + negative_B[half:].sum()
+    total = counts_2B.sum()
+    return {
+        "auc": float(((below_B + negative_B / 2) * positive_B).sum() / pairs) if pairs > 0 else 0.5,
+        "precision": float(hits / alarms) if alarms > 0 else 0.0,
+        "recall": float(hits / positive_B.sum()) if positive_B.sum() > 0 else 0.0,
+        "replaced": float(positive_B.sum() / total) if total > 0 else 0.0,
+    }
+
+
+def summarise(terms: Terms) -> dict[str, float]:
+    """Terms summed over batches and ranks -> one number a name: means, and for histograms the detection figures (of a ranking its AUC alone, for zero
+    is not a threshold there)."""
+    out: dict[str, float] = {}
+    for name, one in terms.items():
+        if one.kind == "mean":
+            if float(one.count) > 0:
+                out[name] = float(one.sum) / float(one.count)
+            continue
+        figures = detection_summary(one.sum)
+        kept = ("auc",) if one.kind == "ranking" else figures.keys()
+        out |= {f"{name}_{k}": figures[k] for k in kept}
+    return out

@@ -1,0 +1,122 @@
+"""What every objective answers. Shape suffixes: T flat tokens, D hidden width."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..architectures.architecture import Architecture
+from ..corruption.masking import Corrupted, Corruptor
+from ..corruption.plan import Plan
+from ..draws import Draws
+from ..model.embeddings import Words
+from ..model.encoder import Encoder
+from ..model.exported import ExportedModel
+from ..model.heads import Head
+from ..model.passes import Pass
+from ..model.shape import Shape
+from ..terms import Loss, Term, Terms
+from ..tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What an objective is built from."""
+
+    corruptor: Any
+    """A Corruptor."""
+    encoder: Encoder
+    """The one that is kept."""
+    architecture: Architecture
+    losses: Collection[str]
+    """Names of the losses that the recipe weighs: those that are optional are built where they are named."""
+
+    @property
+    def shape(self) -> Shape:
+        return self.encoder.shape
+
+    def lm_head(self) -> Head:
+        """A language model's head over the kept encoder's word table."""
+        words: Words = self.encoder.embeddings.words
+        return self.architecture.lm_head(self.shape, words)
+
+    def binary_head(self) -> Head:
+        return self.architecture.binary_head(self.shape)
+
+
+@dataclass(frozen=True)
+class Graded:
+    """What a forward pass of an objective leaves. An objective whose watchers ask for more returns a subclass."""
+
+    corrupted: Corrupted
+    losses: dict[str, Loss]
+    states_TD: Tensor
+    """Of the encoder that is kept."""
+    logits: Tensor
+    """Of its head, for the tokens that it graded."""
+
+
+class Objective(nn.Module, ABC):
+    """Grades corrupted text: a generator's and the kept encoder's losses.
+
+    The loop calls `plan` in the loader's thread and then the objective itself; what is only watched is computed by
+    metrics.py from what the forward pass leaves.
+    """
+
+    corruptor: Corruptor
+    encoder: Encoder
+    head: Head
+
+    @classmethod
+    @abstractmethod
+    def build(cls, parts: Parts, **options: Any) -> Objective:
+        """options: the fields of its row's own options (config/objectives.py)."""
+
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
+        """Everything that is chosen in a batch on the CPU, and how many tokens each loss divides by. fixed: lists have one
+        of few lengths, for compiled steps and CUDA graphs."""
+        plan = self.corruptor.plan(tokens, draws, fixed=fixed)
+        return plan.counting(**self.counts(tokens, plan))
+
+    @abstractmethod
+    def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
+        """How many tokens (of this batch) its own losses are over."""
+
+    @abstractmethod
+    def forward(self, tokens: Tokens, plan: Plan) -> Graded: ...
+
+    @abstractmethod
+    def watch(self, graded: Any) -> Terms:
+        """What is logged beside the losses; outside of training also what is too dear to be computed in each update."""
+
+    @abstractmethod
+    def passes(self) -> list[Pass]:
+        """What it runs, for the count of FLOPs."""
+
+    def exports(self) -> dict[str, ExportedModel]:
+        """The networks that it leaves, by the name of their folder; `discriminator` is the one that is kept."""
+        return {"discriminator": ExportedModel(self.encoder, self.head)} | self.corruptor.exports()
+
+    def generator_parts(self) -> list[nn.Module]:
+        """Modules whose parameters, where the kept network does not have them, take the generator's learning rate."""
+        return [self.corruptor] if isinstance(self.corruptor, nn.Module) else []
+
+
+class Step(nn.Module):
+    """An objective as the loop calls it: losses and what is watched, as sums and counts."""
+
+    def __init__(self, objective: Objective) -> None:
+        super().__init__()
+        self.objective = objective
+
+    def forward(self, tokens: Tokens, plan: Plan) -> Terms:
+        graded = self.objective(tokens, plan)
+        terms: dict[str, Term] = {name: loss.term() for name, loss in graded.losses.items()}
+        with torch.no_grad():
+            watched = self.objective.watch(graded)
+        return {name: one.detached() for name, one in watched.items()} | terms

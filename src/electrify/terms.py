@@ -1,0 +1,60 @@
+"""Losses and what is watched, as sums and counts: exact over micro-batches and ranks, divided once.
+
+Shape suffixes: N tokens graded, B bins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Kind = Literal["mean", "histogram", "ranking"]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A loss or something watched, as sum and count (0-dim, on the batch's device).
+
+    A histogram has a sum [2, B]: tokens by label and logit. `ranking`: a histogram of a score of which only the order means something.
+    """
+
+    sum: Tensor
+    count: Tensor
+    kind: Kind = "mean"
+
+    def detached(self) -> Term:
+        return replace(self, sum=self.sum.detach())
+
+
+Terms = dict[str, Term]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss token by token, in nats."""
+
+    values_N: Tensor
+    where_N: Tensor | None = None
+    """Which of them count; None where all do."""
+
+    def term(self) -> Term:
+        return term(self.values_N, self.where_N)
+
+
+def term(values_N: Tensor, where_N: Tensor | None = None) -> Term:
+    """The values that count, as a Term."""
+    if where_N is None:
+        # torch.tensor would wait for the device.
+        return Term(values_N.sum(), torch.full((), values_N.numel(), device=values_N.device))
+    return Term((values_N * where_N).sum(), where_N.sum())
+
+
+def weighted(terms: Terms, weights: dict[str, float], counts: dict[str, Tensor]) -> Tensor:
+    """sum over losses of weight * sum / global count: what is differentiated. Raises ValueError where weights name other terms than the counts."""
+    if weights.keys() != counts.keys():
+        raise ValueError(f"term_weights name {sorted(weights)}, the objective's losses are {sorted(counts)}")
+    parts = [weight * terms[name].sum / counts[name].clamp(min=1) for name, weight in weights.items()]
+    return torch.stack(parts).sum()
