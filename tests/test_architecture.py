@@ -32,6 +32,7 @@ ORDER = [
     {"flops"},
     {"train"},
     {"export"},
+    {"starting"},
     {"running"},
     {"pretraining", "downstream", "scoring", "doctor"},
     {"demo"},

@@ -1,8 +1,9 @@
-"""`electrify pretrain`: one run, or two stages; DATA is prepared first where it is text."""
+"""`electrify pretrain`: one run, or two stages."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from .config.pretrain import PretrainConfig, override
 from .draws import hashed
 from .export.start import check_vocabulary
 from .progress import say
-from .running import Result, Starts, from_folders, train_run
+from .running import Job, Result, train_run
+from .starting import from_folders
 from .text.given import prepared as prepared
 from .text.shards import Corpus
 from .train import dist
@@ -29,47 +31,47 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
     """
     check(config)
     t = config.train
-    starts = {half: start for half, start in (("discriminator", t.init_discriminator), ("generator", t.init_generator)) if start}
+    given = {"discriminator": t.init_discriminator, "generator": t.init_generator}
+    starts = {name: start for name, start in given.items() if start}
     deadline = None if t.max_minutes is None else time.monotonic() + 60 * t.max_minutes
     keep_memory()
     world = dist.start(pick_device(t.device), timeout_s=t.ddp_timeout)
-    stages = two_stages if t.generator_steps else train_run
     for caution in cautions(config) if world.is_main else ():
         say(caution)
+    job = Job(data, output_dir, config, resume, starts, world, deadline)
     try:
         with dist.companions():
-            return stages(data, output_dir=output_dir, config=config, resume=resume, starts=starts, world=world, deadline=deadline)
+            return two_stages(job) if t.generator_steps else train_run(job)
     finally:
         dist.stop()
 
 
-def two_stages(
-    data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume, starts: Starts, world: dist.World, deadline: float | None
-) -> Result:
+def two_stages(job: Job) -> Result:
     """The generator as a run of its own in RUN/generator-stage, then the run that starts from it (2003.10555 section 3.2).
 
     Both are ordinary runs: each resumes, and each refuses the folder of another recipe. What is wrong with the second is said before the first.
     """
-    config = from_folders(config, output_dir, Corpus(data, "train").manifest.vocab_size)
-    if "discriminator" in starts:
-        check_vocabulary(starts["discriminator"], tokenizer=data / "tokenizer")
-    first = output_dir / GENERATOR_STAGE
-    starts = starts | {"generator": str(first / "discriminator")}
+    folder, world = job.folder, job.world
+    config = from_folders(job.config, folder, Corpus(job.data, "train").manifest.vocab_size)
+    if "discriminator" in job.starts:
+        check_vocabulary(job.starts["discriminator"], tokenizer=job.data / "tokenizer")
+    first = folder / GENERATOR_STAGE
+    starts = job.starts | {"generator": str(first / "discriminator")}
     if config.train.discriminator_start == "generator":
         starts |= {"discriminator": starts["generator"]}
-    if find_checkpoint(output_dir) is None:  # a checkpoint of the second stage holds the generator
-        waiting = resume == "must" and any(first.glob("checkpoint-*"))
-        refuse(output_dir, "auto" if waiting else resume)
-        if world.is_main:
-            say(f"first stage: {config.train.generator_steps:,} updates of the generator alone, in {first}")
-        stage = generator_stage(config)
-        result = train_run(data, output_dir=first, config=stage, resume=resume, starts={}, world=world, deadline=deadline)
-        if not result.summary.finished:
-            return result
-        if world.is_main:
-            say("second stage: the discriminator, against that generator")
-        resume = "auto"
-    return train_run(data, output_dir=output_dir, config=config, resume=resume, starts=starts, world=world, deadline=deadline)
+    second = replace(job, config=config, starts=starts)
+    if find_checkpoint(folder) is not None:  # a checkpoint of the second stage holds the generator
+        return train_run(second)
+    waiting = job.resume == "must" and any(first.glob("checkpoint-*"))
+    refuse(folder, "auto" if waiting else job.resume)
+    if world.is_main:
+        say(f"first stage: {config.train.generator_steps:,} updates of the generator alone, in {first}")
+    result = train_run(replace(job, folder=first, config=generator_stage(config), starts={}))
+    if not result.summary.finished:
+        return result
+    if world.is_main:
+        say("second stage: the discriminator, against that generator")
+    return train_run(replace(second, resume="auto"))
 
 
 def generator_stage(config: PretrainConfig) -> PretrainConfig:

@@ -49,9 +49,7 @@ class Architecture(ABC):
         """Tokens -> [T, E]. `words` may be another model's table."""
 
     @abstractmethod
-    def encoder(
-        self, shape: Shape, embeddings: nn.Module, *, dropout: float, attention_dropout: float, direction: Direction = "both"
-    ) -> Encoder:
+    def encoder(self, shape: Shape, embeddings: nn.Module, *, dropout: float, attention_dropout: float, direction: Direction = "both") -> Encoder:
         """The encoder over these embeddings, which may be another model's."""
 
     def lm_head(self, shape: Shape, words: Words) -> Head:

@@ -54,9 +54,7 @@ class Electra(Architecture):
     def embeddings(self, shape: Shape, *, dropout: float, words: Words | None = None) -> Embeddings:
         return Embeddings(shape, dropout=dropout, words=words)
 
-    def encoder(
-        self, shape: Shape, embeddings: nn.Module, *, dropout: float, attention_dropout: float, direction: Direction = "both"
-    ) -> Encoder:
+    def encoder(self, shape: Shape, embeddings: nn.Module, *, dropout: float, attention_dropout: float, direction: Direction = "both") -> Encoder:
         narrow = shape.embedding_size != shape.hidden_size
         return Encoder(
             shape,

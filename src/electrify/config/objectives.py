@@ -87,7 +87,8 @@ def _rtd_check(o: RTDOptions) -> str | None:
 
 def _rtd_asked(o: RTDOptions) -> str:
     if o.correct_as_replaced:
-        return "to say of every token whether it is original or was drawn, where a draw that is the original counts as drawn (ELECTRA with Electric's labels)"
+        drawn = "to say of every token whether it is original or was drawn, where a draw that is the original counts as drawn"
+        return f"{drawn} (ELECTRA with Electric's labels)"
     return "to say of every token whether it is original or was replaced (ELECTRA)"
 
 
@@ -163,9 +164,7 @@ OBJECTIVES: dict[str, Objective] = {
         card=Card(
             title="Electric encoder",
             tag="electric",
-            asked=_always(
-                "to give every token an energy, low where it fits the others (Electric); minus their sum is a pseudo-log-likelihood"
-            ),
+            asked=_always("to give every token an energy, low where it fits the others (Electric); minus their sum is a pseudo-log-likelihood"),
         ),
     ),
 }

@@ -98,6 +98,11 @@ def dump(config: PretrainConfig) -> str:
     return yaml.safe_dump(plain, sort_keys=False, width=150)
 
 
+def values_of(config: PretrainConfig) -> dict[str, Any]:
+    """Every field with its value, own options included."""
+    return {name: value for s in SECTIONS for name, value in own.plain(getattr(config, s)).items()}
+
+
 def override(config: PretrainConfig, fields: dict[str, Any]) -> PretrainConfig:
     """The recipe with bare fields replaced: override(c, {"max_steps": 10}). Another objective begins with its own
     options and weights. Raises UserError for an unknown field."""

@@ -38,9 +38,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 
 
-def model_card(
-    run: Path, *, part: str, model: ExportedModel, architecture: Architecture, facts: Mapping[str, Any], step: int | None
-) -> str:
+def model_card(run: Path, *, part: str, model: ExportedModel, architecture: Architecture, facts: Mapping[str, Any], step: int | None) -> str:
     """README.md of one network.
 
     part: the name of its folder, `discriminator` for the one that is kept. facts: run.json. step: the exported one, None for the last.

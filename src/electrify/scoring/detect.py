@@ -99,7 +99,10 @@ def _of_windows(
 
 
 def load_discriminator(model: str) -> tuple[Any, Any, Architecture]:
-    """Model, tokenizer, and the architecture that reads the model's logits. Raises UserError where the replaced-token head is missing: the library would make one of random numbers."""
+    """Model, tokenizer, and the architecture that reads the model's logits.
+
+    Raises UserError where the replaced-token head is missing: the library would make one of random numbers.
+    """
     if Path(model, "discriminator", "config.json").is_file() and not Path(model, "config.json").is_file():
         raise UserError(f"{model}: a run, not a model; use {Path(model) / 'discriminator'}")
     config = load_config(model)
@@ -108,7 +111,8 @@ def load_discriminator(model: str) -> tuple[Any, Any, Architecture]:
     if architecture is None:
         raise UserError(f"{model}: a {config.model_type!r} model has no replaced-token head; {advice}")
     if logits_of(model) == "energy":
-        raise UserError(f"{model}: its logits are energies (objective {saved_objective(model)}), not log-odds of a replacement; {advice} with objective rtd")
+        energies = f"its logits are energies (objective {saved_objective(model)}), not log-odds of a replacement"
+        raise UserError(f"{model}: {energies}; {advice} with objective rtd")
     table = architecture.table(architecture.shape_of(config), "binary")
     discriminator, missing = load_weights(getattr(transformers, table.name), model)
     if {name for row in table.head for name in row.theirs} & set(missing):

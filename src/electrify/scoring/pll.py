@@ -159,4 +159,3 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     longest = getattr(config, "max_position_embeddings", 512) - offset
     short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)
     return Scorer(model, kind, loaded.to(device or torch.device("cpu")), tokenizer, longest, architecture, short)
-

@@ -10,7 +10,7 @@ from ..data.loader import Rows
 from ..draws import draws_for
 from ..objectives.objective import Objective, Step
 from .dist import World
-from .state import Window
+from .sums import MetricSums
 
 SEED = 0x76616C6964  # "valid": masks of validation do not depend on the run's seed, so that runs compare on the same task
 
@@ -24,7 +24,7 @@ def evaluate(objective: Objective, rows: Rows, *, limit: int, batch_rows: int, w
     was_training = objective.training
     objective.eval()
     step = Step(objective)
-    window = Window(world.device)
+    sums = MetricSums(world.device)
     share = -(-batch_rows // world.size)
     mine = (world.rank * share, (world.rank + 1) * share)
     for k, tokens in enumerate(rows.sequential(share * world.size, limit=limit)):
@@ -33,9 +33,9 @@ def evaluate(objective: Objective, rows: Rows, *, limit: int, batch_rows: int, w
         with torch.autocast(world.device.type, torch.bfloat16, enabled=bf16):
             own = tokens.rows(*mine)
             plan = objective.plan(own, draws.rows(*mine))
-            window.add(step(own.to(world.device), plan.to(world.device)))
+            sums.add(step(own.to(world.device), plan.to(world.device)))
     objective.train(was_training)
-    return window.means()
+    return sums.means()
 
 
 def shown(validation: dict[str, float], *, losses: Iterable[str]) -> dict[str, float]:

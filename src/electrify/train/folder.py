@@ -16,7 +16,7 @@ import torch
 
 from .. import faults
 from ..build import Built
-from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, override, parse
+from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, override, parse, values_of
 from ..errors import UserError
 from ..files.folders import foreign, own_bytes, own_object, relative, remove_temporaries
 from ..files.model_folder import model_mark
@@ -30,7 +30,6 @@ from . import checkpoint, dist
 from .device import describe
 from .facts import FACTS, read_facts
 from .home import HEADER, TOKENIZER, content
-from .loop import Run
 from .threads import Threads
 
 Resume = Literal["auto", "never", "must"]
@@ -107,10 +106,11 @@ def same_run(folder: Path, config: PretrainConfig, manifest: Manifest, saved: di
     if not os.path.lexists(path):
         raise UserError(f"{folder} has checkpoints but no config.yaml; it is no run of this program, or a damaged one")
     theirs = load_file(path, within=folder)
-    flat = [{k: v for section in asdict(c).values() for k, v in section.items()} for c in (config, theirs)]
-    differ = [k for k in flat[0] if flat[0][k] != flat[1][k] and k not in FREE_FIELDS | SPLIT_FIELDS]
+    flat = [values_of(c) for c in (config, theirs)]
+    known = dict.fromkeys((*flat[0], *flat[1]))
+    differ = [k for k in known if flat[0].get(k) != flat[1].get(k) and k not in FREE_FIELDS | SPLIT_FIELDS]
     differ = [k for k in differ if k not in STARTS or not _is_same_place(flat[1][k], flat[0][k], folder)]
-    odd = [f"{k} {flat[1][k]} there, {flat[0][k]} here" for k in differ]
+    odd = [f"{k} {flat[1].get(k)} there, {flat[0].get(k)} here" for k in differ]
     if odd:
         raise UserError(f"{folder} holds another run ({'; '.join(odd)}); choose another --output-dir, or repeat its options to continue it")
     for key, what in (("tokenizer", "tokenizer"), ("data", "corpus")):
@@ -134,7 +134,7 @@ def earlier_threads(folder: Path, saved: dict[str, Any] | None) -> Any:
 
 
 def write_header(
-    run: Run,
+    folder: Path,
     config: PretrainConfig,
     manifest: Manifest,
     parameters: int,
@@ -143,15 +143,17 @@ def write_header(
     built: Built,
     lost: list[str],
     threads: Threads,
+    device: torch.device,
+    unigram_entropy: float,
 ) -> None:
     """config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the tokenizer: what ran, enough to export without DATA.
 
     lost: the names among them that are written; the others are there."""
     facts = {
-        "machine": describe(run.world.device),
+        "machine": describe(device),
         "threads": threads.facts(),
         "parameters": parameters,
-        "unigram_entropy": run.monitor.unigram_entropy,
+        "unigram_entropy": unigram_entropy,
         "data": manifest.fingerprint,
         "tokenizer_sha256": manifest.tokenizer_sha256,
         "tokenizer_files": tokenizer_hashes(tokenizer),
@@ -161,18 +163,18 @@ def write_header(
         "special_ids": asdict(manifest.special_ids),
         "corpus": {"counts": manifest.counts, "sources": manifest.sources},
     }
-    earlier = own_object(run.folder / FACTS) or {}
+    earlier = own_object(folder / FACTS) or {}
     ours = {earlier.get("tokenizer_sha256"), *_texts(earlier.get("tokenizer_files"))}
     facts = sealed(json.loads(json.dumps(facts, default=str)))
-    remove_temporaries(run.folder)
-    written = {CONFIG: RUN_MARK + dump(portable(config, run.folder)), FACTS: json.dumps(facts, indent=1, sort_keys=True) + "\n"}
+    remove_temporaries(folder)
+    written = {CONFIG: RUN_MARK + dump(portable(config, folder)), FACTS: json.dumps(facts, indent=1, sort_keys=True) + "\n"}
     for name, text in written.items():
         if name not in lost:
             continue
-        write_atomically(run.folder / name, text)  # config.yaml first: from then on the folder is known as a run's, however this ends
+        write_atomically(folder / name, text)  # config.yaml first: from then on the folder is known as a run's, however this ends
         faults.at("header")
     if TOKENIZER in lost:
-        publish_tokenizer(tokenizer, run.folder / TOKENIZER, ours=ours)
+        publish_tokenizer(tokenizer, folder / TOKENIZER, ours=ours)
 
 
 def _texts(found: Any) -> list[str]:
@@ -202,7 +204,8 @@ def _is_same_place(theirs: str | None, mine: str | None, folder: Path) -> bool:
 
 
 def saved_shape(folder: Path, half: str) -> Shape | None:
-    """The shape of a network of the run that has begun in the folder; None where none has. So the folders that it started from may be gone by then."""
+    """The shape of a network of the run that has begun in the folder; None where none has. So the folders that it started from
+    may be gone by then."""
     if not os.path.lexists(folder / FACTS):
         return None
     shapes = read_facts(folder)[0].shapes

@@ -82,6 +82,13 @@ class MetricsLog:
             say(f"warning: TensorBoard failed ({type(e).__name__}: {e}) and is switched off; {FILE} goes on")
             self._board = None
 
+    def warn(self, step: int, warning: str, **more: Any) -> None:
+        """An event of the run, which is shown, too."""
+        if self._file is None:
+            return
+        self.write({"kind": "event", "step": step, "warning": warning} | more)
+        say(f"warning: {warning}")
+
     def rewind(self, step: int) -> None:
         """Drops the records after `step`: the run has gone back there."""
         if self._file is None:

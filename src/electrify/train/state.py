@@ -1,59 +1,106 @@
-"""Sums between two log lines: what the loop carries besides parameters. Exact in a checkpoint, so a resumed log equals an unbroken one."""
+"""Everything that a checkpoint holds, and nothing else.
+
+What decides the numbers of a run is (recipe, data, step): order, masks, samples and dropout are functions of them, so the
+state is parameters, optimiser, the step, and the sums of the unfinished log line.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..objectives.metrics import summarise
-from ..terms import Term, Terms
-from .dist import sum_across
-
-
-class Window:
-    """Terms added up since the last log line, on the device, in float64 where it has that."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.sums: Terms = {}
-
-    def add(self, terms: Terms) -> None:
-        for name, term in terms.items():
-            total, count = term.sum.detach().double(), term.count.detach().double()
-            if name in self.sums:
-                self.sums[name].sum.add_(total)
-                self.sums[name].count.add_(count)
-            else:
-                self.sums[name] = Term(total.clone(), count.clone(), term.kind)
-
-    def merge(self, other: Window, *, unless: Tensor) -> None:
-        """Adds the sums of `other`, or zeros where `unless` is 1: then they may be no numbers. unless: 0-dim, on the device."""
-        self.add({name: zeroed(term, where=unless > 0) for name, term in other.sums.items()})
-
-    def across(self) -> Terms:
-        """The sums over all ranks (a copy)."""
-        copies = {name: replace(term, sum=term.sum.clone(), count=term.count.clone()) for name, term in sorted(self.sums.items())}
-        sum_across([t for term in copies.values() for t in (term.sum, term.count)])
-        return copies
-
-    def means(self) -> dict[str, float]:
-        return summarise(self.across())
-
-    def save(self) -> dict[str, list[float]]:
-        """JSON that `load` reads back to the bit (scalars only)."""
-        return {name: [float(term.sum), float(term.count)] for name, term in self.across().items()}
-
-    def load(self, saved: dict[str, list[float]], *, rank: int) -> None:
-        """The sums are global: rank 0 carries them on, the others have zeros of the same names, because all add up the same list."""
-
-        def number(x: float) -> Tensor:
-            return torch.tensor(x if rank == 0 else 0.0, dtype=torch.float64, device=self.device)
-
-        self.sums = {name: Term(number(total), number(count)) for name, (total, count) in saved.items()}
+from ..errors import UserError
+from .guard import Guard
+from .meter import Meter
+from .monitor import Monitor
+from .optim import load_optimizer_tensors, optimizer_tensors
+from .saved import must_be_moments
+from .sharding import gathered, like
+from .sums import MetricSums
 
 
-def zeroed(term: Term, *, where: Tensor) -> Term:
-    """The term, or 0 where `where` (0-dim) is True."""
-    return replace(term, sum=term.sum.masked_fill(where, 0.0), count=term.count.masked_fill(where, 0.0))
+class RunState:
+    """Where a run is: at step 0 until `load`."""
+
+    def __init__(
+        self,
+        named: dict[str, nn.Parameter],
+        optimizer: torch.optim.Optimizer,
+        *,
+        monitor: Monitor,
+        meter: Meter,
+        guard: Guard,
+        device: torch.device,
+    ) -> None:
+        self.named = named
+        self.optimizer = optimizer
+        self.monitor = monitor
+        self.meter = meter
+        self.guard = guard
+        self.sums = MetricSums(device)
+        self.step = 0
+        self.tokens = 0
+        """Tokens trained on up to the last line of the log."""
+        self.validation: dict[str, float] = {}
+        self.left_out = 0
+        """Batches that rollbacks have passed over: update n takes batch n - 1 + left_out."""
+
+    def tokens_seen(self) -> int:
+        """Tokens trained on, pads not counted, over all ranks."""
+        waiting = self.sums.across().get("tokens")
+        return self.tokens + (int(waiting.sum) if waiting else 0)
+
+    def tensors(self, *, keep: bool) -> dict[str, dict[str, Tensor]]:
+        """Parameters and moments in whole. Called on all ranks; a rank that does not `keep` them gets none."""
+        parameters = {n: p.detach() for n, p in self.named.items()}
+        groups = {"model": parameters, "optimizer": optimizer_tensors(self.optimizer, self.named)}
+        return {group: gathered(named, keep=keep) for group, named in groups.items()}
+
+    def facts(self) -> dict[str, Any]:
+        """The rest, as JSON that `load` reads back to the bit."""
+        return {
+            "step": self.step,
+            "tokens": self.tokens,
+            "seconds": self.meter.seconds(),
+            "joules": self.meter.joules() or 0.0,
+            "window": self.sums.save(),
+            "validation": self.validation,
+            "monitor": self.monitor.state(),
+            "guard": self.guard.state(),
+            "left_out": self.left_out,
+        }
+
+    def load(self, tensors: dict[str, dict[str, Tensor]], facts: dict[str, Any], *, folder: Path, rank: int) -> None:
+        """Goes on from what a checkpoint of the run in `folder` holds. Raises UserError where it belongs to another model,
+        naming what differs."""
+        model = tensors["model"]
+        must_be_of(self.named, model, folder)
+        with torch.no_grad():
+            for n, p in self.named.items():
+                p.copy_(like(p, model[n]))
+        must_be_moments(folder, tensors["optimizer"], self.named)
+        load_optimizer_tensors(self.optimizer, self.named, tensors["optimizer"])
+        self.step = facts["step"]
+        self.tokens = facts["tokens"]
+        self.meter.seconds_before = facts["seconds"]
+        self.meter.joules_before = facts["joules"]
+        self.sums.load(facts["window"], rank=rank)
+        self.validation = facts["validation"]
+        self.monitor.restore(facts["monitor"])
+        self.left_out = facts.get("left_out", 0)
+        if "guard" in facts:  # checkpoints of the first versions have none
+            self.guard.restore(facts["guard"])
+
+
+def must_be_of(named: dict[str, nn.Parameter], model: dict[str, Tensor], folder: Path) -> None:
+    """Raises UserError where the tensors of a checkpoint are not of these parameters."""
+    mine = {n: tuple(p.shape) for n, p in named.items()}
+    theirs = {n: tuple(t.shape) for n, t in model.items()}
+    if mine != theirs:
+        odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
+        raise UserError(
+            f"the checkpoint in {folder} holds another model: {odd[0]} is {theirs.get(odd[0])} there and {mine.get(odd[0])} here ({len(odd)} differ)"
+        )

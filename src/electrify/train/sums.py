@@ -1,0 +1,59 @@
+"""Sums between two log lines. Exact in a checkpoint, so a resumed log equals an unbroken one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..objectives.metrics import summarise
+from ..terms import Term, Terms
+from .dist import sum_across
+
+
+class MetricSums:
+    """Terms added up since the last log line, on the device, in float64 where it has that."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.sums: Terms = {}
+
+    def add(self, terms: Terms) -> None:
+        for name, term in terms.items():
+            total, count = term.sum.detach().double(), term.count.detach().double()
+            if name in self.sums:
+                self.sums[name].sum.add_(total)
+                self.sums[name].count.add_(count)
+            else:
+                self.sums[name] = Term(total.clone(), count.clone(), term.kind)
+
+    def merge(self, other: MetricSums, *, unless: Tensor) -> None:
+        """Adds the sums of `other`, or zeros where `unless` is 1: then they may be no numbers. unless: 0-dim, on the device."""
+        self.add({name: zeroed(term, where=unless > 0) for name, term in other.sums.items()})
+
+    def across(self) -> Terms:
+        """The sums over all ranks (a copy)."""
+        copies = {name: replace(term, sum=term.sum.clone(), count=term.count.clone()) for name, term in sorted(self.sums.items())}
+        sum_across([t for term in copies.values() for t in (term.sum, term.count)])
+        return copies
+
+    def means(self) -> dict[str, float]:
+        return summarise(self.across())
+
+    def save(self) -> dict[str, list[float]]:
+        """JSON that `load` reads back to the bit (scalars only)."""
+        return {name: [float(term.sum), float(term.count)] for name, term in self.across().items()}
+
+    def load(self, saved: dict[str, list[float]], *, rank: int) -> None:
+        """The sums are global: rank 0 carries them on, the others have zeros of the same names, because all add up the same list."""
+
+        def number(x: float) -> Tensor:
+            return torch.tensor(x if rank == 0 else 0.0, dtype=torch.float64, device=self.device)
+
+        self.sums = {name: Term(number(total), number(count)) for name, (total, count) in saved.items()}
+
+
+def zeroed(term: Term, *, where: Tensor) -> Term:
+    """The term, or 0 where `where` (0-dim) is True."""
+    return replace(term, sum=term.sum.masked_fill(where, 0.0), count=term.count.masked_fill(where, 0.0))
