@@ -123,20 +123,20 @@ def test_everything_left_out_is_counted_and_named_by_reason(tmp_path: Path, caps
 def test_what_may_not_be_read_is_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Tests run as root, who may read everything."""
     put(tmp_path, "a.txt", "locked/b.txt", "c.txt")
-    listing, opened = Path.iterdir, Path.open
+    listing, opened = Path.iterdir, os.open
 
     def refused(self: Path) -> Any:
         if self.name == "locked":
             raise PermissionError(13, "Permission denied", str(self))
         return listing(self)
 
-    def not_opened(self: Path, *args: Any, **more: Any) -> Any:
-        if self.name == "c.txt":
-            raise PermissionError(13, "Permission denied", str(self))
-        return opened(self, *args, **more)
+    def not_opened(path: Any, *args: Any, **more: Any) -> int:
+        if Path(path).name == "c.txt":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *args, **more)
 
     monkeypatch.setattr(Path, "iterdir", refused)
-    monkeypatch.setattr(Path, "open", not_opened)
+    monkeypatch.setattr(os, "open", not_opened)
     found = said_of(tmp_path, capsys)
     assert "left out 2; files that may not be read: 1 (c.txt); folders that may not be read: 1 (locked)" in found
     with pytest.raises(UserError, match=r"the folder .*locked cannot be read: Permission denied"):

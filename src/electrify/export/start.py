@@ -16,8 +16,9 @@ from ..files.reading import FileError
 from ..files.tokenizers import must_be_plain
 from ..model.encoder import Shape
 from ..model.heads import LMHead
-from ..text.tokenizer import load_tokenizer, without_code
-from .folders import SAFE_WEIGHTS, from_hub, must_be_finite
+from ..text.tokenizer import TOKENIZER_FILE, load_tokenizer, must_be_sound, without_code
+from ..train.memory import loaded_must_fit
+from .folders import SAFE_WEIGHTS, computing_plainly, from_hub, must_be_finite
 from .mapping import (
     Architecture,
     KeyMismatchError,
@@ -58,6 +59,7 @@ def check_vocabulary(start: str, *, tokenizer: Path) -> None:
         return  # transformers would make an empty one up
     if local:
         must_be_plain(Path(place))
+        must_be_sound(Path(place) / TOKENIZER_FILE)
     try:
         with quiet():
             theirs = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **local).get_vocab()
@@ -91,7 +93,7 @@ def load_half(half: Half, start: str, *, what: str, given: Half | None = None) -
     if odd:
         raise UserError(f"--init-{what} {start} has another shape than the {what} of this run: {'; '.join(odd)}")
     table = _table(half, config.model_type)
-    model, missing, extra = _read(start, table)
+    model, missing, extra = _read(start, table, config)
     broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
     if broken:
         raise UserError(
@@ -192,21 +194,23 @@ def _config(start: str) -> Any:
     act, positions = getattr(config, "hidden_act", "gelu"), getattr(config, "position_embedding_type", "absolute") or "absolute"
     if act != "gelu" or positions != "absolute" or config.is_decoder:
         raise UserError(f"{start} computes what our encoder does not: hidden_act {act}, positions {positions}, is_decoder {config.is_decoder}")
+    with quiet():
+        computing_plainly(config)
+        loaded_must_fit(start, config)
     return config
 
 
-def _read(start: str, table: Architecture) -> tuple[Any, set[str], set[str]]:
+def _read(start: str, table: Architecture, config: Any) -> tuple[Any, set[str], set[str]]:
     """The model, and the keys it missed and did not know."""
     import transformers
-    from safetensors import SafetensorError
 
     place, local = _where(start)
     try:
         with quiet():
             model, info = getattr(transformers, table.name).from_pretrained(
-                place, output_loading_info=True, dtype=torch.float32, **SAFE_WEIGHTS, **local
+                place, config=config, output_loading_info=True, dtype=torch.float32, **SAFE_WEIGHTS, **local
             )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as e:
+    except Exception as e:  # damaged weights raise types of three libraries
         raise UserError(f"{start} has no readable model.safetensors ({_line(e)}); convert its weights to safetensors first") from e
     wrong = sorted(str(k[0]) for k in info["mismatched_keys"])
     if wrong:

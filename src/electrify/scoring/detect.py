@@ -106,7 +106,7 @@ def load_discriminator(model: str) -> tuple[Any, Any]:
         raise UserError(f"{model}: a {config.model_type!r} model has no replaced-token head; {advice}")
     if saved_objective(model) == "electric":
         raise UserError(f"{model}: its logits are energies (objective electric), not log-odds of a replacement; {advice} with objective rtd")
-    discriminator, missing = load_weights(ElectraForPreTraining, model)
+    discriminator, missing = load_weights(ElectraForPreTraining, model, config)
     if any(key.startswith("discriminator_predictions") for key in missing):
         raise UserError(f"{model}: the checkpoint has no replaced-token head (a generator, or a fine-tuned model); {advice}")
     if missing:

@@ -138,7 +138,7 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     config = load_config(model)
     kind = _kind(model, config)
     cls: Any = AutoModelForMaskedLM if kind == "mlm" else ElectraForPreTraining
-    loaded, missing = load_weights(cls, model)
+    loaded, missing = load_weights(cls, model, config)
     if missing:
         raise UserError(f"{model}: the folder lacks {len(missing)} weights ({missing[0]}, ...): a score needs the head that it was pre-trained with")
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)

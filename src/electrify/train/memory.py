@@ -11,12 +11,12 @@ import torch
 
 from ..config.pretrain import PretrainConfig
 from ..errors import UserError
+from ..files.models import MAX_LAYERS as MAX_LAYERS
 from ..model.encoder import Shape
 from .dist import World
 
 GB = 1e9
 TRAINED_BYTES, HELD_BYTES = 16, 4  # a parameter in float32 with its gradient and two moments, and alone
-MAX_LAYERS = 1000  # each is a Python object, so a wrong number here costs time before it costs memory
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
