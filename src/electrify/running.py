@@ -143,7 +143,7 @@ def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, lo
     saves = -(-config.train.max_steps // config.train.save_steps)
     copies = min(config.train.save_total_limit or 10, saves) + 1
     checkpoint.require_space(run.folder, 12 * parameters * copies)  # float32 parameters and two moments, in each kept checkpoint and the next
-    lost = header_lost(run.folder, manifest) if loaded else [*HEADER, TOKENIZER]
+    lost = header_lost(run.folder, manifest, tokenizer=tokenizer) if loaded else [*HEADER, TOKENIZER]
     if lost and run.world.rank == 0:
         if loaded and TOKENIZER in lost:
             aside(run.folder / TOKENIZER)

@@ -200,7 +200,7 @@ def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(memory, "CGROUP", limit)
     limit.write_text("1000000\n", encoding="ascii")
     assert memory.available_bytes() == 1_000_000
-    with pytest.raises(UserError, match=r"needs at least .* GB of memory; 0\.0 GB are free"):
+    with pytest.raises(UserError, match=r"needs at least .* MB of memory; 1\.0 MB are free"):
         memory.run_must_fit(load_recipe("electra-small"), *shapes(load_recipe("electra-small"), 30522), rows=8, world=ALONE)  # type: ignore[arg-type]
     limit.write_text("max\n", encoding="ascii")
     assert memory.available_bytes() > 1_000_000

@@ -102,7 +102,7 @@ def test_a_bug_of_the_caller_leaves_no_folder_either(tmp_path: Path) -> None:
 
 def test_too_little_space_is_refused_before_the_start(tmp_path: Path) -> None:
     checkpoint.require_space(tmp_path / "not" / "yet", 1)
-    with pytest.raises(UserError, match=r"GB free, the checkpoints of this run need 1000000\.00 GB"):
+    with pytest.raises(UserError, match=r"GB free, the checkpoints of this run need 1,000,000\.00 GB"):
         checkpoint.require_space(tmp_path / "not" / "yet", 10**15)
 
 

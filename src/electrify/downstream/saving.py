@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
@@ -64,8 +63,10 @@ def save(net: Finetuned, loaded: Loaded, task: TaskData, folder: Path, *, proble
         with replaced(folder, {"part": "fine-tuned", "task": task.name}) as part, quiet():
             model.save_pretrained(part)
             tokenizer.save_pretrained(part)
-    except (OSError, SafetensorError) as e:
-        raise UserError(f"{folder} could not be written ({getattr(e, 'strerror', None) or e})") from e
+    except (UserError, MemoryError):
+        raise
+    except Exception as e:  # the disk's refusal has a type of its own in each of three libraries, one of which raises bare Exceptions
+        raise UserError(f"{folder} could not be written ({getattr(e, 'strerror', None) or ' '.join(str(e).split())[:200]})") from e
 
 
 def _with_head(cls: Any, config: Any, net: Finetuned, *, head: str | None) -> Any:

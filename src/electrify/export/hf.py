@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,8 @@ from ..config.export import Part
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError, failing_as
 from ..files.model_folder import CARD, may_write, replaced, sealed
-from ..files.schema import check, is_count
+from ..files.reading import is_there
+from ..files.schema import check
 from ..files.tokenizers import SETTINGS_FILE, copy_tokenizer, read_settings, read_tokenizer
 from ..model.encoder import Shape
 from ..model.heads import LMHead
@@ -34,7 +34,7 @@ from ..tokens import SpecialIds, Tokens
 from ..train import checkpoint
 from ..train.facts import FACTS, read_facts
 from ..train.memory import must_fit
-from ..train.saved import must_be_floats
+from ..train.saved import must_be_floats, must_be_state
 from . import card
 from .mapping import architecture_of, parameters_of, to_theirs
 from .places import must_be_run
@@ -120,8 +120,7 @@ def _restored(config: PretrainConfig, facts: Mapping[str, Any], path: Path) -> t
         must_fit(shape, what=f"the run {path.parent}")
     built = compose(config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=generator)
     tensors, state = checkpoint.load(path)
-    if not is_count(state.get("step")):
-        raise UserError(f"{path / 'state.json'} does not say its step; choose another one with --step")
+    must_be_state(path, state)
     _fill(built, tensors.get("model", {}), path)
     return built, state
 
@@ -199,7 +198,7 @@ def write_model(folder: Path, half: Half, *, pad: int, dropout: float, attention
 def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positions: int) -> None:
     """The run's tokenizer, told how long its model's sequences may be. Word pieces get a vocab.txt, which older tools read."""
     source = run / "tokenizer"
-    if not os.path.lexists(source / "tokenizer.json"):
+    if not is_there(source / "tokenizer.json"):
         raise UserError(f"{source} has no tokenizer.json; the run folder is damaged: copy the folder `tokenizer` of its prepared corpus there")
     copy_tokenizer(source, folder, within=run, hashes=facts.get("tokenizer_files"))
     options = read_settings(folder)

@@ -30,10 +30,13 @@ def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[N
     process held. Raises UserError naming the process that holds the lock, and where the
     file of that name is a link or somebody else's: it is neither followed nor emptied.
     """
-    path = Path(os.path.realpath(folder)) / LOCK
+    try:
+        path = Path(os.path.realpath(folder)) / LOCK
+        made = not folder.exists()
+    except OSError as e:  # a folder above may not be looked into, or the one that we are in is gone
+        raise UserError(f"{folder} cannot be written ({e.strerror}); choose another --output-dir") from e
     if path in _locked_here and not again:
         raise UserError(f"{folder} is in use by this very process; choose another --output-dir")
-    made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         fd = _locked(path, folder)
@@ -57,7 +60,10 @@ def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[N
 
 def holder(folder: Path) -> str | None:
     """The process that has locked the folder, "?" where its number is not written, None where none has. Writes nothing, keeps nobody out."""
-    path = Path(os.path.realpath(folder)) / LOCK
+    try:
+        path = Path(os.path.realpath(folder)) / LOCK
+    except OSError:  # the folder that we are in is gone
+        return None
     if path in _locked_here:  # closing the file below would free this process's own lock
         return str(os.getpid())
     try:

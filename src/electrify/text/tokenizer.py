@@ -51,7 +51,8 @@ def save_existing(name: str, folder: Path) -> None:
     vocabulary_size(tokenizer)  # before the library writes a file with a line for every hole
     if tokenizer.model_max_length > 1 << 20:  # transformers' way of saying that nobody set it
         tokenizer.model_max_length = MAX_LENGTH
-    tokenizer.save_pretrained(str(folder))
+    with failing_as(f"{folder} could not be written"):
+        tokenizer.save_pretrained(str(folder))
     if not (folder / TOKENIZER_FILE).is_file():
         raise UserError(f"the tokenizer {name} has no fast version (tokenizer.json), which `prepare` needs")
 

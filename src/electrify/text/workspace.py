@@ -81,7 +81,7 @@ def unfinished_state(folder: Path) -> dict[str, Any] | None:
     Earlier versions wrote no mark: theirs holds options and sources, and nothing else.
     """
     path = folder / UNFINISHED / STATE
-    if (folder / UNFINISHED).is_symlink():
+    if os.path.islink(folder / UNFINISHED):
         return None
     found = mark_of(path, KIND)
     if found is None:

@@ -25,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from .. import faults
+from ..console import size
 from ..errors import UserError
 from ..files.reading import json_of, read_bytes, sha256_of
 from ..files.whole import sync
@@ -195,6 +196,6 @@ def require_space(folder: Path, bytes_needed: int) -> None:
     free = shutil.disk_usage(there).free
     if free < bytes_needed:
         raise UserError(
-            f"{folder} has {free / 1e9:.2f} GB free, the checkpoints of this run need {bytes_needed / 1e9:.2f} GB; "
+            f"{folder} has {size(free, digits=2)} free, the checkpoints of this run need {size(bytes_needed, digits=2)}; "
             "free some space, choose another --output-dir or a smaller --save-total-limit"
         )

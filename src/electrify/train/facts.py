@@ -59,6 +59,10 @@ def read_facts(run: Path) -> tuple[Facts, dict[str, Any]]:
     ids = (*(getattr(facts.special_ids, role) for role in ("pad", "cls", "sep", "mask")), *facts.special_ids.others)
     if not all(0 <= i < facts.vocab_size for i in ids) or not -1 <= facts.special_ids.unk < facts.vocab_size:
         raise UserError(f"{path} is damaged: its special_ids are not of a vocabulary of {facts.vocab_size:,}; {RESTORE}")
+    if facts.special_ids.leave_nothing_of(facts.vocab_size) or len(set(ids[:4])) < 4:
+        raise UserError(f"{path} is damaged: its special_ids are those of no tokenizer; {RESTORE}")
+    if facts.tokenizer_files is not None and "tokenizer.json" not in facts.tokenizer_files:
+        raise UserError(f"{path} is damaged: its tokenizer_files do not name tokenizer.json; {RESTORE}")
     for name, shape in facts.shapes.items():
         if shape.hidden_size % shape.num_attention_heads:
             raise UserError(f"{path} is damaged: the width of the {name}'s shape is not a multiple of its heads; {RESTORE}")

@@ -178,11 +178,25 @@ def _texts(found: Any) -> list[str]:
     return [v for v in found.values() if isinstance(v, str)] if isinstance(found, dict) else []
 
 
-def header_lost(folder: Path, manifest: Manifest) -> list[str]:
-    """What a run that continues does not find at the head of its folder any more, or finds changed."""
-    lost = [name for name in HEADER if not (folder / name).is_file()]
+def header_lost(folder: Path, manifest: Manifest, *, tokenizer: Path) -> list[str]:
+    """What a run that continues does not find at the head of its folder any more, or finds changed. tokenizer: that of its corpus."""
+    lost = [name for name in HEADER if not (folder / name).is_file() or (name == FACTS and _says_otherwise(folder, manifest, tokenizer))]
     found = content(folder / TOKENIZER / "tokenizer.json") or b""
     return lost + [TOKENIZER] * (hashlib.sha256(found).hexdigest() != manifest.tokenizer_sha256)
+
+
+def _says_otherwise(folder: Path, manifest: Manifest, tokenizer: Path) -> bool:
+    """Whether run.json is not of this corpus: else it would be found out when the run has ended and is exported."""
+    facts = own_object(folder / FACTS) or {}
+    wanted = {
+        "data": manifest.fingerprint,
+        "tokenizer_sha256": manifest.tokenizer_sha256,
+        "vocab_size": manifest.vocab_size,
+        "special_ids": json.loads(json.dumps(asdict(manifest.special_ids))),
+    }
+    # Runs that were begun before the hashes of the tokenizer's files were written down have none.
+    wanted |= {"tokenizer_files": tokenizer_hashes(tokenizer)} if facts.get("tokenizer_files") is not None else {}
+    return any(facts.get(key, value) != value for key, value in wanted.items())
 
 
 def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:
