@@ -48,7 +48,7 @@ GONE: dict[str, Callable[[Path, Path], list[str]]] = {
     "finetune": lambda data, run: [
         "finetune", str(run / "discriminator"), "--train-file", "a.tsv", "--validation-file", "b.tsv", "--output-dir", "out",
     ],
-    "detect": lambda data, run: ["detect", "model", "a text"],
+    "detect": lambda data, run: ["detect", "./model", "a text"],
     "evaluate": lambda data, run: ["evaluate", str(run / "discriminator"), "--data-dir", "pairs"],
     "doctor": lambda data, run: ["doctor", "model"],
     "demo": lambda data, run: ["demo", "--output-dir", "out", "--max-steps", "2"],
@@ -278,7 +278,7 @@ def test_a_full_disk_is_not_the_tokenizers_fault(
     from transformers import PreTrainedTokenizerBase
 
     def full(*_: Any, **__: Any) -> None:
-        raise Exception("No space left on device (os error 28)")  # noqa: TRY002 - as it does
+        raise Exception("No space left on device (os error 28)")
 
     monkeypatch.setattr(PreTrainedTokenizerBase, "save_pretrained", full)
     (tmp_path / "t.tsv").write_text("text\tlabel\n" + "the a\tx\nan the\ty\n" * 4, encoding="utf-8")

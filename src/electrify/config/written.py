@@ -94,5 +94,12 @@ def plain_values(text: str, where: str) -> Any:
     except yaml.MarkedYAMLError as e:
         line = f" (line {e.problem_mark.line + 1})" if e.problem_mark else ""
         raise UserError(f"{where} is not valid YAML: {' '.join(str(e.problem or e).split())[:200]}{line}") from e
-    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:  # also impossible dates, endless numbers, thousands of brackets
+    except (
+        yaml.YAMLError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as e:  # also impossible dates, endless numbers, thousands of brackets
         raise UserError(f"{where} is not valid YAML: {' '.join(str(e).split())[:200]}") from e

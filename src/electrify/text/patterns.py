@@ -23,7 +23,7 @@ def matching(pattern: Path) -> Iterator[Path]:
         raise ValueError("** is a whole part of a pattern or none")
     asked = any(part.startswith(".") for part in parts)
     # (folder, places in the pattern at which its content may go on): a stack and no recursion, for folders may be deeper than Python's stack.
-    waiting = [(base, _behind({0}, parts))]
+    waiting = [(base, _behind({0}, parts) - {len(parts)})]
     while waiting:
         folder, at = waiting.pop()
         for path, name, deep_too in _below(folder, at, parts):
@@ -50,7 +50,7 @@ def _behind(at: set[int], parts: tuple[str, ...]) -> set[int]:
 
 def _below(folder: str, at: set[int], parts: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
     """(path, name, whether `**` may stand for it) of what the folder holds, as far as the places ask for it."""
-    wanted = [parts[i] for i in at if i < len(parts)]
+    wanted = [parts[i] for i in at]
     if all(part != DEEP and not glob.has_magic(part) for part in wanted):
         yield from ((path, part, False) for part in wanted if os.path.lexists(path := os.path.join(folder, part)))
         return

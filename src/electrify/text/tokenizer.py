@@ -136,7 +136,8 @@ def must_be_steady(tokenizer: Any, name: str) -> None:
     dropout = getattr(model, "dropout", None)
     if dropout:
         raise UserError(
-            f"{name}: its tokenizer has a dropout of {dropout:g}: a text gives other tokens each time; remove `dropout` from the model in tokenizer.json"
+            f"{name}: its tokenizer has a dropout of {dropout:g}: a text gives other tokens each time; "
+            "remove `dropout` from the model in tokenizer.json"
         )
     ids = {role: getattr(tokenizer, f"{role}_token_id", None) for role in (*_ROLES, "unk")}
     for one, other in combinations(ids, 2):

@@ -11,7 +11,7 @@ from ..files.reading import MB, FileError, json_of, opened
 from .members import CHUNK
 from .streams import must_be_file
 
-# A text to judge, or the pairs of a paradigm: beyond all that anybody reads in one piece, and ten times as much memory is there in the machines meant.
+# A text to judge, or the pairs of a paradigm: beyond what anybody judges in one piece, and a tenth of a usual memory.
 MAX_TEXT_BYTES = 1 << 28
 
 

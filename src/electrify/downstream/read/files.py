@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ...errors import UserError
 from ...text.decoding import must_be_text
-from ...text.streams import compression_of, read_chunks
 from ...text.records import MAX_LINE
+from ...text.streams import compression_of, read_chunks
 from ...text.whole import decode, joined
 
 MAX_EXAMPLES_BYTES = 1 << 32
