@@ -76,6 +76,7 @@ def pretrain(args: argparse.Namespace) -> int:
     with named_as_flags(given if args.config else SECTION_OF):  # what a file of the user says has the names of the file
         check(config)  # before a corpus is prepared for it
     output_dir = Path(args.output_dir)
+    must_be_utf8(output_dir)  # before a corpus is prepared for it
 
     from .export.places import check_place
     from .text.given import prepared

@@ -27,7 +27,7 @@ FLOATS = ("F64", "F32", "F16", "BF16")
 # Tables that old versions of transformers stored beside the weights, and that are computed anew: never trained.
 COUNTED = re.compile(r"(^|\.)(position_ids|token_type_ids|num_batches_tracked|masked_bias|relative_position_index)$|\.attn(\.attention)?\.bias$")
 SAVED_AGAIN = "load it where it was made and save it in float32"
-EXPORT_AGAIN = "export it again; if the change is yours, remove electrify.json, and the folder is a model like any other"
+EXPORT_AGAIN = "remove it and export again; if the change is yours, remove electrify.json, and the folder is a model like any other"
 _READ = (".json", ".jinja", ".safetensors", ".model", ".tiktoken", ".bpe", ".codes")  # endings of files that the libraries look for
 _LIMITS = {CONFIG: MAX_CONFIG_BYTES} | TOKENIZER_FILES
 _ELSEWHERE = {CONFIG: ("configuration_files", "transformers_weights"), "tokenizer_config.json": ("fast_tokenizer_files",)}
