@@ -33,6 +33,7 @@ from .config.verbs import DEFAULT_RECIPE, parser
 from .console import harmless
 from .cores import wait_briefly
 from .errors import Unfinished, UserError, place_of
+from .files.inside import must_be_utf8
 from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
 

@@ -14,11 +14,19 @@ COLUMNS, PANEL_WIDTH, LINE_HEIGHT = 3, 4.6, 0.32  # inches
 
 def write_plot(report: Report, path: Path) -> None:
     """Writes a PNG, and keeps what the user made of an earlier one; says so and writes nothing where matplotlib is absent."""
+    picture = drawn(report)
+    if picture is None:
+        say(f"{path.name} is not drawn: pip install 'electrify[plot]'")
+    else:
+        write_results(path.parent, {path.name: picture})
+
+
+def drawn(report: Report) -> bytes | None:
+    """The PNG; None where matplotlib is absent."""
     try:
         import matplotlib
     except ImportError:
-        say(f"{path.name} is not drawn: pip install 'electrify[plot]'")
-        return
+        return None
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -46,7 +54,7 @@ def write_plot(report: Report, path: Path) -> None:
     picture = io.BytesIO()
     figure.savefig(picture, dpi=110, format="png")
     plt.close(figure)
-    write_results(path.parent, {path.name: picture.getvalue()})
+    return picture.getvalue()
 
 
 def _short(model: str) -> str:

@@ -81,8 +81,8 @@ def finetune_one(
 ) -> Outcome:
     """Fine-tune an encoder on a task once. A pure function of its arguments on one machine; torch's own generator is left as it was.
 
-    model: folder, Hub id, or `random:` and one of them. save_to: write the fine-tuned model there as a Hugging Face folder, in `top`, which no link may lead out of. progress: advanced by
-    the updates that `updates_of` foretells. Raises UserError.
+    model: folder, Hub id, or `random:` and one of them. save_to: write the fine-tuned model there as a Hugging Face folder; it lies in `top`, which
+    no link may lead out of. progress: advanced by the updates that `updates_of` foretells. Raises UserError.
     """
     began = time.monotonic()
     settings = settings.filled()

@@ -1,6 +1,6 @@
 """Files of results in a folder that the user may write into, too: a report that he edited gets another name before the new one takes its place.
 
-    FOLDER/.written.json    the hashes of the results that we wrote there, written down before they are
+FOLDER/.written.json    the hashes of the results that we wrote there, written down before they are
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from ..console import harmless
 from ..errors import UserError
 from ..files.reading import read_object
 from ..files.schema import check
+from ..files.whole import write_atomically
 from ..progress import Progress, say
 from . import cluster, documents, sample, workspace
 from .dedup import Seen, digest, fraction
@@ -92,7 +93,7 @@ def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest
     clock.ends("join")
     log = {"seconds": clock.seconds, "cpu_seconds": clock.cpu, "parts": len(parts), "parts_reused": plan.reused, "workers": plan.workers}
     log["engine"] = options.engine
-    (space.folder / LOG).write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
+    write_atomically(space.folder / LOG, json.dumps(log, indent=1) + "\n")
     return manifest
 
 
