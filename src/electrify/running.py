@@ -152,9 +152,7 @@ def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, lo
     if loaded:
         resume(run, *loaded)
         if lost and run.world.rank == 0:
-            say(
-                f"warning: {run.folder} had lost {', '.join(lost)}, or it was changed: written again from DATA and the recipe; what stood there is kept"
-            )
+            say(f"warning: {run.folder} had lost {', '.join(lost)}, or it was changed: written again, and what stood there is kept")
         odd = [f"{k} {v} then, {run.fingerprint.get(k)} now" for k, v in loaded[1]["fingerprint"].items() if v != run.fingerprint.get(k)]
         if odd and run.world.rank == 0:
             say(f"warning: continuing under other conditions ({'; '.join(odd)}): the data is the same, the last bits may differ")

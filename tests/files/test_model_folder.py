@@ -224,9 +224,14 @@ def test_a_file_that_the_user_changed_is_not_overwritten(tmp_path: Path, name: s
 def test_a_file_changed_while_its_model_is_written(tmp_path: Path) -> None:
     target = tmp_path / "model"
     fill(target)
-    with pytest.raises(UserError, match="was changed after electrify wrote it"), replaced(target, MINE) as new:
-        (new / "config.json").write_text("config.json 2")
-        (target / "config.json").write_text("mine")
+
+    def meanwhile() -> None:
+        with replaced(target, MINE) as new:
+            (new / "config.json").write_text("config.json 2")
+            (target / "config.json").write_text("mine")
+
+    with pytest.raises(UserError, match="was changed after electrify wrote it"):
+        meanwhile()
     assert there(target)["config.json"] == "mine"
 
 

@@ -12,6 +12,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from .. import faults
+from ..errors import UserError
 from ..files.whole import temporary, written
 from ..progress import Progress
 from ..special import SpecialIds
@@ -38,7 +39,7 @@ def join(
         for part in parts:
             found = read_part(part.path, key=part.key, dtype=dtype)
             if found is None:
-                raise RuntimeError(f"{part.path} changed while the corpus was being prepared")
+                raise UserError(f"{part.path} was removed or changed while the corpus was prepared; run the same command again")
             for split, (lengths, ids) in found[1].items():
                 writers[split].add(lengths, ids)
             unigram += np.bincount(found[1]["train"][1], minlength=vocab_size)

@@ -51,6 +51,10 @@ class Placed:
         for digest, name in (line.split(" ", 1) for line in lines if " " in line):
             self._known.setdefault(name, set()).add(digest)
 
+    def names(self) -> list[str]:
+        """What was placed, by this run or by an earlier one of the same command."""
+        return sorted(self._known)
+
     def must_be_ours(self) -> None:
         """Raises UserError, before any text is read, where something with the name of one of our files was not put there by this run."""
         for name in sorted(os.listdir(self._folder)):

@@ -135,7 +135,7 @@ class Workspace:
         self._stamps: list[Any] = []
         self._tokenizer_put: list[str] = []  # hashes of the files that were put into DATA/tokenizer
         self._inside = self.folder / UNFINISHED
-        self._entered: os.stat_result | None = None  # the folder as it was when this run began
+        self._fd = -1  # the folder that this run began in, whatever has its name later
         self.placed = Placed(self.folder, self._inside)
         self.tokenizer = self._inside / "tokenizer"
         self._held = ExitStack()
@@ -153,7 +153,8 @@ class Workspace:
             except OSError as e:
                 raise UserError(f"{self.folder} cannot be written: {e.strerror or e}") from e
             held.callback(self._leave)
-            self._entered = self.folder.stat()
+            self._fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+            held.callback(os.close, self._fd)
             self.placed = Placed(self.folder, self._inside)
             self._claim()
             self._held = held.pop_all()
@@ -262,7 +263,7 @@ class Workspace:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         # After a mistake of the user that was found before any text was tokenised there is nothing to continue from, and he starts with other input.
-        begun = any(self._inside.glob("parts/*/*.part")) or {*foreign(self.folder)} - {UNFINISHED}
+        begun = any(self._inside.glob("parts/*/*.part")) or self.placed.names() or self._tokenizer_put or self._published()
         lost = kind is not None and not (self._inside / STATE).is_file()
         with self._held:
             if kind is None or (isinstance(error, UserError) and not begun):
@@ -276,7 +277,7 @@ class Workspace:
         """Somebody removed our mark and not all that we wrote: without it no later run could take the folder for its own. Another folder that has
         its name since is left alone."""
         with suppress(OSError):
-            if self._entered is not None and os.path.samestat(self._entered, self.folder.stat()):
+            if os.path.samestat(os.fstat(self._fd), self.folder.stat()):
                 self._inside.mkdir(exist_ok=True)
                 _write_state(self._inside / STATE, self.options, self.identities)
                 self.placed.write_down()
