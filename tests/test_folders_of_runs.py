@@ -198,7 +198,7 @@ def test_no_verb_writes_into_a_checkpoint(
         ["demo"],
     ):
         sentence = mistake(capsys, *verb, "--output-dir", out, longest=760)
-        assert "checkpoint" in sentence, verb
+        assert "checkpoint of a run, which the run may remove" in sentence, verb
         assert listing(run) == before
 
 

@@ -33,7 +33,7 @@ from .config.verbs import DEFAULT_RECIPE, parser
 from .console import harmless
 from .cores import wait_briefly
 from .errors import Unfinished, UserError, place_of
-from .files.inside import must_be_utf8
+from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
 
@@ -78,6 +78,7 @@ def pretrain(args: argparse.Namespace) -> int:
         check(config)  # before a corpus is prepared for it
     output_dir = Path(args.output_dir)
     must_be_utf8(output_dir)  # before a corpus is prepared for it
+    must_not_be_in_a_checkpoint(output_dir)
 
     from .export.places import check_place
     from .text.given import prepared

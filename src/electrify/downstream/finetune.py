@@ -41,6 +41,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
 
     Raises UserError for bad data or models (all are looked at before the first update), and where `output_dir` holds runs with other options.
     """
+    must_not_be_in_a_checkpoint(Path(options.output_dir))
     if options.hyperparameter_search is not None:
         return search(options, finetune)
     tasks = read_asked(options) if tasks is None else tasks
@@ -50,7 +51,6 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     _require_use(options, tasks)
     models = _models(options)
     out = Path(options.output_dir)
-    must_not_be_in_a_checkpoint(out)
     if options.save_model:
         must_be_utf8(out)
     _held(out, options.settings)  # before the folder is made, or its lock written

@@ -23,7 +23,7 @@ from typing import Any
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..files.folders import foreign, marked, own_bytes, remove_temporaries
-from ..files.inside import must_stay_inside
+from ..files.inside import must_not_be_in_a_checkpoint, must_stay_inside
 from ..files.lock import lock
 from ..files.reading import FileError, read_object, read_text
 from ..files.schema import SchemaError, check
@@ -44,6 +44,7 @@ from .walk import LeftOut, sentence
 def choose_sources(options: PrepareConfig) -> list[Source]:
     """The inputs that hold text. What is left out of a folder is said. Raises UserError where nothing is left."""
     must_lead_somewhere(Path(options.output_dir))
+    must_not_be_in_a_checkpoint(Path(options.output_dir))
     sources, left_out = resolve(options.inputs, output=Path(options.output_dir))
     chosen = []
     for source in sources:
