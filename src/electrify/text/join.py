@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -35,7 +36,9 @@ def join(
     writers: dict[Split, ShardWriter] = {
         split: ShardWriter(space.folder, split, dtype=kind, shard_bytes=shard_bytes, placed=space.placed) for split in SPLITS
     }
-    with Progress(len(parts), title="joining", unit="parts") as bar:
+    with ExitStack() as opened, Progress(len(parts), title="joining", unit="parts") as bar:
+        for writer in writers.values():
+            opened.callback(writer.let_go)
         for part in parts:
             found = read_part(part.path, key=part.key, dtype=dtype)
             if found is None:
@@ -45,7 +48,7 @@ def join(
             unigram += np.bincount(found[1]["train"][1], minlength=vocab_size)
             bar.advance()
             faults.at("joined")
-    splits: dict[Split, list[Shard]] = {split: writer.close() for split, writer in writers.items()}
+        splits: dict[Split, list[Shard]] = {split: writer.close() for split, writer in writers.items()}
     _atomic_npy(space.folder / "unigram.npy", unigram, space.placed)
     tokenizer_files = space.publish_tokenizer()
     manifest = Manifest(
@@ -120,6 +123,12 @@ class ShardWriter:
         shard = Shard(tokens.name, index.name, self._tokens, len(offsets) - 1, self._hash.hexdigest(), digest)
         self._shards.append(shard)
         self._file, self._hash, self._tokens, self._ends = None, hashlib.sha256(), 0, [np.zeros(1, np.int64)]
+
+    def let_go(self) -> None:
+        """Closes what is open after a mistake; what is left of it is removed by the next run."""
+        if self._file is not None:
+            with suppress(OSError):  # a full disk, whose sentence is on its way
+                self._file.close()
 
     def close(self) -> list[Shard]:
         self._finish()
