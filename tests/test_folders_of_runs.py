@@ -152,9 +152,7 @@ def test_folders_hold_relative_paths_only(small_data: Path, finished: Path, tmp_
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_a_model_that_the_user_changed_is_found_before_the_training(
-    capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, name: str
-) -> None:
+def test_a_model_that_was_changed_is_found_before_the_training(capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, name: str) -> None:
     path = run / "discriminator" / name
     path.write_bytes(path.read_bytes() + b" ")
     before = {k: v for k, v in listing(run).items() if k != ".lock"}
