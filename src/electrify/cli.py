@@ -34,6 +34,7 @@ from .config.verbs import DEFAULT_RECIPE, parser
 from .console import harmless
 from .cores import wait_briefly
 from .errors import Unfinished, UserError, place_of
+from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
 
@@ -78,6 +79,8 @@ def pretrain(args: argparse.Namespace) -> int:
     with named_as_flags(given if args.config else SECTION_OF):  # what a file of the user says has the names of the file
         check(config)  # before a corpus is prepared for it
     output_dir = Path(args.output_dir)
+    must_be_utf8(output_dir)  # before a corpus is prepared for it
+    must_not_be_in_a_checkpoint(output_dir)
 
     from .export.places import check_place
     from .text.given import prepared

@@ -23,6 +23,7 @@ from .data.phases import phases_of
 from .errors import UserError
 from .export.hf import export_run
 from .export.start import check_vocabulary, folder_shape, load_half
+from .files.folders import aside
 from .files.lock import lock
 from .flops.count import first_stage_flops
 from .model.encoder import Shape
@@ -31,7 +32,7 @@ from .text.shards import Corpus, Manifest, verify_sample
 from .text.words import word_edges
 from .train import checkpoint, dist
 from .train.folder import Resume, earlier_threads, find_checkpoint, fingerprint, header_lost, refuse, same_run, saved_shape, write_header
-from .train.home import HEADER, TOKENIZER, Home, aside
+from .train.home import HEADER, TOKENIZER, Home
 from .train.log import MetricsLog
 from .train.loop import Run, Summary
 from .train.memory import run_must_fit
@@ -145,13 +146,13 @@ def begin(run: Run, built: Built, config: PretrainConfig, manifest: Manifest, lo
     checkpoint.require_space(run.folder, 12 * parameters * copies)  # float32 parameters and two moments, in each kept checkpoint and the next
     lost = header_lost(run.folder, manifest, tokenizer=tokenizer) if loaded else [*HEADER, TOKENIZER]
     if lost and run.world.rank == 0:
-        if loaded and TOKENIZER in lost:
-            aside(run.folder / TOKENIZER)
+        for name in lost if loaded else ():
+            aside(run.folder / name)
         write_header(run, config, manifest, parameters, tokenizer=tokenizer, built=built, lost=lost, threads=threads)
     if loaded:
         resume(run, *loaded)
         if lost and run.world.rank == 0:
-            say(f"warning: {run.folder} had lost {', '.join(lost)}, or it was changed: written again from DATA and the recipe")
+            say(f"warning: {run.folder} had lost {', '.join(lost)}, or it was changed: written again, and what stood there is kept")
         odd = [f"{k} {v} then, {run.fingerprint.get(k)} now" for k, v in loaded[1]["fingerprint"].items() if v != run.fingerprint.get(k)]
         if odd and run.world.rank == 0:
             say(f"warning: continuing under other conditions ({'; '.join(odd)}): the data is the same, the last bits may differ")

@@ -201,7 +201,7 @@ def test_a_second_run_in_the_folder_is_refused_until_the_first_is_dead(tmp_path:
         holder.kill()
         holder.wait()
     with lock(tmp_path / "run", keep=True):
-        assert (tmp_path / "run" / ".lock").read_text() == f"{os.getpid()}\n"
+        assert (tmp_path / "run" / ".lock").read_text() == f"electrify {os.getpid()}\n"
         with pytest.raises(UserError, match="this very process"), lock(tmp_path / "run" / ".." / "run"):
             pass
     assert (tmp_path / "run" / ".lock").read_text() == ""

@@ -136,7 +136,7 @@ def seal_findings(folder: Path, bar: Bar) -> Iterator[Finding]:
     odd = [name for name, found in there.items() if found != want[name]]
     if odd:
         fact = f"{named(odd)} {'do' if len(odd) > 1 else 'does'} not have the hash in {MARK}: changed after the export"
-        yield error("hash", fact, f"Export it again, or restore it from a copy. If the change is meant, remove {MARK}.")
+        yield error("hash", fact, f"Remove it and export again, or restore it from a copy. If the change is meant, remove {MARK}.")
     elif there:
         fact = f"{named(there)} {'are' if len(there) > 1 else 'is'} to the last byte what `electrify export` wrote and compared with transformers"
         yield ok("whole", fact)

@@ -42,8 +42,13 @@ def can_save(model: str) -> None:
         raise UserError(f"{model}: --save-model knows {', '.join(_KINDS)}, not {kind!r}")
 
 
-def save(net: Finetuned, loaded: Loaded, task: TaskData, folder: Path, *, problem: Problem) -> None:
-    """Write the folder whole or not at all. A folder of a regression predicts values on their original scale."""
+def identity_of(task: TaskData) -> dict[str, Any]:
+    """What tells a saved model from others, for its mark."""
+    return {"part": "fine-tuned", "task": task.name}
+
+
+def save(net: Finetuned, loaded: Loaded, task: TaskData, folder: Path, *, problem: Problem, top: Path | None = None) -> None:
+    """Write the folder whole or not at all; no link may lead out of `top`. A folder of a regression predicts values on their original scale."""
     tokenizer = copy.deepcopy(loaded.tokenizer)
     # a tokenizer that does not say so gives no token types, and the second text of a pair would look like the first
     names_of_inputs = ["input_ids", "token_type_ids", "attention_mask"] if loaded.segments else ["input_ids", "attention_mask"]
@@ -60,7 +65,7 @@ def save(net: Finetuned, loaded: Loaded, task: TaskData, folder: Path, *, proble
         case _:
             model = _classifier(config, net, loaded, task, problem)
     try:
-        with replaced(folder, {"part": "fine-tuned", "task": task.name}) as part, quiet():
+        with replaced(folder, identity_of(task), top=top) as part, quiet():
             model.save_pretrained(part)
             tokenizer.save_pretrained(part)
     except (UserError, MemoryError):

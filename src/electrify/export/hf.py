@@ -64,7 +64,7 @@ def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
     folders = {}
     for name, half in built.halves.items():
         faults.at("export")
-        folders[name] = _write(run, half, name, run / name, config=config, facts=facts, step=None)
+        folders[name] = _write(run, half, name, run / name, config=config, facts=facts, step=None, top=run)
     return folders
 
 
@@ -146,10 +146,20 @@ def identity_of(run: Path, part: str, config: PretrainConfig, facts: Mapping[str
     return {"part": part, "objective": config.objective.objective, "data": facts.get("data"), "run": recipe}
 
 
-def _write(run: Path, half: Half, part: str, target: Path, *, config: PretrainConfig, facts: dict[str, Any], step: int | None) -> Path:
-    """Written into a hidden folder, checked there, and put in place file by file."""
+def _write(
+    run: Path,
+    half: Half,
+    part: str,
+    target: Path,
+    *,
+    config: PretrainConfig,
+    facts: dict[str, Any],
+    step: int | None,
+    top: Path | None = None,
+) -> Path:
+    """Written into a hidden folder, checked there, and put in place file by file. top: the folder that `target` must not leave by a link."""
     try:
-        with replaced(target, identity_of(run, part, config, facts)) as new:
+        with replaced(target, identity_of(run, part, config, facts), top=top) as new:
             _copy_tokenizer(run, new, facts=facts, positions=half.encoder.shape.max_position_embeddings)
             write_model(new, half, pad=facts["special_ids"]["pad"], dropout=config.model.dropout, attention_dropout=config.model.attention_dropout)
             check_folder(new, half, special_ids(facts))
