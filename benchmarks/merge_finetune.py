@@ -15,7 +15,7 @@ from typing import Any
 from pairs import table
 
 from electrify.config.finetune import FinetuneSettings
-from electrify.downstream.plot import write_plot
+from electrify.downstream.plot import drawn
 from electrify.downstream.report import percent, report_of
 from electrify.downstream.tasks import TASKS
 from electrify.errors import UserError
@@ -54,8 +54,9 @@ def main() -> None:
         some = next(iter(mine.values()))
         rows.append([f"{task}, {metric.replace('_', ' ')}", f"{some.train_examples:,}", f"{some.validation_examples:,}", *cells])
     print(table(["task", "trained on", "scored on", *models], rows))
-    if a.picture:
-        write_plot(report, Path(a.picture))
+    picture = drawn(report) if a.picture else None
+    if picture is not None:
+        Path(a.picture).write_bytes(picture)
 
 
 if __name__ == "__main__":

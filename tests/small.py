@@ -239,7 +239,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def steps_of(run: Path) -> list[int]:
     """Steps of the checkpoint folders, whatever is in them."""
-    return sorted(int(p.name.removeprefix("checkpoint-")) for p in run.glob("checkpoint-*"))
+    return sorted(found.step for found in checkpoint.numbered(run))
 
 
 def parameters_sha256(run: Path, step: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -145,3 +146,97 @@ def test_folders_hold_relative_paths_only(small_data: Path, finished: Path, tmp_
     assert cli.main(words(small_data, folder, init_discriminator="elsewhere/discriminator", init_generator="elsewhere/generator")) == 2
     assert {k: v for k, v in listing(folder).items() if k != ".lock"} == {k: v for k, v in before.items() if k != ".lock"}
     assert json.loads((folder / "discriminator" / "electrify.json").read_text())["electrify"] == "model"
+
+
+# ------------------------------------------------------------------ what the user changed in a run
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_model_that_was_changed_is_found_before_the_training(capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, name: str) -> None:
+    path = run / "discriminator" / name
+    path.write_bytes(path.read_bytes() + b" ")
+    before = {k: v for k, v in listing(run).items() if k != ".lock"}
+    for command in (words(small_data, run), ["export", str(run), "--output-dir", str(run / "discriminator")]):
+        assert f"{name} was changed after electrify wrote it; move it away or remove it" in mistake(capsys, *command)
+        assert {k: v for k, v in listing(run).items() if k != ".lock"} == before
+    path.unlink()
+    assert cli.main(words(small_data, run)) == 0
+
+
+@pytest.mark.parametrize("name", ["discriminator", "generator", "tokenizer", "tensorboard", "generator-stage"])
+def test_a_link_in_a_run_is_not_written_through(capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, tmp_path: Path, name: str) -> None:
+    outside = tmp_path / "outside"
+    if (run / name).exists():
+        (run / name).rename(outside)
+    else:
+        outside.mkdir()
+    (run / name).symlink_to(outside)
+    before = listing(tmp_path)
+    assert f"{name} is a link, and files would be written through it" in mistake(capsys, *words(small_data, run, report_to="tensorboard"))
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize("where", ["checkpoint-2", "checkpoint-2/x", "checkpoint-9"])
+def test_no_verb_writes_into_a_checkpoint(
+    capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, run: Path, tmp_path: Path, where: str
+) -> None:
+    out = run / where
+    (tmp_path / "a.csv").write_text("text,label\n" + "one,0\ntwo,1\n" * 4)
+    (tmp_path / "pairs").mkdir()
+    (tmp_path / "pairs" / "one.jsonl").write_text('{"sentence_good": "the one", "sentence_bad": "one the"}\n')
+    model, files = str(finished / "discriminator"), ["--train-file", str(tmp_path / "a.csv"), "--validation-file", str(tmp_path / "a.csv")]
+    before = listing(run)
+    for verb in (
+        ["prepare", str(tmp_path / "a.csv")],
+        words(small_data, Path("x"))[:2],
+        ["export", str(finished)],
+        ["finetune", model, *files],
+        ["finetune", model, *files, "--hyperparameter-search", "learning_rate=1e-4"],
+        ["evaluate", model, "--data-dir", str(tmp_path / "pairs")],
+        ["demo"],
+    ):
+        sentence = mistake(capsys, *verb, "--output-dir", out, longest=760)
+        assert "checkpoint of a run, which the run may remove" in sentence, verb
+        assert listing(run) == before
+
+
+def test_a_run_json_that_was_changed_is_written_again_and_kept(small_data: Path, run: Path, tmp_path: Path) -> None:
+    """Known by its seal: one digit of a count."""
+    for k, change in enumerate((lambda text: text.replace('"vocab_size": ', '"vocab_size": 1'), lambda text: '{"mine": 1}\n')):
+        folder = Path(shutil.copytree(run, tmp_path / f"run{k}"))
+        shutil.rmtree(folder / "checkpoint-4")
+        wanted, path = (folder / "run.json").read_text(), folder / "run.json"
+        path.write_text(change(wanted))
+        assert cli.main(words(small_data, folder)) == 0
+        assert json.loads(path.read_text())["vocab_size"] == json.loads(wanted)["vocab_size"]
+        assert (folder / "run.json.changed").read_text() == change(wanted)
+        assert model_files(folder / "discriminator") == model_files(run / "discriminator")
+
+
+def test_a_folder_where_run_json_was(small_data: Path, run: Path) -> None:
+    (run / "run.json").unlink()
+    (run / "run.json").mkdir()
+    (run / "run.json" / "notes.txt").write_text("mine")
+    assert cli.main(words(small_data, run)) == 0
+    assert (run / "run.json.changed" / "notes.txt").read_text() == "mine"
+
+
+def test_files_of_the_user_in_checkpoints_stay(small_data: Path, run: Path) -> None:
+    """Through a resume that rotates and one that must write where a folder of the user stands."""
+    shutil.rmtree(run / "checkpoint-4")
+    (run / "checkpoint-2" / "notes.txt").write_text("mine")
+    (run / "checkpoint-4").mkdir()
+    (run / "checkpoint-4" / "thesis.txt").write_text("mine")
+    assert cli.main(words(small_data, run, save_total_limit=1)) == 0
+    assert [p.name for p in (run / "checkpoint-2").iterdir()] == ["notes.txt"]
+    assert (run / "checkpoint-4.changed" / "thesis.txt").read_text() == "mine"
+    assert cli.main(words(small_data, run, save_total_limit=1)) == 0
+
+
+def test_a_name_that_is_not_utf8_is_refused_before_anything_is_done(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"run\xff")
+    text = tmp_path / "a.txt"
+    text.write_text("one two\n")
+    for data in (small_data, text):
+        assert "not UTF-8" in mistake(capsys, *words(data, folder))
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]

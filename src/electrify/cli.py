@@ -12,6 +12,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from .config.verbs import DEFAULT_RECIPE, parser
 from .console import harmless
 from .cores import wait_briefly
 from .errors import Unfinished, UserError, place_of
+from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
 
@@ -42,6 +44,7 @@ REFUSALS = {"ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "ENO
 
 
 RESTARTED = "ELECTRIFY_RESTARTED"  # in the environment of a process that `keep_docstrings` has started
+HOSTILE = "its tokenizer.json is damaged or hostile"
 MAX_SENTENCE = 700  # a message repeats names of others, which may be of any length
 
 
@@ -77,6 +80,8 @@ def pretrain(args: argparse.Namespace) -> int:
     with named_as_flags(given if args.config else fields):  # what a file of the user says has the names of the file
         check(config)  # before a corpus is prepared for it
     output_dir = Path(args.output_dir)
+    must_be_utf8(output_dir)  # before a corpus is prepared for it
+    must_not_be_in_a_checkpoint(output_dir)
 
     from .export.places import check_place
     from .text.given import prepared
@@ -257,17 +262,30 @@ def run(args: argparse.Namespace) -> int:
     except MemoryError:
         sentence, status = "memory ran out: choose smaller numbers, or another machine", 2
     except OSError as e:
-        if errno.errorcode.get(e.errno or 0) not in REFUSALS:
+        if errno.errorcode.get(e.errno or 0) not in REFUSALS and is_here():
             raise
         sentence, status = f"{place_of(e)}: {e.strerror}", 2
     except BaseException as e:
         if type(e).__name__ != "PanicException" and type(e) is not Exception:  # how the Rust code of tokenizers gives up: nobody else raises these
             raise
-        sentence, status = f"the tokenizer failed ({' '.join(str(e).split())[:200]}): its tokenizer.json is damaged or hostile", 2
+        said = " ".join(str(e).split())[:200]
+        machines = re.search(r"\(os error \d+\)", said)  # how Rust writes down what the machine refused
+        sentence, status = f"a file could not be written or read ({said})" if machines else f"the tokenizer failed ({said}): {HOSTILE}", 2
+    if status == 2 and not is_here():
+        sentence = "the folder in which this command was started has been deleted; go to one that is there"
     if len(sentence) > MAX_SENTENCE:
         sentence = f"{sentence[: MAX_SENTENCE // 2]} ... {sentence[-MAX_SENTENCE // 2 :]}"
     say(f"electrify {args.verb}: {sentence}")
     return status
+
+
+def is_here() -> bool:
+    """Whether the folder in which we work is still there: without it no relative path leads anywhere."""
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 def flushed(status: int) -> int:

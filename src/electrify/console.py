@@ -34,6 +34,14 @@ def uncalculated(cell: str) -> str:
     return "'" + cell if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
+def size(n: float, *, digits: int = 1) -> str:
+    """Bytes in GB, or in the first smaller unit in which they are not 0."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n >= one / 10**digits:
+            return f"{n / one:,.{digits}f} {unit}"
+    return f"{n:,.0f} bytes"
+
+
 def brief(value: Any) -> str:
     """A value in a message: short, however large or deep it is."""
     shown = reprlib.Repr()

@@ -26,6 +26,7 @@ from .downstream.single import Outcome, finetune_one
 from .downstream.tasks import TaskData
 from .errors import Unfinished, UserError
 from .files.folders import own_bytes
+from .files.inside import must_stay_inside
 from .files.lock import lock
 from .files.whole import written
 from .pretraining import pretrain
@@ -73,6 +74,8 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
     check(config)
     began = time.monotonic()
     data, run = folder / "data", folder / "run"
+    for path in (data, run):
+        must_stay_inside(path, folder)
     title(1, "The corpus: the documentation of this Python installation")
     prepared = PrepareConfig(inputs=("pydocs",), output_dir=str(data), vocab_size=VOCAB_SIZE)
     print(report(prepare(prepared), folder=data))

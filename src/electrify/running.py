@@ -18,6 +18,7 @@ from .data.loader import Loader, Rows
 from .data.phases import phases_of
 from .errors import UserError
 from .export.hf import export_run
+from .files.folders import aside
 from .files.lock import lock
 from .flops.count import first_stage_flops
 from .progress import say
@@ -26,7 +27,7 @@ from .text.shards import Corpus, verify_sample
 from .train import checkpoint, dist
 from .train.context import RunContext, TrainingData
 from .train.folder import Resume, earlier_threads, find_checkpoint, fingerprint, header_lost, refuse, same_run, write_header
-from .train.home import HEADER, TOKENIZER, Home, aside
+from .train.home import HEADER, TOKENIZER, Home
 from .train.log import MetricsLog
 from .train.loop import Run, Summary
 from .train.memory import run_must_fit
@@ -161,16 +162,17 @@ def begin(run: Run, built: Built, config: PretrainConfig, loaded: Loaded | None,
     copies = min(config.train.save_total_limit or 10, saves) + 1
     # Float32 parameters and two moments, in each kept checkpoint and the next.
     checkpoint.require_space(folder, 12 * parameters * copies)
-    lost = header_lost(folder, corpus.manifest) if loaded else [*HEADER, TOKENIZER]
+    tokenizer = corpus.folder / TOKENIZER
+    lost = header_lost(folder, corpus.manifest, tokenizer=tokenizer) if loaded else [*HEADER, TOKENIZER]
     if lost and world.rank == 0:
-        if loaded and TOKENIZER in lost:
-            aside(folder / TOKENIZER)
+        for name in lost if loaded else ():
+            aside(folder / name)
         write_header(
             folder,
             config,
             corpus.manifest,
             parameters,
-            tokenizer=corpus.folder / TOKENIZER,
+            tokenizer=tokenizer,
             built=built,
             lost=lost,
             threads=threads,
@@ -189,7 +191,7 @@ def changed(run: Run, loaded: Loaded | None, lost: list[str]) -> list[str]:
     """What is not as it was when the run was last here."""
     if not loaded:
         return []
-    found = [f"{run.context.folder} had lost {', '.join(lost)}, or it was changed: written again from DATA and the recipe"] if lost else []
+    found = [f"{run.context.folder} had lost {', '.join(lost)}, or it was changed: written again, and what stood there is kept"] if lost else []
     now = run.context.fingerprint
     odd = [f"{k} {v} then, {now.get(k)} now" for k, v in loaded[1]["fingerprint"].items() if v != now.get(k)]
     if odd:

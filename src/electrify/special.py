@@ -20,3 +20,7 @@ class SpecialIds:
     def never_chosen(self) -> tuple[int, ...]:
         """All specials but [UNK], which is a candidate (method: candidates are every token except special ones; [UNK] is one)."""
         return tuple(sorted({self.pad, self.cls, self.sep, self.mask} | (set(self.others) - {self.unk})))
+
+    def leave_nothing_of(self, vocab_size: int) -> bool:
+        """Whether no token of a vocabulary could be masked or drawn: then there is nothing to train on."""
+        return len({i for i in (*self.never_chosen, self.unk) if 0 <= i < vocab_size}) >= vocab_size

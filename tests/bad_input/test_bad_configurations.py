@@ -49,6 +49,18 @@ ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))
         (RECIPE + "---\n" + RECIPE, "is not valid YAML: but found another document"),
         ("model: a\0b", "is not valid YAML: "),
         ("model: !!binary aGVsbG8=\n", "section model must be a mapping of fields, not b'hello'"),
+        ('model: !!int ""\n', "is not valid YAML: '' is not of the kind !!int (line 1)"),
+        ('model: !!float ""\n', "is not valid YAML: '' is not of the kind !!float"),
+        ("model:\n  hidden_size: !!timestamp x\n", "is not valid YAML: 'x' is not of the kind !!timestamp (line 2)"),
+        ("model: !!set x\n", "is not valid YAML: expected a mapping node, but found scalar"),
+        ("model: !!set {x}\n", "section model must be a mapping of fields, not {'x'}"),
+        ("model: !!int {a: 1}\n", "is not valid YAML: expected a scalar node, but found mapping"),
+        ("model: !!int [1]\n", "is not valid YAML: expected a scalar node, but found sequence"),
+        (RECIPE.replace("train:\n", "train: false\nlater:\n"), "has no section 'later'"),
+        ("like: electra-tiny\ntrain: false\n", "section train must be a mapping of fields, not False"),
+        ("like: electra-tiny\ntrain: 0\n", "section train must be a mapping of fields, not 0"),
+        ("like: electra-tiny\ntrain: []\n", "section train must be a mapping of fields, not []"),
+        ("like: electra-tiny\ntrain: [5]\n", "section train must be a mapping of fields, not [5]"),
         ("? [a, b]\n: c\n", "is not valid YAML: found unhashable key"),
         ("model: " + "x" * 5000 + "\n", "section model must be a mapping of fields, not 'xxxx"),
         ("x" * 1000 + ": 1\n", "has no section 'xxxx"),
@@ -188,7 +200,7 @@ def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(memory, "CGROUP", limit)
     limit.write_text("1000000\n", encoding="ascii")
     assert memory.available_bytes() == 1_000_000
-    with pytest.raises(UserError, match=r"needs at least .* GB of memory; 0\.0 GB are free"):
+    with pytest.raises(UserError, match=r"needs at least .* MB of memory; 1\.0 MB are free"):
         memory.run_must_fit(load_recipe("electra-small"), *shapes(load_recipe("electra-small"), 30522), rows=8, world=ALONE)  # type: ignore[arg-type]
     limit.write_text("max\n", encoding="ascii")
     assert memory.available_bytes() > 1_000_000

@@ -162,6 +162,9 @@ FACTS: list[tuple[dict[str, Any], str]] = [
     ({"vocab_size": "x"}, "vocab_size is 'x', an integer from 1 is needed"),
     ({"special_ids": {"pad": 10**9, "unk": 1, "cls": 2, "sep": 3, "mask": 4}}, "special_ids are not of a vocabulary"),
     ({"special_ids": [1]}, "special_ids is [1], an object is needed"),
+    ({"special_ids": {"pad": 0, "unk": 1, "cls": 2, "sep": 2, "mask": 4, "others": []}}, "special_ids are those of no tokenizer"),
+    ({"vocab_size": 6, "special_ids": {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4, "others": [5]}}, "special_ids are those of no tokenizer"),
+    ({"tokenizer_files": {}}, "tokenizer_files do not name tokenizer.json"),
 ]
 
 
@@ -170,6 +173,24 @@ def test_odd_facts_of_a_run(capsys: pytest.CaptureFixture[str], trained: Path, t
     raw = json.loads((trained / "run.json").read_text(encoding="utf-8")) | fields
     (trained / "run.json").write_text(json.dumps(raw | {SEAL: seal_of(raw)}), encoding="utf-8")
     assert says in mistake(capsys, *export(trained, tmp_path))
+    assert run("doctor", str(trained)) == 1
+    assert "Traceback" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fields", [{"tokenizer_files": {}}, {"special_ids": {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 5, "others": []}}])
+def test_facts_of_another_corpus_are_found_when_a_run_goes_on(
+    capsys: pytest.CaptureFixture[str], small_data: Path, trained: Path, tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    """And not when it has ended, days later, and is exported."""
+    whole = (trained / "run.json").read_bytes()
+    raw = json.loads(whole) | fields
+    (trained / "run.json").write_text(json.dumps(raw | {SEAL: seal_of(raw)}), encoding="utf-8")
+    shutil.rmtree(trained / "checkpoint-4")
+    assert run(*pretrain_words(small_data, trained, **QUICK)) == 0
+    assert "had lost run.json, or it was changed: written again" in capsys.readouterr().err
+    kept = ("special_ids", "tokenizer_files")
+    assert {k: json.loads((trained / "run.json").read_bytes())[k] for k in kept} == {k: json.loads(whole)[k] for k in kept}
+    assert run(*export(trained, tmp_path)) == 0
 
 
 @pytest.mark.parametrize("text", ["[]", "5", "[" * 100_000, '{"a": NaN}', '{"a": 1, "a": 2}', '{"a": 1e999}', "9" * 5000])
@@ -226,12 +247,14 @@ STATES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("fields", "says"), STATES)
 def test_a_state_with_the_right_hash_and_odd_content(
-    capsys: pytest.CaptureFixture[str], small_data: Path, trained: Path, fields: dict[str, Any], says: str
+    capsys: pytest.CaptureFixture[str], small_data: Path, trained: Path, tmp_path: Path, fields: dict[str, Any], says: str
 ) -> None:
+    """Export believed what going on refuses."""
     path = trained / "checkpoint-4" / "state.json"
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | fields), encoding="utf-8")
     reseal(path.parent)
     assert says in mistake(capsys, *pretrain_words(small_data, trained, **QUICK | {"max_steps": 6}), longest=700)
+    assert says in mistake(capsys, *export(trained, tmp_path), longest=700)
 
 
 def test_states_that_are_not_objects(capsys: pytest.CaptureFixture[str], small_data: Path, trained: Path, tmp_path: Path) -> None:

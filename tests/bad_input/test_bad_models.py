@@ -376,3 +376,104 @@ def test_a_run_folder_of_giant_sizes(capsys: pytest.CaptureFixture[str], tmp_pat
     (run / "run.json").write_text(json.dumps({"vocab_size": fields.get("vocab_size", 500), "special_ids": special}), encoding="utf-8")
     (run / "checkpoint-3").mkdir()
     assert says in refused(capsys, ["export", str(run), "--output-dir", str(tmp_path / "out"), *flags(step=3)], tmp_path)
+
+
+# ------------------------------------------------------------------ settings that are the caller's, and numbers of which lists are made
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "tuples": {"return_dict": False},
+    "chunks": {"chunk_size_feed_forward": 7},
+    "all states": {"output_hidden_states": True},
+    "attentions": {"output_attentions": True},
+    "both": {"output_hidden_states": True, "output_attentions": True},
+    "an attention that is not here": {"attn_implementation": "flash_attention_2", "_attn_implementation": "flash_attention_2"},
+    "an attention of the Hub": {"_attn_implementation": "kernels-community/flash-attn"},
+}
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_what_a_forward_pass_returns_is_ours_to_say(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, case: str
+) -> None:
+    """They were believed, and five verbs found a tuple where an output should be, or saved a config.json that nobody can read."""
+    assert cli.main(command("detect", model)) == 0
+    plain = capsys.readouterr().out
+    change(model, **SETTINGS[case])
+    assert cli.main(command("detect", model)) == 0
+    assert capsys.readouterr().out == plain
+    assert cli.main(command("evaluate", model)) == 0
+    shutil.rmtree(tmp_path / "out")
+    assert cli.main([*command("finetune", model), "--save-model", "--num-train-epochs", "1"]) == 0
+    saved = next(path.parent for path in (tmp_path / "out").rglob("config.json"))
+    assert not SETTINGS[case].items() & json.loads((saved / "config.json").read_text(encoding="utf-8")).items()
+
+
+@pytest.mark.parametrize(("fields", "says"), [
+    ({"num_labels": 10**9}, "says num_labels 1,000,000,000, and no model has so many labels"),
+    ({"text_config": {"num_labels": 10**30}}, "and no model has so many labels"),
+    ({"model_type": "modernbert", "num_hidden_layers": 10**9}, "asks for 1,000,000,000 layers; at most 1,000 are built"),
+    ({"pad_token_id": 999}, "describes no model that can be built"),
+])  # fmt: skip
+@pytest.mark.parametrize("verb", VERBS)
+def test_numbers_of_which_lists_are_made(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str,
+    fields: dict[str, Any], says: str,
+) -> None:  # fmt: skip
+    """A thousand million labels took the memory while config.json was read."""
+    change(model, **fields)
+    began = time.monotonic()
+    assert says in refused(capsys, command(verb, model), tmp_path)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("metadata", [None, [1], "x"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_index_without_metadata(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str, metadata: Any
+) -> None:
+    names = load_file(model / "model.safetensors")
+    (model / "model.safetensors").rename(model / "one.safetensors")
+    index = {"weight_map": dict.fromkeys(names, "one.safetensors")} | ({} if metadata is None else {"metadata": metadata})
+    (model / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    assert "has no metadata (an object)" in refused(capsys, command(verb, model), tmp_path)
+
+
+def slow(whole: dict[str, Any]) -> None:
+    whole["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Lowercase"}] * 5000}
+
+
+@pytest.mark.parametrize("verb", VERBS[:3])
+def test_a_tokenizer_of_thousands_of_steps(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str
+) -> None:
+    spoil(model, slow)
+    assert "takes 5,001 steps for every text" in refused(capsys, command(verb, model), tmp_path)
+
+
+def lots(whole: dict[str, Any]) -> None:
+    ids = {word: i for i, word in enumerate(WORDS)}
+    whole["model"] = {"type": "BPE", "vocab": ids, "merges": [], "dropout": 0.5, "unk_token": "[UNK]"}
+
+
+@pytest.mark.parametrize("verb", VERBS[:3])
+def test_a_tokenizer_that_draws_lots(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str
+) -> None:
+    """The same text had other tokens each time."""
+    spoil(model, lots)
+    assert "has a dropout of 0.5: a text gives other tokens each time" in refused(capsys, command(verb, model), tmp_path)
+
+
+@pytest.mark.parametrize(("role", "token", "says"), [
+    ("cls_token", "[SEP]", "cls=3, sep=3"), ("mask_token", "[PAD]", "pad=0, mask=0"), ("sep_token", "[UNK]", "sep=1, unk=1"),
+])  # fmt: skip
+def test_special_tokens_that_are_one_another(
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, role: str, token: str, says: str
+) -> None:
+    settings = json.loads((model / "tokenizer_config.json").read_text(encoding="utf-8"))
+    (model / "tokenizer_config.json").write_text(json.dumps(settings | {role: token}), encoding="utf-8")
+    (model / "special_tokens_map.json").unlink(missing_ok=True)
+    for verb in VERBS[:3]:
+        sentence = refused(capsys, command(verb, model), tmp_path)
+        assert "uses one token for several roles" in sentence
+        assert says in sentence

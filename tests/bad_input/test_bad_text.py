@@ -49,7 +49,7 @@ def refused(capsys: pytest.CaptureFixture[str], file: Path | str, folder: Path) 
     [
         (TEXT.encode("utf-16-le"), "is a binary file"),
         (TEXT.encode("utf-16-be"), "is a binary file"),
-        (TEXT.encode("utf-32"), "is UTF-16 text"),
+        (TEXT.encode("utf-32"), "is UTF-32 text"),
         (TEXT.encode() + "café\n".encode("latin-1") + TEXT.encode(), "line 121, is not UTF-8"),
         (TEXT.encode() + b"\xed\xa0\x80\n", "line 121, is not UTF-8"),
         (TEXT.encode() + b"\xc0\xaf\n", "line 121, is not UTF-8"),
@@ -225,14 +225,14 @@ def test_patterns_find_what_the_shell_would(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_file_that_cannot_be_opened(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, "a.txt", TEXT)
-    opened = Path.open
+    opened = os.open
 
-    def locked(self: Path, *args: Any, **more: Any) -> Any:
-        if self == path:
-            raise PermissionError(13, "Permission denied", str(self))
-        return opened(self, *args, **more)
+    def locked(name: Any, *args: Any, **more: Any) -> int:
+        if name == path:
+            raise PermissionError(13, "Permission denied", str(name))
+        return opened(name, *args, **more)
 
-    monkeypatch.setattr(Path, "open", locked)
+    monkeypatch.setattr(os, "open", locked)
     assert "a.txt cannot be read: Permission denied" in refused(capsys, path, tmp_path)
 
 

@@ -44,6 +44,11 @@ DAMAGED: dict[str, tuple[Any, str]] = {
     "an id of two thousand millions": (whole(ids=IDS | {"of": 2_000_000_000}), "ids up to 2,000,000,000; it is damaged"),
     "a bomb": (whole(normalizer={"type": "Sequence", "normalizers": BOMB}), "makes 1,000,000,000 characters of one"),
     "a bomb in front": (whole(normalizer={"type": "Prepend", "prepend": "a" * 5000}), "makes 5,000 characters of one"),
+    "thousands of steps": (whole(normalizer={"type": "Sequence", "normalizers": [{"type": "Lowercase"}] * 5000}), "takes 5,001 steps for every text"),
+    "lots": (
+        whole(model={"type": "BPE", "vocab": IDS, "merges": [], "dropout": 0.5, "unk_token": "[UNK]"}),
+        "has a dropout of 0.5: a text gives other tokens each time",
+    ),
     "no JSON": (b"\x80\x05pickle", "holds a damaged tokenizer"),
     "an array": ("[]", "holds a damaged tokenizer"),
     "nothing": ("", "holds a damaged tokenizer"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from electrify.config.finetune import FinetuneConfig, FinetuneSettings
 from electrify.downstream import finetune as verb
+from electrify.downstream import submission
 from electrify.downstream.finetune import finetune
 from electrify.downstream.records import line_of
 from electrify.errors import UserError
@@ -156,3 +159,98 @@ def test_a_full_disk_leaves_no_model(zoo: Path, reviews: tuple[str, str], tmp_pa
     with pytest.raises(UserError, match=r"could not be written \(No space left on device\)"):
         finetune(options(zoo, reviews, tmp_path / "out", save_model=True))
     assert not list((tmp_path / "out").glob("models/*"))
+
+
+# ------------------------------------------------------------------ what the user changed, and links
+
+
+def saved(out: Path) -> Path:
+    return next((out / "models").iterdir())
+
+
+def test_reports_that_the_user_edited_are_kept(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+    out, mine = tmp_path / "out", ("report.md", "report.png", "report.csv", "report.json")
+    finetune(options(zoo, reviews, out))
+    wanted = listing(out)
+    for name in mine:
+        (out / name).write_text("mine")
+    finetune(options(zoo, reviews, out))
+    assert wanted.items() <= listing(out).items()
+    assert all((out / f"{name}.changed").read_text() == "mine" for name in mine)
+
+
+def test_a_search_keeps_what_the_user_wrote(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+    out, asked = tmp_path / "out", {"hyperparameter_search": "weight_decay=0,0.1"}
+    finetune(options(zoo, reviews, out, **asked))
+    (out / "search.md").write_text("mine")
+    finetune(options(zoo, reviews, out, **asked))
+    assert (out / "search.md.changed").read_text() == "mine"
+    shutil.move(out / "grid", tmp_path / "outside")
+    (out / "grid").symlink_to(tmp_path / "outside")
+    before = listing(tmp_path / "outside")
+    with pytest.raises(UserError, match="grid is a link, and files would be written through it"):
+        finetune(options(zoo, reviews, out, **asked))
+    assert listing(tmp_path / "outside") == before
+
+
+def test_a_saved_model_without_weights_is_not_done(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    asked = options(zoo, reviews, out, save_model=True)
+    finetune(asked)
+    wanted = listing(saved(out))
+    (saved(out) / "model.safetensors").unlink()
+    finetune(asked)
+    assert listing(saved(out)) == wanted
+
+
+def test_a_saved_model_that_the_user_changed_is_refused_before_training(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    finetune(options(zoo, reviews, out, save_model=True))
+    (saved(out) / "config.json").write_text("{}")
+    before = listing(out)
+    monkeypatch.setattr(verb, "finetune_one", lambda *args, **more: pytest.fail("trained"))
+    for seeds in (1, 2):
+        with pytest.raises(UserError, match=r"config\.json was changed after electrify wrote it"):
+            finetune(options(zoo, reviews, out, save_model=True, seeds=seeds))
+    assert listing(out) == before
+
+
+@pytest.mark.parametrize("name", ["models", "models/one", "predictions"])
+def test_links_in_the_folder_of_results(zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    out, outside = tmp_path / "out", tmp_path / "outside"
+    asked = options(zoo, reviews, out, save_model=True)
+    finetune(asked)
+    path = saved(out) if name == "models/one" else out / name
+    if path.exists():
+        path.rename(outside)
+    else:
+        outside.mkdir()
+    path.symlink_to(outside)
+    before = listing(tmp_path)
+    monkeypatch.setattr(verb, "finetune_one", lambda *args, **more: pytest.fail("trained"))
+    with pytest.raises(UserError, match="is a link, and files would be written through it"):
+        finetune(options(zoo, reviews, out, save_model=True, seeds=2))
+    assert listing(tmp_path) == before
+
+
+def test_predictions_are_not_written_through_a_link(tmp_path: Path) -> None:
+    """Nor over what the user has made of them."""
+    out, outside = tmp_path / "out", tmp_path / "outside"
+    submission.write_files(out / "predictions" / "m" / "t", {"a.tsv": "1"}, top=out)
+    (out / "predictions" / "m" / "t" / "a.tsv").write_text("mine")
+    submission.write_files(out / "predictions" / "m" / "t", {"a.tsv": "1"}, top=out)
+    assert {p.name: p.read_text() for p in (out / "predictions" / "m" / "t").iterdir()} == {"a.tsv": "1", "a.tsv.changed": "mine"}
+    (out / "predictions" / "m" / "t").rename(outside)
+    (out / "predictions" / "m" / "t").symlink_to(outside)
+    with pytest.raises(UserError, match="t is a link"):
+        submission.write_files(out / "predictions" / "m" / "t", {"a.tsv": "2"}, top=out)
+    assert (outside / "a.tsv").read_text() == "1"
+
+
+def test_a_name_that_is_not_utf8(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+    out = tmp_path / os.fsdecode(b"out\xff")
+    with pytest.raises(UserError, match="not UTF-8"):
+        finetune(options(zoo, reviews, out, save_model=True))
+    assert not out.exists()

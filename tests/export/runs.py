@@ -24,6 +24,9 @@ from electrify.train import checkpoint
 
 _WORDS = "the a chef ate cooked meal cat dog sat on mat . ##s ##ed ran very fast and"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS.split()]
+STATE = {
+    "tokens": 100, "seconds": 1.0, "joules": 0.0, "window": {}, "validation": {}, "monitor": [], "fingerprint": {"data": "d", "tokenizer": "t"},
+}  # fmt: skip
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 _MODEL = ModelConfig(
@@ -107,7 +110,7 @@ def write_run(folder: Path, config: PretrainConfig, *, steps: tuple[int, ...] = 
     for step in steps:
         built = random_built(config, seed=step)
         model = {n: p.detach().clone() for n, p in built.objective.named_parameters()}
-        checkpoint.save(folder, step, tensors={"model": model, "optimizer": {}}, state={"step": step}, keep=None)
+        checkpoint.save(folder, step, tensors={"model": model, "optimizer": {}}, state=STATE | {"step": step}, keep=None)
     return built
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from runs import MLM, RTD, SPECIAL, WORDS, random_built, with_model, write_run
+from runs import MLM, RTD, SPECIAL, STATE, WORDS, random_built, with_model, write_run
 from safetensors import safe_open
 
 from electrify.errors import UserError
@@ -132,7 +132,7 @@ def test_a_generator_of_its_own_shape(tmp_path):
     shape = replace(generator_shape(config.model, len(WORDS)), num_hidden_layers=1, hidden_size=12, embedding_size=12, num_attention_heads=3)
     built = build(config, Vocabulary(len(WORDS), SPECIAL), generator=shape)
     model = {n: p.detach() for n, p in built.objective.named_parameters()}
-    checkpoint.save(run, 1, tensors={"model": model}, state={"step": 1}, keep=None)
+    checkpoint.save(run, 1, tensors={"model": model}, state=STATE | {"step": 1}, keep=None)
     with pytest.raises(UserError, match="not of the recipe"):
         export(run, output_dir=tmp_path / "out", part="generator")
     facts = json.loads((run / "run.json").read_text()) | {"shapes": {"generator": asdict(shape)}}

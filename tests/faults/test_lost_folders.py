@@ -12,7 +12,7 @@ import pytest
 from breaking import SHORT, Broken, begin, run
 
 from electrify import faults
-from small import model_files, pretrain_words, same_ending, steps_of
+from small import listing, model_files, pretrain_words, same_ending, steps_of
 
 
 def disturbed(words: list[str], folder: Path, disturb: Callable[[], object], *, fault: str = "", expect: int = 0) -> str:
@@ -61,6 +61,30 @@ def test_a_file_at_the_head_is_replaced(small_data: Path, unbroken: Path, tmp_pa
     disturbed(words, tmp_path, lambda: CHANGED[name](folder))
     same_ending(unbroken, folder, step=24)
     assert (folder / f"{name}.changed").read_text() == "mine\n"
+    assert model_files(folder / "discriminator") == model_files(unbroken / "discriminator")
+
+
+def test_a_tokenizer_is_replaced_by_a_link(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    """Nothing is written through it, whatever it leads to; the run's own folder may be a link, for that is what the user named."""
+    (tmp_path / "real").mkdir()
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    folder.symlink_to(tmp_path / "real")
+    before: dict[str, str] = {}
+
+    def disturb() -> None:
+        shutil.copytree(folder / "tokenizer", outside)
+        (outside / "tokenizer.json").write_text("mine")
+        before.update(listing(outside))
+        shutil.rmtree(folder / "tokenizer")
+        (folder / "tokenizer").symlink_to(outside)
+        (folder / "config.yaml").write_text("mine")
+
+    disturbed(pretrain_words(small_data, folder, **SHORT), tmp_path, disturb)
+    assert folder.is_symlink()
+    assert listing(outside) == before
+    assert (folder / "tokenizer.changed").is_symlink()
+    assert (folder / "config.yaml.changed").read_text() == "mine"
+    same_ending(unbroken, folder, step=24)
     assert model_files(folder / "discriminator") == model_files(unbroken / "discriminator")
 
 

@@ -76,3 +76,30 @@ def test_a_linked_folder_is_the_folder(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     with lock(tmp_path / "real"), pytest.raises(UserError, match="this very process"), lock(tmp_path / "link"):
         pass
+
+
+@pytest.mark.parametrize(("text", "keep"), [("", False), ("4711\n", False), ("4711\n", True), ("", True)])
+def test_a_file_that_may_be_of_another_program_stays(tmp_path: Path, text: str, keep: bool) -> None:
+    """Empty, or a number: nobody can tell whose it is."""
+    (tmp_path / LOCK).write_text(text)
+    with lock(tmp_path, keep=keep):
+        code = f"from electrify.files.lock import lock\nfrom pathlib import Path\nwith lock(Path({str(tmp_path)!r})): pass"
+        second = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert "is in use by process" in second.stderr
+        if text:
+            assert (tmp_path / LOCK).read_text() == text
+    assert (tmp_path / LOCK).read_text() == text
+
+
+def test_the_lock_of_a_killed_process_is_ours(tmp_path: Path) -> None:
+    (tmp_path / LOCK).write_text("electrify 4711\n")
+    with lock(tmp_path):
+        assert (tmp_path / LOCK).read_text() == f"electrify {os.getpid()}\n"
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_a_lock_that_was_replaced_meanwhile_is_not_removed(tmp_path: Path) -> None:
+    with lock(tmp_path):
+        (tmp_path / LOCK).unlink()
+        (tmp_path / LOCK).write_text("mine")
+    assert (tmp_path / LOCK).read_text() == "mine"

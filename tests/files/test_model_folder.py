@@ -15,7 +15,7 @@ import pytest
 from electrify import faults
 from electrify.errors import UserError
 from electrify.files.folders import sha256
-from electrify.files.model_folder import model_mark, must_be_whole, replaced, sealed
+from electrify.files.model_folder import is_whole, may_write, model_mark, must_be_whole, replaced, sealed
 from small import listing
 
 MINE = {"part": "discriminator", "objective": "rtd", "data": "d" * 64, "run": "r" * 64}
@@ -200,3 +200,79 @@ def test_a_folder_where_a_mark_is_looked_for(tmp_path: Path) -> None:
     assert sha256(tmp_path) is None
     with pytest.raises(UserError, match="is not an export of electrify"):
         fill(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_file_that_the_user_changed_is_not_overwritten(tmp_path: Path, name: str) -> None:
+    """Its hash is not the one in the mark: a model trained further in place, a configuration that was edited."""
+    target = tmp_path / "model"
+    fill(target)
+    (target / name).write_text("my own")
+    before = listing(tmp_path)
+    with pytest.raises(UserError, match=rf"{name} was changed after electrify wrote it; move it away or remove it"):
+        may_write(target, MINE)
+    with pytest.raises(UserError, match=rf"{name} was changed after electrify wrote it"):
+        fill(target, version="2")
+    assert listing(tmp_path) == before
+    assert not is_whole(target)
+    (target / name).unlink()
+    fill(target, version="2")
+    assert there(target)[name] == f"{name} 2"
+    assert is_whole(target)
+
+
+def test_a_file_changed_while_its_model_is_written(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    fill(target)
+
+    def meanwhile() -> None:
+        with replaced(target, MINE) as new:
+            (new / "config.json").write_text("config.json 2")
+            (target / "config.json").write_text("mine")
+
+    with pytest.raises(UserError, match="was changed after electrify wrote it"):
+        meanwhile()
+    assert there(target)["config.json"] == "mine"
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_file_changed_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Until the model is whole each file is the old one, the new one, or the user's; another version may follow."""
+    target = tmp_path / "model"
+    fill(target)
+    met = iter(range(9))
+
+    def killed(point: str) -> None:
+        if next(met) == at:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(faults, "at", killed)
+    with pytest.raises(KeyboardInterrupt):
+        fill(target, version="2")
+    monkeypatch.undo()
+    assert not is_whole(target)
+    kept = (target / "tokenizer.json").read_text()
+    (target / "tokenizer.json").write_text("mine")
+    with pytest.raises(UserError, match=r"tokenizer\.json was changed"):
+        fill(target, version="2")
+    (target / "tokenizer.json").write_text(kept)
+    fill(target, version="3")
+    assert there(target)["tokenizer.json"] == "tokenizer.json 3"
+
+
+def test_weights_that_are_gone_make_no_whole_model(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    assert not is_whole(target)
+    fill(target)
+    assert is_whole(target)
+    (target / "model.safetensors").unlink()
+    assert not is_whole(target)
+
+
+def test_a_link_inside_the_folder_that_the_user_named(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out" / "models").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="models is a link"), replaced(tmp_path / "out" / "models" / "x", MINE, top=tmp_path / "out"):
+        pass
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -123,20 +124,20 @@ def test_everything_left_out_is_counted_and_named_by_reason(tmp_path: Path, caps
 def test_what_may_not_be_read_is_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Tests run as root, who may read everything."""
     put(tmp_path, "a.txt", "locked/b.txt", "c.txt")
-    listing, opened = Path.iterdir, Path.open
+    listing, opened = Path.iterdir, os.open
 
     def refused(self: Path) -> Any:
         if self.name == "locked":
             raise PermissionError(13, "Permission denied", str(self))
         return listing(self)
 
-    def not_opened(self: Path, *args: Any, **more: Any) -> Any:
-        if self.name == "c.txt":
-            raise PermissionError(13, "Permission denied", str(self))
-        return opened(self, *args, **more)
+    def not_opened(path: Any, *args: Any, **more: Any) -> int:
+        if Path(path).name == "c.txt":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *args, **more)
 
     monkeypatch.setattr(Path, "iterdir", refused)
-    monkeypatch.setattr(Path, "open", not_opened)
+    monkeypatch.setattr(os, "open", not_opened)
     found = said_of(tmp_path, capsys)
     assert "left out 2; files that may not be read: 1 (c.txt); folders that may not be read: 1 (locked)" in found
     with pytest.raises(UserError, match=r"the folder .*locked cannot be read: Permission denied"):
@@ -183,3 +184,84 @@ def test_the_output_inside_a_corpus_is_not_counted(tmp_path: Path, capsys: pytes
 def test_patterns_and_homes_that_cannot_be(item: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         resolve((item,))
+
+
+# ------------------------------------------------------------------ folders that are deep, or vanish
+
+
+def nested(folder: Path, depth: int) -> Path:
+    """A text at the bottom of so many folders: made one in the other, for a path may have 4096 bytes."""
+    here = os.open(folder, os.O_RDONLY)
+    for i in range(depth):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        if i % 10 == 0:
+            with open(os.open("a.txt", os.O_WRONLY | os.O_CREAT, dir_fd=below), "w", encoding="utf-8") as f:
+                f.write(f"text {i}")
+        os.close(here)
+        here = below
+    os.close(here)
+    return folder
+
+
+@pytest.mark.parametrize("pattern", ["", "/**", "/**/*.txt", "/" + "*/" * 1201 + "*.txt"])
+def test_a_thousand_folders_inside_each_other(tmp_path: Path, pattern: str) -> None:
+    """Patterns went as deep as Python's stack, and each path was followed from the root: minutes for what takes a second."""
+    (tmp_path / "made").mkdir()
+    nested(tmp_path / "made", 1201)
+    began = time.monotonic()
+    found = resolve((f"{tmp_path}/made{pattern}",), output=tmp_path / "out")[0]
+    assert time.monotonic() - began < 20
+    assert len(found) == (1 if "*/*/" in pattern else 121)
+
+
+def test_folders_that_vanish_while_a_pattern_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "a/x.txt", "b/y.txt", "c/z.txt")
+    listing = os.scandir
+
+    def vanishing(path: Any) -> Any:
+        if Path(path).name == "b":
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return listing(path)
+
+    monkeypatch.setattr(os, "scandir", vanishing)
+    assert [s.path.name for s in resolve((f"{tmp_path}/**/*.txt",))[0]] == ["x.txt", "z.txt"]
+
+
+def test_a_file_that_vanishes_after_it_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "a.txt", "b.txt")
+    unfit = walk.unfit
+
+    def gone(path: Path) -> str | None:
+        found = unfit(path)
+        if path.name == "b.txt":
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(walk, "unfit", gone)
+    sources, left_out = resolve((str(tmp_path),))
+    assert [s.path.name for s in sources] == ["a.txt"]
+    assert [(one.name, one.reason) for one in left_out] == [("b.txt", walk.UNREADABLE)]
+
+
+def test_a_link_that_may_not_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of /proc to other users' files: `stat` is refused, and the whole input was."""
+    put(tmp_path, "a.txt", "b.txt")
+    seen = os.stat
+
+    def refused(path: Any, *args: Any, **more: Any) -> Any:
+        if str(path).endswith("b.txt") and more.get("follow_symlinks", True):
+            raise PermissionError(13, "Permission denied", str(path))
+        return seen(path, *args, **more)
+
+    monkeypatch.setattr(os, "stat", refused)
+    sources, left_out = resolve((str(tmp_path),))
+    assert [s.path.name for s in sources] == ["a.txt"]
+    assert [(one.name, one.reason) for one in left_out] == [("b.txt", walk.UNREADABLE)]
+
+
+def test_two_names_of_one_file_are_one_and_what_is_made_is_not_read(tmp_path: Path) -> None:
+    put(tmp_path, "a/x.txt", "out/y.txt", "out/deep/z.txt")
+    (tmp_path / "a" / "link.txt").symlink_to(tmp_path / "out" / "y.txt")
+    for inputs in ((f"{tmp_path}/a", f"{tmp_path}/a/../a/x.txt"), (f"{tmp_path}/**/*.txt",), (f"{tmp_path}/**",)):
+        assert [s.path.name for s in resolve(inputs, output=tmp_path / "out")[0]] == ["x.txt"]

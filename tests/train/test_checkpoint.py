@@ -102,7 +102,7 @@ def test_a_bug_of_the_caller_leaves_no_folder_either(tmp_path: Path) -> None:
 
 def test_too_little_space_is_refused_before_the_start(tmp_path: Path) -> None:
     checkpoint.require_space(tmp_path / "not" / "yet", 1)
-    with pytest.raises(UserError, match=r"GB free, the checkpoints of this run need 1000000\.00 GB"):
+    with pytest.raises(UserError, match=r"GB free, the checkpoints of this run need 1,000,000\.00 GB"):
         checkpoint.require_space(tmp_path / "not" / "yet", 10**15)
 
 
@@ -201,7 +201,7 @@ def test_a_second_run_in_the_folder_is_refused_until_the_first_is_dead(tmp_path:
         holder.kill()
         holder.wait()
     with lock(tmp_path / "run", keep=True):
-        assert (tmp_path / "run" / ".lock").read_text() == f"{os.getpid()}\n"
+        assert (tmp_path / "run" / ".lock").read_text() == f"electrify {os.getpid()}\n"
         with pytest.raises(UserError, match="this very process"), lock(tmp_path / "run" / ".." / "run"):
             pass
     assert (tmp_path / "run" / ".lock").read_text() == ""

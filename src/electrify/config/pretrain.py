@@ -75,7 +75,7 @@ def parse(text: str, where: str) -> PretrainConfig:
             home = section_of().get(str(key))
             instead = f"; {key} belongs to the section {home}" if home else nearest(str(key)[:MAX_TYPO], SECTIONS)
             raise UserError(f"{where} has no section {brief(key)}{instead}")
-    sections = {s: own.read(cls, raw.get(s) or {}, f"{where}, section {s}") for s, cls in SECTIONS.items()}
+    sections = {s: own.read(cls, {} if raw.get(s) is None else raw[s], f"{where}, section {s}") for s, cls in SECTIONS.items()}
     return with_weights(PretrainConfig(**sections))
 
 
@@ -87,9 +87,8 @@ def resolved(raw: dict[Any, Any], where: str) -> dict[Any, Any]:
     if like not in recipe_names():
         raise UserError(f"{where} is like {brief(like)}, and there is no such recipe{nearest(str(like)[:MAX_TYPO], recipe_names())}")
     below = resolved(yaml.safe_load((resources.files("electrify") / "recipes" / f"{like}.yaml").read_text(encoding="utf-8")), f"recipe {like}")
-    if any(not isinstance(fields or {}, dict) for fields in raw.values()):
-        return raw  # the reader of the sections says what is wrong
-    return below | {s: (below.get(s) or {}) | (fields or {}) for s, fields in raw.items()}
+    # What is not a mapping stays, and the reader of the sections says so.
+    return below | {s: (below.get(s) or {}) | (fields or {}) if fields is None or isinstance(fields, dict) else fields for s, fields in raw.items()}
 
 
 def dump(config: PretrainConfig) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
-from ..files.reading import must_be_regular
+from ..files.reading import must_be_regular, opened
 from .schema import brief
 
 MAX_BYTES = 1 << 20
@@ -23,6 +23,13 @@ MAX_BYTES = 1 << 20
 
 
 class _Loader(yaml.SafeLoader):
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (LookupError, TypeError, AttributeError) as e:  # what the library makes of a tag on a value of another kind
+            what = brief(node.value) if isinstance(node, yaml.ScalarNode) else "a list or a mapping"
+            raise yaml.MarkedYAMLError(None, None, f"{what} is not of the kind !!{node.tag.rpartition(':')[2][:40]}", node.start_mark) from e
+
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()
@@ -31,7 +38,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen = set()
-        for key, _ in node.value:
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
                     raise yaml.MarkedYAMLError(None, None, f"the key {brief(key.value)} stands twice", key.start_mark)
@@ -51,6 +58,7 @@ def _as_written(node: yaml.ScalarNode) -> bool:
 
 
 def _scalar(loader: _Loader, node: yaml.ScalarNode) -> Any:
+    loader.construct_scalar(node)  # raises for a list or a mapping
     if _as_written(node):
         return node.value
     return getattr(yaml.SafeLoader, f"construct_yaml_{node.tag.rpartition(':')[2]}")(loader, node)
@@ -67,7 +75,7 @@ def read_recipe(path: Path, *, within: Path | None = None) -> str:
             must_be_regular(path, within=within)
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UserError(f"the recipe {path} cannot be read: it is a pipe or a device, not a file")
-        with path.open("rb") as file:
+        with opened(path) as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as e:
         raise UserError(f"the recipe {path} cannot be read: {e.strerror}") from e
@@ -86,5 +94,12 @@ def plain_values(text: str, where: str) -> Any:
     except yaml.MarkedYAMLError as e:
         line = f" (line {e.problem_mark.line + 1})" if e.problem_mark else ""
         raise UserError(f"{where} is not valid YAML: {' '.join(str(e.problem or e).split())[:200]}{line}") from e
-    except (yaml.YAMLError, ValueError, RecursionError) as e:  # also impossible dates, endless numbers, thousands of brackets
+    except (
+        yaml.YAMLError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as e:  # also impossible dates, endless numbers, thousands of brackets
         raise UserError(f"{where} is not valid YAML: {' '.join(str(e).split())[:200]}") from e

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,8 +66,20 @@ class Diagnosis:
         """Adds what a check finds. Whatever a damaged folder makes of the check is a finding, too."""
         self.findings += guarded(check)
 
+    def look(self, checks: Callable[[], None]) -> None:
+        """Runs many checks, and what stands between them. What a folder that cannot be read makes of that is a finding, too."""
+        try:
+            checks()
+        except (DamageError, UserError, OSError) as e:
+            self.findings += guarded(partial(_raised, e))
+
     def count(self, level: Level) -> int:
         return sum(f.level == level for f in self.findings)
+
+
+def _raised(error: Exception) -> Iterator[Finding]:
+    raise error
+    yield
 
 
 def guarded(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:

@@ -11,13 +11,12 @@ from typing import Any
 from ..architectures import exported_as, reading
 from ..export.folders import TOKENIZER_FILES
 from ..files.models import MARK, read_mark
-from ..files.reading import sha256_of
 from ..files.schema import is_count
 from ..train.memory import MAX_LAYERS
 from .files import AGAIN, Bar, files_below, is_regular, links_out, named, read_bytes, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
 from .shapes import expected_shapes
-from .tokenizers import check_tokenizer, lower_cased, options_of, roles
+from .tokenizers import check_tokenizer, lower_cased, options_of, roles, tokenizer_hash
 from .usable import kind_findings, loading_findings, two_vocabularies, type_findings
 from .weights import Header, headers, weights_findings
 
@@ -38,6 +37,11 @@ SAVE_HEAD = (
 
 def examine_model(folder: Path) -> Diagnosis:
     found = Diagnosis(folder, "MODEL")
+    found.look(lambda: _examine(folder, found))
+    return found
+
+
+def _examine(folder: Path, found: Diagnosis) -> None:
     kept: dict[str, Any] = {}
     found.run(lambda: config_findings(folder, kept))
     found.run(lambda: code_findings(folder, kept.get("config", {})))
@@ -45,7 +49,7 @@ def examine_model(folder: Path) -> Diagnosis:
     config = kept.get("config")
     found.run(lambda: kind_findings(config or {}))
     files = [f for f in files_below(folder) if f.suffix == ".safetensors"]
-    with Bar(files * (2 if (folder / MARK).is_file() else 1), title=f"reading {folder.name}") as bar:
+    with Bar(files * (2 if is_regular(folder / MARK) else 1), title=f"reading {folder.name}") as bar:
         found.run(lambda: seal_findings(folder, bar))
         found.run(lambda: headers_into(folder, kept))
         found.run(lambda: type_findings(kept.get("headers", {})))
@@ -60,11 +64,6 @@ def examine_model(folder: Path) -> Diagnosis:
             found.run(lambda: loading_findings(folder, config, tokenizer=there))
         found.traits = {"part": part_of(config), "vocab_size": config.get("vocab_size", 0), "tokenizer": tokenizer_hash(folder)}
     return found
-
-
-def tokenizer_hash(folder: Path) -> str | None:
-    path = folder / "tokenizer.json"
-    return sha256_of(path) if is_regular(path) else None
 
 
 def architecture(config: dict[str, Any]) -> str:
@@ -118,7 +117,7 @@ def code_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding]:
     names = sorted(p.name for p in folder.iterdir())
     pickles = [n for n in names if n.endswith(PICKLES)]
     if pickles:
-        weights = any((folder / n).is_file() for n in WEIGHTS)
+        weights = any(is_regular(folder / n) for n in WEIGHTS)
         advice = (
             "Remove them: model.safetensors holds the weights."
             if weights
@@ -148,7 +147,7 @@ def seal_findings(folder: Path, bar: Bar) -> Iterator[Finding]:
     odd = [name for name, found in there.items() if found != want[name]]
     if odd:
         fact = f"{named(odd)} {'do' if len(odd) > 1 else 'does'} not have the hash in {MARK}: changed after the export"
-        yield error("hash", fact, f"Export it again, or restore it from a copy. If the change is meant, remove {MARK}.")
+        yield error("hash", fact, f"Remove it and export again, or restore it from a copy. If the change is meant, remove {MARK}.")
     elif there:
         fact = f"{named(there)} {'are' if len(there) > 1 else 'is'} to the last byte what `electrify export` wrote and compared with transformers"
         yield ok("whole", fact)

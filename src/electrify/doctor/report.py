@@ -55,18 +55,27 @@ def diagnose(config: DoctorConfig) -> Report:
     data: list[Data] = []
     for path, kind in kinds:
         if kind == "DATA":
-            diagnosis, facts = examine_data(path)
-            found[path] = [diagnosis]
-            data += [facts] if facts else []
+            unread = Diagnosis(path, kind)
+            unread.look(lambda path=path: found.update({path: _of_data(path, data)}))
+            found.setdefault(path, [unread])
     for path, kind in kinds:
         if kind == "RUN":
-            found[path] = examine_run(path, data=data)
+            unread = Diagnosis(path, kind)
+            unread.look(lambda path=path: found.update({path: examine_run(path, data=data)}))
+            found.setdefault(path, [unread])
         elif kind == "MODEL":
             found[path] = [examine_model(path)]
     folders = [d for path, _ in kinds for d in found[path]]
     models_together([d for d in folders if d.kind == "MODEL"])
     runs_together([d for d in folders if d.kind == "RUN"])
     return Report(folders)
+
+
+def _of_data(path: Path, data: list[Data]) -> list[Diagnosis]:
+    """The diagnosis of a corpus, which is added to those that runs are compared with."""
+    diagnosis, facts = examine_data(path)
+    data += [facts] if facts else []
+    return [diagnosis]
 
 
 # ------------------------------------------------------------------ text

@@ -16,6 +16,7 @@ from ..files.reading import sha256_of
 from ..files.schema import is_count
 from ..text.tokenizer import TOKENIZER_FILE
 from ..train import checkpoint, log
+from ..train.facts import read_facts
 from ..train.folder import GENERATOR_STAGE
 from .data import Data
 from .files import AGAIN, Bar, files_below, is_regular, links_out, named, read_bytes, read_json, size_of
@@ -48,8 +49,8 @@ def examine_run(folder: Path, *, data: list[Data]) -> list[Diagnosis]:
         found.run(lambda: history_findings(folder, config, unigram_entropy=entropy_of(facts, data)))
     found.run(lambda: links_out(folder))
     found.run(lambda: with_data(facts, data))
-    inside = [examine_model(folder / half) for half in HALVES if (folder / half).is_dir()]
-    stage = examine_run(folder / GENERATOR_STAGE, data=data) if (folder / GENERATOR_STAGE).is_dir() else []
+    inside = [examine_model(folder / half) for half in HALVES if os.path.isdir(folder / half)]
+    stage = examine_run(folder / GENERATOR_STAGE, data=data) if os.path.isdir(folder / GENERATOR_STAGE) else []
     return [found, *inside, *stage]
 
 
@@ -84,6 +85,8 @@ def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     if beyond:
         yield error("facts", f"{FACTS}: special ids {beyond} are not of a vocabulary of {facts['vocab_size']:,}", AGAIN)
     kept["facts"], kept["special"] = facts, ids
+    if not beyond:
+        read_facts(folder)  # which `export` and a run that goes on refuse, if they do
 
 
 def tokenizer_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
@@ -167,7 +170,7 @@ def progress_findings(folder: Path, config: PretrainConfig, kept: dict[str, Any]
         yield note("in-use", f"process {process} is at work in this folder", "What is read here may be half written; look again when it has ended.")
         return
     there = checkpoint.numbered(folder)
-    exported = (folder / "discriminator" / "config.json").is_file()
+    exported = is_regular(folder / "discriminator" / "config.json")
     if newest is None and exported and not there:
         yield note(
             "no-checkpoint", "the run is exported and its checkpoints are gone", "It cannot be continued; its models are complete in themselves."

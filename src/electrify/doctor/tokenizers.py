@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..files.reading import FileError, sha256_of
 from ..files.tokenizers import MAX_FILE_BYTES, TOKENIZER_FILE
 from ..special import SpecialIds
 from .files import named, read_bytes, read_json
@@ -58,6 +60,13 @@ def load(path: Path) -> Any:
         raise
     except BaseException as e:
         raise DamageError("tokenizer", f"{path.name} is no tokenizer ({' '.join(str(e).split())[:150]})", COPY) from e
+
+
+def tokenizer_hash(folder: Path) -> str | None:
+    """None where it is missing, or cannot be read, which is a finding of its own."""
+    with suppress(FileError):
+        return sha256_of(folder / "tokenizer.json")
+    return None
 
 
 def options_of(folder: Path) -> dict[str, Any]:

@@ -16,7 +16,9 @@ import torch
 from ..config.finetune import FinetuneConfig, FinetuneSettings
 from ..errors import UserError
 from ..files.folders import must_be_new, relative, remove_temporaries, sha256
+from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from ..files.lock import lock
+from ..files.model_folder import is_whole, may_write
 from ..files.whole import write_atomically
 from ..progress import Progress, say
 from ..train.threads import Threads, choose, computing_with
@@ -26,7 +28,7 @@ from .plot import write_plot
 from .read.asked import read_asked
 from .records import SETTINGS, line_of, read_records, read_settings, settings_text
 from .report import Report, report_of, write_report
-from .saving import can_save
+from .saving import can_save, identity_of
 from .search import search
 from .single import finetune_one, problem_of, updates_of
 from .tasks import Kind, TaskData
@@ -39,6 +41,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
 
     Raises UserError for bad data or models (all are looked at before the first update), and where `output_dir` holds runs with other options.
     """
+    must_not_be_in_a_checkpoint(Path(options.output_dir))
     if options.hyperparameter_search is not None:
         return search(options, finetune)
     tasks = read_asked(options) if tasks is None else tasks
@@ -48,6 +51,8 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     _require_use(options, tasks)
     models = _models(options)
     out = Path(options.output_dir)
+    if options.save_model:
+        must_be_utf8(out)
     _held(out, options.settings)  # before the folder is made, or its lock written
     with lock(out):
         return _finetune(options, tasks, models, out)
@@ -58,6 +63,10 @@ def _finetune(options: FinetuneConfig, tasks: list[TaskData], models: list[str],
     held = _held(out, options.settings)
     remove_temporaries(out)
     plan = list(_plan(options, out, models, tasks))
+    for run in plan:
+        must_stay_inside(run.predictions, out)
+        if run.save_to is not None:
+            may_write(run.save_to, identity_of(run.task), top=out)
     done = {(r["model"], r["task"], r["seed"]): r for r in read_records(out)}
     todo = [run for run in plan if not _is_done(run, done, out)]
     device = loop.device_named(options.settings.device)
@@ -106,8 +115,8 @@ def _run_all(todo: list[_Run], done: dict[Any, dict[str, Any]], out: Path, setti
     """Runs what is left; after each its predictions and its record are on disk."""
     with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
         for run in todo:
-            outcome = finetune_one(run.model, run.task, seed=run.seed, settings=settings, progress=progress, save_to=run.save_to)
-            submission.write_files(run.predictions, outcome.files)
+            outcome = finetune_one(run.model, run.task, seed=run.seed, settings=settings, progress=progress, save_to=run.save_to, top=out)
+            submission.write_files(run.predictions, outcome.files, top=out)
             odd = [
                 f"{name} of {run.label} is not a number with seed {run.seed}" for name, value in outcome.scores.items() if not math.isfinite(value)
             ]
@@ -225,7 +234,7 @@ def _is_done(run: _Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
             raise UserError(f"{out}: holds answers to the test set {name} from before it changed; choose another --output-dir")
     files = [f"{name}.tsv" for name in run.hashes["test"]]
     predicted = all(name in answers and sha256(run.predictions / name) == answers[name] for name in files)
-    return predicted and (run.save_to is None or (run.save_to / "config.json").is_file())
+    return predicted and (run.save_to is None or is_whole(run.save_to))
 
 
 def _kept(settings: FinetuneSettings) -> dict[str, Any]:

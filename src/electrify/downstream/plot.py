@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
-from ..files.whole import written
+from ..files.results import write_results
 from ..progress import say
 from .report import Report
 
@@ -12,12 +13,20 @@ COLUMNS, PANEL_WIDTH, LINE_HEIGHT = 3, 4.6, 0.32  # inches
 
 
 def write_plot(report: Report, path: Path) -> None:
-    """Writes a PNG; says so and writes nothing where matplotlib is absent."""
+    """Writes a PNG, and keeps what the user made of an earlier one; says so and writes nothing where matplotlib is absent."""
+    picture = drawn(report)
+    if picture is None:
+        say(f"{path.name} is not drawn: pip install 'electrify[plot]'")
+    else:
+        write_results(path.parent, {path.name: picture})
+
+
+def drawn(report: Report) -> bytes | None:
+    """The PNG; None where matplotlib is absent."""
     try:
         import matplotlib
     except ImportError:
-        say(f"{path.name} is not drawn: pip install 'electrify[plot]'")
-        return
+        return None
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -42,9 +51,10 @@ def write_plot(report: Report, path: Path) -> None:
     for axis in list(axes.flat)[len(tasks) :]:
         axis.set_visible(False)
     figure.suptitle("Fine-tuning: every seed, and the median", fontsize=11)
-    with written(path) as stream:
-        figure.savefig(stream, dpi=110, format="png")
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=110, format="png")
     plt.close(figure)
+    return picture.getvalue()
 
 
 def _short(model: str) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 
 from ..config.finetune import FinetuneSettings
 from ..console import inert, uncalculated
-from ..files.whole import json_text, write_atomically
+from ..files.results import write_results
+from ..files.whole import json_text
 from ..progress import aligned
 from .tasks import AVERAGED, TASKS
 
@@ -175,6 +176,5 @@ def _row(runs: list[dict[str, Any]], *, task: str, metric: str, model: str) -> R
 
 
 def write_report(report: Report, folder: Path) -> None:
-    """report.md, report.csv and report.json."""
-    for ending, text in (("md", report.markdown()), ("csv", report.csv()), ("json", report.json())):
-        write_atomically(folder / f"report.{ending}", text)
+    """report.md, report.csv and report.json; what the user made of earlier ones is kept."""
+    write_results(folder, {"report.md": report.markdown(), "report.csv": report.csv(), "report.json": report.json()})

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
@@ -43,8 +42,13 @@ def can_save(model: str) -> None:
         raise UserError(f"{model}: --save-model knows {', '.join(_KINDS)}, not {kind!r}")
 
 
-def save(net: Finetuned, loaded: Loaded, task: TaskData, folder: Path, *, problem: Problem) -> None:
-    """Write the folder whole or not at all. A folder of a regression predicts values on their original scale."""
+def identity_of(task: TaskData) -> dict[str, Any]:
+    """What tells a saved model from others, for its mark."""
+    return {"part": "fine-tuned", "task": task.name}
+
+
+def save(net: Finetuned, loaded: Loaded, task: TaskData, folder: Path, *, problem: Problem, top: Path | None = None) -> None:
+    """Write the folder whole or not at all; no link may lead out of `top`. A folder of a regression predicts values on their original scale."""
     tokenizer = copy.deepcopy(loaded.tokenizer)
     # a tokenizer that does not say so gives no token types, and the second text of a pair would look like the first
     names_of_inputs = ["input_ids", "token_type_ids", "attention_mask"] if loaded.segments else ["input_ids", "attention_mask"]
@@ -61,11 +65,13 @@ def save(net: Finetuned, loaded: Loaded, task: TaskData, folder: Path, *, proble
         case _:
             model = _classifier(config, net, loaded, task, problem)
     try:
-        with replaced(folder, {"part": "fine-tuned", "task": task.name}) as part, quiet():
+        with replaced(folder, identity_of(task), top=top) as part, quiet():
             model.save_pretrained(part)
             tokenizer.save_pretrained(part)
-    except (OSError, SafetensorError) as e:
-        raise UserError(f"{folder} could not be written ({getattr(e, 'strerror', None) or e})") from e
+    except (UserError, MemoryError):
+        raise
+    except Exception as e:  # the disk's refusal has a type of its own in each of three libraries, one of which raises bare Exceptions
+        raise UserError(f"{folder} could not be written ({getattr(e, 'strerror', None) or ' '.join(str(e).split())[:200]})") from e
 
 
 def _with_head(cls: Any, config: Any, net: Finetuned, *, head: str | None) -> Any:

@@ -14,7 +14,9 @@ from typing import Any
 from ..config.finetune import FinetuneConfig, FinetuneSettings, search_grid
 from ..console import inert
 from ..files.folders import MARK, foreign, mark_of, marked, must_be_new, own_object
+from ..files.inside import must_stay_inside
 from ..files.lock import lock
+from ..files.results import write_results
 from ..files.whole import json_text, write_atomically
 from ..progress import aligned, say
 from .plot import write_plot
@@ -31,6 +33,8 @@ def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> 
     with lock(out):
         if not _must_be_ours(out):
             write_atomically(out / MARK, marked(KIND, {}))
+        for name, _ in points:
+            must_stay_inside(out / GRID / name, out)
         return _searched(options, run, out, points)
 
 
@@ -59,9 +63,8 @@ def _searched(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report], 
     write_report(report, out)
     write_plot(report, out / "report.png")
     cells = _cells(found, report)
-    write_atomically(out / "search.md", _markdown(cells))
     content = {name: [dataclasses.asdict(row) for row in one.rows] for name, one in found.items()}
-    write_atomically(out / "search.json", json_text(content, indent=1) + "\n")
+    write_results(out, {"search.md": _markdown(cells), "search.json": json_text(content, indent=1) + "\n"})
     for line in aligned(cells, names=3):
         say(line)
     return report

@@ -70,12 +70,19 @@ class Outcome:
 
 
 def finetune_one(
-    model: str, task: TaskData, *, seed: int, settings: FinetuneSettings, progress: Progress | None = None, save_to: Path | None = None
+    model: str,
+    task: TaskData,
+    *,
+    seed: int,
+    settings: FinetuneSettings,
+    progress: Progress | None = None,
+    save_to: Path | None = None,
+    top: Path | None = None,
 ) -> Outcome:
     """Fine-tune an encoder on a task once. A pure function of its arguments on one machine; torch's own generator is left as it was.
 
-    model: folder, Hub id, or `random:` and one of them. save_to: write the fine-tuned model there as a Hugging Face folder. progress: advanced by
-    the updates that `updates_of` foretells. Raises UserError.
+    model: folder, Hub id, or `random:` and one of them. save_to: write the fine-tuned model there as a Hugging Face folder; it lies in `top`, which
+    no link may lead out of. progress: advanced by the updates that `updates_of` foretells. Raises UserError.
     """
     began = time.monotonic()
     settings = settings.filled()
@@ -100,7 +107,7 @@ def finetune_one(
         loop.train(_compiled(net, settings), data, rates=rates, settings=settings, epochs=epochs, seed=seed, bf16=bf16, after=curve.after)
         scores, files = curve.points[-1].metrics | curve.further(task), curve.files(task)
         if save_to is not None:
-            save(net, loaded, task, save_to, problem=problem)
+            save(net, loaded, task, save_to, problem=problem, top=top)
         spent = time.monotonic() - began, sum(p.numel() for p in net.parameters()), peak_memory_bytes(device)
     return Outcome(scores, tuple(curve.points), len(examples), total, *spent, files)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ..files.folders import sha256
+from ..files.inside import make_inside
 from ..files.reading import read_bytes
+from ..files.results import keep_changed, write_results
 from ..files.whole import write_atomically
 from .tasks import GLUE, TaskData
 
@@ -24,11 +28,14 @@ def answers_tsv(answers: Sequence[str]) -> str:
     return "index\tprediction\n" + "".join(f"{k}\t{answer}\n" for k, answer in enumerate(answers))
 
 
-def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Each file whole or not at all."""
+def write_files(folder: Path, files: Mapping[str, str], *, top: Path) -> None:
+    """Each file whole or not at all, in a folder below `top`; other content that has its name is kept under another one. Raises UserError where
+    a link leads out of `top`."""
     for name, content in files.items():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / name, content)
+        make_inside(folder, top)
+        if sha256(folder / name) != hashlib.sha256(content.encode("utf-8")).hexdigest():
+            keep_changed(folder / name)
+            write_atomically(folder / name, content)
 
 
 def assemble(out: Path, runs: Iterable[Candidate], *, name: str) -> list[str]:
@@ -49,6 +56,6 @@ def assemble(out: Path, runs: Iterable[Candidate], *, name: str) -> list[str]:
         for file, path in sorted(files.items()):
             z.writestr(zipfile.ZipInfo(file, date_time=(1980, 1, 1, 0, 0, 0)), read_bytes(path, within=out), zipfile.ZIP_DEFLATED)
     target = out / f"submission-{name}.zip"
-    write_atomically(target, archive.getvalue())
+    write_results(out, {target.name: archive.getvalue()})
     missing = [test for test in expected() if f"{test}.tsv" not in files]
     return [f"{target}: {len(files)} test sets" + (f"; GLUE's server also wants {', '.join(missing)}" if missing else "")]

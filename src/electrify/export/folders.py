@@ -14,7 +14,7 @@ from ..errors import UserError, failing_as
 from ..files.models import SAVED_AGAIN, look_over, read_mark
 from ..files.reading import FileError
 from ..files.tokenizers import must_be_plain
-from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, without_code
+from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, must_be_steady, without_code
 from ..train.memory import loaded_must_fit
 from .places import check_place as check_place
 from .places import may_be_on_hub as may_be_on_hub
@@ -38,11 +38,14 @@ def logits_of(path: str) -> Logits | None:
     return row.logits if row else None
 
 
-def load_weights(cls: Any, path: str) -> tuple[Any, list[str]]:
-    """A model of this class of the library in float32, and the weights that the folder lacks. Raises UserError where it cannot be read."""
+def load_weights(cls: Any, path: str, config: Any) -> tuple[Any, list[str]]:
+    """A model of this class of the library in float32, and the weights that the folder lacks. config: what `load_config` gave.
+
+    Raises UserError where it cannot be read.
+    """
     try:
         with quiet():
-            model, info = cls.from_pretrained(path, output_loading_info=True, **SAFE_WEIGHTS)
+            model, info = cls.from_pretrained(path, config=config, output_loading_info=True, **SAFE_WEIGHTS)
     except Exception as e:  # damaged weights raise types of three libraries
         raise unreadable_weights(path, e) from e
     must_be_sound_weights(path, model, info)
@@ -124,8 +127,19 @@ def load_config(path: str, *, causal: bool = False) -> Any:
     if is_causal(config) and not causal:
         raise UserError(f"{path}: a {config.model_type!r} model reads from left to right; its first token sees no text, so an encoder is needed")
     with quiet():
+        computing_plainly(config)
         loaded_must_fit(path, config)
     return config
+
+
+def computing_plainly(config: Any) -> None:
+    """Sets what a caller chooses, and not who saved the weights: what a forward pass returns, and with which code it computes attention.
+
+    A config.json may say them, too, and every reader of an output here would find something else.
+    """
+    config._attn_implementation = None  # the library's own choice for this machine; before the outputs, which are checked against it
+    config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False
+    config.chunk_size_feed_forward = 0  # memory for time; a length that it does not divide is an error
 
 
 def load_tokenizer(path: str, *, vocab_size: int) -> Any:
@@ -145,4 +159,5 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
     if largest >= vocab_size:
         raise UserError(f"{path}: its tokenizer has ids up to {largest}, the model has {vocab_size} embeddings; they do not belong together")
     tokenizer.padding_side = tokenizer.truncation_side = "right"
+    must_be_steady(tokenizer, path)
     return tokenizer

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,8 @@ from ..config.export import Part
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError, failing_as
 from ..files.model_folder import CARD, may_write, replaced, sealed
-from ..files.schema import check, is_count
+from ..files.reading import is_there
+from ..files.schema import check
 from ..files.tokenizers import SETTINGS_FILE, copy_tokenizer, read_settings, read_tokenizer
 from ..model.exported import ExportedModel
 from ..model.heads import HeadKind
@@ -38,7 +38,7 @@ from ..tokens import SpecialIds, Tokens
 from ..train import checkpoint
 from ..train.facts import FACTS, read_facts
 from ..train.memory import must_fit
-from ..train.saved import must_be_floats
+from ..train.saved import must_be_floats, must_be_state
 from . import card
 from .mapping import parameters_of
 from .places import must_be_run
@@ -66,7 +66,7 @@ def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
     folders = {}
     for name in built.exports:
         faults.at("export")
-        folders[name] = _write(run, built, name, run / name, config=config, facts=facts, step=None)
+        folders[name] = _write(run, built, name, run / name, config=config, facts=facts, step=None, top=run)
     return folders
 
 
@@ -123,8 +123,7 @@ def _restored(config: PretrainConfig, facts: Mapping[str, Any], path: Path) -> t
         must_fit(shape, what=f"the run {path.parent}")
     built = compose(config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=generator)
     tensors, state = checkpoint.load(path)
-    if not is_count(state.get("step")):
-        raise UserError(f"{path / 'state.json'} does not say its step; choose another one with --step")
+    must_be_state(path, state)
     _fill(built, tensors.get("model", {}), path)
     return built, state
 
@@ -150,11 +149,21 @@ def identity_of(run: Path, part: str, config: PretrainConfig, facts: Mapping[str
     return {"part": part, "objective": config.objective.objective, "data": facts.get("data"), "run": recipe}
 
 
-def _write(run: Path, built: Built, part: str, target: Path, *, config: PretrainConfig, facts: dict[str, Any], step: int | None) -> Path:
-    """Written into a hidden folder, checked there, and put in place file by file."""
+def _write(
+    run: Path,
+    built: Built,
+    part: str,
+    target: Path,
+    *,
+    config: PretrainConfig,
+    facts: dict[str, Any],
+    step: int | None,
+    top: Path | None = None,
+) -> Path:
+    """Written into a hidden folder, checked there, and put in place file by file. top: the folder that `target` must not leave by a link."""
     model, architecture = built.exports[part], built.architecture
     try:
-        with replaced(target, identity_of(run, part, config, facts)) as new:
+        with replaced(target, identity_of(run, part, config, facts), top=top) as new:
             _copy_tokenizer(run, new, facts=facts, positions=model.encoder.shape.max_position_embeddings)
             dropout = {"dropout": config.model.dropout, "attention_dropout": config.model.attention_dropout}
             write_model(new, model, architecture, pad=facts["special_ids"]["pad"], **dropout)
@@ -180,7 +189,7 @@ def write_model(folder: Path, model: ExportedModel, architecture: Architecture, 
 def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positions: int) -> None:
     """The run's tokenizer, told how long its model's sequences may be. Word pieces get a vocab.txt, which older tools read."""
     source = run / "tokenizer"
-    if not os.path.lexists(source / "tokenizer.json"):
+    if not is_there(source / "tokenizer.json"):
         raise UserError(f"{source} has no tokenizer.json; the run folder is damaged: copy the folder `tokenizer` of its prepared corpus there")
     copy_tokenizer(source, folder, within=run, hashes=facts.get("tokenizer_files"))
     options = read_settings(folder)

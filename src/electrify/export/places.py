@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from ..errors import UserError
 from ..files.model_folder import must_be_whole
 from ..files.models import look_over
+from ..files.reading import is_there
 
 RANDOM = "random:"  # before the name of a model: its shape with random weights
 RUN_FILES = ("config.yaml", "run.json")
@@ -41,5 +41,5 @@ def check_place(path: str) -> None:
 def must_be_run(run: Path) -> None:
     """Raises UserError for a folder that is not that of a run."""
     for name in RUN_FILES:
-        if not os.path.lexists(run / name):
+        if not is_there(run / name):
             raise UserError(f"{run} is not a run folder: it has no {name}; give the --output-dir of electrify pretrain")

@@ -20,8 +20,9 @@ from ..files.reading import FileError
 from ..files.tokenizers import must_be_plain
 from ..model.exported import ExportedModel
 from ..model.shape import Shape
-from ..text.tokenizer import load_tokenizer, without_code
-from .folders import SAFE_WEIGHTS, from_hub, must_be_finite
+from ..text.tokenizer import TOKENIZER_FILE, load_tokenizer, must_be_sound, without_code
+from ..train.memory import loaded_must_fit
+from .folders import SAFE_WEIGHTS, computing_plainly, from_hub, must_be_finite
 from .mapping import fill, parameters_of
 from .quiet import quiet
 
@@ -47,6 +48,7 @@ def check_vocabulary(start: str, *, tokenizer: Path) -> None:
         return  # transformers would make an empty one up
     if local:
         must_be_plain(Path(place))
+        must_be_sound(Path(place) / TOKENIZER_FILE)
     try:
         with quiet():
             theirs = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **local).get_vocab()
@@ -87,7 +89,7 @@ def load_model(own: ExportedModel, architecture: Architecture, start: str, *, wh
     if odd:
         raise UserError(f"--init-{what} {start} has another shape than the {what} of this run: {'; '.join(odd)}")
     table = architecture.table(shape, own.head.kind, model_type=config.model_type)
-    model, missing, extra = _read(start, table)
+    model, missing, extra = _read(start, table, config)
     broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
     if broken:
         raise UserError(
@@ -181,21 +183,23 @@ def _config(start: str, architecture: str) -> Any:
         others = f" (or {', '.join(known[1:])})" if len(known) > 1 else ""
         raise UserError(f"{start} is a model of type {config.model_type!r}; a run starts from {known[0]}{others} only")
     architecture_named(architecture).must_compute_the_same(start, config)
+    with quiet():
+        computing_plainly(config)
+        loaded_must_fit(start, config)
     return config
 
 
-def _read(start: str, table: KeyTable) -> tuple[Any, set[str], set[str]]:
+def _read(start: str, table: KeyTable, config: Any) -> tuple[Any, set[str], set[str]]:
     """The model, and the keys it missed and did not know."""
     import transformers
-    from safetensors import SafetensorError
 
     place, local = _where(start)
     try:
         with quiet():
             model, info = getattr(transformers, table.name).from_pretrained(
-                place, output_loading_info=True, dtype=torch.float32, **SAFE_WEIGHTS, **local
+                place, config=config, output_loading_info=True, dtype=torch.float32, **SAFE_WEIGHTS, **local
             )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as e:
+    except Exception as e:  # damaged weights raise types of three libraries
         raise UserError(f"{start} has no readable model.safetensors ({_line(e)}); convert its weights to safetensors first") from e
     wrong = sorted(str(k[0]) for k in info["mismatched_keys"])
     if wrong:

@@ -98,6 +98,16 @@ def remove_temporaries(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
+def aside(path: Path) -> Path | None:
+    """Gives what has this name another one, which it returns; None where there is nothing."""
+    if not os.path.lexists(path):
+        return None
+    names = (f"{path.name}.changed{n}" for n in ("", *(f"-{k}" for k in range(2, 1000))))
+    free = next(p for p in map(path.with_name, names) if not os.path.lexists(p))
+    path.rename(free)
+    return free
+
+
 def relative(name: str, folder: Path) -> str:
     """A folder as it is found from `folder`, so that both can be moved together; what is not a folder here (a Hub id) stays as it is."""
     path = os.path.expanduser(name)

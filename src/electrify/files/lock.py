@@ -1,12 +1,15 @@
 """The lock of a folder: one writer at a time, whatever the verb. The kernel frees it when the process ends, however it ends.
 
-FOLDER/.lock    the number of the process that works here; empty between two writers where it is kept
+FOLDER/.lock    `electrify` and the number of the process that works here; empty between two writers where it is kept
+
+A file of that name which is empty or holds a number only may be another program's: it is locked, it stays, and it says what it said.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,10 +17,12 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..progress import say
+from .inside import must_not_be_in_a_checkpoint
 
 LOCK = ".lock"
 _TRIES = 100  # another writer may remove the file between our opening and our locking it, each time anew
-_MOST_BYTES = 32  # of a process number; a longer file is not a lock
+_MOST_BYTES = 32  # of our word and a process number; a longer file is not a lock
+_OURS = re.compile(rb"electrify ([0-9]+)\n")
 _locked_here: set[Path] = set()  # POSIX locks do not keep two threads of one process apart
 
 
@@ -27,28 +32,36 @@ def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[N
 
     keep: the lock's file stays, empty, when the work ends (that of a run, which is looked at while it is trained). A folder that
     was made here and holds nothing in the end goes again. again: the folder was deleted with the lock that this
-    process held. Raises UserError naming the process that holds the lock, and where the
-    file of that name is a link or somebody else's: it is neither followed nor emptied.
+    process held. Raises UserError naming the process that holds the lock, where the file of that name is a link or
+    somebody else's (it is neither followed nor emptied), and where the folder is a checkpoint, or lies in one.
     """
-    path = Path(os.path.realpath(folder)) / LOCK
+    must_not_be_in_a_checkpoint(folder)
+    try:
+        path = Path(os.path.realpath(folder)) / LOCK
+        made = not folder.exists()
+    except OSError as e:  # a folder above may not be looked into, or the one that we are in is gone
+        raise UserError(f"{folder} cannot be written ({e.strerror}); choose another --output-dir") from e
     if path in _locked_here and not again:
         raise UserError(f"{folder} is in use by this very process; choose another --output-dir")
-    made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        fd = _locked(path, folder)
+        fd, new = _locked(path, folder)
     except OSError as e:
         raise UserError(f"{folder} cannot be written ({e.strerror}); choose another --output-dir") from e
     _locked_here.add(path)
+    found = os.pread(fd, _MOST_BYTES, 0)
+    ours = new or _OURS.fullmatch(found) is not None
     try:
-        _write(fd, f"{os.getpid()}\n")
+        if ours or not found:
+            _write(fd, f"electrify {os.getpid()}\n")
         yield
     finally:
         _locked_here.discard(path)
-        _write(fd, "")
+        if ours or not found:
+            _write(fd, "")
         with suppress(OSError):  # the folder may be gone, with everything in it
             empty = made and os.listdir(path.parent) == [LOCK]
-            if empty or not keep:
+            if ours and (empty or not keep) and os.path.samestat(os.fstat(fd), os.lstat(path)):
                 path.unlink()
             if empty:
                 path.parent.rmdir()
@@ -57,7 +70,10 @@ def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[N
 
 def holder(folder: Path) -> str | None:
     """The process that has locked the folder, "?" where its number is not written, None where none has. Writes nothing, keeps nobody out."""
-    path = Path(os.path.realpath(folder)) / LOCK
+    try:
+        path = Path(os.path.realpath(folder)) / LOCK
+    except OSError:  # the folder that we are in is gone
+        return None
     if path in _locked_here:  # closing the file below would free this process's own lock
         return str(os.getpid())
     try:
@@ -77,15 +93,15 @@ def holder(folder: Path) -> str | None:
     return None
 
 
-def _locked(path: Path, folder: Path) -> int:
-    """The open and locked file. Raises UserError where another process has it, OSError where it cannot be opened."""
+def _locked(path: Path, folder: Path) -> tuple[int, bool]:
+    """The open and locked file, and whether it was made here. Raises UserError where another process has it, OSError where it cannot be opened."""
     for _ in range(_TRIES):
-        fd = _opened(path)
+        fd, new = _opened(path)
         try:
             _lock(fd, folder)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(fd), os.lstat(path)):
-                    return fd
+                    return fd, new
         except BaseException:
             os.close(fd)
             raise
@@ -93,18 +109,21 @@ def _locked(path: Path, folder: Path) -> int:
     raise UserError(f"{folder} is taken by one process after the other; wait for them, or choose another --output-dir")
 
 
-def _opened(path: Path) -> int:
+def _opened(path: Path) -> tuple[int, bool]:
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(FileExistsError):
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666), True
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        fd = os.open(path, flags | os.O_CREAT, 0o666)  # which may have gone in between
     except OSError as e:
         if e.errno == errno.ELOOP:
             raise UserError(f"{path} is a link and not a lock; remove it, or choose another --output-dir") from e
         raise
     found = os.pread(fd, _MOST_BYTES + 1, 0) if stat.S_ISREG(os.fstat(fd).st_mode) else b"?"
-    if found.strip() and not (len(found) <= _MOST_BYTES and found.strip().isdigit()):
+    if found.strip() and not _OURS.fullmatch(found) and not (len(found) <= _MOST_BYTES and found.strip().isdigit()):
         os.close(fd)
         raise UserError(f"{path} is somebody's own file and not a lock; move it away, or choose another --output-dir")
-    return fd
+    return fd, False
 
 
 def _lock(fd: int, folder: Path) -> None:
@@ -124,7 +143,7 @@ def _lock(fd: int, folder: Path) -> None:
 def _number(fd: int) -> str:
     """The process number in the file, "?" where none is."""
     with suppress(OSError, ValueError):
-        return str(int(os.pread(fd, _MOST_BYTES, 0)))
+        return str(int(os.pread(fd, _MOST_BYTES, 0).removeprefix(b"electrify ")))
     return "?"
 
 

@@ -3,7 +3,8 @@
 Everything is written into a hidden folder inside the target first, and checked there by whoever writes. Only then the mark says
 `unfinished`, config.json (without which nobody loads a model) goes, each file takes its place, config.json last, and the mark says
 what is there now. So a kill leaves the old model, or the new one, or a folder that nobody takes for a model and that the same
-command makes whole. What the mark does not list is the user's: it stays, and where it stands in the way nothing is written.
+command makes whole. What the mark does not list is the user's: it stays, and where it stands in the way nothing is written. A file
+that the mark lists and that does not have its hash any more was changed by the user: then nothing is written either.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from ..errors import UserError
 from ..progress import say
 from . import seals
 from .folders import KEY, MARK, TOKENIZER_FILES, foreign, own_bytes, own_object, remove_temporaries, sha256
+from .inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from .lock import lock
 from .whole import sync, temporary, write_atomically
 
 CARD, CONFIG, WEIGHTS = "README.md", "config.json", "model.safetensors"
 MODEL_FILES = (CONFIG, WEIGHTS, CARD, *TOKENIZER_FILES)
 KIND, UNFINISHED = "model", "unfinished"
+EARLIER = "earlier"  # in an unfinished mark: the hashes of what stood there before, for each file is the old one or the new one
 FORMAT = 1
 _SEAL = re.compile(rb"\n<!-- electrify ([0-9a-f]{64}) -->\n\Z")
 
@@ -52,11 +55,26 @@ def must_be_whole(folder: Path) -> None:
         raise UserError(f"{folder}: writing this model was interrupted; repeat the command that wrote it, which finishes it")
 
 
-def may_write(target: Path, identity: dict[str, Any]) -> None:
-    """Raises UserError where `target` is neither new nor empty nor an earlier export of this very model.
+def is_whole(folder: Path) -> bool:
+    """Whether a model of ours is there to the last byte. Exports of the first versions list no files: theirs must have weights."""
+    mark = model_mark(folder)
+    if mark is None or mark.get(UNFINISHED):
+        return False
+    files = mark.get("files") or {CONFIG: None, WEIGHTS: mark.get("weights_sha256")}
+    found = {name: sha256(folder / name) for name in files}
+    return all(found[name] == digest if digest else found[name] or name == CARD for name, digest in files.items())
+
+
+def may_write(target: Path, identity: dict[str, Any], *, top: Path | None = None) -> None:
+    """Raises UserError where `target` is neither new nor empty nor an earlier export of this very model that is as it was written.
 
     identity: what tells models apart ("part", "run", ...). Where the earlier mark says something else of one of these, it is another model.
+    top: the folder that the user named, where `target` lies in it: then no folder on the way may be a link.
     """
+    must_be_utf8(target)
+    must_not_be_in_a_checkpoint(target)
+    if top is not None:
+        must_stay_inside(target, top)
     if not os.path.lexists(target):
         return
     if target.is_symlink() and not target.exists():
@@ -72,23 +90,42 @@ def may_write(target: Path, identity: dict[str, Any]) -> None:
         raise UserError(f"{target} holds a model of another kind ({mark['part']}, not {identity['part']}); choose another --output-dir")
     if odd:
         raise UserError(f"{target} holds the {mark['part']} of another run (its {odd[0]} is another); choose another --output-dir or remove it")
+    must_be_as_written(target)
+
+
+def must_be_as_written(folder: Path) -> None:
+    """Raises UserError where a file that the mark lists was changed since. A card is left to `_may_replace_card`: a changed one stays."""
+    mark = model_mark(folder) or {}
+    known = [mark.get("files", {}), mark.get(EARLIER, {})]
+    if WEIGHTS not in known[0] and isinstance(mark.get("weights_sha256"), str):
+        known.append({WEIGHTS: mark["weights_sha256"]})
+    for name in sorted({name for files in known for name in files} - {CARD}):
+        path, digests = folder / name, {files[name] for files in known if name in files}
+        if not os.path.lexists(path) or None in digests:
+            continue
+        found = sha256(path)
+        if found is None:
+            raise UserError(f"{path} is not a file that electrify wrote; move it away, or choose another --output-dir")
+        if found not in digests:
+            raise UserError(f"{path} was changed after electrify wrote it; move it away or remove it, or choose another --output-dir")
 
 
 @contextmanager
-def replaced(target: Path, identity: dict[str, Any]) -> Iterator[Path]:
+def replaced(target: Path, identity: dict[str, Any], *, top: Path | None = None) -> Iterator[Path]:
     """A hidden folder to write a whole model into; when the block ends, its files take their places in `target`.
 
     A linked target is written through: the folder that it points to is filled. Where the block raises, nothing has changed. Raises UserError
     as `may_write` does, and where a file in `target` that is not ours has the name of one of the new files.
     """
-    may_write(target, identity)
+    may_write(target, identity, top=top)
     with lock(target):
-        may_write(target, identity)
+        may_write(target, identity, top=top)
         remove_temporaries(target)
         staged = temporary(target)
         staged.mkdir()
         try:
             yield staged
+            must_be_as_written(target)  # asked again, for the block may have taken long
             _publish(staged, target, identity)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
@@ -112,7 +149,9 @@ def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
     for name in changed:
         sync(staged / name)
     if changed or gone:
-        write_atomically(target / MARK, _mark({"format": FORMAT, **identity, "files": had | kept, UNFINISHED: True}))
+        there = {name: sha256(target / name) for name in had if os.path.lexists(target / name)}
+        begun = {"format": FORMAT, **identity, "files": had | kept, EARLIER: there, UNFINISHED: True}
+        write_atomically(target / MARK, _mark(begun))
         if CONFIG in new:
             (target / CONFIG).unlink(missing_ok=True)
             changed = [name for name in changed if name != CONFIG] + [CONFIG]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from ..console import brief
 from ..errors import UserError
 from .folders import MARK as MARK
 from .reading import MAX_JSON_BYTES, MB, FileError, MissingError, json_of, must_be_regular, open_regular, read_object, sha256_of
@@ -23,13 +24,17 @@ from .tokenizers import TOKENIZER_FILES, must_be_plain, read_settings
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MAX_CONFIG_BYTES = 16 * MB  # the longest published ones list their labels, some ten thousand
 MAX_HEADER_BYTES = 100_000_000  # the library's own limit
+MAX_LAYERS = 1000  # each is a Python object, so a wrong number costs time before it costs memory
+MAX_LABELS = 1 << 20  # a configuration makes a name for each before it is asked what weights there are; the largest published sets have thousands
 FLOATS = ("F64", "F32", "F16", "BF16")
 # Tables that old versions of transformers stored beside the weights, and that are computed anew: never trained.
 COUNTED = re.compile(r"(^|\.)(position_ids|token_type_ids|num_batches_tracked|masked_bias|relative_position_index)$|\.attn(\.attention)?\.bias$")
 SAVED_AGAIN = "load it where it was made and save it in float32"
-EXPORT_AGAIN = "export it again; if the change is yours, remove electrify.json, and the folder is a model like any other"
+WRONG = "the number is wrong: restore the file from a copy"
+EXPORT_AGAIN = "remove it and export again; if the change is yours, remove electrify.json, and the folder is a model like any other"
 _READ = (".json", ".jinja", ".safetensors", ".model", ".tiktoken", ".bpe", ".codes")  # endings of files that the libraries look for
 _LIMITS = {CONFIG: MAX_CONFIG_BYTES} | TOKENIZER_FILES
+_LAYERS = re.compile(r"(n|num|encoder|decoder)(_\w+)?_layers?")
 _ELSEWHERE = {CONFIG: ("configuration_files", "transformers_weights"), "tokenizer_config.json": ("fast_tokenizer_files",)}
 
 
@@ -65,6 +70,7 @@ def look_over(folder: Path) -> None:
             must_be_regular(path, within=folder, limit=None if path.suffix == ".safetensors" else _LIMITS.get(path.name, MAX_JSON_BYTES))
         must_be_plain(folder)
         settings = {CONFIG: read_object(folder / CONFIG, limit=MAX_CONFIG_BYTES, within=folder), "tokenizer_config.json": read_settings(folder)}
+        _must_be_modest(folder / CONFIG, settings[CONFIG])
         for name, keys in _ELSEWHERE.items():
             _must_stay(folder / name, {k: settings[name][k] for k in keys if k in settings[name]})
         if settings[CONFIG].get("quantization_config") is not None:
@@ -85,6 +91,24 @@ def _read_by_libraries(folder: Path) -> Iterator[Path]:
         raise FileError(templates, "holds chat templates, which an encoder does not have", "remove it")
 
 
+def _must_be_modest(path: Path, settings: dict[str, Any]) -> None:
+    """Raises FileError for numbers of which the library makes a list while it reads them: of labels, and in some architectures of layers."""
+    waiting: list[Any] = [settings]
+    while waiting:
+        found = waiting.pop()
+        for key, value in found.items() if isinstance(found, dict) else ():
+            if isinstance(value, dict | list):
+                waiting += [value] if isinstance(value, dict) else value
+            elif isinstance(value, int) and _LAYERS.fullmatch(key) and value > MAX_LAYERS:
+                raise FileError(path, f"asks for {_shown(value)} layers; at most {MAX_LAYERS:,} are built", WRONG)
+            elif isinstance(value, int) and key == "num_labels" and value > MAX_LABELS:
+                raise FileError(path, f"says num_labels {_shown(value)}, and no model has so many labels", WRONG)
+
+
+def _shown(n: int) -> str:
+    return f"{n:,}" if abs(n) < 1 << 64 else brief(n)
+
+
 def _must_stay(path: Path, names: dict[str, Any]) -> None:
     """Raises FileError where a file of settings sends the library to other files."""
     for key, value in names.items():
@@ -99,12 +123,15 @@ def weight_files(folder: Path) -> list[Path]:
     index = folder / INDEX
     if not os.path.lexists(index):
         return []
-    places = read_object(index, within=folder).get("weight_map")
+    raw = read_object(index, within=folder)
+    places = raw.get("weight_map")
     if not isinstance(places, dict) or not places:
         raise FileError(index, "does not say which file holds what (weight_map)", "restore it from a copy")
     odd = next((name for name in places.values() if not is_file_name(name) or not name.endswith(".safetensors")), None)
     if odd is not None:
         raise FileError(index, f"names {str(odd)[:80]!r}, which is not a .safetensors file of this folder", "restore it from a copy")
+    if not isinstance(raw.get("metadata"), dict):
+        raise FileError(index, "has no metadata (an object), without which the library does not read it", 'add "metadata": {}')
     names = sorted(set(places.values()))
     for name in names:
         try:

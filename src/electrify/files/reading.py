@@ -5,6 +5,7 @@
 | a pipe, a socket, a device             | a read that never ends               |
 | a link that leads out of the folder    | a secret of this machine is read, and copied into what is published |
 | a sparse file of many gigabytes        | the memory fills                     |
+| a file of the kernel that waits for news (/proc/kmsg) | a read that never ends |
 | JSON with NaN, a key twice, 10^5 brackets | values that nobody wrote, or a stack trace |
 
 A folder of the Hub's cache (models--ORG--NAME/snapshots/HASH) holds links to ../../blobs: those are inside.
@@ -12,13 +13,14 @@ A folder of the Hub's cache (models--ORG--NAME/snapshots/HASH) holds links to ..
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import json
 import math
 import os
 import stat
 from collections.abc import Iterator
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,9 @@ MB = 1 << 20
 MAX_JSON_BYTES = 1 << 27
 ITSELF = "put the file itself there"
 _CACHES = ("models--", "datasets--", "spaces--")  # how huggingface_hub names what it downloaded
-_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+READABLE = "see to it that you may read it"
 
 
 class FileError(UserError):
@@ -44,21 +48,57 @@ class MissingError(FileError):
     """There is nothing of that name."""
 
 
-def open_regular(path: Path, *, within: Path | None = None, limit: int | None = None) -> BufferedReader:
+def open_regular(path: Path, *, within: Path | None = None, limit: int | None = None) -> io.BufferedReader:
     """The file, opened for reading bytes.
 
     within: the folder that it must lie in when every link has been followed. limit: its size in bytes at most. Raises FileError.
     """
     real = must_be_regular(path, within=within, limit=limit)
     try:
-        descriptor = os.open(real, _OPEN)
+        return _opened(real, _OPEN | _NO_LINK, path)  # looks again, for the name may have been given to another file since
     except OSError as e:
         raise _unreadable(path, e) from e
-    facts = os.fstat(descriptor)  # again, for the name may have been given to another file since
-    if not stat.S_ISREG(facts.st_mode):
+
+
+def opened(path: Path) -> io.BufferedReader:
+    """A regular file wherever links lead, opened for reading bytes: what the user himself named. Nothing is waited for.
+
+    Raises FileError for a pipe or a device, and OSError where opening, or a read later, fails.
+    """
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return _opened(path, _OPEN, path)
+
+
+def _opened(real: Path, flags: int, path: Path) -> io.BufferedReader:
+    descriptor = os.open(real, flags)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise FileError(path, f"is {_kind(facts.st_mode)}, not a file", ITSELF)
-    return os.fdopen(descriptor, "rb")
+        raise FileError(path, f"is {_kind(mode)}, not a file", ITSELF)
+    return io.BufferedReader(_Ready(descriptor, "rb"), io.DEFAULT_BUFFER_SIZE)
+
+
+class _Ready(io.FileIO):
+    """A file opened so that reading does not wait. One that has nothing yet, as the kernel's log, is refused and not taken as empty."""
+
+    def readinto(self, buffer: Any, /) -> int:
+        read = super().readinto(buffer)
+        if read is None:
+            raise OSError(errno.EAGAIN, "it waits for what is to come, as a pipe does")
+        return read
+
+    def readall(self) -> bytes:
+        parts = []
+        while data := self.read(MB):
+            parts.append(data)
+        return b"".join(parts)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            return self.readall()
+        data = bytearray(size)
+        return bytes(data[: self.readinto(data)])
 
 
 def must_be_regular(path: Path, *, within: Path | None = None, limit: int | None = None) -> Path:
@@ -191,5 +231,17 @@ def _size(n: int) -> str:
     return f"{n / MB:,.0f} MB" if n >= MB else f"{n:,} bytes"
 
 
+def is_there(path: Path) -> bool:
+    """Whether anything has that name. Raises FileError where the folder around does not let us look."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError as e:
+        raise _unreadable(path, e) from e
+    return True
+
+
 def _unreadable(path: Path, error: Exception) -> FileError:
-    return FileError(path, f"cannot be read ({getattr(error, 'strerror', None) or error})")
+    mine = isinstance(error, PermissionError)
+    return FileError(path, f"cannot be read ({getattr(error, 'strerror', None) or error})", READABLE * mine)

@@ -20,7 +20,8 @@ from ..console import harmless
 from ..errors import UserError
 from ..files.folders import fingerprint, mark_of, marked, own_bytes, relative
 from ..files.lock import lock
-from ..files.whole import json_text, write_atomically
+from ..files.results import write_results
+from ..files.whole import json_text
 from ..progress import Progress, aligned, say
 from ..text.whole import json_rows, read_text
 
@@ -195,5 +196,5 @@ def _seal(identity: dict[str, Any]) -> str:
 
 def _write(out: Path, rows: Sequence[Accuracy], identity: dict[str, Any], kinds: dict[str, str]) -> None:
     page = f"# BLiMP\n\nAccuracy in percent; paradigms count alike.\n\n```\n{table(rows)}\n```\n\n{_seal(identity)}"
-    write_atomically(out / "blimp.json", marked(KIND, identity | {"scored_as": kinds, "paradigms": [asdict(row) for row in rows]}))
-    write_atomically(out / "blimp.md", page)
+    record = marked(KIND, identity | {"scored_as": kinds, "paradigms": [asdict(row) for row in rows]})
+    write_results(out, {"blimp.json": record, "blimp.md": page})

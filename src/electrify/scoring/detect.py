@@ -114,7 +114,7 @@ def load_discriminator(model: str) -> tuple[Any, Any, Architecture]:
         energies = f"its logits are energies (objective {saved_objective(model)}), not log-odds of a replacement"
         raise UserError(f"{model}: {energies}; {advice} with objective rtd")
     table = architecture.table(architecture.shape_of(config), "binary")
-    discriminator, missing = load_weights(getattr(transformers, table.name), model)
+    discriminator, missing = load_weights(getattr(transformers, table.name), model, config)
     if {name for row in table.head for name in row.theirs} & set(missing):
         raise UserError(f"{model}: the checkpoint has no replaced-token head (a generator, or a fine-tuned model); {advice}")
     if missing:

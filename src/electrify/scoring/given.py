@@ -7,7 +7,8 @@ from typing import BinaryIO
 
 from ..config.detect import DetectConfig
 from ..errors import UserError
-from ..text.whole import decode, read_text
+from ..text.members import CHUNK
+from ..text.whole import MAX_TEXT_BYTES, decode, joined, read_text
 
 
 def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:
@@ -35,6 +36,6 @@ def _piped(stdin: BinaryIO | None) -> bytes:
     try:
         if stream.isatty():
             raise UserError("no text: give TEXT or --file, or pipe a text into standard input")
-        return stream.read()
+        return joined(iter(lambda: stream.read(CHUNK), b""), "standard input", limit=MAX_TEXT_BYTES)
     except OSError as e:
         raise UserError(f"standard input cannot be read ({e.strerror}); give TEXT or --file") from e

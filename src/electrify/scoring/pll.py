@@ -147,7 +147,7 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     kind: Kind = "mlm"
     if architecture is not None:
         kind = "electric" if logits_of(model) == "energy" else "rtd"
-    loaded, missing = load_weights(getattr(transformers, binary) if architecture and binary else transformers.AutoModelForMaskedLM, model)
+    loaded, missing = load_weights(getattr(transformers, binary) if architecture and binary else transformers.AutoModelForMaskedLM, model, config)
     if missing:
         raise UserError(f"{model}: the folder lacks {len(missing)} weights ({missing[0]}, ...): a score needs the head that it was pre-trained with")
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)

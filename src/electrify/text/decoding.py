@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import UserError
-from .streams import read_chunks
+from .streams import compression_of, read_chunks
 
 # Characters (bytes while a file is being cut). Bounds memory; no work of literature in the usual corpora comes near it.
 MAX_DOCUMENT = 1 << 23
@@ -16,6 +16,8 @@ _MAGIC = {
     b"\xfd7zXZ\x00": "xz data; give it the ending .xz",
     b"\x28\xb5\x2f\xfd": "zstandard data; give it the ending .zst",
     b"BZh9": "bzip2 data; give it the ending .bz2",
+    b"\xff\xfe\0\0": "UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32 -t UTF-8`",
+    b"\0\0\xfe\xff": "UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32 -t UTF-8`",
     b"\xff\xfe": "UTF-16 text; convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`",
     b"\xfe\xff": "UTF-16 text; convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`",
     b"%PDF-": "a PDF; extract its text first",
@@ -51,6 +53,11 @@ def must_be_text(path: Path, chunk: bytes) -> None:
     """Raises UserError where the beginning of a file is known to be no UTF-8 text, and says what it is."""
     for magic, what in _MAGIC.items():
         if chunk.startswith(magic):
+            packed = compression_of(path)
+            if packed and " data; give it" in what:
+                raise UserError(f"{path} was packed twice: what its {packed} unpacks to is {what.partition(' data')[0]} data again; unpack it once")
+            if packed:
+                raise UserError(f"{path} holds, unpacked, {what}")
             raise UserError(f"{path} is {what}")
     head = chunk[: 1 << 16]
     control = len(head) - len(head.translate(None, bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27})))

@@ -6,16 +6,19 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
 
 from .. import faults
+from ..errors import UserError
 from ..files.whole import temporary, written
 from ..progress import Progress
 from ..special import SpecialIds
 from .encode import read_part
+from .placed import Placed
 from .shards import FORMAT, SPLITS, Dtype, Manifest, Shard, Split, sha256_of, write_manifest
 from .tokenizer import tokenizer_sha256
 from .workspace import Workspace
@@ -29,19 +32,24 @@ def join(
 ) -> Manifest:
     """Writes shards, unigram.npy and the manifest into space.folder and returns the manifest."""
     unigram = np.zeros(vocab_size, np.int64)
-    writers: dict[Split, ShardWriter] = {split: ShardWriter(space.folder, split, dtype=np.dtype(dtype), shard_bytes=shard_bytes) for split in SPLITS}
-    with Progress(len(parts), title="joining", unit="parts") as bar:
+    kind = np.dtype(dtype)
+    writers: dict[Split, ShardWriter] = {
+        split: ShardWriter(space.folder, split, dtype=kind, shard_bytes=shard_bytes, placed=space.placed) for split in SPLITS
+    }
+    with ExitStack() as opened, Progress(len(parts), title="joining", unit="parts") as bar:
+        for writer in writers.values():
+            opened.callback(writer.let_go)
         for part in parts:
             found = read_part(part.path, key=part.key, dtype=dtype)
             if found is None:
-                raise RuntimeError(f"{part.path} changed while the corpus was being prepared")
+                raise UserError(f"{part.path} was removed or changed while the corpus was prepared; run the same command again")
             for split, (lengths, ids) in found[1].items():
                 writers[split].add(lengths, ids)
             unigram += np.bincount(found[1]["train"][1], minlength=vocab_size)
             bar.advance()
             faults.at("joined")
-    splits: dict[Split, list[Shard]] = {split: writer.close() for split, writer in writers.items()}
-    _atomic_npy(space.folder / "unigram.npy", unigram)
+        splits: dict[Split, list[Shard]] = {split: writer.close() for split, writer in writers.items()}
+    _atomic_npy(space.folder / "unigram.npy", unigram, space.placed)
     tokenizer_files = space.publish_tokenizer()
     manifest = Manifest(
         format=FORMAT,
@@ -57,6 +65,7 @@ def join(
         tokenizer_files=dict(sorted(tokenizer_files.items())),
     )
     faults.at("before_data_manifest")
+    space.placed.must_be_there([*(f for shards in splits.values() for s in shards for f in (s.tokens_file, s.documents_file)), "unigram.npy"])
     write_manifest(space.folder, manifest)
     return manifest
 
@@ -64,7 +73,9 @@ def join(
 class ShardWriter:
     """Documents of one split -> pairs of files of at most `shard_bytes` of tokens; a document never crosses them."""
 
-    def __init__(self, folder: Path, split: str, *, dtype: np.dtype[Any], shard_bytes: int) -> None:
+    def __init__(self, folder: Path, split: str, *, dtype: np.dtype[Any], shard_bytes: int, placed: Placed | None = None) -> None:
+        """placed: what the files in the folder are written down by; without it whatever has one of their names is replaced."""
+        self._placed = placed
         self._folder, self._split, self._dtype = folder, split, dtype
         self._limit = shard_bytes // dtype.itemsize
         self._shards: list[Shard] = []
@@ -106,18 +117,40 @@ class ShardWriter:
         os.fsync(self._file.fileno())
         self._file.close()
         tokens, index = self._path("tokens", ".bin"), self._path("documents", ".npy")
-        self._part.replace(tokens)
+        _put(self._part, tokens, self._hash.hexdigest(), self._placed)
         offsets = np.concatenate(self._ends)
-        _atomic_npy(index, offsets)
-        shard = Shard(tokens.name, index.name, self._tokens, len(offsets) - 1, self._hash.hexdigest(), sha256_of(index))
+        digest = _atomic_npy(index, offsets, self._placed)
+        shard = Shard(tokens.name, index.name, self._tokens, len(offsets) - 1, self._hash.hexdigest(), digest)
         self._shards.append(shard)
         self._file, self._hash, self._tokens, self._ends = None, hashlib.sha256(), 0, [np.zeros(1, np.int64)]
+
+    def let_go(self) -> None:
+        """Closes what is open after a mistake; what is left of it is removed by the next run."""
+        if self._file is not None:
+            with suppress(OSError):  # a full disk, whose sentence is on its way
+                self._file.close()
 
     def close(self) -> list[Shard]:
         self._finish()
         return self._shards
 
 
-def _atomic_npy(path: Path, array: np.ndarray) -> None:
-    with written(path) as f:
-        np.save(f, array, allow_pickle=False)
+def _atomic_npy(path: Path, array: np.ndarray, placed: Placed | None) -> str:
+    """The file whole or not at all. Returns its hash."""
+    part = temporary(path.parent)
+    try:
+        with written(part) as f:
+            np.save(f, array, allow_pickle=False)
+    except OSError as e:
+        e.filename = str(path)  # what the user knows of
+        raise
+    digest = sha256_of(part)
+    _put(part, path, digest, placed)
+    return digest
+
+
+def _put(part: Path, path: Path, digest: str, placed: Placed | None) -> None:
+    if placed is None:
+        part.replace(path)
+    else:
+        placed.put(part, path.name, digest)

@@ -25,7 +25,9 @@ from ..config.prepare import PrepareConfig
 from ..console import harmless
 from ..errors import UserError
 from ..files.reading import read_object
+from ..files.results import keep_changed
 from ..files.schema import check
+from ..files.whole import write_atomically
 from ..progress import Progress, say
 from . import cluster, documents, sample, workspace
 from .dedup import Seen, digest, fraction
@@ -92,7 +94,8 @@ def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest
     clock.ends("join")
     log = {"seconds": clock.seconds, "cpu_seconds": clock.cpu, "parts": len(parts), "parts_reused": plan.reused, "workers": plan.workers}
     log["engine"] = options.engine
-    (space.folder / LOG).write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
+    keep_changed(space.folder / LOG)
+    write_atomically(space.folder / LOG, json.dumps(log, indent=1) + "\n")
     return manifest
 
 

@@ -10,11 +10,14 @@ import ast
 import gc
 import hashlib
 import inspect
+import json
 import sysconfig
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ..files.whole import written
+from ..progress import Progress
 from .pool import Workers
 
 STANDARD_LIBRARY = "python"
@@ -23,6 +26,14 @@ MIN_CHARACTERS = 80
 _LEFT_OUT = {"test", "tests", "testing", "_vendor", "__pycache__", "site-packages", "dist-packages", "idle_test", "lib2to3", "electrify"}
 _MAX_SOURCE = 1 << 22
 _FILES_A_TASK = 64
+
+
+def write(path: Path, *, key: str, workers: int) -> None:
+    """All of it as JSONL, the text under `key`: the whole file or none of it."""
+    with written(path) as f, Progress(None, title="reading the documentation of the installed packages", unit="documents") as bar:
+        for _, text in documents(workers=workers):
+            f.write(json.dumps({key: text}).encode() + b"\n")
+            bar.advance()
 
 
 def documents(*, workers: int = 1) -> Iterator[tuple[str, str]]:

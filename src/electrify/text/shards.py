@@ -126,6 +126,8 @@ def wrong_in(m: Manifest) -> Iterator[str]:
             yield f"the special id {name} is {value!r} of a vocabulary of {m.vocab_size:,}"
     if not all(0 <= i < m.vocab_size for i in m.special_ids.others):
         yield f"other special ids are {brief(m.special_ids.others)}"
+    if m.special_ids.leave_nothing_of(m.vocab_size):
+        yield f"every one of its {m.vocab_size:,} tokens is special"
     if len(set(roles.values())) < len(roles):
         yield f"special ids {roles} are not all different"
 

@@ -6,13 +6,14 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import UserError
+from ..files.reading import opened
 from . import walk
+from .patterns import matching as matching
 from .streams import COMPRESSIONS, compression_of
 from .walk import LeftOut
 
@@ -72,7 +73,7 @@ class Source:
 
             return {"name": self.name, "bytes": 0, "sha256": identity()}
         try:
-            with self.path.open("rb") as f:
+            with opened(self.path) as f:
                 return {"name": self.name, "bytes": self.size, "sha256": hashlib.file_digest(f, "sha256").hexdigest()}
         except OSError as e:
             raise UserError(f"{self.path} cannot be read: {e.strerror or e}") from e
@@ -85,6 +86,37 @@ def format_of(path: Path) -> Format | None:
     return None if kind == "parquet" and stem is not path else kind
 
 
+class _Places:
+    """Where files are, each folder looked at once: paths are not followed from the root for every file, which takes the square of the depth."""
+
+    def __init__(self, made: Path | None) -> None:
+        self._made = walk.place_of(made)
+        self._inside: dict[Path, bool] = {}
+
+    def key(self, path: Path) -> object:
+        """Equal for two names of one file: its folder and its name there, links followed."""
+        real = Path(os.path.realpath(path)) if path.is_symlink() else path
+        return walk.place_of(real.parent) or str(real.parent), real.name
+
+    def in_made(self, path: Path) -> bool:
+        """Whether a file lies in the folder that is made, at any depth."""
+        if self._made is None:
+            return False
+        real = Path(os.path.realpath(path)) if path.is_symlink() else path
+        above: list[Path] = []
+        found = False
+        for folder in real.absolute().parents:
+            if folder in self._inside:
+                found = self._inside[folder]
+                break
+            above.append(folder)
+            if walk.place_of(folder) == self._made:
+                found = True
+                break
+        self._inside |= dict.fromkeys(above, found)
+        return found
+
+
 def resolve(inputs: tuple[str, ...], *, output: Path | None = None) -> tuple[list[Source], list[LeftOut]]:
     """Sources in order, each file once, and what lay in folders or matched a pattern and was left out, with the reasons (walk.py).
 
@@ -93,14 +125,13 @@ def resolve(inputs: tuple[str, ...], *, output: Path | None = None) -> tuple[lis
     """
     sources: list[Source] = []
     left_out: list[LeftOut] = []
-    made = None if output is None else output.resolve()
+    places = _Places(output)
     for item in inputs:
-        found = _resolve_one(item, left_out, made)
-        sources += [s for s in found if made is None or not s.in_folder or not s.path.resolve().is_relative_to(made)]
-    seen: set[str] = set()
+        sources += [s for s in _resolve_one(item, left_out, output) if not (s.in_folder and places.in_made(s.path))]
+    seen: set[object] = set()
     once = []
     for source in sources:
-        key = str(source.path.resolve()) if source.path.name else source.name
+        key = places.key(source.path) if source.path.name else source.name
         if key not in seen:
             seen.add(key)
             once.append(source)
@@ -119,7 +150,7 @@ def _resolve_one(item: str, left_out: list[LeftOut], output: Path | None) -> lis
     if path.is_dir():
         return _folder(path, item, left_out, output)
     if path.exists():
-        if not path.is_file():
+        if not path.is_file():  # nothing is opened that would wait
             raise UserError(f"{path} is a pipe or a device; a corpus is read several times, so write it to a file first")
         kind = format_of(path)
         if kind is None:
@@ -143,16 +174,6 @@ def legible(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def matching(pattern: Path) -> Iterator[Path]:
-    """Files of a pattern, hidden ones left out. `**` follows no link to a folder: two that lead back would make more paths than can be walked."""
-    fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
-    base = Path(*pattern.parts[:fixed])
-    asked = any(part.startswith(".") for part in pattern.parts[fixed:])
-    for path in base.glob(str(Path(*pattern.parts[fixed:]))):
-        if asked or not any(part.startswith(".") for part in path.relative_to(base).parts):
-            yield path
-
-
 def _hub(name: str) -> Source:
     if not name:
         raise UserError("`hub:` needs the name of a data set, as in hub:wikitext:wikitext-2-raw-v1")
@@ -161,11 +182,11 @@ def _hub(name: str) -> Source:
 
 
 def _folder(folder: Path, item: str, left_out: list[LeftOut], output: Path | None) -> list[Source]:
-    sources, before = [], len(left_out)
+    sources, before, top = [], len(left_out), Path(os.path.realpath(folder)).name
     for path in walk.files(folder, left_out, besides=output):
         inside = path.relative_to(folder)
         if (kind := _kind_of(path, inside.as_posix(), left_out, about=True)) is not None:
-            sources.append(Source(legible(f"{folder.resolve().name}/{inside.as_posix()}"), kind, path, in_folder=True))
+            sources.append(Source(legible(f"{top}/{inside.as_posix()}"), kind, path, in_folder=True))
     if not sources:
         raise UserError(_nothing_in(item, left_out[before:]))
     return sources
@@ -187,11 +208,20 @@ def _kind_of(path: Path, name: str, left_out: list[LeftOut], *, about: bool) -> 
         reason = walk.OTHER_KIND
     elif about and _ABOUT.fullmatch(path.name):
         reason = walk.ABOUT
-    elif not compression_of(path) and path.stat().st_size == 0:  # an archive of no bytes is damaged, and reading it says so
-        reason = walk.EMPTY
+    else:
+        reason = _empty_or_gone(path)
     if reason:
         left_out.append(LeftOut(legible(name), reason))
     return None if reason else kind
+
+
+def _empty_or_gone(path: Path) -> str:
+    """Why a file that was found holds no text; empty where it may."""
+    try:
+        empty = path.stat().st_size == 0
+    except OSError:
+        return walk.UNREADABLE
+    return walk.EMPTY if empty and not compression_of(path) else ""  # an archive of no bytes is damaged, and reading it says so
 
 
 def _pattern(pattern: Path, item: str, left_out: list[LeftOut]) -> list[Source]:
@@ -205,7 +235,7 @@ def _pattern(pattern: Path, item: str, left_out: list[LeftOut]) -> list[Source]:
         raise UserError(f"the pattern {item} cannot be followed: {advice}") from e
     sources = []
     for path in found:
-        if path.is_dir():
+        if os.path.isdir(path):
             if not deep:
                 left_out.append(LeftOut(legible(path.name), walk.UNMATCHED_FOLDER))
         elif (reason := walk.unfit(path)) is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import UserError
+from ..files.reading import opened
 from ..progress import say
 from .members import CHUNK, Damaged, Truncated, unpacked
 
@@ -35,8 +36,8 @@ def read_chunks(path: Path, *, advance: Callable[[int], None] | None = None) -> 
     kind = compression_of(path)
     must_be_file(path)
     try:
-        with path.open("rb") as raw:
-            size = path.stat().st_size
+        with opened(path) as raw:
+            size = os.fstat(raw.fileno()).st_size
             if kind and size == 0:
                 raise UserError(f"{path} is empty: a {kind} file of 0 bytes is truncated; fetch or make it again")
             before = written = 0
@@ -92,7 +93,7 @@ def has_checksum(path: Path) -> bool:
     if kind not in (".xz", ".zst") or not path.is_file():
         return True
     try:
-        with path.open("rb") as raw:
+        with opened(path) as raw:
             head = raw.read(18)  # the longest header of a frame of zstandard; the flags of an .xz stream are bytes 6 and 7
     except OSError:
         return True  # read_chunks says it

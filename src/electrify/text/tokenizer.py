@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import combinations
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ..special import SpecialIds
 
 MAX_LENGTH = 512
 MAX_GROWTH = 1000  # published normalizers replace a character by one, or put one before a text
+MAX_STEPS = 100  # published ones have up to about ten; each costs time for every text
 _ROLES = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 _NAMES = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 
@@ -49,7 +51,8 @@ def save_existing(name: str, folder: Path) -> None:
     vocabulary_size(tokenizer)  # before the library writes a file with a line for every hole
     if tokenizer.model_max_length > 1 << 20:  # transformers' way of saying that nobody set it
         tokenizer.model_max_length = MAX_LENGTH
-    tokenizer.save_pretrained(str(folder))
+    with failing_as(f"{folder} could not be written"):
+        tokenizer.save_pretrained(str(folder))
     if not (folder / TOKENIZER_FILE).is_file():
         raise UserError(f"the tokenizer {name} has no fast version (tokenizer.json), which `prepare` needs")
 
@@ -75,6 +78,7 @@ def load_tokenizer(name: str | Path) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         raise UserError(f"the tokenizer {name} has no fast version (tokenizer.json), which electrify needs")
+    must_be_steady(tokenizer, str(name))
     return tokenizer
 
 
@@ -90,16 +94,21 @@ def without_code(name: str) -> Iterator[None]:
 
 
 def must_be_sound(file: Path) -> None:
-    """Raises UserError for a tokenizer.json that would exhaust memory when it is loaded or used. One that is damaged passes: loading it says how."""
+    """Raises UserError for a tokenizer.json that would exhaust memory or time when it is loaded or used. One that is damaged passes: loading it says
+    how."""
     if not file.is_file():
         return
     if file.stat().st_size > MAX_FILE_BYTES:
         raise UserError(f"{file} has {file.stat().st_size >> 20} MB; a tokenizer has at most {MAX_FILE_BYTES >> 20}")
     raw = read_bytes(file, limit=MAX_FILE_BYTES, within=file.parent)
     try:
-        growth = _growth(json_of(raw, file, repeats=True)["normalizer"])
-    except (ValueError, RecursionError, LookupError, TypeError):
+        whole = json_of(raw, file, repeats=True)
+        growth = _growth(whole["normalizer"])
+        steps = max(_steps(whole.get(part)) for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"))
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return
+    if steps > MAX_STEPS:
+        raise UserError(f"{file} takes {steps:,} steps for every text, of which one has a dozen; it is damaged or hostile")
     if growth > MAX_GROWTH:
         raise UserError(f"{file} makes {growth:,} characters of one (its normalizer replaces by longer texts); it is damaged or hostile")
 
@@ -111,6 +120,33 @@ def _growth(step: Any) -> int:
         texts = (step.get(name, "") for name in ("content", "prepend"))
         return inner * prod(max(1, len(text)) for text in texts)
     return 1
+
+
+def _steps(part: Any) -> int:
+    """Steps of a normalizer, a pre-tokenizer, a post-processor or a decoder: those of sequences inside sequences count."""
+    if not isinstance(part, dict):
+        return 0
+    inner = [step for name in ("normalizers", "pretokenizers", "processors", "decoders") for step in part.get(name) or ()]
+    return 1 + sum(map(_steps, inner))
+
+
+def must_be_steady(tokenizer: Any, name: str) -> None:
+    """Raises UserError where a tokenizer draws lots (BPE with dropout), or one of its tokens has two roles that a model tells apart."""
+    model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+    dropout = getattr(model, "dropout", None)
+    if dropout:
+        raise UserError(
+            f"{name}: its tokenizer has a dropout of {dropout:g}: a text gives other tokens each time; "
+            "remove `dropout` from the model in tokenizer.json"
+        )
+    ids = {role: getattr(tokenizer, f"{role}_token_id", None) for role in (*_ROLES, "unk")}
+    for one, other in combinations(ids, 2):
+        # Models that only read from left to right pad with the token for unknown words.
+        if ids[one] is not None and ids[one] == ids[other] and {one, other} != {"pad", "unk"}:
+            raise UserError(
+                f"{name}: its tokenizer uses one token for several roles ({one}={ids[one]}, {other}={ids[other]}); each needs its own: "
+                "look at tokenizer_config.json"
+            )
 
 
 def special_ids(tokenizer: Any) -> SpecialIds:

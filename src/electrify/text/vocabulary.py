@@ -107,7 +107,11 @@ def _alphabet(tokenizer: Any, texts: list[str], *, limit: int, least: int) -> tu
     if counts and not letters and least > 1:
         often = max((n for c, n in counts.items() if not c.isspace()), default=0)
         if often:
-            raise UserError(f"min_frequency {least} leaves nothing of the text: its most frequent character occurs {often} times; choose a lower one")
+            times = "once" if often == 1 else f"{often} times"
+            raise UserError(
+                f"min_frequency {least} leaves nothing of the text: its most frequent character occurs {times}, "
+                "where equal documents count as one; choose a lower one"
+            )
     kept = sorted(c for _, c in letters[:limit])
     joins = [c for c in kept if len(tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(f"a{c}a"))) == 1]
     return kept, joins

@@ -6,12 +6,14 @@ walked, and what is meant can be named as an input.
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UserError
+from ..files.reading import FileError, opened
 
 SHOWN = 3  # names of each reason in the line about what was left out
 
@@ -49,13 +51,14 @@ def files(folder: Path, left_out: list[LeftOut], *, besides: Path | None = None)
 
     Raises UserError where `folder` itself may not be read.
     """
+    passed = place_of(besides)
     waiting = _listed(folder, folder, left_out)
     while waiting:
         path = waiting.pop()
         if path.name.startswith("."):
             left_out.append(LeftOut(_inside(path, folder), HIDDEN))
-        elif path.is_dir():
-            if besides is not None and path.resolve() == besides:
+        elif os.path.isdir(path):  # False where a link may not be followed, which `unfit` says
+            if passed is not None and place_of(path) == passed:
                 continue
             if path.is_symlink():
                 left_out.append(LeftOut(_inside(path, folder), LINKED_FOLDER))
@@ -73,12 +76,23 @@ def unfit(path: Path) -> str | None:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             return SPECIAL
-        path.open("rb").close()
+        opened(path).close()
     except PermissionError:
         return UNREADABLE
+    except FileError:  # it was a file a moment ago
+        return SPECIAL
     except OSError as e:
         return DEAD_LINK if path.is_symlink() else f"files that cannot be opened: {e.strerror}"
     return None
+
+
+def place_of(path: Path | None) -> tuple[int, int] | None:
+    """Where a folder is, whatever its name: the path of one that is a thousand folders deep takes a thousand looks to follow, this takes one."""
+    try:
+        facts = os.stat(path) if path is not None else None
+    except OSError:
+        return None
+    return (facts.st_dev, facts.st_ino) if facts else None
 
 
 def _listed(folder: Path, top: Path, left_out: list[LeftOut]) -> list[Path]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files.reading import FileError, json_of
+from ..files.reading import MB, FileError, json_of, opened
+from .members import CHUNK
 from .streams import must_be_file
+
+# A text to judge, or the pairs of a paradigm: beyond what anybody judges in one piece, and a tenth of a usual memory.
+MAX_TEXT_BYTES = 1 << 28
 
 
 def read_text(path: str | Path, *, name: str | None = None) -> str:
@@ -16,7 +20,8 @@ def read_text(path: str | Path, *, name: str | None = None) -> str:
     shown = name or str(path)
     must_be_file(Path(path))
     try:
-        data = Path(path).read_bytes()
+        with opened(Path(path)) as f:
+            data = joined(iter(lambda: f.read(CHUNK), b""), shown, limit=MAX_TEXT_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{shown}: no such file") from None
     except OSError as e:
@@ -24,10 +29,35 @@ def read_text(path: str | Path, *, name: str | None = None) -> str:
     return decode(data, shown)
 
 
+def joined(chunks: Iterable[bytes], shown: str, *, limit: int, longest: int | None = None) -> bytes:
+    """All chunks. limit: bytes at most; longest: bytes of a line at most. Raises UserError as soon as a chunk says that it will be no text of that
+    size, so that nothing is held of a sparse file but the beginning."""
+    parts: list[bytes] = []
+    size = lines = line = 0
+    for chunk in chunks:
+        if b"\0" in chunk:
+            raise UserError(_zero_byte(shown, lines + chunk[: chunk.index(0)].count(10) + 1))
+        size += len(chunk)
+        if size > limit:
+            raise UserError(f"{shown} has more than {limit // MB:,} MB, which is more than is read as a whole; split it, or take a part")
+        first, last = chunk.find(b"\n"), chunk.rfind(b"\n")
+        line += len(chunk) if first < 0 else first
+        if longest is not None and line > longest:
+            raise UserError(f"{shown}, line {lines + 1} is longer than {longest // MB} MB; is this one example a line?")
+        line = line if first < 0 else len(chunk) - last - 1
+        lines += chunk.count(b"\n")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _zero_byte(shown: str, line: int) -> str:
+    return f"{shown}, line {line}: a zero byte; this is a binary file, not UTF-8 text"
+
+
 def decode(data: bytes, shown: str) -> str:
     """Bytes as text. Raises UserError for binary data and for other encodings than UTF-8, with the line."""
     if b"\0" in data:
-        raise UserError(f"{shown}, line {data[: data.index(0)].count(10) + 1}: a zero byte; this is a binary file, not UTF-8 text")
+        raise UserError(_zero_byte(shown, data[: data.index(0)].count(10) + 1))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:

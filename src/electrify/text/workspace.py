@@ -4,6 +4,7 @@
     DATA/unfinished/tokenizer/    the tokenizer; `tokenizer.json.done` beside it holds its hash
     DATA/unfinished/pydocs.jsonl  the embedded corpus, where it is one of the inputs: parsed once, read twice
     DATA/unfinished/parts/        finished tasks
+    DATA/unfinished/placed        which files in DATA are this run's (placed.py)
     DATA/unfinished/tokenizer.published    hashes of the tokenizer's files that were put into DATA/tokenizer
     DATA/.lock                    held while a process works here; the system lets go of it when the process dies
 
@@ -12,9 +13,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,28 +22,29 @@ from typing import Any
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
-from ..files.folders import foreign, mark_of, marked, own_bytes, own_object, remove_temporaries
+from ..files.folders import foreign, marked, own_bytes, remove_temporaries
+from ..files.inside import must_not_be_in_a_checkpoint, must_stay_inside
 from ..files.lock import lock
 from ..files.reading import FileError, read_object, read_text
 from ..files.schema import SchemaError, check
 from ..files.tokenizer_folder import in_the_way, publish_tokenizer, tokenizer_hashes
 from ..files.tokenizers import TOKENIZER_FILES
-from ..files.whole import write_atomically, written
-from ..progress import Progress, say
+from ..files.whole import write_atomically
+from ..progress import say
 from . import pydocs, records
+from .placed import KIND, STATE, UNFINISHED, Placed, clear, clear_tokenizer, must_have_no_links
+from .placed import unfinished_state as unfinished_state
 from .shards import MANIFEST, SPLITS, Corpus, Manifest, SourceRow, read_manifest, sha256_of, verify_common
 from .sources import Source, resolve
 from .space import must_fit
 from .streams import must_lead_somewhere
 from .walk import LeftOut, sentence
 
-UNFINISHED, STATE, KIND = "unfinished", "state.json", "prepare"
-_OURS = ("parts", "tokenizer", "tokenizer.done", "tokenizer.published", "pydocs.jsonl", "pydocs.part", "lock")  # in `unfinished`, beside its mark
-
 
 def choose_sources(options: PrepareConfig) -> list[Source]:
     """The inputs that hold text. What is left out of a folder is said. Raises UserError where nothing is left."""
     must_lead_somewhere(Path(options.output_dir))
+    must_not_be_in_a_checkpoint(Path(options.output_dir))
     sources, left_out = resolve(options.inputs, output=Path(options.output_dir))
     chosen = []
     for source in sources:
@@ -75,22 +75,6 @@ def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
     return rest
 
 
-def unfinished_state(folder: Path) -> dict[str, Any] | None:
-    """What the run that is unfinished in the folder wrote down; None where there is none, whatever is called `unfinished` there.
-
-    Earlier versions wrote no mark: theirs holds options and sources, and nothing else.
-    """
-    path = folder / UNFINISHED / STATE
-    if (folder / UNFINISHED).is_symlink():
-        return None
-    found = mark_of(path, KIND)
-    if found is None:
-        found = own_object(path)
-        found = found if found is not None and found.keys() == {"options", "sources"} else None
-    sound = found is not None and isinstance(found.get("options"), dict) and isinstance(found.get("sources"), list)
-    return found if sound and all(isinstance(row, dict) for row in (found or {})["sources"]) else None
-
-
 def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
     """The manifest of a folder that the same command finished, verified; None where none is. Raises UserError where it holds something else."""
     folder = Path(options.output_dir)
@@ -110,22 +94,8 @@ def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
     verify_common(folder, manifest)
     if unfinished_state(folder) is not None:
         with lock(folder):
-            _clear(folder / UNFINISHED)
+            clear(folder / UNFINISHED)
     return manifest
-
-
-def _clear(inside: Path) -> None:
-    """Removes what we wrote into `unfinished`, its mark last, and the folder where nothing else is in it."""
-    for name in _OURS:
-        path = inside / name
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-    remove_temporaries(inside)
-    (inside / STATE).unlink(missing_ok=True)
-    with suppress(OSError):  # not empty: somebody put a file there
-        inside.rmdir()
 
 
 def _must_be_same(folder: Path, had: dict[str, Any], sources: list[dict[str, Any]], options: PrepareConfig, identities: list[dict[str, Any]]) -> None:
@@ -164,7 +134,10 @@ class Workspace:
         self.options = bytes_deciding(options)
         self.identities: list[dict[str, Any]] = []
         self._stamps: list[Any] = []
+        self._tokenizer_put: list[str] = []  # hashes of the files that were put into DATA/tokenizer
         self._inside = self.folder / UNFINISHED
+        self._fd = -1  # the folder that this run began in, whatever has its name later
+        self.placed = Placed(self.folder, self._inside)
         self.tokenizer = self._inside / "tokenizer"
         self._held = ExitStack()
 
@@ -181,6 +154,9 @@ class Workspace:
             except OSError as e:
                 raise UserError(f"{self.folder} cannot be written: {e.strerror or e}") from e
             held.callback(self._leave)
+            self._fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+            held.callback(os.close, self._fd)
+            self.placed = Placed(self.folder, self._inside)
             self._claim()
             self._held = held.pop_all()
         return self
@@ -203,12 +179,15 @@ class Workspace:
             _write_state(path, self.options, self.identities)
             return
         had = self._had(path)
+        must_have_no_links(self._inside)
         self._tokenizer_must_be_ours()
+        self.placed.must_be_ours()
         if changed := _mended(had, self.options, self.identities):
             # Parts stay: each is known by a hash of its documents and of the tokenizer, and is used again only where both are the same.
             say(f"{changed} changed since this folder was begun: reading all input anew")
-            for stale in (self.tokenizer, self._inside / "tokenizer.done", self._inside / "pydocs.jsonl"):
-                shutil.rmtree(stale) if stale.is_dir() else stale.unlink(missing_ok=True)
+            clear_tokenizer(self._inside)
+            for name in ("tokenizer.done", "pydocs.jsonl"):
+                (self._inside / name).unlink(missing_ok=True)
             _write_state(path, self.options, self.identities)
             return
         _must_be_same(self.folder, had["options"], had["sources"], self._config, self.identities)
@@ -230,7 +209,7 @@ class Workspace:
                 continue
             path = self._inside / "pydocs.jsonl"
             if not path.is_file():
-                _write_pydocs(path, key=self._config.text_column, workers=workers)
+                pydocs.write(path, key=self._config.text_column, workers=workers)
             self.sources[i] = replace(source, format="jsonl", path=path)
 
     def must_be_unchanged(self) -> None:
@@ -240,11 +219,22 @@ class Workspace:
                 raise UserError(f"{source.path} changed while it was read; run the same command again when it is complete")
 
     def part(self, number: int) -> Path:
-        """Where the part file of a task lies; a thousand a folder."""
-        return self._inside / "parts" / f"{number // 1000:05d}" / f"{number:08d}.part"
+        """Where the part file of a task lies; a thousand a folder. Raises UserError where that leads elsewhere, or the folder is gone."""
+        path = self._inside / "parts" / f"{number // 1000:05d}" / f"{number:08d}.part"
+        self._must_be_there(path.parent)
+        return path
+
+    def _must_be_there(self, path: Path) -> None:
+        must_stay_inside(path, self.folder)
+        if not (self._inside / STATE).is_file():
+            raise UserError(self._lost())
+
+    def _lost(self) -> str:
+        return f"{self.folder} was removed, moved or changed while it was prepared; run the same command again"
 
     def tokenizer_is_done(self) -> bool:
         """Whether an earlier run finished the tokenizer and it is still what it was."""
+        self._must_be_there(self.tokenizer)
         mark, file = self._inside / "tokenizer.done", self.tokenizer / "tokenizer.json"
         if not (mark.is_file() and file.is_file()):
             return False
@@ -268,22 +258,31 @@ class Workspace:
         """Copies the tokenizer to where it stays, file by file, and returns the files' hashes. Raises UserError where another file is in the way."""
         path, ours = self._inside / "tokenizer.published", self._published()
         wanted = tokenizer_hashes(self.tokenizer)
-        write_atomically(path, "\n".join(sorted({*ours, *wanted.values()})))  # before the first of them is there
+        self._tokenizer_put = sorted({*ours, *wanted.values()})
+        write_atomically(path, "\n".join(self._tokenizer_put))  # before the first of them is there
         return publish_tokenizer(self.tokenizer, self.folder / "tokenizer", ours=ours)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         # After a mistake of the user that was found before any text was tokenised there is nothing to continue from, and he starts with other input.
-        useless = isinstance(error, UserError) and not any(self._inside.glob("parts/*/*.part"))
+        begun = any(self._inside.glob("parts/*/*.part")) or self.placed.names() or self._tokenizer_put or self._published()
+        lost = kind is not None and not (self._inside / STATE).is_file()
         with self._held:
-            if kind is None or useless:
-                _clear(self._inside)
+            if kind is None or (isinstance(error, UserError) and not begun):
+                clear(self._inside)
+            elif lost:
+                self._mark_again()
+        if lost and isinstance(error, FileNotFoundError):
+            raise UserError(self._lost()) from error
 
-
-def _write_pydocs(path: Path, *, key: str, workers: int) -> None:
-    with written(path) as f, Progress(None, title="reading the documentation of the installed packages", unit="documents") as bar:
-        for _, text in pydocs.documents(workers=workers):
-            f.write(json.dumps({key: text}).encode() + b"\n")
-            bar.advance()
+    def _mark_again(self) -> None:
+        """Somebody removed our mark and not all that we wrote: without it no later run could take the folder for its own. Another folder that has
+        its name since is left alone."""
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(self._fd), self.folder.stat()):
+                self._inside.mkdir(exist_ok=True)
+                _write_state(self._inside / STATE, self.options, self.identities)
+                self.placed.write_down()
+                write_atomically(self._inside / "tokenizer.published", "\n".join(self._tokenizer_put))
 
 
 def _write_state(path: Path, options: dict[str, Any], identities: list[dict[str, Any]]) -> None:

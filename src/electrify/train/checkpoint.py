@@ -3,7 +3,8 @@
     RUN/checkpoint-<step>/<group>.safetensors ...   state.json   manifest.json (sizes and hashes of the others; written last)
 
 A checkpoint is written into `.tmp-<step>-<uuid>`, synced, renamed once; only then are older ones removed. Whoever reads believes nothing without a
-manifest whose every hash is right, because no tensor format notices a flipped byte by itself.
+manifest whose every hash is right, because no tensor format notices a flipped byte by itself. Nothing is removed but what a checkpoint's own manifest
+lists: what has a checkpoint's name and holds anything else gets another name where a checkpoint must go, and stays where one is rotated away.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from .. import faults
+from ..console import size
 from ..errors import UserError
+from ..files.folders import aside
 from ..files.reading import json_of, read_bytes, sha256_of
 from ..files.whole import sync
 from ..progress import say
-from .contents import FORMAT, MANIFEST, NUMBERED, STATE, contents_of, why_bad
+from .contents import FORMAT, MANIFEST, NUMBERED, STATE, contents_of, why_bad, written_here
 
 RETRY_S = 1.0
 _TEMPORARY = re.compile(r"\.tmp-[0-9]+-[0-9a-f]{32}")
@@ -68,7 +71,7 @@ def save(run: Path, step: int, *, tensors: Mapping[str, Mapping[str, Tensor]], s
 
 
 def _put(run: Path, final: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]) -> None:
-    temporary, aside = (run / f".tmp-{step}-{uuid.uuid4().hex}" for _ in range(2))
+    temporary, damaged = (run / f".tmp-{step}-{uuid.uuid4().hex}" for _ in range(2))
     try:
         faults.at("before_tmp", step)
         run.mkdir(parents=True, exist_ok=True)
@@ -76,11 +79,13 @@ def _put(run: Path, final: Path, step: int, tensors: Mapping[str, Mapping[str, T
         temporary.mkdir()
         _write_all(temporary, step, tensors, state)
         faults.at("before_rename", step)
-        if os.path.lexists(final):  # a damaged one, see `save`
-            final.rename(aside)
+        if _nothing_but(final, written_here(final)):  # a damaged one, see `save`
+            final.rename(damaged)
+        elif (kept := aside(final)) is not None:
+            say(f"warning: {final} is not, or not only, a checkpoint that electrify wrote: it is kept as {kept.name}")
         temporary.rename(final)
         sync(run)
-        _remove(aside)
+        _remove(damaged)
     except (OSError, SafetensorError) as e:
         reason = e.strerror or e if isinstance(e, OSError) else e
         raise UserError(f"checkpoint {step} could not be written to {run} ({reason}); the earlier checkpoints are unharmed") from e
@@ -120,13 +125,35 @@ def _rotate(run: Path, step: int, keep: int | None) -> None:
     """Steps above `step` are left alone: they are damaged ones that resuming passed over, and the run will write them again."""
     if keep is None:
         return
-    older = [found for found in numbered(run) if found.step < step and not why_bad(found.path, hashes=False)]
+    older = [found for found in numbered(run) if found.step < step and not found.path.is_symlink() and not why_bad(found.path, hashes=False)]
     for found in older[keep - 1 :]:
-        gone = run / f".tmp-{found.step}-{uuid.uuid4().hex}"
         with suppress(OSError):  # a checkpoint too many is no reason to stop
-            found.path.rename(gone)  # at once out of sight, so that a kill leaves no half checkpoint
-            faults.at("during_rotation", step)
-            _remove(gone)
+            _retire(found, run, step)
+
+
+def _retire(found: Found, run: Path, step: int) -> None:
+    """Removes a checkpoint's own files, and the folder where nothing else is in it."""
+    ours = written_here(found.path) or frozenset()
+    if _nothing_but(found.path, ours):
+        gone = run / f".tmp-{found.step}-{uuid.uuid4().hex}"
+        found.path.rename(gone)  # at once out of sight, so that a kill leaves no half checkpoint
+        faults.at("during_rotation", step)
+        _remove(gone)
+        return
+    for name in sorted(ours, key=lambda name: name != MANIFEST):  # first the manifest: without it nobody takes the rest for a checkpoint
+        with suppress(IsADirectoryError):
+            (found.path / name).unlink(missing_ok=True)
+    others = ", ".join(sorted(path.name for path in found.path.iterdir())[:3])
+    say(f"{found.path} stays, for it holds other files ({others}); those of the checkpoint are removed")
+
+
+def _nothing_but(folder: Path, names: frozenset[str] | None) -> bool:
+    """Whether the folder holds no other names than these, all of them regular files. False where it cannot be listed."""
+    try:
+        with os.scandir(folder) as found:
+            return names is not None and all(entry.name in names and entry.is_file(follow_symlinks=False) for entry in found)
+    except OSError:
+        return False
 
 
 def temporaries(run: Path) -> list[Path]:
@@ -195,6 +222,6 @@ def require_space(folder: Path, bytes_needed: int) -> None:
     free = shutil.disk_usage(there).free
     if free < bytes_needed:
         raise UserError(
-            f"{folder} has {free / 1e9:.2f} GB free, the checkpoints of this run need {bytes_needed / 1e9:.2f} GB; "
+            f"{folder} has {size(free, digits=2)} free, the checkpoints of this run need {size(bytes_needed, digits=2)}; "
             "free some space, choose another --output-dir or a smaller --save-total-limit"
         )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..console import brief
+from ..files.inside import CHECKPOINT as NUMBERED
 from ..files.reading import FileError, must_be_regular, read_object, sha256_of
 from ..files.schema import Count, FileName, SchemaError, check, is_file_name
 
 MANIFEST, STATE = "manifest.json", "state.json"
 FORMAT = 1
-NUMBERED = re.compile(r"checkpoint-(0|[1-9][0-9]*)")
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,20 @@ def why_bad(path: Path, *, hashes: bool = True) -> str | None:
     except SchemaError as e:
         return f"{MANIFEST} is damaged: {e.what}"
     return None
+
+
+def written_here(path: Path) -> frozenset[str] | None:
+    """The names of the files that we put into a checkpoint folder, by its own manifest; None where that does not say so: the folder is not ours,
+    or nobody can tell any more."""
+    match = NUMBERED.fullmatch(path.name)
+    if path.is_symlink() or not path.is_dir():
+        return None
+    try:
+        manifest = contents_of(path)
+    except (FileError, SchemaError, OSError):
+        return None
+    ours = STATE in manifest.files and (match is None or int(match[1]) == manifest.step)
+    return frozenset({MANIFEST, *manifest.files}) if ours else None
 
 
 def contents_of(path: Path) -> Contents:

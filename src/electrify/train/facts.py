@@ -71,6 +71,10 @@ def read_facts(run: Path) -> tuple[Facts, dict[str, Any]]:
         facts = replace(facts, shapes={name: check(kind, shape, str(path)) for name, shape in facts.shapes.items()})
     except SchemaError as e:
         raise UserError(f"{path} is damaged: {e.what}; {RESTORE}") from e
+    if facts.special_ids.leave_nothing_of(facts.vocab_size) or len(set(ids[:4])) < 4:
+        raise UserError(f"{path} is damaged: its special_ids are those of no tokenizer; {RESTORE}")
+    if facts.tokenizer_files is not None and "tokenizer.json" not in facts.tokenizer_files:
+        raise UserError(f"{path} is damaged: its tokenizer_files do not name tokenizer.json; {RESTORE}")
     for name, shape in facts.shapes.items():
         if shape.hidden_size % shape.num_attention_heads:
             raise UserError(f"{path} is damaged: the width of the {name}'s shape is not a multiple of its heads; {RESTORE}")

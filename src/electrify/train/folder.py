@@ -19,7 +19,8 @@ from ..build import Built
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, override, parse, values_of
 from ..errors import UserError
 from ..files.folders import foreign, own_bytes, own_object, relative, remove_temporaries
-from ..files.model_folder import model_mark
+from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
+from ..files.model_folder import model_mark, must_be_as_written
 from ..files.seals import sealed
 from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
 from ..files.whole import write_atomically
@@ -30,6 +31,7 @@ from . import checkpoint, dist
 from .device import describe
 from .facts import FACTS, read_facts
 from .home import HEADER, TOKENIZER, content
+from .log import BOARD
 from .threads import Threads
 
 Resume = Literal["auto", "never", "must"]
@@ -46,6 +48,8 @@ SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps", "f
 def refuse(folder: Path, resume: Resume) -> None:
     """Raises UserError where names in the folder already say that the wish cannot be: before anything is written there, the lock included."""
     must_lead_somewhere(folder)
+    must_be_utf8(folder)
+    must_not_be_in_a_checkpoint(folder)
     saved, begun = any(folder.glob("checkpoint-*")), os.path.lexists(folder / CONFIG)
     if begun and not is_run(folder):
         raise UserError(f"{folder / CONFIG} is not the recipe of a run that electrify began; choose another --output-dir")
@@ -61,6 +65,9 @@ def refuse(folder: Path, resume: Resume) -> None:
     for half in HALVES:  # found now, and not when the run has ended
         if model_mark(folder / half) is None and (os.path.lexists(folder / half) and (not (folder / half).is_dir() or foreign(folder / half))):
             raise UserError(f"{folder / half} is not a model that electrify wrote; move it away, or choose another --output-dir")
+        must_be_as_written(folder / half)
+    for name in (*HALVES, TOKENIZER, BOARD, GENERATOR_STAGE):
+        must_stay_inside(folder / name, folder)
 
 
 def _stands_in_the_way(path: Path) -> bool:
@@ -181,11 +188,31 @@ def _texts(found: Any) -> list[str]:
     return [v for v in found.values() if isinstance(v, str)] if isinstance(found, dict) else []
 
 
-def header_lost(folder: Path, manifest: Manifest) -> list[str]:
-    """What a run that continues does not find at the head of its folder any more, or finds changed."""
-    lost = [name for name in HEADER if not (folder / name).is_file()]
+def header_lost(folder: Path, manifest: Manifest, *, tokenizer: Path) -> list[str]:
+    """What a run that continues does not find at the head of its folder any more, or finds changed: run.json by its seal and by what it says of the
+    corpus. tokenizer: that of the corpus."""
+    lost = [name for name in HEADER if content(folder / name) is None]
+    if FACTS not in lost and _says_otherwise(folder, manifest, tokenizer):
+        lost.append(FACTS)
     found = content(folder / TOKENIZER / "tokenizer.json") or b""
     return lost + [TOKENIZER] * (hashlib.sha256(found).hexdigest() != manifest.tokenizer_sha256)
+
+
+def _says_otherwise(folder: Path, manifest: Manifest, tokenizer: Path) -> bool:
+    """Whether run.json is not of this corpus: else it would be found out when the run has ended and is exported."""
+    try:
+        facts = read_facts(folder)[1]
+    except UserError:
+        return True
+    wanted = {
+        "data": manifest.fingerprint,
+        "tokenizer_sha256": manifest.tokenizer_sha256,
+        "vocab_size": manifest.vocab_size,
+        "special_ids": json.loads(json.dumps(asdict(manifest.special_ids))),
+    }
+    # Runs that were begun before the hashes of the tokenizer's files were written down have none.
+    wanted |= {"tokenizer_files": tokenizer_hashes(tokenizer)} if facts.get("tokenizer_files") is not None else {}
+    return any(facts.get(key, value) != value for key, value in wanted.items())
 
 
 def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Self
 
 from ..errors import UserError
+from ..files.folders import aside
+from ..files.inside import must_stay_inside
 from ..files.lock import lock
 from ..files.whole import write_atomically
 
@@ -90,11 +92,13 @@ class Home:
         said = []
         for name, data in self._header.items():
             path = folder / name
+            below = path.parent != folder  # which may be a link itself: the user named it
+            if below and (path.parent.is_symlink() or not path.parent.is_dir()):
+                aside(path.parent)
             if data == content(path):
                 continue
-            if path.parent.is_symlink() or not path.parent.is_dir():
-                aside(path.parent)
             path.parent.mkdir(exist_ok=True)
+            must_stay_inside(path.parent, folder)
             where = aside(path)
             write_atomically(path, data)
             found = f"was changed while the run trained; what stood there is now {where.name}, and" if where else "was lost while the run trained;"
@@ -117,16 +121,6 @@ def content(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
-
-
-def aside(path: Path) -> Path | None:
-    """Gives what has this name another one, which it returns; None where there is nothing."""
-    if not os.path.lexists(path):
-        return None
-    names = (f"{path.name}.changed{n}" for n in ("", *(f"-{k}" for k in range(2, 1000))))
-    free = next(p for p in map(path.with_name, names) if not os.path.lexists(p))
-    path.rename(free)
-    return free
 
 
 def same(path: Path, fd: int) -> bool:

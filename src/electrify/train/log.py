@@ -17,14 +17,15 @@ from typing import Any, BinaryIO
 
 from ..config.checks import TRACKERS
 from ..errors import UserError, nearest
+from ..files.folders import aside
+from ..files.inside import make_inside
 from ..files.reading import open_regular
 from ..files.schema import is_count
 from ..files.whole import write_atomically
 from ..progress import say
-from .home import aside
 
 KINDS = ("train", "valid", "event")
-FILE = "metrics.jsonl"
+FILE, BOARD = "metrics.jsonl", "tensorboard"
 # What the machine's speed decides, and so differs between two runs of the same numbers.
 TIMING_FIELDS = frozenset({"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes", "joules"})
 
@@ -53,7 +54,7 @@ class MetricsLog:
         except OSError as e:
             raise UserError(f"{path} cannot be written ({e.strerror})") from e
         if "tensorboard" in report_to:
-            self._board = _tensorboard(run / "tensorboard", resume_step)
+            self._board = _tensorboard(run / BOARD, resume_step)
 
     def write(self, record: Mapping[str, Any]) -> None:
         """One record with "kind" and "step". Numbers that are not finite become the strings "nan", "inf", "-inf"; 0-dim tensors become numbers."""
@@ -162,7 +163,7 @@ class _Board:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._event, self._summary = Event, Summary
-        folder.mkdir(parents=True, exist_ok=True)
+        make_inside(folder, folder.parent)
         # Numbered, not dated: TensorBoard reads in the order of names, and clocks jump.
         number = 1 + max((int(p.suffix[1:]) for p in folder.glob("events.out.tfevents.*") if p.suffix[1:].isdecimal()), default=0)
         self._writer = RecordWriter((folder / f"events.out.tfevents.{number:06d}").open("xb"))

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from ..config.pretrain import PretrainConfig
+from ..console import size
 from ..errors import UserError
+from ..files.models import MAX_LAYERS as MAX_LAYERS
 from ..model.shape import Shape
 from .dist import World
 
-GB = 1e9
 TRAINED_BYTES, HELD_BYTES = 16, 4  # a parameter in float32 with its gradient and two moments, and alone
-MAX_LAYERS = 1000  # each is a Python object, so a wrong number here costs time before it costs memory
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -77,4 +77,4 @@ def loaded_must_fit(path: str, config: Any) -> None:
 
 def _compare(need: int, room: int, sentence: str) -> None:
     if need > room:
-        raise UserError(f"{sentence} needs at least {need / GB:,.1f} GB of memory; {room / GB:,.1f} GB are free; choose smaller numbers")
+        raise UserError(f"{sentence} needs at least {size(need)} of memory; {size(room)} are free; choose smaller numbers")

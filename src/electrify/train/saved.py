@@ -51,13 +51,18 @@ def must_go_on(path: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: d
     for group in ("model", "optimizer"):
         if group not in tensors:
             raise UserError(f"{path} holds no {group}.safetensors, which a run goes on from; {EARLIER}")
+    must_be_state(path, state)
+    must_be_floats(path, tensors["model"])
+
+
+def must_be_state(path: Path, state: dict[str, Any]) -> None:
+    """Raises UserError where what the state.json of a checkpoint folder says is not what a run writes at that step."""
     try:
         found = check(State, state, f"{path}/state.json", more=True)
     except SchemaError as e:
         raise UserError(f"{e}; {EARLIER}") from e
     if path.name != f"checkpoint-{found.step}":
         raise UserError(f"{path}/state.json is of step {found.step}; {EARLIER}")
-    must_be_floats(path, tensors["model"])
 
 
 def must_be_floats(path: Path, tensors: Mapping[str, Tensor]) -> None:

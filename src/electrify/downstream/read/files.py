@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import UserError
 from ...text.decoding import must_be_text
+from ...text.records import MAX_LINE
 from ...text.streams import compression_of, read_chunks
-from ...text.whole import decode
+from ...text.whole import decode, joined
+
+MAX_EXAMPLES_BYTES = 1 << 32
+"""Unpacked; the examples of a file are held in memory, and the largest published sets of labelled texts have three quarters of that."""
 
 
 def whole(path: str | Path) -> str:
@@ -15,9 +20,18 @@ def whole(path: str | Path) -> str:
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path}: no such file")
-    data = b"".join(read_chunks(path))
-    must_be_text(path, data)
+    longest = MAX_LINE if ending_of(path) != ".json" else None  # SQuAD's files are one line
+    data = joined(_recognised(path), str(path), limit=MAX_EXAMPLES_BYTES, longest=longest)
     return decode(data, str(path))
+
+
+def _recognised(path: Path) -> Iterator[bytes]:
+    """The chunks of a file. Raises UserError where the first says that it is no text."""
+    chunks = read_chunks(path)
+    first = next(chunks, b"")
+    must_be_text(path, first)
+    yield first
+    yield from chunks
 
 
 def ending_of(path: str | Path) -> str:

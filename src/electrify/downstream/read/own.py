@@ -15,7 +15,7 @@ from ..tasks import TASKS, Kind, TaskData
 from .conll import read_sentence_rows, read_sentences
 from .files import ending_of, whole
 from .squad import read_question_rows, read_questions
-from .tables import Row, class_name, label_of, rows, texts_of
+from .tables import Row, class_name, label_of, must_be_classes, rows, texts_of
 from .task import answering_of, tagging_of
 
 TEXT_COLUMNS = ("text", "sentence", "sentence1")
@@ -49,6 +49,7 @@ def read_own(
             return answering_of(name, train, validation, epochs=2)
         case "tagging":
             found = [_sentences(path, text_column, label_column) for path in files]
+            must_be_classes(train_file, len({tag for sentence in found[0] for tag in sentence.tags}), "the column of tags")
             shared = shared_examples(*([sentence.words for sentence in part] for part in found))
             return tagging_of(name, found[0], found[1], metrics=None, epochs=OWN_EPOCHS, notes=shared)
         case _:
@@ -106,6 +107,7 @@ def _texts(files: tuple[str, str], name: str, text_column: str | None, pair_colu
         raise UserError(f"{train_file}: no example has a label, so there is nothing to learn")
     flat = values if kind != "multilabel" else [one for value in values for one in _list(value)]
     names = several or (sorted({class_name(v) for v in flat}, key=_class_order) if kind != "regression" else [])
+    must_be_classes(train_file, len(names), "--label-column")
     classes = {name: i for i, name in enumerate(names)}
     train, validation = (tuple(Example(a, b, _label(v, kind, classes, where)) for a, b, v, where in part) for part in parts)
     shared = shared_examples(*([(one.text, one.pair) for one in part] for part in (train, validation)))

@@ -15,6 +15,8 @@ from ...text.whole import json_rows, lines_of
 from ..tasks import Kind
 from .files import ending_of, whole
 
+MAX_CLASSES = 50_000
+"""A head of more would be larger than the encoder; the published sets with most labels have some ten thousand."""
 Row = tuple[int, dict[str, Any]]
 
 
@@ -89,6 +91,12 @@ def label_of(value: Any, kind: Kind, classes: dict[str, int], where: str) -> flo
     if isinstance(value, bool) or not math.isfinite(number):
         raise UserError(f"{where}: label {str(value)[:40]!r} is not a number")
     return number
+
+
+def must_be_classes(path: str, classes: int, flag: str) -> None:
+    """Raises UserError where there are so many different labels that they are texts or numbers of something else."""
+    if classes > MAX_CLASSES:
+        raise UserError(f"{path}: {classes:,} different labels, and at most {MAX_CLASSES:,} are learnt; is {flag} the one that is meant?")
 
 
 def class_name(value: Any) -> str:

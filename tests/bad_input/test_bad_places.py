@@ -1,0 +1,291 @@
+"""Places and files that cannot be read as files can: a folder that is gone, no right to look, a file that waits, one that is larger than memory."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify.console import size
+from electrify.downstream.read.own import read_own
+from electrify.errors import UserError
+from electrify.text.records import MAX_LINE
+from small import electrify, environment, mistake, one_sentence, pretrain_words, run, write_text
+
+COLUMNS: dict[str, Any] = {"text_column": None, "pair_column": None, "label_column": None, "problem_type": "auto"}
+
+
+@pytest.fixture(scope="module")
+def finished(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two updates with its exported halves."""
+    folder = tmp_path_factory.mktemp("places") / "run"
+    assert run(*pretrain_words(small_data, folder, max_steps=2)) == 0
+    return folder
+
+
+@pytest.fixture
+def model(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished / "discriminator", tmp_path / "model"))
+
+
+# ------------------------------------------------------------------ the folder in which the command is started
+
+GONE: dict[str, Callable[[Path, Path], list[str]]] = {
+    "prepare": lambda data, run: ["prepare", "a.txt", "--output-dir", "out"],
+    "prepare, input there": lambda data, run: ["prepare", str(data.with_name(data.name + ".txt")), "--output-dir", "out", "--vocab-size", "300"],
+    "pretrain": lambda data, run: pretrain_words(data, Path("out"), max_steps=1),
+    "export": lambda data, run: ["export", str(run), "--output-dir", "out"],
+    "finetune": lambda data, run: [
+        "finetune", str(run / "discriminator"), "--train-file", "a.tsv", "--validation-file", "b.tsv", "--output-dir", "out",
+    ],
+    "detect": lambda data, run: ["detect", "./model", "a text"],
+    "evaluate": lambda data, run: ["evaluate", str(run / "discriminator"), "--data-dir", "pairs"],
+    "doctor": lambda data, run: ["doctor", "model"],
+    "demo": lambda data, run: ["demo", "--output-dir", "out", "--max-steps", "2"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GONE)
+def test_the_current_folder_was_deleted(
+    capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    os.chdir(tmp_path / "here")
+    (tmp_path / "here").rmdir()
+    assert "the folder in which this command was started has been deleted" in mistake(capsys, *GONE[case](small_data, finished))
+
+
+# ------------------------------------------------------------------ no right to look
+
+POWERLESS = """
+import ctypes, os, sys
+if os.geteuid() == 0:  # root reads everything: this process gives up the two rights to do so
+    libc = ctypes.CDLL(None)
+    head, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert libc.capget(head, sets) == 0
+    sets[0] &= ~(1 << 1 | 1 << 2)
+    assert libc.capset(head, sets) == 0
+from electrify.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def powerless(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", POWERLESS, *map(str, words)], capture_output=True, text=True, env=environment(HF_HUB_OFFLINE="1"), check=False
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+@pytest.fixture
+def locked() -> Any:
+    """Takes the rights of a path away, and gives them back when the test ends."""
+    taken: list[tuple[Path, int]] = []
+
+    def take(path: Path, mode: int = 0) -> None:
+        taken.append((path, path.stat().st_mode))
+        path.chmod(mode)
+
+    yield take
+    for path, mode in reversed(taken):
+        path.chmod(mode)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "config.json", "electrify.json"])
+def test_doctor_has_found_something_wrong(model: Path, locked: Any, name: str) -> None:
+    """Status 1 and a report; status 2 is a mistake in the command."""
+    locked(model / name)
+    done = powerless("doctor", model)
+    assert done.returncode == 1, done.stderr
+    assert f"{name} cannot be read (Permission denied)" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("mode", [0, 0o444, 0o111])
+def test_doctor_of_a_run_whose_model_may_not_be_read(finished: Path, tmp_path: Path, locked: Any, mode: int) -> None:
+    folder = shutil.copytree(finished, tmp_path / "run")
+    locked(folder / "discriminator", mode)
+    done = powerless("doctor", folder)
+    assert done.returncode == 1, done.stderr
+    assert "Permission denied" in done.stdout
+    assert "whole to the last byte" in done.stdout, "the rest is examined"
+
+
+def test_doctor_of_a_folder_that_may_be_listed_only(model: Path, locked: Any) -> None:
+    locked(model, 0o444)
+    assert powerless("doctor", model).returncode == 1
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("run.json", ["export", "RUN", "--output-dir", "OUT"]), ("tokenizer", ["export", "RUN", "--output-dir", "OUT"]),
+    (".", ["export", "RUN", "--output-dir", "OUT"]), ("discriminator/config.json", ["detect", "RUN/discriminator", "x"]),
+    ("manifest.json", ["pretrain", "DATA", "--output-dir", "OUT"]),
+])  # fmt: skip
+def test_files_without_permission_are_not_called_damaged(
+    small_data: Path, finished: Path, tmp_path: Path, locked: Any, name: str, words: list[str]
+) -> None:
+    """Nor missing: restoring them from a copy would not help."""
+    data, folder = (Path(shutil.copytree(path, tmp_path / path.name)) for path in (small_data, finished))
+    locked((data if name == "manifest.json" else folder) / name)
+    places = {"RUN": str(folder), "DATA": str(data), "OUT": str(tmp_path / "out")}
+    done = powerless(*(word.replace(key, places[key]) if (key := word.partition("/")[0]) in places else word for word in words))
+    said = one_sentence(done.stderr)
+    assert done.returncode == 2
+    assert "cannot be read (Permission denied); see to it that you may read it" in said
+    assert "damaged" not in said
+    assert not (tmp_path / "out").exists()
+
+
+# ------------------------------------------------------------------ files that wait, or are larger than memory
+
+
+def waiting(tmp_path: Path, way: str) -> Path:
+    """The kernel's log: a regular file by its kind, and a read of it ends when there is news. For others a file whose reads say so."""
+    if way == "given":
+        return Path("/proc/kmsg")
+    (tmp_path / "log.txt").symlink_to("/proc/kmsg")
+    return tmp_path / "log.txt"
+
+
+@pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="the kernel's log may not be read here")
+@pytest.mark.parametrize("way", ["given", "linked"])
+def test_a_file_that_waits_for_news(tmp_path: Path, model: Path, small_data: Path, way: str) -> None:
+    log = waiting(tmp_path, way)
+    for words in (
+        ["detect", model, "--file", log],
+        ["prepare", log, "--output-dir", tmp_path / "out", "--vocab-size", "300"],
+        ["finetune", model, "--train-file", log, "--validation-file", log, "--output-dir", tmp_path / "out"],
+        ["pretrain", small_data, "--output-dir", tmp_path / "out", "--config", log],
+    ):
+        done = electrify([*map(str, words)], tmp_path, expect=2, seconds=60)
+        one_sentence(done.err)
+
+
+def test_reads_that_would_wait_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same without /proc: a pipe that passes for a regular file."""
+    import stat
+
+    os.mkfifo(tmp_path / "log.txt")
+    keep = os.open(tmp_path / "log.txt", os.O_RDWR | os.O_NONBLOCK)
+    monkeypatch.setattr(stat, "S_ISREG", lambda mode: True)
+    monkeypatch.setattr(Path, "is_file", lambda self: True)
+    assert "it waits for what is to come" in mistake(capsys, "detect", model, "--file", tmp_path / "log.txt")
+    os.close(keep)
+
+
+def sparse(path: Path, head: bytes = b"") -> Path:
+    """Forty gigabytes of zeros on no disk."""
+    with path.open("wb") as f:
+        f.write(head)
+        f.truncate(40 << 30)
+    return path
+
+
+@pytest.mark.parametrize("head", [b"", b"text\tlabel\n" + b"a text\tx\n" * 200_000])
+def test_forty_gigabytes_of_zeros(capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, head: bytes) -> None:
+    path = sparse(tmp_path / "t.tsv", head)
+    (tmp_path / "pairs").mkdir()
+    os.link(path, tmp_path / "pairs" / "x.jsonl")
+    began = time.monotonic()
+    for words in (
+        ["detect", model, "--file", path],
+        ["finetune", model, "--train-file", path, "--validation-file", path, "--output-dir", tmp_path / "out"],
+        ["evaluate", model, "--data-dir", tmp_path / "pairs"],
+    ):
+        assert "binary file" in mistake(capsys, *words)
+    with path.open("rb") as stdin:
+        done = subprocess.run(
+            [sys.executable, "-m", "electrify", "detect", str(model)], stdin=stdin, capture_output=True, text=True, env=environment(), check=False
+        )
+    assert "binary file" in one_sentence(done.stderr)
+    assert time.monotonic() - began < 90
+
+
+def test_a_text_larger_than_is_read_as_a_whole(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("electrify.text.whole.MAX_TEXT_BYTES", 1 << 20)
+    (tmp_path / "a.txt").write_bytes(b"a text\n" * 300_000)
+    assert "has more than 1 MB, which is more than is read as a whole" in mistake(capsys, "detect", model, "--file", tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".csv", ".jsonl", ".tsv.gz"])
+def test_a_line_that_is_no_example(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"t{ending}"
+    data = b"text\tlabel\n" + b"ab " * (MAX_LINE // 3 + 2_000_000)
+    path.write_bytes(gzip.compress(data, 1) if ending.endswith("gz") else data)
+    with pytest.raises(UserError, match=r"line 2 is longer than 64 MB; is this one example a line\?|unpacks to more than"):
+        read_own(str(path), str(path), **COLUMNS)
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "t.jsonl", "t.conll"])
+def test_as_many_labels_as_examples(tmp_path: Path, name: str) -> None:
+    rows = {
+        "t.tsv": "text\tlabel\n" + "".join(f"a\tx{i}\n" for i in range(200_000)),
+        "t.jsonl": "".join(json.dumps({"text": "a", "label": [f"x{i}"]}) + "\n" for i in range(200_000)),
+        "t.conll": "".join(f"a x{i}\n\n" for i in range(200_000)),
+    }
+    path = tmp_path / name
+    path.write_text(rows[name], encoding="utf-8")
+    with pytest.raises(UserError, match="200,000 different labels, and at most 50,000 are learnt"):
+        read_own(str(path), str(path), **COLUMNS)
+
+
+# ------------------------------------------------------------------ what a file is said to be
+
+SAID: list[tuple[str, bytes, str]] = [
+    ("a.txt", "\ufeffa text".encode("utf-32-le"), "is UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32"),
+    ("a.txt", "\ufeffa text".encode("utf-32-be"), "is UTF-32 text"),
+    ("a.txt", "\ufeffa text".encode("utf-16-le"), "is UTF-16 text"),
+    ("a.txt.gz", gzip.compress(gzip.compress(b"a text")), "was packed twice: what its .gz unpacks to is gzip data again; unpack it once"),
+    ("a.txt.bz2", bz2.compress(gzip.compress(b"a text")), "was packed twice: what its .bz2 unpacks to is gzip data again"),
+    ("a.txt.gz", gzip.compress("\ufeffa text".encode("utf-16-le")), "holds, unpacked, UTF-16 text"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "says"), SAID)
+def test_files_that_are_no_text(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, data: bytes, says: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert says in mistake(capsys, "prepare", tmp_path / name, "--output-dir", tmp_path / "out", "--vocab-size", "300")
+
+
+def test_a_text_in_which_nothing_occurs_twice(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\n\nb\n\na\n\nb\n", encoding="utf-8")
+    words = ["prepare", tmp_path / "a.txt", "--output-dir", tmp_path / "out", "--vocab-size", "300", "--deduplicate", "false", "--workers", "1"]
+    assert "its most frequent character occurs once, where equal documents count as one" in mistake(capsys, *words, "--min-frequency", "2")
+
+
+@pytest.mark.parametrize(("n", "says"), [(0, "0 bytes"), (999, "1.0 kB"), (99, "99 bytes"), (2e6, "2.0 MB"), (4e8, "0.4 GB"), (1.5e12, "1,500.0 GB")])
+def test_sizes_are_not_zero(n: float, says: str) -> None:
+    assert size(n) == says
+
+
+def test_a_full_disk_is_not_the_tokenizers_fault(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library writes with Rust, which raises a bare Exception."""
+    from transformers import PreTrainedTokenizerBase
+
+    def full(*_: Any, **__: Any) -> None:
+        raise Exception("No space left on device (os error 28)")
+
+    monkeypatch.setattr(PreTrainedTokenizerBase, "save_pretrained", full)
+    (tmp_path / "t.tsv").write_text("text\tlabel\n" + "the a\tx\nan the\ty\n" * 4, encoding="utf-8")
+    words = ["--train-file", tmp_path / "t.tsv", "--validation-file", tmp_path / "t.tsv", "--output-dir", tmp_path / "out", "--seeds", "1"]
+    said = mistake(capsys, "finetune", model, *words, "--save-model", "--num-train-epochs", "1", "--device", "cpu")
+    assert "could not be written (No space left on device (os error 28))" in said
+    source = write_text(tmp_path / "a.txt", size=2000)
+    said = mistake(capsys, "prepare", source, "--output-dir", tmp_path / "p", "--tokenizer", model, "--workers", "1")
+    assert "could not be written" in said
+    assert "os error 28" in said

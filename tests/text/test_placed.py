@@ -1,0 +1,178 @@
+"""The folder of a corpus that is being made: files of the user, links, and a folder that is deleted under the run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from electrify import faults
+from electrify.config.prepare import PrepareConfig
+from electrify.errors import UserError
+from electrify.text import prepare
+from small import listing, write_text
+
+NAMES = ["tokens-train-00000.bin", "documents-train-00000.npy", "tokens-valid-00000.bin", "unigram.npy", "prepare.log.json"]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_text(tmp_path / "a.txt", size=20_000)
+
+
+def options(source: Path, out: Path) -> PrepareConfig:
+    return PrepareConfig(inputs=(str(source),), output_dir=str(out), vocab_size=400, valid_fraction=0.1, workers=1)
+
+
+def disturbed(source: Path, out: Path, point: str, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs `prepare` and does something at a point of it."""
+
+    def at(name: str, *more: object) -> None:
+        if name == point:
+            act()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(faults, "at", at)
+        prepare.prepare(options(source, out))
+
+
+def stop() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def begun(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose run was stopped when its texts were tokenised."""
+    with pytest.raises(KeyboardInterrupt):
+        disturbed(source, tmp_path / "data", "encoded", stop, monkeypatch)
+    return tmp_path / "data"
+
+
+def same_corpus(source: Path, out: Path) -> None:
+    """Fails where the corpus is not the one of an undisturbed run."""
+    prepare.prepare(options(source, out))
+    prepare.prepare(options(source, out.with_name("whole")))
+    whole = {name: digest for name, digest in listing(out.with_name("whole")).items() if name != prepare.LOG}
+    assert whole.items() <= listing(out).items()
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+@pytest.mark.parametrize("name", NAMES)
+def test_files_of_the_user_in_a_folder_that_is_continued(source: Path, begun: Path, tmp_path: Path, name: str, kind: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    if kind == "link":
+        (begun / name).symlink_to(secret)
+    else:
+        (begun / name).write_text("mine")
+    before = listing(tmp_path)
+    with pytest.raises(UserError, match=f"{name} is not of this corpus; move it away"):
+        prepare.prepare(options(source, begun))
+    assert listing(tmp_path) == before
+    (begun / name).unlink()
+    same_corpus(source, begun)
+
+
+@pytest.mark.parametrize("name", NAMES[:4])
+def test_a_file_of_the_user_that_comes_while_it_is_prepared(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    out = tmp_path / "data"
+    with pytest.raises(UserError, match=f"{name} is not of this corpus"):
+        disturbed(source, out, "encoded", lambda: (out / name).write_text("mine"), monkeypatch)
+    assert (out / name).read_text() == "mine"
+    (out / name).unlink()
+    same_corpus(source, out)
+
+
+@pytest.mark.parametrize("point", ["joined", "before_data_manifest"])
+def test_our_own_files_are_known_after_a_stop(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    out = tmp_path / "data"
+    with pytest.raises(KeyboardInterrupt):
+        disturbed(source, out, point, stop, monkeypatch)
+    same_corpus(source, out)
+    assert not (out / "unfinished").exists()
+
+
+@pytest.mark.parametrize("name", ["tokenizer", "parts", "parts/00000"])
+def test_links_in_unfinished_are_not_written_through(source: Path, begun: Path, tmp_path: Path, name: str) -> None:
+    outside = tmp_path / "outside"
+    (begun / "unfinished" / name).rename(outside)
+    (begun / "unfinished" / name).symlink_to(outside)
+    before = listing(outside)
+    with pytest.raises(UserError, match="is a link, and files would be written through it"):
+        prepare.prepare(options(source, begun))
+    assert listing(outside) == before
+
+
+@pytest.mark.parametrize(("point", "name"), [("collected", "tokenizer"), ("collected", "parts"), ("tokenizer", "parts")])
+def test_links_that_come_while_it_is_prepared(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, name: str) -> None:
+    out, outside = tmp_path / "data", tmp_path / "outside"
+    outside.mkdir()
+    with pytest.raises(UserError, match=f"{name} is a link"):
+        disturbed(source, out, point, lambda: (out / "unfinished" / name).symlink_to(outside), monkeypatch)
+    assert not list(outside.iterdir())
+
+
+def test_files_of_the_user_in_unfinished_stay(source: Path, begun: Path) -> None:
+    for name in ("MINE", "parts/MINE", "parts/00000/MINE", "tokenizer/MINE"):
+        (begun / "unfinished" / name).write_text("mine")
+    same_corpus(source, begun)
+    assert {name.removeprefix("unfinished/") for name in listing(begun) if "MINE" in name} == {
+        "MINE", "parts/MINE", "parts/00000/MINE", "tokenizer/MINE",
+    }  # fmt: skip
+    same_corpus(source, begun)
+
+
+def emptied(folder: Path) -> None:
+    """As a removal does that another process writes into: the folder stays."""
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied", "moved", "its mark removed", "half removed"])
+@pytest.mark.parametrize("point", ["collected", "tokenizer", "encoded", "joined", "before_data_manifest"])
+def test_a_folder_that_is_deleted_while_it_is_prepared(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, how: str) -> None:
+    """Whatever is left, the same command makes the corpus."""
+    out = tmp_path / "data"
+
+    def act() -> None:
+        match how:
+            case "removed":
+                shutil.rmtree(out, ignore_errors=True)
+            case "emptied":
+                emptied(out) if out.exists() else None
+            case "moved":
+                os.rename(out, tmp_path / "moved") if out.exists() else None
+            case "its mark removed":
+                (out / "unfinished" / "state.json").unlink(missing_ok=True)
+            case _:
+                shutil.rmtree(out / "unfinished", ignore_errors=True)
+                (out / "tokens-train-00000.bin").unlink(missing_ok=True)
+
+    said = "run the same command again"
+    with contextlib.suppress(UserError):
+        try:
+            disturbed(source, out, point, act, monkeypatch)
+        except UserError as e:
+            said = str(e)
+            raise
+    assert "run the same command again" in said
+    same_corpus(source, out)
+
+
+def test_a_folder_of_the_user_that_took_the_name_is_left_alone(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "data"
+
+    def act() -> None:
+        shutil.rmtree(out)
+        out.mkdir()
+        (out / "thesis.txt").write_text("mine")
+
+    with pytest.raises(UserError, match="run the same command again"):
+        disturbed(source, out, "encoded", act, monkeypatch)
+    assert listing(out).keys() == {"thesis.txt"}
+    with pytest.raises(UserError, match="holds other files"):
+        prepare.prepare(options(source, out))
