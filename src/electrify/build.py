@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .architectures import architecture_named
 from .architectures.architecture import Architecture, InitialValues, WordVectors
+from .architectures.exported import ExportedModel
 from .config.pretrain import CorruptionConfig, ModelConfig, PretrainConfig
 from .corruption.choosing import Chooser, rarity
 from .corruption.frequency import Frequency
@@ -20,7 +21,6 @@ from .corruption.masking import Corruptor, MaskMix
 from .corruption.two_tower import TwoTower
 from .model.embeddings import DisentangledWords, Words, own_table
 from .model.encoder import Encoder
-from .model.exported import ExportedModel
 from .model.heads import MaskedLM
 from .model.shape import Shape
 from .objectives.objective import Objective, Parts
@@ -45,7 +45,6 @@ class Built:
 
     objective: Objective
     exports: dict[str, ExportedModel]
-    architecture: Architecture
 
     @property
     def kept(self) -> ExportedModel:
@@ -74,7 +73,7 @@ def build(config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape | 
     encoders.sort(key=lambda e: e is not built.kept.encoder)
     m = config.model
     values = InitialValues(m.init, m.local_amplitude, vectors if m.init_words == "cooccurrence" else None)
-    built.architecture.initialise(built.objective, encoders, values, torch.Generator().manual_seed(config.train.seed))
+    built.kept.architecture.initialise(built.objective, encoders, values, torch.Generator().manual_seed(config.train.seed))
     return built
 
 
@@ -86,7 +85,8 @@ def compose(config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape 
     o = config.objective
     parts = Parts(corruptor, kept, architecture, o.term_weights)
     objective = objective_class(o.row.cls).build(parts, **vars(o.options))
-    return Built(objective, objective.exports(), architecture)
+    exports = {name: ExportedModel(n.encoder, n.head, architecture) for name, n in objective.networks().items()}
+    return Built(objective, exports)
 
 
 def objective_class(place: str) -> type[Objective]:

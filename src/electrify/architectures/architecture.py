@@ -91,6 +91,18 @@ class Architecture(ABC):
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         """The class that a network with such a head is exported as. model_type: that of a folder to start from."""
 
+    def head_tensors(self, head: Head) -> dict[str, Tensor]:
+        """A head's parameters under our names in `table`: those themselves where they are ours, else values."""
+        return head.tensors()
+
+    @torch.no_grad()
+    def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
+        """Sets those of these names, as `head_tensors` names them; returns the names that the head cannot hold."""
+        own = head.tensors()
+        for name, t in named.items():
+            own[name].copy_(t)
+        return []
+
     def inputs(self, tokens: Tokens) -> dict[str, Tensor]:
         """[B, L] the library's arguments for a batch with one sequence a row."""
         named = {"input_ids": tokens.ids_T, "attention_mask": tokens.real_T.long(), "token_type_ids": tokens.segment_T}

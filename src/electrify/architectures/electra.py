@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..errors import UserError
 from ..model.attention import Direction, SharedContext
 from ..model.blocks import Block
 from ..model.embeddings import Embeddings, Words, own_table
 from ..model.encoder import Encoder
-from ..model.heads import BinaryHead, HeadKind
+from ..model.heads import BinaryHead, Head, HeadKind, LinearHead
 from ..model.init import (
     init_bert,
     init_local_blocks,
@@ -115,6 +115,44 @@ class Electra(Architecture):
         if model_type == "bert":
             return bert_for_masked_lm(shape, kind)
         return electra_for_masked_lm(shape) if kind == "token" else electra_for_pre_training(shape)
+
+    def head_tensors(self, head: Head) -> dict[str, Tensor]:
+        """The library has one form of binary head: a linear one is written as that."""
+        return two_layers(head) if isinstance(head, LinearHead) else head.tensors()
+
+    @torch.no_grad()
+    def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
+        """A linear head takes nothing of the two layers of another objective, which it cannot be."""
+        if not isinstance(head, LinearHead):
+            return super().fill_head(head, named)
+        one = one_layer(named) if len(named) == len(two_layers(head)) else None
+        if one is None:
+            return list(named)
+        head.load_state_dict(one)
+        return []
+
+
+def two_layers(head: LinearHead) -> dict[str, Tensor]:
+    """A linear head as dense, gelu and output, exactly: gelu(x) - gelu(-x) = x, so the dense layer gets w and -w, the output 1 and -1."""
+    w_D, b = head.out.weight.detach()[0], head.out.bias.detach()
+    dense_DD = w_D.new_zeros(len(w_D), len(w_D))
+    bias_D = torch.zeros_like(w_D)
+    out_1D = w_D.new_zeros(1, len(w_D))
+    dense_DD[0], dense_DD[1] = w_D, -w_D
+    bias_D[0:1], bias_D[1:2] = b, -b
+    out_1D[0, 0], out_1D[0, 1] = 1, -1
+    return {"dense.weight": dense_DD, "dense.bias": bias_D, "out.weight": out_1D, "out.bias": torch.zeros_like(b)}
+
+
+def one_layer(named: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """What `two_layers` made, as the linear head again; None where the two layers compute something else."""
+    dense_DD, bias_D = named["dense.weight"], named["dense.bias"]
+    head = LinearHead(len(bias_D))
+    with torch.no_grad():
+        head.out.weight.copy_(dense_DD[:1])
+        head.out.bias.copy_(bias_D[:1])
+    same = all(torch.equal(named[name], t) for name, t in two_layers(head).items())
+    return {name: p.detach() for name, p in head.named_parameters()} if same else None
 
 
 # ------------------------------------------------------------------ tables

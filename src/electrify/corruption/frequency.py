@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..draws import Draws
-from ..model.exported import ExportedModel
+from ..model.network import Network
 from ..model.passes import Pass
 from ..terms import Loss
 from ..tokens import SpecialIds, Tokens
@@ -47,7 +47,7 @@ class Frequency(nn.Module):
         assert isinstance(self.log_q_V, Tensor)
         return self.log_q_V[z.tokens.ids_T]
 
-    def exports(self) -> dict[str, ExportedModel]:
+    def networks(self) -> dict[str, Network]:
         return {}
 
     def likelihood(self, z: Corrupted) -> dict[str, Loss]:

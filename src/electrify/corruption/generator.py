@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ..draws import Draws
-from ..model.exported import ExportedModel
 from ..model.heads import MaskedLM
 from ..model.likelihood import token_ce
+from ..model.network import Network
 from ..model.passes import Pass
 from ..terms import Loss
 from ..tokens import Tokens
@@ -76,8 +76,8 @@ class Generator(nn.Module):
     def passes(self) -> list[Pass]:
         return [Pass(self.lm.encoder, 1.0, self.trains), Pass(self.lm.head, self.chooser.share, self.trains)]
 
-    def exports(self) -> dict[str, ExportedModel]:
-        return {"generator": ExportedModel(self.lm.encoder, self.lm.head)}
+    def networks(self) -> dict[str, Network]:
+        return {"generator": Network(self.lm.encoder, self.lm.head)}
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         plan = self.mask.plan(tokens, draws, fixed=fixed)

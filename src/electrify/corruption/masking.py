@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..draws import Draws
-from ..model.exported import ExportedModel
+from ..model.network import Network
 from ..model.passes import Pass
 from ..terms import Loss
 from ..tokens import SpecialIds, Tokens
@@ -84,7 +84,7 @@ class Corruptor(Protocol):
 
     def passes(self) -> list[Pass]: ...
 
-    def exports(self) -> dict[str, ExportedModel]:
+    def networks(self) -> dict[str, Network]:
         """Its networks that can be exported, by the name of their folder."""
         ...
 
@@ -123,7 +123,7 @@ class MaskMix(nn.Module):
     def passes(self) -> list[Pass]:
         return []
 
-    def exports(self) -> dict[str, ExportedModel]:
+    def networks(self) -> dict[str, Network]:
         return {}
 
     def likelihood(self, z: Corrupted) -> dict[str, Loss]:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ..draws import Draws
 from ..model.encoder import Encoder
-from ..model.exported import ExportedModel
 from ..model.likelihood import CHUNK, log_probability
+from ..model.network import Network
 from ..model.passes import Pass
 from ..terms import Loss
 from ..tokens import Tokens
@@ -48,7 +48,7 @@ class TwoTower(nn.Module):
         self.head = head
         self.sampling = sampling
 
-    def exports(self) -> dict[str, ExportedModel]:
+    def networks(self) -> dict[str, Network]:
         """None: a class of the library for it does not exist."""
         return {}
 

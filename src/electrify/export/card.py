@@ -9,15 +9,12 @@ from typing import Any
 
 import yaml
 
-from ..architectures.architecture import Architecture
+from ..architectures.exported import ExportedModel
 from ..config.objectives import Logits
 from ..config.pretrain import dump, load_file, override
 from ..console import inert
-from ..model.exported import ExportedModel
-from ..model.heads import HeadKind
 from ..model.shape import Shape
 from ..train.log import FILE, read
-from .mapping import parameters_of
 
 CHANGED = {  # what the kept encoder read, by the corruptor
     "generator": "in which a small generator changed tokens",
@@ -38,7 +35,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 
 
-def model_card(run: Path, *, part: str, model: ExportedModel, architecture: Architecture, facts: Mapping[str, Any], step: int | None) -> str:
+def model_card(run: Path, *, part: str, model: ExportedModel, facts: Mapping[str, Any], step: int | None) -> str:
     """README.md of one network.
 
     part: the name of its folder, `discriminator` for the one that is kept. facts: run.json. step: the exported one, None for the last.
@@ -50,17 +47,17 @@ def model_card(run: Path, *, part: str, model: ExportedModel, architecture: Arch
     shape, is_lm, kept = model.encoder.shape, model.head.kind == "token", part == "discriminator"
     corruptor = config.corruption.corruptor
     fills = is_lm and (part == "generator" or corruptor == "mask")  # it was trained on texts with [MASK]
-    parameters = sum(p.numel() for p in parameters_of(model).values())
+    parameters = sum(p.numel() for p in model.parameters().values())
     says = row.logits if kept else "token"
     records = [r for r in _records(run) if step is None or r["step"] <= step]
     last = records[-1] if records else {}
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     name = inert(run.resolve().name)
     sections = [
-        _metadata(fills=fills, tag=row.card.tag, start=start, architecture=architecture.name),
+        _metadata(fills=fills, tag=row.card.tag, start=start, architecture=model.architecture.name),
         f"# {name}: {row.card.title if kept else 'masked language model'}",
         _what(corruptor, row.card.asked(config.objective.options), kept=kept),
-        _use(architecture, shape, kind=model.head.kind, says=says, fills=fills),
+        _use(model, says=says, fills=fills),
         _section("Training", _rows(_training(shape, last, step=step, parameters=parameters))),
         _validation(valid),
         _corpus(facts),
@@ -93,7 +90,7 @@ def _what(corruptor: str, asked: str, *, kept: bool) -> str:
     return f"{text} Trained from raw text with electrify."
 
 
-def _use(architecture: Architecture, shape: Shape, *, kind: HeadKind, says: Logits, fills: bool) -> str:
+def _use(model: ExportedModel, *, says: Logits, fills: bool) -> str:
     if fills:
         code = [
             "from transformers import pipeline",
@@ -102,8 +99,8 @@ def _use(architecture: Architecture, shape: Shape, *, kind: HeadKind, says: Logi
             'print(fill(f"The capital of France is {fill.tokenizer.mask_token}."))',
         ]
     else:
-        name = architecture.table(shape, kind).name
-        logits = architecture.binary_code if kind == "binary" else "model(**inputs).logits"
+        name = model.table().name
+        logits = model.architecture.binary_code if model.head.kind == "binary" else "model(**inputs).logits"
         code = [
             f"from transformers import AutoTokenizer, {name}",
             "",

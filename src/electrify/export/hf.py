@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from .. import faults
 from ..architectures import architecture_named
-from ..architectures.architecture import Architecture
+from ..architectures.exported import ExportedModel
 from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, compose, kept_shape
 from ..config.export import Part
@@ -31,8 +31,6 @@ from ..files.model_folder import CARD, may_write, replaced, sealed
 from ..files.reading import is_there
 from ..files.schema import check
 from ..files.tokenizers import SETTINGS_FILE, copy_tokenizer, read_settings, read_tokenizer
-from ..model.exported import ExportedModel
-from ..model.heads import HeadKind
 from ..model.shape import Shape
 from ..tokens import SpecialIds, Tokens
 from ..train import checkpoint
@@ -40,7 +38,6 @@ from ..train.facts import FACTS, read_facts
 from ..train.memory import must_fit
 from ..train.saved import must_be_floats, must_be_state
 from . import card
-from .mapping import parameters_of
 from .places import must_be_run
 from .quiet import quiet
 from .start import folder_shape
@@ -161,27 +158,26 @@ def _write(
     top: Path | None = None,
 ) -> Path:
     """Written into a hidden folder, checked there, and put in place file by file. top: the folder that `target` must not leave by a link."""
-    model, architecture = built.exports[part], built.architecture
+    model = built.exports[part]
     try:
         with replaced(target, identity_of(run, part, config, facts), top=top) as new:
             _copy_tokenizer(run, new, facts=facts, positions=model.encoder.shape.max_position_embeddings)
             dropout = {"dropout": config.model.dropout, "attention_dropout": config.model.attention_dropout}
-            write_model(new, model, architecture, pad=facts["special_ids"]["pad"], **dropout)
-            check_folder(new, model, architecture, special_ids(facts))
-            text = card.model_card(run, part=part, model=model, architecture=architecture, facts=facts, step=step)
+            write_model(new, model, pad=facts["special_ids"]["pad"], **dropout)
+            check_folder(new, model, special_ids(facts))
+            text = card.model_card(run, part=part, model=model, facts=facts, step=step)
             (new / CARD).write_text(sealed(text), encoding="utf-8")
     except (OSError, SafetensorError) as e:
         raise UserError(f"{target} could not be written ({getattr(e, 'strerror', None) or e})") from e
     return target
 
 
-def write_model(folder: Path, model: ExportedModel, architecture: Architecture, *, pad: int, dropout: float, attention_dropout: float) -> None:
+def write_model(folder: Path, model: ExportedModel, *, pad: int, dropout: float, attention_dropout: float) -> None:
     """config.json and model.safetensors of a network."""
-    shape, kind = model.encoder.shape, model.head.kind
     with quiet():
-        config = architecture.hf_config(shape, kind, pad=pad, dropout=dropout, attention_dropout=attention_dropout)
+        config = model.architecture.hf_config(model.encoder.shape, model.head.kind, pad=pad, dropout=dropout, attention_dropout=attention_dropout)
         config.save_pretrained(folder)
-    theirs = to_theirs(architecture.table(shape, kind).rows, parameters_of(model))
+    theirs = to_theirs(model.table().rows, model.parameters())
     tensors = {name: t.float().cpu() for name, t in theirs.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -204,31 +200,31 @@ def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positi
 # ------------------------------------------------------------------ the check
 
 
-def check_folder(folder: Path, model: ExportedModel, architecture: Architecture, special: SpecialIds) -> float:
+def check_folder(folder: Path, model: ExportedModel, special: SpecialIds) -> float:
     """Loads the folder with transformers and compares hidden states and logits with the network's own, in eval mode.
 
     Returns the largest relative difference. Raises ExportError where it exceeds TOLERANCE or anything does not load.
     """
-    encoder, theirs = _loaded(folder, model, architecture, special)
+    encoder, theirs = _loaded(folder, model, special)
     own = copy.deepcopy((model.encoder, model.head))
     tokens = probe(model.encoder.shape, special)
     # A sharp trained attention multiplies the rounding of float32; float64 tells rounding from a wrong number.
     for dtype in (torch.float32, torch.float64):
         for module in (*own, encoder, theirs):
             module.to("cpu", dtype).eval()
-        found = _hf_outputs(encoder, theirs, tokens, architecture, model.head.kind)
+        found = _hf_outputs(encoder, theirs, tokens, model)
         worst = _largest_difference(_outputs(own, tokens), found, tokens)
         if worst <= TOLERANCE[dtype]:
             return worst
     raise ExportError(f"the export computes other numbers than the run's own network (relative difference {worst:.1e}); nothing was written")
 
 
-def _loaded(folder: Path, model: ExportedModel, architecture: Architecture, special: SpecialIds) -> tuple[nn.Module, nn.Module]:
+def _loaded(folder: Path, model: ExportedModel, special: SpecialIds) -> tuple[nn.Module, nn.Module]:
     """The encoder and the whole network as transformers loads them. Raises ExportError where keys or special tokens are others."""
     import transformers
 
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    name = architecture.table(model.encoder.shape, model.head.kind).name
+    name = model.table().name
     with quiet(), failing_as("the run's tokenizer folder cannot be loaded by transformers"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
     with quiet():
@@ -251,11 +247,11 @@ def _outputs(own: tuple[nn.Module, nn.Module], tokens: Tokens) -> tuple[Tensor, 
 
 
 @torch.no_grad()
-def _hf_outputs(encoder: nn.Module, model: nn.Module, tokens: Tokens, architecture: Architecture, kind: HeadKind) -> tuple[Tensor, Tensor]:
+def _hf_outputs(encoder: nn.Module, theirs: nn.Module, tokens: Tokens, model: ExportedModel) -> tuple[Tensor, Tensor]:
     """The same of theirs."""
-    inputs = architecture.inputs(tokens)
-    output = model(**inputs)
-    logits = architecture.binary_logits(output) if kind == "binary" else output.logits
+    inputs = model.architecture.inputs(tokens)
+    output = theirs(**inputs)
+    logits = model.architecture.binary_logits(output) if model.head.kind == "binary" else output.logits
     return encoder(**inputs).last_hidden_state.flatten(0, 1), logits.flatten(0, 1)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..architectures import architecture_named
-from ..architectures.architecture import Architecture
+from ..architectures.exported import ExportedModel
 from ..architectures.keys import KeyMismatchError, KeyTable, to_ours, without_tied
 from ..build import Built
 from ..config.architectures import ARCHITECTURES
@@ -18,12 +18,10 @@ from ..files.model_folder import must_be_whole
 from ..files.models import look_over
 from ..files.reading import FileError
 from ..files.tokenizers import must_be_plain
-from ..model.exported import ExportedModel
 from ..model.shape import Shape
 from ..text.tokenizer import TOKENIZER_FILE, load_tokenizer, must_be_sound, without_code
 from ..train.memory import loaded_must_fit
 from .folders import SAFE_WEIGHTS, computing_plainly, from_hub, must_be_finite
-from .mapping import fill, parameters_of
 from .quiet import quiet
 
 
@@ -74,21 +72,16 @@ def load_weights(built: Built, what: str, start: str, *, given: ExportedModel | 
     A head that the folder lacks keeps its initial values. given: the network that another folder has filled already: what the two share stays as
     that folder left it. Raises UserError where the folder does not fit; then nothing has been changed.
     """
-    model = built.exports[what]
-    return load_model(model, built.architecture, start, what=what, given=given)
-
-
-def load_model(own: ExportedModel, architecture: Architecture, start: str, *, what: str, given: ExportedModel | None = None) -> list[str]:
-    """The same for one network."""
-    config = _config(start, architecture.name)
-    shape, theirs = own.encoder.shape, architecture.shape_of(config)
+    own = built.exports[what]
+    config = _config(start, own.architecture.name)
+    shape, theirs = own.encoder.shape, own.architecture.shape_of(config)
     if theirs.vocab_size != shape.vocab_size:
         raise UserError(f"--init-{what} " + _other_vocabulary(start, theirs.vocab_size, shape.vocab_size))
     names = [f.name for f in fields(shape)]
     odd = [f"{name} {getattr(theirs, name)} there, {getattr(shape, name)} here" for name in names if getattr(theirs, name) != getattr(shape, name)]
     if odd:
         raise UserError(f"--init-{what} {start} has another shape than the {what} of this run: {'; '.join(odd)}")
-    table = architecture.table(shape, own.head.kind, model_type=config.model_type)
+    table = own.table(model_type=config.model_type)
     model, missing, extra = _read(start, table, config)
     broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
     if broken:
@@ -108,8 +101,8 @@ def load_model(own: ExportedModel, architecture: Architecture, start: str, *, wh
 
 def _fill(model: ExportedModel, new: dict[str, torch.Tensor], start: str, *, what: str, given: ExportedModel | None) -> list[str]:
     """Checks every shape, then copies; parameters shared with `given` stay."""
-    own = parameters_of(model)
-    kept = {id(p) for p in parameters_of(given).values()} if given else set()
+    own = model.parameters()
+    kept = {id(p) for p in given.parameters().values()} if given else set()
     for name, t in new.items():
         if own[name].shape != t.shape:
             raise UserError(
@@ -117,7 +110,7 @@ def _fill(model: ExportedModel, new: dict[str, torch.Tensor], start: str, *, wha
                 f"choose --tie none, or folders of the same embedding_size and max_position_embeddings"
             )
     passed = [name for name in new if id(own[name]) in kept]
-    left = fill(model, {name: t for name, t in new.items() if name not in passed})
+    left = model.fill({name: t for name, t in new.items() if name not in passed})
     if left:
         return [f"{what}: {start} has a head of another objective; it keeps its initial values"]
     if not passed:

@@ -16,8 +16,8 @@ from ..corruption.plan import Plan
 from ..draws import Draws
 from ..model.embeddings import Words
 from ..model.encoder import Encoder
-from ..model.exported import ExportedModel
 from ..model.heads import Head
+from ..model.network import Network
 from ..model.passes import Pass
 from ..model.shape import Shape
 from ..terms import Loss, Term, Terms
@@ -98,9 +98,9 @@ class Objective(nn.Module, ABC):
     def passes(self) -> list[Pass]:
         """What it runs, for the count of FLOPs."""
 
-    def exports(self) -> dict[str, ExportedModel]:
+    def networks(self) -> dict[str, Network]:
         """The networks that it leaves, by the name of their folder; `discriminator` is the one that is kept."""
-        return {"discriminator": ExportedModel(self.encoder, self.head)} | self.corruptor.exports()
+        return {"discriminator": Network(self.encoder, self.head)} | self.corruptor.networks()
 
     def generator_parts(self) -> list[nn.Module]:
         """Modules whose parameters, where the kept network does not have them, take the generator's learning rate."""

@@ -164,7 +164,7 @@ def write_header(
         "data": manifest.fingerprint,
         "tokenizer_sha256": manifest.tokenizer_sha256,
         "tokenizer_files": tokenizer_hashes(tokenizer),
-        "architecture": built.architecture.name,
+        "architecture": built.kept.architecture.name,
         "shapes": {name: asdict(model.encoder.shape) for name, model in built.exports.items()},
         "vocab_size": manifest.vocab_size,
         "special_ids": asdict(manifest.special_ids),

@@ -1,4 +1,4 @@
-"""A network that can be exported: an encoder with the head that it was trained with."""
+"""An encoder with the head that it is trained with."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from .heads import Head
 
 
 @dataclass(frozen=True)
-class ExportedModel:
-    """What a run leaves as a Hugging Face folder."""
-
+class Network:
     encoder: Encoder
     head: Head
