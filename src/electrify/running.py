@@ -104,7 +104,9 @@ def opened(corpus: Corpus, config: PretrainConfig, micro_rows: int) -> TrainingD
     valid = None
     if held_out.num_documents:
         valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
-    return TrainingData(loader, valid, micro_rows, unigram_entropy(corpus))
+    row, options = config.objective.row, config.objective.options
+    group = row.group_rows(options) if row.group_rows else 1
+    return TrainingData(loader, valid, micro_rows, unigram_entropy(corpus), group)
 
 
 def context_of(job: Job, config: PretrainConfig, corpus: Corpus, built: Built) -> RunContext:

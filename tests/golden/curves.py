@@ -10,11 +10,12 @@ import torch
 
 from batches import VOCAB, built, text_batch, tiny
 from electrify.data.phases import one_phase
-from electrify.running import kept_names
+from electrify.starting import kept_names
 from electrify.tokens import Tokens
+from electrify.train.context import RunContext, TrainingData
 from electrify.train.dist import World
 from electrify.train.loop import Run
-from electrify.train.state import Window
+from electrify.train.sums import MetricSums
 
 HERE = Path(__file__).parent
 # The published optimiser and initial values, and ours; then one of every other objective.
@@ -38,19 +39,10 @@ def run_of(name: str, folder: Path) -> Run:
     fields = SHORT | ({"generator_size": 0.5} if name.startswith("electra") else {})
     objective, config = built(name, **fields), tiny(name, **fields)
     loader: Any = SimpleNamespace(phases=one_phase(row_length=ROW_LENGTH, batch_rows=ROWS), batch=batch)
-    return Run(
-        objective.objective,
-        config.train,
-        weights=config.objective.term_weights,
-        kept=kept_names(objective),
-        loader=loader,
-        valid=None,
-        folder=folder,
-        world=World(rank=0, size=1, local_rank=0, device=torch.device("cpu")),
-        micro_rows=MICRO_ROWS,
-        fingerprint={},
-        unigram_entropy=4.0,
-    )
+    data = TrainingData(loader, None, MICRO_ROWS, unigram_entropy=4.0)
+    context = RunContext(World(rank=0, size=1, local_rank=0, device=torch.device("cpu")), folder)
+    weights = config.objective.term_weights
+    return Run(objective.objective, config.train, data, context, weights=weights, kept=kept_names(objective))
 
 
 def curve(name: str, *, folder: Path) -> list[dict[str, float]]:
@@ -61,9 +53,9 @@ def curve(name: str, *, folder: Path) -> list[dict[str, float]]:
         run = run_of(name, folder)
         points = []
         for step in range(STEPS):
-            run.window = Window(torch.device("cpu"))
+            run.state.sums = MetricSums(torch.device("cpu"))
             run.update(run.batch(step))
-            means = run.window.means()
+            means = run.state.sums.means()
             points.append({key: means[key] for key in [*run.weights, "replaced", "grad_norm"] if key in means})
         return points
     finally:

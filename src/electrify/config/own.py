@@ -63,7 +63,7 @@ def replaced(section: C, values: dict[str, Any], *, naming: Any) -> C:
         return section
     mine = {name: value for name, value in new.items() if name in field_types(type(section.options))}  # type: ignore[attr-defined]
     for name in new.keys() & owners.keys() - mine.keys():
-        _must_be_default(section, name, new[name], owners[name])
+        _must_be_default(section, name, new[name], owners[name], called=naming(name))
     return dataclasses.replace(section, options=dataclasses.replace(section.options, **mine))  # type: ignore
 
 
@@ -73,12 +73,12 @@ def cls_changes(section: Any, fixed: dict[str, Any]) -> bool:
     return choice is not None and fixed.get(choice, getattr(section, choice)) != getattr(section, choice)
 
 
-def _must_be_default(section: Any, name: str, value: Any, owner: type) -> None:
+def _must_be_default(section: Any, name: str, value: Any, owner: type, *, called: str) -> None:
     if value != getattr(owner(), name):
         cls = type(section)
         having = [row for row, its in cls.ROWS().items() if name in field_types(its.options)]
         raise UserError(
-            f"{name} {brief(value) if not isinstance(value, bool) else str(value).lower()} is for {cls.CHOICE} "
+            f"{called} {brief(value) if not isinstance(value, bool) else str(value).lower()} is for {cls.CHOICE} "
             f"{' or '.join(having)}, not {getattr(section, cls.CHOICE)}"
         )
 

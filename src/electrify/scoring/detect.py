@@ -55,7 +55,7 @@ def detect(model: str, texts: list[str], *, max_seq_length: int | None = None, b
     overlap by a quarter. threads: a number, or auto. Raises UserError where the model has no replaced-token head, or a text no token.
     """
     discriminator, tokenizer, architecture = load_discriminator(model)
-    positions = discriminator.config.max_position_embeddings
+    positions = architecture.shape_of(discriminator.config).max_position_embeddings
     length = positions if max_seq_length is None else max_seq_length
     if not 8 <= length <= positions:
         raise UserError(f"max_seq_length must be 8 to {positions} (the positions of {model}), not {length}")

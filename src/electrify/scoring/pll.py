@@ -157,5 +157,7 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
         raise UserError(f"{model}: its tokenizer has no {' and no '.join(lacking)}")
     offset = 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0  # position ids begin behind the padding's
     longest = getattr(config, "max_position_embeddings", 512) - offset
+    if architecture is not None:
+        longest = architecture.shape_of(config).max_position_embeddings
     short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)
     return Scorer(model, kind, loaded.to(device or torch.device("cpu")), tokenizer, longest, architecture, short)

@@ -38,6 +38,16 @@ class TrainingData:
     """Rows of one forward pass of one process."""
     unigram_entropy: float
     """Nats: the loss of the best model that sees no context."""
+    group_rows: int = 1
+    """Consecutive rows that a loss may compare with each other: no pass cuts such a group."""
+
+    def validated(self, eval_rows: int, *, processes: int) -> tuple[int, int]:
+        """How many rows are validated on, and how many of them one process takes at a time."""
+        there = self.valid.num_rows if self.valid else 0
+        limit = min(eval_rows, there)
+        limit -= limit % self.group_rows
+        groups = -(-limit // (processes * self.group_rows))
+        return limit, min(self.micro_rows, groups * self.group_rows)
 
     def lost(self) -> list[str]:
         """What was lost of the corpus and is still open here. Raises UserError where what is open was changed: what has

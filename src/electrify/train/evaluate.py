@@ -16,18 +16,17 @@ SEED = 0x76616C6964  # "valid": masks of validation do not depend on the run's s
 
 
 @torch.no_grad()
-def evaluate(objective: Objective, rows: Rows, *, limit: int, batch_rows: int, world: World, bf16: bool, progress: float = 1.0) -> dict[str, float]:
+def evaluate(objective: Objective, rows: Rows, *, limit: int, rows_each: int, world: World, bf16: bool, progress: float = 1.0) -> dict[str, float]:
     """Means and detection figures of the objective over the first `limit` rows of the split. Ranks share every batch; missing rows are pads.
 
-    progress: share of the run that is done, for corruptors that change on the way.
+    rows_each: of a forward pass of one process. progress: share of the run that is done, for corruptors that change on the way.
     """
     was_training = objective.training
     objective.eval()
     step = Step(objective)
     sums = MetricSums(world.device)
-    share = -(-batch_rows // world.size)
-    mine = (world.rank * share, (world.rank + 1) * share)
-    for k, tokens in enumerate(rows.sequential(share * world.size, limit=limit)):
+    mine = (world.rank * rows_each, (world.rank + 1) * rows_each)
+    for k, tokens in enumerate(rows.sequential(rows_each * world.size, limit=limit)):
         first, n = k * tokens.num_rows, tokens.num_rows
         draws = draws_for(seed=SEED, step=0, num_rows=n, row_length=rows.row_length, first_row=first, progress=progress)
         with torch.autocast(world.device.type, torch.bfloat16, enabled=bf16):

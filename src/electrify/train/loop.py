@@ -226,13 +226,12 @@ class Run:
 
     def validate(self, log: MetricsLog) -> None:
         valid, c, state = self.data.valid, self.config, self.state
-        if valid is None or not valid.num_rows:
+        limit, rows_each = self.data.validated(c.eval_rows, processes=self.world.size)
+        if valid is None or not limit:
             return
         faults.at("validation", self.step)
-        limit = min(c.eval_rows, valid.num_rows)
-        rows = min(self.data.micro_rows, limit)
         progress = self.step / c.max_steps
-        state.validation = evaluate(self.objective, valid, limit=limit, batch_rows=rows, world=self.world, bf16=c.bf16, progress=progress)
+        state.validation = evaluate(self.objective, valid, limit=limit, rows_each=rows_each, world=self.world, bf16=c.bf16, progress=progress)
         self.record(log, "valid", state.validation | {"seconds": state.meter.seconds()})
         if self.world.rank == 0:
             figures = shown(state.validation, losses=self.weights)

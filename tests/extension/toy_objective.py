@@ -1,0 +1,114 @@
+"""An objective as a user would add it: a file, and a row. It has an option, two losses and a head of its own.
+
+Shape suffixes: T flat tokens, R rows, G rows of a group, D hidden width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from electrify.config.objectives import Card, Objective
+from electrify.corruption.masking import Corruptor
+from electrify.corruption.plan import Plan
+from electrify.model import costs
+from electrify.model.encoder import Encoder
+from electrify.model.heads import Head
+from electrify.model.passes import Pass
+from electrify.objectives.metrics import generator_rates, histogram, replaced_share
+from electrify.objectives.objective import Graded, Parts
+from electrify.objectives.objective import Objective as Base
+from electrify.terms import Loss, Terms
+from electrify.tokens import Tokens
+
+
+class SquaredHead(Head):
+    """sum of gelu(W h), scaled: one logit a token, without a vector of its own."""
+
+    kind = "binary"
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        return F.gelu(self.dense(x_ND)).mean(-1) - 0.1
+
+    def paper_flops(self, row_length: int) -> float:
+        return costs.binary_flops(self.dense.in_features)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """With the output layer that computes the mean."""
+        width, weight = self.dense.in_features, self.dense.weight
+        out = {"out.weight": weight.new_full((1, width), 1 / width), "out.bias": weight.new_full((1,), -0.1)}
+        return {"dense.weight": weight, "dense.bias": self.dense.bias} | out
+
+
+class Margin(Base):
+    """Replaced and original tokens are told apart by a margin; the first tokens of a group of rows are kept apart by a contrast."""
+
+    def __init__(self, corruptor: Corruptor, encoder: Encoder, head: Head, *, margin: float, group: int) -> None:
+        super().__init__()
+        self.corruptor = corruptor
+        self.encoder = encoder
+        self.head = head
+        self.margin = margin
+        self.group = group
+
+    @classmethod
+    def build(cls, parts: Parts, *, margin: float, group: int) -> Margin:
+        return cls(parts.corruptor, parts.encoder, SquaredHead(parts.shape.hidden_size), margin=margin, group=group)
+
+    def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
+        return {"margin": tokens.real_T.sum(), "contrast": torch.tensor(tokens.num_rows)}
+
+    def passes(self) -> list[Pass]:
+        return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), Pass(self.head, 1.0, True)]
+
+    def forward(self, tokens: Tokens, plan: Plan) -> Graded:
+        z = self.corruptor(tokens, plan)
+        states_TD = self.encoder(z.tokens)
+        logits_T = self.head(states_TD).float()
+        sign_T = torch.where(z.replaced_T, 1.0, -1.0)
+        first_RD = F.normalize(states_TD.float().view(tokens.num_rows, tokens.row_length, -1)[:, 0], dim=-1)
+        groups_RGD = first_RD.view(-1, self.group, first_RD.shape[-1])
+        alike_RGG = (groups_RGD @ groups_RGD.transpose(1, 2)).flatten(0, 1)
+        own_R = torch.arange(self.group, device=alike_RGG.device).repeat(len(groups_RGD))
+        losses = {
+            "margin": Loss((self.margin - sign_T * logits_T).relu(), tokens.real_T),
+            "contrast": Loss(F.cross_entropy(alike_RGG, own_R, reduction="none")),
+        }
+        return Graded(z, self.corruptor.likelihood(z) | losses, states_TD, logits_T)
+
+    def watch(self, graded: Graded) -> Terms:
+        z = graded.corrupted
+        terms = generator_rates(z, graded.losses) | replaced_share(z)
+        if not self.training:
+            terms["margin_detection"] = histogram(graded.logits, z.replaced_T, z.tokens.real_T)
+        return terms
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginOptions:
+    """Of the toy."""
+
+    margin: float = 0.5
+    """Of toy_margin: how far apart replaced and original tokens are kept."""
+    group: int = 2
+    """Of toy_margin: rows that the contrast compares."""
+
+
+ROW = Objective(
+    cls="toy_objective:Margin",
+    help="keep replaced and original tokens apart by a margin",
+    corruptors=("generator", "uniform"),
+    losses={"margin": 20.0, "contrast": 0.5},
+    options=MarginOptions,
+    check=lambda o: None if o.margin > 0 else f"margin must be positive, not {o.margin}",
+    logits="replaced",
+    group_rows=lambda o: o.group,
+    card=Card(title="margin detector", tag="toy-margin", asked=lambda o: f"to keep replaced tokens {o.margin:g} apart from others"),
+)

@@ -1,0 +1,23 @@
+"""`python with_toys.py WORDS`: electrify WORDS with a toy objective and a toy architecture among its rows."""
+
+from __future__ import annotations
+
+import sys
+
+import toy_architecture
+import toy_objective
+
+from electrify.config.architectures import ARCHITECTURES
+from electrify.config.objectives import OBJECTIVES
+
+
+def put_in() -> None:
+    OBJECTIVES["toy_margin"] = toy_objective.ROW
+    ARCHITECTURES["toy_prenorm"] = toy_architecture.ROW
+
+
+if __name__ == "__main__":
+    put_in()
+    from electrify.cli import main
+
+    sys.exit(main(sys.argv[1:]))
