@@ -9,15 +9,15 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from batches import SPECIAL, VOCAB, built, draws_of, ragged_batch, tiny
+from batches import SPECIAL, VOCAB, built, counts_of, draws_of, ragged_batch, terms_of, tiny
 from electrify.build import Built, Vocabulary, build
 from electrify.cli import main
 from electrify.config.flops import Convention
 from electrify.config.pretrain import load_recipe, override
 from electrify.flops.count import flops_per_token, forward_flops, passes_flops, recipe_flops
 from electrify.flops.paper import published
-from electrify.model.costs import CHOSEN, binary_flops
 from electrify.model import likelihood
+from electrify.model.costs import CHOSEN, binary_flops
 from electrify.model.encoder import Encoder
 from electrify.model.heads import LinearHead
 from electrify.model.passes import Measured, Pass

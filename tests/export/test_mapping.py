@@ -8,10 +8,10 @@ import pytest
 import torch
 from runs import MLM, RTD, random_built, with_model
 
-from electrify.model.exported import ExportedModel
 from electrify.architectures.electra import bert_for_masked_lm, electra_for_masked_lm, electra_for_pre_training
 from electrify.architectures.keys import KeyMismatchError, Row, to_ours, to_theirs, without_tied
 from electrify.export.mapping import architecture_of, parameters_of
+from electrify.model.exported import ExportedModel
 
 
 def halves() -> list[ExportedModel]:

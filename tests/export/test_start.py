@@ -13,10 +13,9 @@ from runs import MLM, RTD, WORDS, random_built, shake, with_model, write_tokeniz
 
 from electrify.build import Built
 from electrify.errors import UserError
-from electrify.export.start import folder_shape, load_half
 from electrify.export.mapping import parameters_of
 from electrify.export.quiet import quiet
-from electrify.export.start import check_vocabulary
+from electrify.export.start import check_vocabulary, folder_shape, load_half
 
 SHAPE = {
     "vocab_size": len(WORDS),

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor, nn
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from electrify.model.exported import ExportedModel
-from electrify.export.hf import hf_config
+from batches import encoder_of
 from electrify.architectures.keys import to_ours, to_theirs, without_tied
+from electrify.export.hf import hf_config
 from electrify.export.mapping import architecture_of, parameters_of
-from electrify.model.embeddings import Embeddings
-from electrify.model.encoder import Encoder
-from electrify.model.shape import Shape
+from electrify.model.exported import ExportedModel
 from electrify.model.heads import BinaryHead, LMHead
+from electrify.model.shape import Shape
 from electrify.tokens import Tokens
 
 # (V, E, D, layers, heads, F, positions, eps)

@@ -10,15 +10,14 @@ from torch import nn
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 import electrify
+from batches import encoder_of
 from electrify.build import generator_shape, kept_shape
-from electrify.model.exported import ExportedModel
 from electrify.config.pretrain import PretrainConfig, parse
 from electrify.export.hf import hf_config
 from electrify.export.mapping import architecture_of, parameters_of
-from electrify.model.embeddings import Embeddings
-from electrify.model.encoder import Encoder
-from electrify.model.shape import Shape
+from electrify.model.exported import ExportedModel
 from electrify.model.heads import BinaryHead, LMHead
+from electrify.model.shape import Shape
 
 RECIPES = sorted((Path(electrify.__file__).parent / "recipes").glob("*.yaml"))
 PUBLISHED = {"small": 14e6, "base": 110e6, "large": 335e6}  # 2003.10555, Table 1; embeddings included

@@ -17,8 +17,8 @@ from electrify.data.loader import Loader, Rows
 from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
-from electrify.terms import weighted
 from electrify.running import kept_names, split_batch, unigram_entropy
+from electrify.terms import weighted
 from electrify.text.shards import Corpus
 from electrify.train import log, schedule
 from electrify.train.dist import World
