@@ -154,6 +154,7 @@ def test_wrong_files(tmp_path: Path) -> None:
 FROZEN: dict[str, Any] = {"generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 50.0}}
 ELECTRIC: dict[str, Any] = {"corruptor": "two_tower", "objective": "electric", "term_weights": {"generator": 1.0, "nce": 1.0}}
 ADVERSARIAL: dict[str, Any] = {"objective": "adversarial", "term_weights": {"rtd": 50.0, "reinforce": 1.0, "baseline": 1.0}}
+RTD_WEIGHTS = {"generator": 1.0, "rtd": 50.0}
 UNIGRAM: dict[str, Any] = {"corruptor": "unigram", "term_weights": {"rtd": 50.0}}
 DRAWING: list[dict[str, Any]] = [{"temperature": 2.0}, {"temperature_end": 2.0}, {"disallow_correct": True}]
 ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
@@ -177,7 +178,7 @@ ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"objective": "electric"}, "objective electric needs corruptor two_tower or uniform or unigram, not generator"),
     ({"objective": "all_tokens", "corruptor": "two_tower"}, "objective all_tokens needs corruptor generator or uniform or unigram, not two_tower"),
-    ({"objective": "adversarial", "term_weights": {"generator": 1.0, "rtd": 50.0}}, r"term_weights must name \['baseline', 'reinforce', 'rtd'\]"),
+    ({"objective": "adversarial", "term_weights": RTD_WEIGHTS}, r"term_weights must name \['baseline', 'reinforce', 'rtd'\]"),
     ({"corruptor": "unigram"}, r"term_weights must name \['rtd'\]"),
     ({"corruptor": "uniform", "term_weights": {"rtd": 1.0}, "temperature": 2.0}, "are for learned corruptors, not uniform"),
     *[({"clean_rate": r}, r"clean_rate must lie in \[0, 1\)") for r in (1, -0.1, math.nan)],

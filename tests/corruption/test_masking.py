@@ -175,10 +175,10 @@ def test_mix_shares_of_berts_table_8(mix: tuple[float, ...]) -> None:
     expected = [mix[0], mix[1] + mix[2] / 1000, mix[2] * 999 / 1000]
     seen = [int(masked.sum()), int(kept.sum()), int((~masked & ~kept).sum())]
     assert sum(seen) == n
-    for share, count in zip(expected, seen, strict=True):
+    for share, number in zip(expected, seen, strict=True):
         if share == 0:
-            assert count == 0
-        assert abs(count - n * share) <= 4 * (n * share * (1 - share)) ** 0.5 + 1e-6, (share, count / n)
+            assert number == 0
+        assert abs(number - n * share) <= 4 * (n * share * (1 - share)) ** 0.5 + 1e-6, (share, number / n)
 
 
 @pytest.mark.parametrize("mix", TABLE_8, ids=str)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from electrify.architectures import architecture_named
+from electrify.architectures.keys import KeyTable
 from electrify.build import Built, Vocabulary, build
 from electrify.config.pretrain import (
     CorruptionConfig,
@@ -19,6 +21,7 @@ from electrify.config.pretrain import (
     dump,
     override,
 )
+from electrify.model.exported import ExportedModel
 from electrify.tokens import SpecialIds
 from electrify.train import checkpoint
 
@@ -82,6 +85,11 @@ def random_built(config: PretrainConfig, *, vocab_size: int = len(WORDS), seed: 
     built = build(config, Vocabulary(vocab_size, SPECIAL))
     shake(built.objective, seed)
     return built
+
+
+def table_of(model: ExportedModel) -> KeyTable:
+    """The class that a network of these runs is exported as."""
+    return architecture_named("electra").table(model.encoder.shape, model.head.kind)
 
 
 def write_run(folder: Path, config: PretrainConfig, *, steps: tuple[int, ...] = ()) -> Built:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from batches import SPECIAL, TINY, built, encoder_of, pack, tiny
 from electrify.build import Built, Vocabulary, build
 from electrify.config.pretrain import load_recipe, override, recipe_names
-from electrify.model.attention import Within
+from electrify.model.attention import AttentionContext
 from electrify.model.encoder import Encoder
 from electrify.model.heads import BinaryHead
 from electrify.model.init import (
@@ -299,7 +299,7 @@ def attention_weights(encoder: Encoder, length: int = 64) -> list[Tensor]:
     for block in encoder.blocks:
         q, k, _ = block.qkv(x).view(length, 3, heads, -1).permute(1, 2, 0, 3)  # type: ignore[operator]
         found.append((q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).softmax(-1))
-        x = block(x, Within(tokens, x.dtype))
+        x = block(x, AttentionContext(tokens, x.dtype))
     return found
 
 
