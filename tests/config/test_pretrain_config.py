@@ -172,10 +172,7 @@ ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
     ],
     *[({"temperature": t}, "temperature must be positive") for t in (0, -1, math.nan)],
     ({"corruptor": "mask"}, "objective rtd needs corruptor generator or two_tower or uniform or unigram, not mask"),
-    (
-        {"objective": "mlm", "term_weights": {"generator": 1.0, "rtd": 50.0}},
-        r"term_weights must name \['generator', 'mlm'\], not \['generator', 'rtd'\]",
-    ),
+    ({"objective": "mlm", "term_weights": RTD_WEIGHTS}, r"term_weights must name \['generator', 'mlm'\], not \['generator', 'rtd'\]"),
     ({"objective": "electric"}, "objective electric needs corruptor two_tower or uniform or unigram, not generator"),
     ({"objective": "all_tokens", "corruptor": "two_tower"}, "objective all_tokens needs corruptor generator or uniform or unigram, not two_tower"),
     ({"objective": "adversarial", "term_weights": RTD_WEIGHTS}, r"term_weights must name \['baseline', 'reinforce', 'rtd'\]"),

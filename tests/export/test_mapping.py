@@ -47,9 +47,10 @@ def test_the_fused_projection_is_cut_into_query_key_value():
         assert got.untyped_storage().nbytes() == got.numel() * 4, "a view would write the whole fused tensor"
 
 
-@pytest.mark.parametrize(
-    "table", [electra_for_pre_training, electra_for_masked_lm, partial(bert_for_masked_lm, kind="token"), partial(bert_for_masked_lm, kind="binary")]
-)
+BERT = [partial(bert_for_masked_lm, kind=kind) for kind in ("token", "binary")]
+
+
+@pytest.mark.parametrize("table", [electra_for_pre_training, electra_for_masked_lm, *BERT])
 def test_every_key_appears_once(table):
     rows = table(random_built(RTD).kept.encoder.shape).rows
     theirs = [name for row in rows for name in row.theirs]

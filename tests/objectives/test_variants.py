@@ -107,9 +107,8 @@ def test_electric_over_unigram_by_hand() -> None:
     """Counts 1 and 3 of 5 and 7: q is 1/4 and 3/4. Both words are drawn as 7, k = n = 2, so n - k counts as 1; energies 1 and -1."""
     tokens = pack(TEXT, row_length=5)
     noise = frequency([9, 9, 9, 9, 9, 1, 0, 3])
-    draws = next(
-        d for seed in itertools.count() if corrupted(noise, tokens, d := draws_of(tokens, seed=seed)).tokens.ids_T.tolist() == [2, 7, 7, 3, 0]
-    )
+    every = (draws_of(tokens, seed=seed) for seed in itertools.count())
+    draws = next(d for d in every if corrupted(noise, tokens, d).tokens.ids_T.tolist() == [2, 7, 7, 3, 0])
     objective = Electric(noise, part(Ids()), part(FixedHead([100.0, 1.0, -1.0, 100.0, 100.0])))
     terms = terms_of(objective, tokens, draws)
     logits = [e + math.log(3 / 4) + math.log(2 / 1) for e in (1.0, -1.0)]

@@ -27,7 +27,7 @@ def rows_of(batch: Batch) -> list[str]:
             if plan.valid_M is not None:
                 mine_M &= plan.valid_M
             decided = [t[mine_M] for t in (plan.shown_M, plan.uniform_M) if t is not None]
-            assert len(plan.at_M) and decided
+            assert decided, "nothing is drawn"
             found.append(digest(row.ids_T, row.seq_T, row.pos_T, row.segment_T, plan.at_M[mine_M] % tokens.row_length, *decided))
     return found
 
