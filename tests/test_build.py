@@ -7,15 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from batches import SPECIAL, VOCAB, VOCABULARY, built, draws_of, ragged_batch, tiny
+from batches import SPECIAL, VOCAB, VOCABULARY, built, draws_of, encoder_of, ragged_batch, terms_of, tiny
 from electrify.build import Built, build, generator_shape, kept_shape
 from electrify.config.pretrain import PretrainConfig, load_recipe
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
-from electrify.model.embeddings import Embeddings
-from electrify.model.encoder import Encoder
-from electrify.model.shape import Shape
 from electrify.model.heads import BinaryHead, LMHead, MaskedLM
+from electrify.model.shape import Shape
 from electrify.objectives.electra import Electra
 from electrify.objectives.mlm import MLM
 
@@ -68,7 +66,7 @@ def test_the_mlm_has_one_half() -> None:
     b = built("bert-tiny")
     assert isinstance(b.objective, MLM)
     assert b.exports.keys() == {"discriminator"}
-    assert b.objective.lm.encoder is b.kept.encoder
+    assert b.objective.encoder is b.kept.encoder
     assert ids_of(b.objective) == ids_of(b.kept.encoder, b.kept.head)
 
 
@@ -76,7 +74,7 @@ def test_recipe_numbers_arrive() -> None:
     b = built("electra-tiny", mask_rate=0.3, mask_mix=[0.7, 0.2, 0.1], temperature=1.5, dropout=0.1, attention_dropout=0.2)
     assert isinstance(b.objective, Electra)
     corruptor = b.objective.corruptor
-    assert (corruptor.chooser.rate, corruptor.mask.mix, corruptor.mask_id, corruptor.sampling.temperature) == (
+    assert (corruptor.chooser.rate, corruptor.mask.mix, corruptor.mask.mask_id, corruptor.sampling.temperature) == (
         0.3,
         (0.7, 0.2, 0.1),
         SPECIAL.mask,
@@ -84,7 +82,7 @@ def test_recipe_numbers_arrive() -> None:
     )
     for half in b.exports.values():
         assert half.encoder.embeddings.dropout == 0.1
-        assert half.encoder.attention_dropout == 0.2
+        assert half.encoder.contexts.dropout == 0.2
         assert {block.dropout for block in half.encoder.blocks} == {0.1}
         assert half.encoder.shape.vocab_size == VOCAB
 
@@ -132,7 +130,7 @@ def test_a_folder_may_decide_the_generators_shape() -> None:
     b = build(config, VOCABULARY, generator=shape)
     assert b.exports["generator"].encoder.shape == shape
     assert b.kept.encoder.shape == kept_shape(config.model, VOCAB)
-    assert math.isfinite(float(b.objective(ragged_batch(), draws_of(ragged_batch()))["generator"].sum.detach()))
+    assert math.isfinite(float(terms_of(b.objective, ragged_batch(), draws_of(ragged_batch()))["generator"].sum.detach()))
 
 
 @pytest.mark.parametrize("tie", TIES)
@@ -141,7 +139,7 @@ def test_a_folder_may_decide_the_generators_shape() -> None:
 def test_every_tie_width_and_init_runs(tie: str, embedding_size: int, init: str) -> None:
     b = tied(tie, embedding_size=embedding_size, init=init)
     tokens = ragged_batch()
-    terms = b.objective(tokens, draws_of(tokens))
+    terms = terms_of(b.objective, tokens, draws_of(tokens))
     assert all(bool(t.sum.isfinite()) for t in terms.values())
 
 
@@ -149,11 +147,13 @@ def test_every_tie_width_and_init_runs(tie: str, embedding_size: int, init: str)
 
 
 def test_buffers_are_not_saved() -> None:
-    """The tables of candidates follow from the tokenizer; a checkpoint holds parameters only."""
+    """The tables of words follow from the corpus; a checkpoint holds parameters only."""
     b = built("electra-tiny")
     shared = {n for n in b.objective.state_dict() if n not in dict(b.objective.named_parameters())}
     assert all("words" in n or "embeddings" in n for n in shared), "second names of shared tables only"
-    assert any("allowed_V" in n for n, _ in b.objective.named_buffers())
+    unigram = built("electra-tiny", corruptor="unigram", term_weights={"rtd": 50.0}).objective
+    assert {n for n, _ in unigram.named_buffers()} == {"corruptor.cumulative_V", "corruptor.log_q_V"}
+    assert unigram.state_dict().keys() == dict(unigram.named_parameters()).keys()
 
 
 def test_building_runs_on_the_cpu_in_float32(tiny_config: PretrainConfig) -> None:

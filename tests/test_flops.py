@@ -9,15 +9,16 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from batches import SPECIAL, VOCAB, built, draws_of, ragged_batch, tiny
+from batches import SPECIAL, VOCAB, at_of, built, counts_of, draws_of, ragged_batch, terms_of, tiny
 from electrify.build import Built, Vocabulary, build
 from electrify.cli import main
 from electrify.config.flops import Convention
 from electrify.config.pretrain import load_recipe, override
 from electrify.flops.count import flops_per_token, forward_flops, passes_flops, recipe_flops
 from electrify.flops.paper import published
-from electrify.model.costs import CHOSEN, binary_flops
 from electrify.model import likelihood
+from electrify.model.attention import SharedContext
+from electrify.model.costs import CHOSEN, binary_flops
 from electrify.model.encoder import Encoder
 from electrify.model.heads import LinearHead
 from electrify.model.passes import Measured, Pass
@@ -120,7 +121,7 @@ def exactly(recipe: str, *, row_length: int, fields: dict[str, Any], rows: int |
     objective, tokens = cast(Any, built(recipe, **fields).objective), ragged_batch(row_length=row_length)
     through_matmul(objective)
     draws, size = draws_of(tokens), len(tokens.ids_T)
-    share = len(objective.corruptor.chooser(tokens, draws)) / size
+    share = len(at_of(objective.corruptor.chooser, tokens, draws)) / size
     assert 0 < share < 1
     rows = tokens.num_rows if rows is None else rows
     with FlopCounterMode(display=False) as counter:
@@ -133,7 +134,7 @@ def through_matmul(module: nn.Module) -> None:
     """torch's counter does not look into the fused attention kernel of a CPU."""
     for part in module.modules():
         if isinstance(part, Encoder):
-            part.backend = "matmul"
+            cast(SharedContext, part.contexts).backend = "matmul"
 
 
 def with_share(objective: Measured, share: float) -> list[Pass]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from batches import VOCABULARY, draws_of, text_batch
+from batches import VOCABULARY, counts_of, draws_of, terms_of, text_batch
 from electrify.build import build
 from electrify.config.checks import check
 from electrify.config.pretrain import load_recipe, override, recipe_names

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from electrify.config.checks import cautions
-from electrify.config.pretrain import dump, load_recipe, override, parse
 from electrify.config.flags import in_flags
+from electrify.config.pretrain import dump, load_recipe, override, parse
 from electrify.config.schema import convert
 from electrify.errors import UserError, place_of
 from electrify.files.whole import write_atomically

@@ -76,7 +76,8 @@ def pretrain(args: argparse.Namespace) -> int:
     config = load_file(Path(args.config)) if args.config else load_recipe(args.recipe or DEFAULT_RECIPE)
     fields = section_of()
     given = {k: v for k, v in vars(args).items() if k in fields}
-    config = override(config, given)
+    with named_as_flags(given):
+        config = override(config, given)
     with named_as_flags(given if args.config else fields):  # what a file of the user says has the names of the file
         check(config)  # before a corpus is prepared for it
     output_dir = Path(args.output_dir)

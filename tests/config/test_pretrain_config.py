@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batches import tiny
+from electrify.config import own
 from electrify.config.checks import check
 from electrify.config.pretrain import SECTIONS, PretrainConfig, dump, load_file, load_recipe, override, parse, recipe_names, section_of
 from electrify.errors import UserError
@@ -53,7 +54,7 @@ def test_dump_and_parse_any_values(fields: dict[str, Any]) -> None:
     for name, value in fields.items():
         section = section_of()[name]
         config = dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **{name: value})})
-    assert parse(dump(config), "here") == config
+    assert parse(dump(config), "here") == override(config, {})  # weights that were emptied are the objective's own
 
 
 def test_a_bare_field_is_the_section_field() -> None:
@@ -68,7 +69,9 @@ def test_a_bare_field_is_the_section_field() -> None:
 
 
 def test_field_names_are_unique_across_sections() -> None:
-    assert len(section_of()) == sum(len(dataclasses.fields(cls)) for cls in SECTIONS.values())
+    assert len(section_of()) == sum(len(own.fields_of(cls)) for cls in SECTIONS.values())
+    for cls in SECTIONS.values():
+        assert not own.option_types(cls).keys() & {field.name for field in dataclasses.fields(cls)}
     assert list(SECTIONS) == ["model", "corruption", "objective", "data", "train"]
 
 
@@ -151,6 +154,7 @@ def test_wrong_files(tmp_path: Path) -> None:
 FROZEN: dict[str, Any] = {"generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 50.0}}
 ELECTRIC: dict[str, Any] = {"corruptor": "two_tower", "objective": "electric", "term_weights": {"generator": 1.0, "nce": 1.0}}
 ADVERSARIAL: dict[str, Any] = {"objective": "adversarial", "term_weights": {"rtd": 50.0, "reinforce": 1.0, "baseline": 1.0}}
+RTD_WEIGHTS = {"generator": 1.0, "rtd": 50.0}
 UNIGRAM: dict[str, Any] = {"corruptor": "unigram", "term_weights": {"rtd": 50.0}}
 DRAWING: list[dict[str, Any]] = [{"temperature": 2.0}, {"temperature_end": 2.0}, {"disallow_correct": True}]
 ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
@@ -168,10 +172,10 @@ ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
     ],
     *[({"temperature": t}, "temperature must be positive") for t in (0, -1, math.nan)],
     ({"corruptor": "mask"}, "objective rtd needs corruptor generator or two_tower or uniform or unigram, not mask"),
-    ({"objective": "mlm"}, r"term_weights must name \['generator', 'mlm'\], not \['generator', 'rtd'\]"),
+    ({"objective": "mlm", "term_weights": RTD_WEIGHTS}, r"term_weights must name \['generator', 'mlm'\], not \['generator', 'rtd'\]"),
     ({"objective": "electric"}, "objective electric needs corruptor two_tower or uniform or unigram, not generator"),
     ({"objective": "all_tokens", "corruptor": "two_tower"}, "objective all_tokens needs corruptor generator or uniform or unigram, not two_tower"),
-    ({"objective": "adversarial"}, r"term_weights must name \['baseline', 'reinforce', 'rtd'\]"),
+    ({"objective": "adversarial", "term_weights": RTD_WEIGHTS}, r"term_weights must name \['baseline', 'reinforce', 'rtd'\]"),
     ({"corruptor": "unigram"}, r"term_weights must name \['rtd'\]"),
     ({"corruptor": "uniform", "term_weights": {"rtd": 1.0}, "temperature": 2.0}, "are for learned corruptors, not uniform"),
     *[({"clean_rate": r}, r"clean_rate must lie in \[0, 1\)") for r in (1, -0.1, math.nan)],
@@ -269,7 +273,10 @@ def test_check_refuses_bert(fields: dict[str, Any], sentence: str) -> None:
         FROZEN | {"generator_steps": 10, "discriminator_start": "random"},
         FROZEN | {"generator_steps": 10, "generator_size": 1},
         FROZEN | {"init_generator": "there", "tie": "gdes"},
+        {"objective": "mlm"},
         {"objective": "mlm", "term_weights": {"generator": 1.0, "mlm": 1.0}},
+        {"objective": "adversarial"},
+        {"objective": "mlm", "loss_on": "all"},  # the default of another objective's option
         {"corruptor": "two_tower"},
         ADVERSARIAL | {"generator_steps": 10, "discriminator_start": "random"},
         FROZEN | {"generator_steps": 10, "generator_size": 1, "generator_learning_rate": 1e-3},

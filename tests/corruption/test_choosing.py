@@ -9,9 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batches import SPECIAL, VOCAB, VOCABULARY, draws_of, pack, packed_batches, ragged_batch, sequences_of
+from batches import SPECIAL, VOCAB, VOCABULARY, at_of, draws_of, pack, packed_batches, ragged_batch, sequences_of
 from electrify.corruption.choosing import Chooser, rarity
 from electrify.corruption.generator import Sampling
+from electrify.corruption.plan import count
 from electrify.text.tokenizer import save_trained
 from electrify.text.vocabulary import train
 from electrify.text.words import word_edges
@@ -41,8 +42,9 @@ def words_of(tokens: Tokens, cut: slice) -> list[list[int]]:
 @settings(max_examples=60)
 def test_words_are_chosen_whole_and_about_as_many(tokens: Tokens, rate: float, seed: int) -> None:
     chooser, draws = Chooser(SPECIAL, VOCAB, rate=rate, edges=EDGES), draws_of(tokens, seed=seed)
-    at = chooser(tokens, draws).tolist()
-    assert int(chooser.count(tokens, draws)) == len(at)
+    plan = chooser.plan(tokens, draws)
+    at = plan.at_M.tolist()
+    assert int(count(plan)) == len(at) == int(count(chooser.plan(tokens, draws, fixed=True)))
     for _, _, cut in sequences_of(tokens):
         words = words_of(tokens, cut)
         taken = [w for w in words if set(w) <= set(at)]
@@ -59,7 +61,7 @@ def test_rare_tokens_are_chosen_more_often() -> None:
     rows, weight = 4000, torch.ones(VOCAB, dtype=torch.float64)
     weight[7] = 3.0
     tokens = pack([[[6, 7] * 4]] * rows, row_length=8)
-    at = Chooser(SPECIAL, VOCAB, rate=0.1, weight_V=weight)(tokens, draws_of(tokens))
+    at = at_of(Chooser(SPECIAL, VOCAB, rate=0.1, weight_V=weight), tokens, draws_of(tokens))
     assert len(at) == rows
     share = float((tokens.ids_T[at] == 7).double().mean())
     assert abs(share - 0.75) < 5 * (0.75 * 0.25 / rows) ** 0.5
@@ -72,10 +74,10 @@ def test_rarity_by_hand() -> None:
 def test_sequences_left_whole() -> None:
     tokens = pack([[[2, 7, 8, 9, 3], [2, 10, 11, 3]]] * 2000, row_length=9)
     chooser, draws = Chooser(SPECIAL, VOCAB, rate=0.3, clean_rate=0.2), draws_of(tokens)
-    at = set(chooser(tokens, draws).tolist())
+    at = set(at_of(chooser, tokens, draws).tolist())
     whole = sum(not at & set(range(cut.start, cut.stop)) for _, _, cut in sequences_of(tokens))
     assert abs(whole / 4000 - 0.2) < 5 * (0.2 * 0.8 / 4000) ** 0.5
-    assert int(chooser.count(tokens, draws)) == len(at)
+    assert int(count(chooser.plan(tokens, draws))) == len(at)
 
 
 def test_disallow_correct_and_temperature() -> None:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from torch import Tensor
 
-from batches import SPECIAL, VOCAB, built, draws_of, pack, packed_batches
+from batches import SPECIAL, VOCAB, built, corrupted, draws_of, pack, packed_batches
 from electrify.corruption.choosing import Chooser
 from electrify.corruption.frequency import Frequency
+from electrify.corruption.plan import count
 from electrify.tokens import Tokens
 
 NEVER_CHOSEN = {0, 2, 3, 4, 5}  # [UNK] may be asked for
@@ -27,10 +28,10 @@ CORRUPTORS = {name: built(f"{name}-tiny", mask_rate=0.4).objective.corruptor for
 def test_only_chosen_tokens_change(name: str, tokens: Tokens, seed: int) -> None:
     corruptor: Any = CORRUPTORS[name]
     draws = draws_of(tokens, seed=seed)
-    z = corruptor(tokens, draws)
+    z = corrupted(corruptor, tokens, draws)
     at, before, after = set(z.at_M.tolist()), tokens.ids_T.tolist(), z.tokens.ids_T.tolist()
     assert z.at_M.tolist() == sorted(at)
-    assert len(at) == int(corruptor.chooser.count(tokens, draws))
+    assert len(at) == int(count(z.plan))
     assert z.original_T.tolist() == before
     for i, (was, now) in enumerate(zip(before, after, strict=True)):
         if i in at:
@@ -62,7 +63,7 @@ def test_frequency_follows_the_counts(kind: str) -> None:
     counts = {"skewed": 1000 // (1 + torch.arange(VOCAB)), "even": torch.ones(VOCAB), "with gaps": torch.arange(VOCAB) % 3}[kind]
     tokens = pack([[[7] * 20]] * 2000, row_length=20)
     corruptor = Frequency(Chooser(SPECIAL, VOCAB, rate=0.5), SPECIAL, VOCAB, counts_V=counts)
-    z = corruptor(tokens, draws_of(tokens))
+    z = corrupted(corruptor, tokens, draws_of(tokens))
     assert len(z.at_M) == 20_000
     allowed = counts.double().index_fill(0, torch.tensor(sorted(NEVER_DRAWN)), 0.0)
     assert p_of(z.now_M, allowed / allowed.sum()) > 1e-3
@@ -81,7 +82,7 @@ def test_two_towers_draw_from_what_they_believe() -> None:
         for p in corruptor.left.parameters():
             p.mul_(3)
     tokens = pack([[[2, 9, 20, 31, 3]]] * 4000, row_length=5)
-    z = corruptor(tokens, draws_of(tokens, seed=5))
+    z = corrupted(corruptor, tokens, draws_of(tokens, seed=5))
     seen = []
     for place in (1, 2, 3):
         here_M = z.at_M % 5 == place

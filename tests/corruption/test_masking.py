@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, chisquare
 from torch import Tensor
 
-from batches import SPECIAL, VOCAB, draws_of, pack, packed_batches, ragged_batch, sequences_of
+from batches import SPECIAL, VOCAB, at_of, corrupted, draws_of, pack, packed_batches, ragged_batch, sequences_of
 from electrify.corruption.choosing import Candidates, Chooser, wanted
 from electrify.corruption.masking import Corrupted, MaskMix, substitute
+from electrify.corruption.plan import Plan, count
 from electrify.draws import Draws
 from electrify.tokens import SpecialIds, Tokens
 
@@ -27,7 +29,7 @@ def mask(rate: float = 0.15, mix: tuple[float, ...] = (0.8, 0.1, 0.1), *, vocab:
 
 
 def choose(tokens: Tokens, rate: float, draws: Draws) -> Tensor:
-    return Chooser(SPECIAL, VOCAB, rate=rate)(tokens, draws)
+    return at_of(Chooser(SPECIAL, VOCAB, rate=rate), tokens, draws)
 
 
 def plain_rows(count: int, length: int, *, vocab: int = VOCAB) -> Tokens:
@@ -72,8 +74,9 @@ def test_exact_counts_never_a_special_never_padding(tokens: Tokens, rate: float,
 
 @given(packed_batches(), RATES, st.integers(0, 2**40))
 def test_count_is_known_before(tokens: Tokens, rate: float, seed: int) -> None:
-    m = mask(rate)
-    assert int(m.chooser.count(tokens, draws_of(tokens, seed=seed))) == len(m(tokens, draws_of(tokens, seed=seed)).at_M)
+    m, draws = mask(rate), draws_of(tokens, seed=seed)
+    number = len(corrupted(m, tokens, draws).at_M)
+    assert int(count(m.plan(tokens, draws))) == int(count(m.plan(tokens, draws, fixed=True))) == number
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.07, 0.1, 0.14, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.55, 0.7])
@@ -145,15 +148,15 @@ def test_another_step_and_another_seed_choose_otherwise() -> None:
 def test_independent_of_the_split_into_rows(tokens: Tokens, data: st.DataObject) -> None:
     """Micro-batches and ranks: rows cut out with their draws, or drawn for themselves from first_row on, see the same corruption."""
     m = mask(0.3, (0.5, 0.2, 0.3))
-    whole = m(tokens, draws_of(tokens, seed=5, step=7))
+    whole = corrupted(m, tokens, draws_of(tokens, seed=5, step=7))
     cuts = sorted({0, tokens.num_rows, *data.draw(st.lists(st.integers(0, tokens.num_rows), max_size=3))})
     for a, b in pairwise(cuts):
         inside = (whole.at_M >= a * 32) & (whole.at_M < b * 32)
         part = tokens.rows(a, b)
         for draws in (draws_of(tokens, seed=5, step=7).rows(a, b), draws_of(part, seed=5, step=7, first_row=a)):
-            z = m(part, draws)
+            z = corrupted(m, part, draws)
             assert torch.equal(z.at_M + a * 32, whole.at_M[inside])
-            assert torch.equal(z.shown_M, whole.shown_M[inside])
+            assert torch.equal(z.plan.shown_M, whole.plan.shown_M[inside])
             assert torch.equal(z.tokens.ids_T, whole.tokens.ids_T[a * 32 : b * 32])
 
 
@@ -165,25 +168,25 @@ def test_mix_shares_of_berts_table_8(mix: tuple[float, ...]) -> None:
     """The vocabulary is large, so that a random token is the original one time in 1000 only; the expectation corrects for it."""
     vocab, n = 1006, 0
     tokens = plain_rows(400, 500, vocab=vocab)
-    z = mask(0.2, mix, vocab=vocab)(tokens, draws_of(tokens, seed=11))
+    z = corrupted(mask(0.2, mix, vocab=vocab), tokens, draws_of(tokens, seed=11))
     n = len(z.at_M)
     assert n == 400 * 100
-    masked, kept = z.shown_M == SPECIAL.mask, z.shown_M == z.was_M
+    masked, kept = z.plan.shown_M == SPECIAL.mask, z.plan.shown_M == z.was_M
     expected = [mix[0], mix[1] + mix[2] / 1000, mix[2] * 999 / 1000]
     seen = [int(masked.sum()), int(kept.sum()), int((~masked & ~kept).sum())]
     assert sum(seen) == n
-    for share, count in zip(expected, seen, strict=True):
+    for share, number in zip(expected, seen, strict=True):
         if share == 0:
-            assert count == 0
-        assert abs(count - n * share) <= 4 * (n * share * (1 - share)) ** 0.5 + 1e-6, (share, count / n)
+            assert number == 0
+        assert abs(number - n * share) <= 4 * (n * share * (1 - share)) ** 0.5 + 1e-6, (share, number / n)
 
 
 @pytest.mark.parametrize("mix", TABLE_8, ids=str)
 def test_the_text_holds_what_is_shown(mix: tuple[float, ...]) -> None:
     tokens = ragged_batch()
-    z = mask(0.5, mix)(tokens, draws_of(tokens))
+    z = corrupted(mask(0.5, mix), tokens, draws_of(tokens))
     assert torch.equal(z.original_T, tokens.ids_T)
-    assert torch.equal(z.tokens.ids_T[z.at_M], z.shown_M)
+    assert torch.equal(z.tokens.ids_T[z.at_M], z.plan.shown_M)
     assert torch.equal(z.was_M, tokens.ids_T[z.at_M])
     untouched = torch.ones_like(tokens.ids_T, dtype=torch.bool).index_fill(0, z.at_M, False)
     assert torch.equal(z.tokens.ids_T[untouched], tokens.ids_T[untouched])
@@ -194,8 +197,8 @@ def test_the_text_holds_what_is_shown(mix: tuple[float, ...]) -> None:
 
 def test_random_tokens_are_uniform_and_never_special() -> None:
     tokens = plain_rows(400, 250)
-    z = mask(0.4, (0.0, 0.0, 1.0))(tokens, draws_of(tokens, seed=2))
-    counts = torch.bincount(z.shown_M, minlength=VOCAB)
+    z = corrupted(mask(0.4, (0.0, 0.0, 1.0)), tokens, draws_of(tokens, seed=2))
+    counts = torch.bincount(z.plan.shown_M, minlength=VOCAB)
     assert counts[:6].tolist() == [0] * 6, "no special, [UNK] included"
     assert chisquare(counts[6:].numpy()).pvalue > 1e-3
 
@@ -218,16 +221,21 @@ def test_an_impossible_mix_is_refused(mix: tuple[float, ...]) -> None:
 
 def test_nothing_to_choose() -> None:
     tokens = pack([[], [[2, 3]]], row_length=8)
-    z = mask()(tokens, draws_of(tokens))
+    z = corrupted(mask(), tokens, draws_of(tokens))
     assert z.at_M.tolist() == []
-    assert int(mask().chooser.count(tokens, draws_of(tokens))) == 0
+    assert int(count(z.plan)) == 0
     assert torch.equal(z.tokens.ids_T, tokens.ids_T)
 
 
 def test_replaced_compares_with_the_original() -> None:
     tokens = pack([[[2, 7, 8, 9, 3]]], row_length=6)
     at, new = torch.tensor([1, 3]), torch.tensor([7, 20])
-    z: Corrupted = substitute(tokens, at, new, shown_M=torch.tensor([4, 4]))
+    plan = Plan(at, candidates(tokens), torch.zeros(()))
+    z = Corrupted(substitute(tokens, plan, new), tokens.ids_T, plan)
     assert z.tokens.ids_T.tolist() == [2, 7, 8, 20, 3, 0]
     assert z.replaced_T.tolist() == [False, False, False, True, False, False]
     assert tokens.ids_T.tolist() == [2, 7, 8, 9, 3, 0], "the original is left alone"
+    filled = replace(plan, at_M=torch.tensor([1, 3, 0, 0]), valid_M=torch.tensor([True, True, False, False]))
+    same = Corrupted(substitute(tokens, filled, torch.tensor([7, 20, 30, 31])), tokens.ids_T, filled)
+    assert torch.equal(same.tokens.ids_T, z.tokens.ids_T), "the fillers write nothing"
+    assert same.chosen_T.tolist() == z.chosen_T.tolist() == [False, True, False, True, False, False]

@@ -7,7 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from electrify.model.exported import ExportedModel
 
+from electrify.architectures import architecture_named
+from electrify.architectures.keys import KeyTable
 from electrify.build import Built, Vocabulary, build
 from electrify.config.pretrain import (
     CorruptionConfig,
@@ -85,6 +88,11 @@ def random_built(config: PretrainConfig, *, vocab_size: int = len(WORDS), seed: 
     built = build(config, Vocabulary(vocab_size, SPECIAL))
     shake(built.objective, seed)
     return built
+
+
+def table_of(model: ExportedModel) -> KeyTable:
+    """The class that a network of these runs is exported as."""
+    return architecture_named("electra").table(model.encoder.shape, model.head.kind)
 
 
 def write_run(folder: Path, config: PretrainConfig, *, steps: tuple[int, ...] = ()) -> Built:

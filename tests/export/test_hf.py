@@ -91,7 +91,7 @@ def test_rounding_is_no_wrong_number(tmp_path):
         for block in built.kept.encoder.blocks:
             block.qkv.weight *= 30
     export_run(run, built=built)
-    worst = hf.check_folder(run / "discriminator", built.kept, SPECIAL)
+    worst = hf.check_folder(run / "discriminator", built.kept, built.architecture, SPECIAL)
     assert 0 < worst < 1e-9
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
-from runs import MLM, RTD, random_built, with_model
-
+from electrify.export.mapping import parameters_of
 from electrify.model.exported import ExportedModel
+from runs import MLM, RTD, random_built, table_of, with_model
+
 from electrify.architectures.electra import bert_for_masked_lm, electra_for_masked_lm, electra_for_pre_training
 from electrify.architectures.keys import KeyMismatchError, Row, to_ours, to_theirs, without_tied
-from electrify.export.mapping import architecture_of, parameters_of
 
 
 def halves() -> list[ExportedModel]:
@@ -23,7 +24,7 @@ def halves() -> list[ExportedModel]:
 def test_there_and_back_is_the_identity():
     for half in halves():
         ours = parameters_of(half)
-        rows = architecture_of(half).rows
+        rows = table_of(half).rows
         back = to_ours(rows, to_theirs(rows, ours))
         assert back.keys() == ours.keys()
         assert all(torch.equal(back[name], ours[name]) for name in ours)
@@ -31,14 +32,14 @@ def test_there_and_back_is_the_identity():
 
 def test_the_head_decides_the_class():
     rtd, mlm = random_built(RTD), random_built(MLM)
-    names = {name: architecture_of(half).name for name, half in rtd.exports.items()}
+    names = {name: table_of(half).name for name, half in rtd.exports.items()}
     assert names == {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
-    assert architecture_of(mlm.kept).name == "ElectraForMaskedLM"
+    assert table_of(mlm.kept).name == "ElectraForMaskedLM"
 
 
 def test_the_fused_projection_is_cut_into_query_key_value():
     half = random_built(RTD).kept
-    theirs = to_theirs(architecture_of(half).rows, parameters_of(half))
+    theirs = to_theirs(table_of(half).rows, parameters_of(half))
     for n, which in enumerate(("query", "key", "value")):
         got = theirs[f"electra.encoder.layer.1.attention.self.{which}.weight"]
         assert torch.equal(got, half.encoder.blocks[1].qkv.weight[16 * n : 16 * (n + 1)])
@@ -46,7 +47,10 @@ def test_the_fused_projection_is_cut_into_query_key_value():
         assert got.untyped_storage().nbytes() == got.numel() * 4, "a view would write the whole fused tensor"
 
 
-@pytest.mark.parametrize("table", [electra_for_pre_training, electra_for_masked_lm, bert_for_masked_lm])
+BERT = [partial(bert_for_masked_lm, kind=kind) for kind in ("token", "binary")]
+
+
+@pytest.mark.parametrize("table", [electra_for_pre_training, electra_for_masked_lm, *BERT])
 def test_every_key_appears_once(table):
     rows = table(random_built(RTD).kept.encoder.shape).rows
     theirs = [name for row in rows for name in row.theirs]
@@ -56,7 +60,7 @@ def test_every_key_appears_once(table):
 
 def test_missing_extra_and_doubled_keys_raise():
     half = random_built(RTD).exports["generator"]
-    rows, ours = architecture_of(half).rows, parameters_of(half)
+    rows, ours = table_of(half).rows, parameters_of(half)
     theirs = to_theirs(rows, ours)
     one = "electra.encoder.layer.0.attention.self.key.bias"
     with pytest.raises(KeyMismatchError, match=f"1 missing, first {one}"):
@@ -77,7 +81,7 @@ def test_missing_extra_and_doubled_keys_raise():
 
 def test_a_repeated_key_must_repeat():
     half = random_built(RTD).exports["generator"]
-    table = architecture_of(half)
+    table = table_of(half)
     theirs = to_theirs(table.rows, parameters_of(half))
     words = theirs["electra.embeddings.word_embeddings.weight"]
     assert without_tied(table, theirs | {"generator_lm_head.weight": words.clone()}).keys() == theirs.keys()

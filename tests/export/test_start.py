@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from electrify.export.mapping import parameters_of
 from runs import MLM, RTD, WORDS, random_built, shake, with_model, write_tokenizer
 
+from electrify.architectures import architecture_named
 from electrify.build import Built
 from electrify.errors import UserError
-from electrify.export.start import folder_shape, load_half
-from electrify.export.mapping import parameters_of
 from electrify.export.quiet import quiet
-from electrify.export.start import check_vocabulary
+from electrify.export.start import check_vocabulary, folder_shape, load_model, load_weights
 
 SHAPE = {
     "vocab_size": len(WORDS),
@@ -27,6 +27,7 @@ SHAPE = {
     "intermediate_size": 24,
     "max_position_embeddings": 20,
 }
+ELECTRA = architecture_named("electra")
 SMALL = SHAPE | {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 12}
 
 
@@ -58,16 +59,16 @@ def changed(built: Built, before: dict[str, dict[str, torch.Tensor]], half: str)
 
 
 def test_the_shape_of_a_folder(tmp_path):
-    shape = folder_shape(folder(tmp_path, "ElectraForMaskedLM", SMALL))
+    shape = folder_shape(folder(tmp_path, "ElectraForMaskedLM", SMALL), "electra")
     assert (shape.hidden_size, shape.embedding_size, shape.num_attention_heads, shape.vocab_size) == (8, 8, 1, len(WORDS))
     with pytest.raises(UserError, match=f"vocabulary of {len(WORDS)}, the corpus one of 99"):
-        folder_shape(str(tmp_path), vocab_size=99)
+        folder_shape(str(tmp_path), "electra", vocab_size=99)
 
 
 def test_every_weight_is_taken(tmp_path):
     built = random_built(RTD)
     before = values(built)
-    lines = load_half(built.kept, folder(tmp_path, "ElectraForPreTraining"), what="discriminator")
+    lines = load_weights(built, "discriminator", folder(tmp_path, "ElectraForPreTraining"))
     assert lines == [f"discriminator: {tmp_path}: every weight found and used"]
     assert changed(built, before, "discriminator") == set(before["discriminator"])
 
@@ -76,7 +77,7 @@ def test_every_weight_is_taken(tmp_path):
 def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
     built = random_built(RTD)
     before = values(built)
-    lines = load_half(built.kept, folder(tmp_path, kind), what="discriminator")
+    lines = load_model(built.kept, ELECTRA, folder(tmp_path, kind), what="discriminator")
     assert lines[0] == f"discriminator: {tmp_path} has no weights of the head; it keeps its initial values"
     assert changed(built, before, "discriminator") == {n for n in before["discriminator"] if n.startswith("encoder.")}
     ignored = {"ElectraModel": 0, "ElectraForMaskedLM": 5, "ElectraForTokenClassification": 2}[kind]
@@ -92,18 +93,18 @@ def test_a_partial_head_is_named(tmp_path):
     save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
     built = random_built(RTD)
     before = values(built)
-    lines = load_half(built.kept, start, what="discriminator")
+    lines = load_model(built.kept, ELECTRA, start, what="discriminator")
     assert lines == [f"discriminator: {tmp_path} lacks discriminator_predictions.dense.bias; they keep their initial values"]
     assert changed(built, before, "discriminator") == set(before["discriminator"]) - {"head.dense.bias"}
 
 
 def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path):
     built = random_built(RTD)
-    kept, generator = built.kept, built.exports["generator"]
-    load_half(kept, folder(tmp_path / "d", "ElectraForPreTraining", seed=1), what="discriminator")
+    kept = built.kept
+    load_model(kept, ELECTRA, folder(tmp_path / "d", "ElectraForPreTraining", seed=1), what="discriminator")
     before = values(built)
     start = folder(tmp_path / "g", "ElectraForMaskedLM", SMALL | {"embedding_size": 8}, seed=2)
-    lines = load_half(generator, start, what="generator", given=kept)
+    lines = load_weights(built, "generator", start, given=kept)
     assert lines == [f"generator: {start}: its 5 embeddings weights are ignored: they are shared with the discriminator, whose folder decides them"]
     assert changed(built, before, "generator") == {n for n in before["generator"] if ".embeddings." not in n}
     assert not changed(built, before, "discriminator")
@@ -112,7 +113,7 @@ def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path)
 def test_a_generator_alone_gives_its_embeddings_to_both(tmp_path):
     built = random_built(RTD)
     before = values(built)
-    lines = load_half(built.exports["generator"], folder(tmp_path, "ElectraForMaskedLM", SMALL), what="generator")
+    lines = load_weights(built, "generator", folder(tmp_path, "ElectraForMaskedLM", SMALL))
     assert lines == [f"generator: {tmp_path}: every weight found and used"]
     assert changed(built, before, "discriminator") == {n for n in before["discriminator"] if ".embeddings." in n}
 
@@ -122,7 +123,7 @@ def test_bert_folders_of_one_width(tmp_path, objective):
     built = random_built(with_model(objective, embedding_size=16, tie="none"))
     before = values(built)
     half = built.kept
-    lines = load_half(half, folder(tmp_path, "BertForPreTraining"), what="discriminator")
+    lines = load_model(half, ELECTRA, folder(tmp_path, "BertForPreTraining"), what="discriminator")
     got, all_names = changed(built, before, "discriminator"), set(before["discriminator"])
     assert got == (all_names if objective is MLM else {n for n in all_names if n.startswith("encoder.")})
     assert any("ignored 4 weights" in line for line in lines), "pooler and next-sentence head"
@@ -133,7 +134,7 @@ def test_bert_gives_its_own_logits(tmp_path):
 
     start = folder(tmp_path, "BertForMaskedLM")
     half = random_built(with_model(MLM, embedding_size=16)).kept
-    load_half(half, start, what="discriminator")
+    load_model(half, ELECTRA, start, what="discriminator")
     with quiet(), torch.no_grad():
         theirs = transformers.BertForMaskedLM.from_pretrained(start).eval()(torch.tensor([[2, 5, 9, 8, 3]])).logits[0]
         ours = half.head(half.encoder.eval()(from_sequences([[2, 5, 9, 8, 3]], row_length=5, pad=0)))
@@ -155,7 +156,7 @@ def test_a_folder_that_does_not_fit(tmp_path, fields, says):
     built = random_built(RTD)
     before = values(built)
     with pytest.raises(UserError, match=says):
-        load_half(built.kept, folder(tmp_path, "ElectraForPreTraining", fields), what="discriminator")
+        load_model(built.kept, ELECTRA, folder(tmp_path, "ElectraForPreTraining", fields), what="discriminator")
     assert not changed(built, before, "discriminator")
 
 
@@ -165,9 +166,9 @@ def test_embeddings_that_cannot_be_shared(tmp_path):
     start = folder(tmp_path, "ElectraForMaskedLM", SMALL | {"max_position_embeddings": 30})
     from runs import SPECIAL
 
-    built = build(RTD, Vocabulary(len(WORDS), SPECIAL), generator=folder_shape(start))
+    built = build(RTD, Vocabulary(len(WORDS), SPECIAL), generator=folder_shape(start, "electra"))
     with pytest.raises(UserError, match="where it is shared with the other network; choose --tie none"):
-        load_half(built.exports["generator"], start, what="generator")
+        load_weights(built, "generator", start)
 
 
 def test_places_that_are_no_model(tmp_path):
@@ -185,9 +186,9 @@ def test_places_that_are_no_model(tmp_path):
         ("absent", "there is no folder"),
     ):
         with pytest.raises(UserError, match=says):
-            folder_shape(str(tmp_path / name))
+            folder_shape(str(tmp_path / name), "electra")
     with pytest.raises(UserError, match="could not be read as a Hugging Face model"):
-        folder_shape("nobody-here/no-such-model")
+        folder_shape("nobody-here/no-such-model", "electra")
 
 
 def test_damaged_and_unsafe_weights(tmp_path):
@@ -196,11 +197,11 @@ def test_damaged_and_unsafe_weights(tmp_path):
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(UserError, match=r"no readable model\.safetensors"):
-        load_half(half, start, what="discriminator")
+        load_model(half, ELECTRA, start, what="discriminator")
     weights.unlink()
     torch.save({}, tmp_path / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"no readable model\.safetensors"):
-        load_half(half, start, what="discriminator")
+        load_model(half, ELECTRA, start, what="discriminator")
 
 
 def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
@@ -210,11 +211,11 @@ def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
     state = load_file(tmp_path / "model.safetensors")
     save_file({k: t for k, t in state.items() if "layer.1.output" not in k}, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match="lacks 4 weights of the encoder"):
-        load_half(random_built(RTD).kept, start, what="discriminator")
+        load_model(random_built(RTD).kept, ELECTRA, start, what="discriminator")
     folder_of_wrong_size = state | {"electra.embeddings.word_embeddings.weight": torch.zeros(5, 8)}
     save_file(folder_of_wrong_size, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match=r"word_embeddings.weight does not have the shape that its config\.json says"):
-        load_half(random_built(RTD).kept, start, what="discriminator")
+        load_model(random_built(RTD).kept, ELECTRA, start, what="discriminator")
 
 
 def test_vocabularies_are_compared_word_by_word(tmp_path):

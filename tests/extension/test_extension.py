@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 import with_toys
-from small import SMALL, TORCHRUN, Process, mistake, model_files, records, run, same_ending, same_numbers, steps_of
 
 from electrify.config.architectures import ARCHITECTURES
 from electrify.config.objectives import OBJECTIVES
 from electrify.config.pretrain import load_recipe, override
 from electrify.flops.count import recipe_flops
+from small import SMALL, TORCHRUN, Process, mistake, model_files, records, run, same_ending, same_numbers, steps_of
 
 SCRIPT = str(Path(with_toys.__file__))
 TOYS = {

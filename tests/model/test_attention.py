@@ -14,7 +14,7 @@ from torch import Tensor
 
 from batches import packed_batches, ragged_batch, sequences_of
 from electrify.model import attention
-from electrify.model.attention import Backend, Within, attend, packed_kernel, run_starts, sequence_bias
+from electrify.model.attention import AttentionContext, Backend, attend, packed_kernel, run_starts, sequence_bias
 from electrify.tokens import Tokens
 
 
@@ -139,10 +139,10 @@ def test_the_kernel_for_packed_sequences_gets_what_it_needs(monkeypatch: pytest.
     seq_RL = tokens.seq_T.view(-1, tokens.row_length)
     runs = tokens.num_rows + int((seq_RL[:, 1:] != seq_RL[:, :-1]).sum())
     qkv = torch.randn(len(tokens.ids_T), 3 * 16, generator=torch.Generator().manual_seed(0))
-    wanted = Within(tokens, torch.float32, backend="matmul")(qkv, heads=2)
-    found = Within(replace(tokens, runs=runs + spare), torch.float32, backend="varlen")(qkv, heads=2)
+    wanted = AttentionContext(tokens, torch.float32, backend="matmul")(qkv, heads=2)
+    found = AttentionContext(replace(tokens, runs=runs + spare), torch.float32, backend="varlen")(qkv, heads=2)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_the_kernel_for_packed_sequences_is_for_gpus() -> None:
-    assert not packed_kernel(replace(ragged_batch(), runs=9), torch.bfloat16, look="both", dropout=0.0)
+    assert not packed_kernel(replace(ragged_batch(), runs=9), torch.bfloat16, direction="both", dropout=0.0)

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from batches import VOCAB, built, ragged_batch, text_batch
-from electrify.model.shape import Shape
 from electrify.model.heads import BinaryHead, LMHead, MaskedLM
+from electrify.model.shape import Shape
 
 SHAPE = Shape(
     vocab_size=3, embedding_size=2, hidden_size=2, num_hidden_layers=1, num_attention_heads=1, intermediate_size=2, max_position_embeddings=8

@@ -10,13 +10,11 @@ import torch
 from scipy.stats import kstest, truncnorm
 from torch import Tensor, nn
 
-from batches import SPECIAL, TINY, built, pack, tiny
+from batches import SPECIAL, TINY, built, encoder_of, pack, tiny
 from electrify.build import Built, Vocabulary, build
 from electrify.config.pretrain import load_recipe, override, recipe_names
-from electrify.model.attention import Within
-from electrify.model.embeddings import Embeddings
+from electrify.model.attention import AttentionContext
 from electrify.model.encoder import Encoder
-from electrify.model.shape import Shape
 from electrify.model.heads import BinaryHead
 from electrify.model.init import (
     NOISE,
@@ -32,6 +30,7 @@ from electrify.model.init import (
     rotation,
     subspace_width,
 )
+from electrify.model.shape import Shape
 
 # A standard normal cut at 2 has this standard deviation: what `std .02` and `.1` of the tables come out as.
 CUT = 0.879626
@@ -300,7 +299,7 @@ def attention_weights(encoder: Encoder, length: int = 64) -> list[Tensor]:
     for block in encoder.blocks:
         q, k, _ = block.qkv(x).view(length, 3, heads, -1).permute(1, 2, 0, 3)  # type: ignore[operator]
         found.append((q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).softmax(-1))
-        x = block(x, Within(tokens, x.dtype))
+        x = block(x, AttentionContext(tokens, x.dtype))
     return found
 
 

@@ -8,12 +8,11 @@ import torch
 from hypothesis import given, settings
 from torch import Tensor
 
-from batches import VOCAB, built, pack, packed_batches, ragged_batch, sequences_of, text_batch
+from batches import VOCAB, built, encoder_of, pack, packed_batches, ragged_batch, sequences_of, text_batch
 from electrify.model.attention import Backend
-from electrify.model.embeddings import Embeddings
 from electrify.model.encoder import Encoder
-from electrify.model.shape import Shape
 from electrify.model.init import init_bert
+from electrify.model.shape import Shape
 from electrify.tokens import Tokens
 
 SHAPE = Shape(

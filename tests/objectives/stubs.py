@@ -26,6 +26,25 @@ class FixedLM(nn.Module):
         return self.logits_TV[at_M]
 
 
+class At(nn.Module):
+    """An encoder whose hidden state is the flat position."""
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        self.saw_T = tokens.ids_T
+        return torch.arange(len(tokens.ids_T))[:, None]
+
+
+class HeadAt(nn.Module):
+    """Logits over the vocabulary written down for every flat position, over the states of `At`."""
+
+    def __init__(self, logits_TV: Tensor) -> None:
+        super().__init__()
+        self.logits_TV = nn.Parameter(logits_TV)
+
+    def forward(self, x_N1: Tensor) -> Tensor:
+        return self.logits_TV[x_N1[:, 0]]
+
+
 class Ids(nn.Module):
     """An encoder whose hidden state is the token id."""
 

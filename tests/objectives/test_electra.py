@@ -5,7 +5,7 @@ import torch
 from stubs import FixedHead, FixedLM, Ids, part
 from torch import nn
 
-from batches import built, draws_of, pack, ragged_batch, value
+from batches import built, counts_of, draws_of, pack, ragged_batch, terms_of, value
 from electrify.build import Built
 from electrify.corruption.choosing import Chooser
 from electrify.corruption.generator import Generator, Sampling
@@ -63,7 +63,7 @@ def test_detection_is_measured_in_validation_only() -> None:
     tokens = pack([[[2, 5, 6, 3]]], row_length=5)
     objective, *_ = by_hand()
     assert "rtd_detection" not in terms_of(objective, tokens, draws_of(tokens))
-    found = objective.eval()(tokens, draws_of(tokens))["rtd_detection"]
+    found = terms_of(objective.eval(), tokens, draws_of(tokens))["rtd_detection"]
     assert int(found.sum.sum()) == 4
     assert found.sum.sum(1).tolist() == [3, 1]
 
@@ -93,7 +93,7 @@ def reached(b: Built, weights: dict[str, float]) -> set[int]:
     """ids of the parameters with a gradient that is not zero everywhere."""
     tokens = ragged_batch()
     b.objective.zero_grad(set_to_none=True)
-    weighted(b.objective(tokens, draws_of(tokens)), weights, counts_of(b.objective, tokens, draws_of(tokens))).backward()  # type: ignore[operator]
+    weighted(terms_of(b.objective, tokens, draws_of(tokens)), weights, counts_of(b.objective, tokens, draws_of(tokens))).backward()  # type: ignore[operator]
     return {id(p) for p in b.objective.parameters() if p.grad is not None and bool(p.grad.any())}
 
 

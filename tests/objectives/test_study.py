@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from stubs import FixedHead, FixedLM, Ids, part
+from stubs import At, FixedHead, FixedLM, HeadAt, Ids, part
 from torch import Tensor, nn
 
-from batches import built, draws_of, pack, ragged_batch, value
+from batches import built, corrupted, counts_of, draws_of, pack, ragged_batch, terms_of, value
 from electrify.corruption.choosing import Chooser
 from electrify.corruption.frequency import Frequency
-from electrify.corruption.generator import Generator, Sampling
-from electrify.corruption.masking import Corrupted, MaskMix
+from electrify.corruption.generator import Generated, Generator, Sampling
+from electrify.corruption.masking import Corrupted, MaskMix, substitute
+from electrify.corruption.plan import Plan, count
 from electrify.corruption.two_tower import TwoTower
 from electrify.draws import Draws
 from electrify.objectives.adversarial import Adversarial, baseline, reward
 from electrify.objectives.all_tokens import AllTokensMLM, copy_log_probability
 from electrify.objectives.electra import Electra
 from electrify.objectives.electric import Electric, noise_logit
-from electrify.objectives.mlm import MLM
 from electrify.objectives.losses import binary_ce
-from electrify.terms import weighted
+from electrify.objectives.mlm import MLM
 from electrify.running import kept_names
+from electrify.terms import Loss, weighted
 from electrify.tokens import SpecialIds, Tokens
 
 BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
@@ -55,7 +57,8 @@ def test_electra_15_grades_the_chosen_tokens_only() -> None:
     assert value(terms["rtd"].sum) == pytest.approx(0.440190, abs=1e-6)
     assert int(terms["rtd"].count) == int(counts_of(objective, tokens, draws_of(tokens))["rtd"]) == 2
     assert value(terms["rtd_loss_replaced"].sum) == pytest.approx(0.126928, abs=1e-6)
-    found = Electra(generator(), part(Ids()), part(ByToken()), loss_on="chosen").eval()(tokens, draws_of(tokens))
+    watched = Electra(generator(), part(Ids()), part(ByToken()), loss_on="chosen").eval()
+    found = terms_of(watched, tokens, draws_of(tokens))
     assert [found[f"rtd{which}_detection"].sum.sum(1).tolist() for which in ("", "_chosen")] == [[3, 1], [1, 1]]
 
 
@@ -77,9 +80,9 @@ def test_replace_mlm_reads_samples_and_predicts_the_original() -> None:
     tokens = pack(TEXT, row_length=5)
     logits = torch.zeros(5, 8)
     logits[1, 5] = logits[2, 6] = math.log(8.0)  # probability 8 / 15
-    lm = FixedLM(logits)
-    terms = MLM(generator(), part(lm))(tokens, draws_of(tokens))
-    assert lm.saw_T.tolist() == [2, 7, 6, 3, 0]
+    encoder = At()
+    terms = terms_of(MLM(generator(), part(encoder), part(HeadAt(logits))), tokens, draws_of(tokens))
+    assert encoder.saw_T.tolist() == [2, 7, 6, 3, 0]
     assert value(terms["mlm"].sum) == pytest.approx(2 * math.log(15 / 8), abs=1e-5)
     assert value(terms["generator"].sum) == 50.0
     assert [int(terms[f"mlm_loss_{kind}"].count) for kind in ("replaced", "original")] == [1, 1]
@@ -120,19 +123,23 @@ def test_all_tokens_likelihood_sums_to_one(gate: float) -> None:
 class Drawn(nn.Module):
     """A generator whose draws a test decides: logits of its own at both words of TEXT."""
 
-    trains, mask_id = True, 4
+    trains = True
 
     def __init__(self, logits_MV: Tensor) -> None:
         super().__init__()
         self.logits_MV, self.now_M, self.chooser = nn.Parameter(logits_MV), torch.tensor([5, 6]), chooser()
 
-    def count(self, tokens: Tokens, draws: Draws) -> Tensor:
-        return self.chooser.count(tokens, draws)
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
+        plan = replace(self.chooser.plan(tokens, draws, fixed=fixed), shown_M=torch.full((2,), 4))
+        assert plan.at_M.tolist() == [1, 2]
+        return plan.counting(generator=count(plan))
 
-    def forward(self, tokens: Tokens, draws: Draws) -> Corrupted:
-        at_M = torch.tensor([1, 2])
-        changed = tokens.with_ids(tokens.ids_T.index_copy(0, at_M, self.now_M))
-        return Corrupted(changed, tokens.ids_T, at_M, torch.full((2,), 4), self.logits_MV, states_MD=self.logits_MV[:, :3])
+    def forward(self, tokens: Tokens, plan: Plan) -> Generated:
+        own = {"mask_id": 4, "states_MD": self.logits_MV[:, :3], "p_MV": None}
+        return Generated(substitute(tokens, plan, self.now_M), tokens.ids_T, plan, self.logits_MV, **own)
+
+    def likelihood(self, z: Generated) -> dict[str, Loss]:
+        return Generator.likelihood(part(self), z)
 
 
 class ByToken(nn.Module):
@@ -200,11 +207,11 @@ def test_noise_contrast_is_best_at_the_data() -> None:
 def test_noise_is_noise_also_where_it_equals_the_original() -> None:
     objective: Any = built("electric-tiny", mask_rate=0.5).objective.eval()
     tokens = ragged_batch()
-    z = objective.corruptor(tokens, draws_of(tokens))
+    z = corrupted(objective.corruptor, tokens, draws_of(tokens))
     terms = terms_of(objective, tokens, draws_of(tokens))
     assert int(terms["energy_noise"].count) == len(z.at_M)
     assert int(terms["nce_detection"].sum[1].sum()) == len(z.at_M)
-    assert int(terms["nce"].count) == int(z.words_T.sum())
+    assert int(terms["nce"].count) == int(z.plan.candidates_T.sum())
 
 
 def test_the_towers_never_see_the_token_they_predict() -> None:
@@ -237,7 +244,7 @@ def test_counts_are_the_terms_counts_and_the_weights_name_them(name: str) -> Non
     loss = weighted(terms, tiny(f"{name}-tiny").objective.term_weights, counts)
     loss.backward()
     assert bool(loss.isfinite())
-    assert all(bool(t.sum.isfinite().all()) for t in objective.eval()(tokens, draws_of(tokens)).values())
+    assert all(bool(t.sum.isfinite().all()) for t in terms_of(objective.eval(), tokens, draws_of(tokens)).values())
     assert not any(t.sum.requires_grad for n, t in terms.items() if n not in counts), "rates carry no graph"
 
 
@@ -293,7 +300,7 @@ def test_a_frozen_generator_runs_without_dropout() -> None:
     objective: Any = built("two-stage-tiny", dropout=0.5).objective.train()
     tokens = ragged_batch()
     assert objective.encoder.training
-    one, two = (objective.corruptor(tokens, draws_of(tokens)).logits_MV for _ in range(2))
+    one, two = (corrupted(objective.corruptor, tokens, draws_of(tokens)).logits_MV for _ in range(2))
     assert torch.equal(one, two)
 
 
@@ -333,8 +340,7 @@ def test_electric_takes_the_odds_of_each_sequence() -> None:
     tokens = pack([[[2, 5, 6, 7, 3], [2, 5, 3]]], row_length=9)
     words = (tokens.ids_T > 4) & tokens.real_T
     noise = torch.zeros(9, dtype=torch.bool).index_fill(0, torch.tensor([1, 6]), True)
-    z = Corrupted(tokens, tokens.ids_T, noise.nonzero().squeeze(1), tokens.ids_T[noise])
-    found = log_odds(z, noise, words)
+    found = log_odds(Corrupted(tokens, tokens.ids_T, Plan(noise.nonzero().squeeze(1), words, torch.zeros(()))))
     assert found[1].item() == pytest.approx(math.log(1 / 2))  # one of three
     assert found[6].item() == pytest.approx(0.0)  # one of one: n - k counts as 1
     assert isinstance(built("electric-tiny").objective, Electric)

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from sklearn.metrics import precision_score, recall_score, roc_auc_score
 from torch import Tensor
 
-from batches import built, draws_of, packed_batches, ragged_batch, text_batch, tiny, value
+from batches import built, counts_of, draws_of, packed_batches, ragged_batch, terms_of, text_batch, tiny, value
 from electrify.build import Built
-from electrify.corruption.masking import substitute
+from electrify.corruption.masking import Masked, substitute
+from electrify.corruption.plan import Plan
+from electrify.model.likelihood import token_ce
 from electrify.objectives.losses import binary_ce
-from electrify.objectives.metrics import BINS, REACH, detection_summary, histogram, summarise
-from electrify.objectives.terms import lm_terms, token_ce
-from electrify.terms import Term, term, weighted
+from electrify.objectives.metrics import BINS, REACH, detection_summary, histogram, lm_rates, summarise
+from electrify.terms import Loss, Term, term, weighted
 from electrify.tokens import Tokens
 
 RECIPES = ["electra-tiny", "bert-tiny"]
@@ -103,13 +104,16 @@ def test_rates_apart_by_what_was_shown() -> None:
     original = torch.tensor([6, 7, 8])
     tokens = Tokens(original, *torch.ones(3, 3, dtype=torch.long), row_length=3)
     shown = torch.tensor([4, 7, 9])
-    z = substitute(tokens, torch.tensor([0, 1, 2]), shown, shown_M=shown)
+    plan = Plan(torch.tensor([0, 1, 2]), tokens.real_T, torch.zeros(()), shown_M=shown)
+    z = Masked(substitute(tokens, plan, shown), original, plan, mask_id=4)
     p = torch.full((3, 10), 1e-30)
     p[0, 6], p[0, 0], p[0, 1] = 0.5, 0.3, 0.2
     p[1, 7] = 0.25
     p[1, :5] = 0.15
     p[2, 8], p[2, 0] = 0.125, 0.875
-    terms = {n: (value(t.sum), int(t.count)) for n, t in lm_terms("lm", p.log(), z, 4).items()}
+    loss = Loss(token_ce(p.log(), z.was_M))
+    found = {"lm": loss.term()} | lm_rates("lm", p.log(), loss, z, mask_id=4)
+    terms = {n: (value(t.sum), int(t.count)) for n, t in found.items()}
     ln2 = math.log(2)
     assert terms["lm"] == (pytest.approx(6 * ln2), 3)
     assert terms["lm_accuracy"] == (2, 3)
@@ -123,7 +127,7 @@ def test_rates_apart_by_what_was_shown() -> None:
 def test_the_parts_of_the_loss_add_up(recipe: str) -> None:
     b = built(recipe, mask_mix=[0.4, 0.3, 0.3], mask_rate=0.5)
     tokens = text_batch(seed=0, rows=4, row_length=32)
-    terms = b.objective(tokens, draws_of(tokens))
+    terms = terms_of(b.objective, tokens, draws_of(tokens))
     name = "mlm" if recipe == "bert-tiny" else "generator"
     parts = [terms[f"{name}_loss_{kind}"] for kind in ("masked", "kept", "random")]
     assert sum(int(p.count) for p in parts) == int(terms[name].count)
@@ -135,12 +139,12 @@ def test_the_parts_of_the_loss_add_up(recipe: str) -> None:
 # ---------------------------------------------------------------- sums over any split
 
 
-def gradients(b: Built, parts: list[Tokens], weights: dict[str, float], *, counts_of: Tokens) -> tuple[dict[str, list[float]], dict[str, Tensor]]:
+def gradients(b: Built, parts: list[Tokens], weights: dict[str, float], *, whole: Tokens) -> tuple[dict[str, list[float]], dict[str, Tensor]]:
     """Terms and gradients of a batch fed in parts, as the loop does it."""
     b.objective.zero_grad(set_to_none=True)
-    counts, total, first = b.objective.counts(counts_of, draws_of(counts_of, seed=3)), {}, 0  # type: ignore[operator]
+    counts, total, first = counts_of(b.objective, whole, draws_of(whole, seed=3)), {}, 0
     for part in parts:
-        terms = b.objective(part, draws_of(part, seed=3, first_row=first))
+        terms = terms_of(b.objective, part, draws_of(part, seed=3, first_row=first))
         weighted(terms, weights, counts).backward()
         first += part.num_rows
         for name, t in terms.items():
@@ -155,8 +159,8 @@ def test_micro_batches_equal_the_whole(recipe: str, cuts: tuple[int, ...]) -> No
     """Also where the parts hold very different numbers of tokens, and none at all: a mean of means would fail."""
     b, weights = built(recipe, mask_rate=0.3), tiny(recipe).objective.term_weights
     tokens = ragged_batch()
-    whole, g_whole = gradients(b, [tokens], weights, counts_of=tokens)
-    parts, g_parts = gradients(b, [tokens.rows(i, j) for i, j in pairwise(cuts)], weights, counts_of=tokens)
+    whole, g_whole = gradients(b, [tokens], weights, whole=tokens)
+    parts, g_parts = gradients(b, [tokens.rows(i, j) for i, j in pairwise(cuts)], weights, whole=tokens)
     for name, (total, count) in whole.items():
         assert parts[name][0] == pytest.approx(total, rel=1e-6, abs=1e-6)
         assert parts[name][1] == count
@@ -171,14 +175,14 @@ def test_pads_are_in_no_count_and_no_gradient(recipe: str) -> None:
     """Other ids, positions and segments at the pads, more pads in each row, and a row of pads more: the same terms and gradients."""
     b, weights = built(recipe, mask_rate=0.3), tiny(recipe).objective.term_weights
     tokens = ragged_batch()
-    whole, g_whole = gradients(b, [tokens], weights, counts_of=tokens)
+    whole, g_whole = gradients(b, [tokens], weights, whole=tokens)
     pad = ~tokens.real_T
     ids, pos, segment = (t.masked_fill(pad, v) for t, v in ((tokens.ids_T, 17), (tokens.pos_T, 5), (tokens.segment_T, 1)))
     rubbish = Tokens(ids, tokens.seq_T, pos, segment, row_length=32)
     fields = torch.stack([tokens.ids_T, tokens.seq_T, tokens.pos_T, tokens.segment_T]).view(4, -1, 32)
     wide = Tokens(*torch.nn.functional.pad(fields, (0, 8, 0, 1)).flatten(1), row_length=40)
     for other in (rubbish, wide):
-        terms, g_other = gradients(b, [other], weights, counts_of=other)
+        terms, g_other = gradients(b, [other], weights, whole=other)
         assert {n: c for n, (_, c) in terms.items()} == {n: c for n, (_, c) in whole.items()}
         assert {n: s for n, (s, _) in terms.items()} == pytest.approx({n: s for n, (s, _) in whole.items()}, rel=1e-5, abs=1e-5)
         scale = max(float(g.abs().max()) for g in g_whole.values())

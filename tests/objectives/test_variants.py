@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +13,11 @@ from hypothesis import strategies as st
 from stubs import FixedHead, Ids, part
 from test_study import BASIC, TEXT, Logits, chooser, generator
 
-from batches import VOCABULARY, built, draws_of, pack, packed_batches, ragged_batch, text_batch, tiny, value
+from batches import VOCABULARY, at_of, built, corrupted, counts_of, draws_of, pack, packed_batches, ragged_batch, terms_of, text_batch, tiny, value
 from electrify.build import build
 from electrify.config.checks import check
 from electrify.config.pretrain import override
+from electrify.corruption import plan
 from electrify.corruption.frequency import NEVER, Frequency
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
@@ -45,7 +45,8 @@ def test_a_correct_draw_counts_as_replaced() -> None:
     tokens = pack(TEXT, row_length=5)
     logits = [0.0, 2.0, -1.0, 0.5, 100.0]
     plain, fake = (
-        Electra(generator(), part(Ids()), part(FixedHead(logits)), correct_as_replaced=flag)(tokens, draws_of(tokens)) for flag in (False, True)
+        terms_of(Electra(generator(), part(Ids()), part(FixedHead(logits)), correct_as_replaced=flag), tokens, draws_of(tokens))
+        for flag in (False, True)
     )
     # Labels 0 1 0 0: softplus of 0, -2, -1, .5; labels 0 1 1 0: softplus of 0, -2, 1, .5.
     assert value(plain["rtd"].sum) == pytest.approx(0.693147 + 0.126928 + 0.313262 + 0.974077, abs=1e-5)
@@ -58,14 +59,14 @@ def test_labels_of_correct_draws_are_those_of_electric() -> None:
     objective = OBJECTIVES["correct as replaced"].eval()
     tokens = ragged_batch()
     terms = terms_of(objective, tokens, draws_of(tokens))
-    chosen = int(objective.corruptor.chooser.chosen(tokens, draws_of(tokens)).sum())
+    chosen = len(at_of(objective.corruptor.chooser, tokens, draws_of(tokens)))
     assert int(terms["rtd_detection"].sum[1].sum()) == chosen > int(terms["replaced"].sum)
 
 
 def test_all_tokens_without_the_gate_by_hand() -> None:
     """1/8 for every word at every token, whether it is a copy or not."""
     tokens = pack(TEXT, row_length=5)
-    terms = AllTokensMLM(generator(), part(Ids()), part(Logits(torch.zeros(8))), None)(tokens, draws_of(tokens))
+    terms = terms_of(AllTokensMLM(generator(), part(Ids()), part(Logits(torch.zeros(8))), None), tokens, draws_of(tokens))
     assert value(terms["all_tokens"].sum) == pytest.approx(4 * math.log(8), abs=1e-5)
     assert int(terms["all_tokens"].count) == 4
     assert "copy_detection" not in terms
@@ -75,8 +76,8 @@ def test_the_gate_shut_is_no_gate() -> None:
     """sigmoid(-50) = 0: what is left is the softmax."""
     tokens = pack(TEXT, row_length=5)
     head = Logits(torch.arange(8.0))
-    shut = AllTokensMLM(generator(), part(Ids()), part(head), part(FixedHead([-50.0] * 5)))(tokens, draws_of(tokens))
-    none = AllTokensMLM(generator(), part(Ids()), part(head), None)(tokens, draws_of(tokens))
+    shut = terms_of(AllTokensMLM(generator(), part(Ids()), part(head), part(FixedHead([-50.0] * 5))), tokens, draws_of(tokens))
+    none = terms_of(AllTokensMLM(generator(), part(Ids()), part(head), None), tokens, draws_of(tokens))
     torch.testing.assert_close(shut["all_tokens"].sum, none["all_tokens"].sum)
 
 
@@ -90,20 +91,12 @@ def test_all_tokens_over_unigram_by_hand() -> None:
     assert "generator" not in terms
 
 
-class Constant(torch.nn.Module):
-    """Logits of a masked LM: the same everywhere; keeps what it was shown."""
-
-    def forward(self, tokens: Tokens, at_M: torch.Tensor) -> torch.Tensor:
-        self.saw_T = tokens.ids_T
-        return torch.arange(8.0).expand(len(at_M), -1)
-
-
 def test_replace_mlm_over_frequencies_by_hand() -> None:
     """The model reads 7 at both words and is asked for 5 and 6."""
-    tokens, lm = pack(TEXT, row_length=5), Constant()
-    objective = MLM(frequency([0, 0, 0, 0, 0, 0, 0, 1]), part(lm))
+    tokens, encoder = pack(TEXT, row_length=5), Ids()
+    objective = MLM(frequency([0, 0, 0, 0, 0, 0, 0, 1]), part(encoder), part(Logits(torch.arange(8.0))))
     terms = terms_of(objective, tokens, draws_of(tokens))
-    assert lm.saw_T.tolist() == [2, 7, 7, 3, 0]
+    assert encoder.saw_T.tolist() == [2, 7, 7, 3, 0]
     total = math.log(sum(math.exp(x) for x in range(8)))
     assert value(terms["mlm"].sum) == pytest.approx(2 * total - 5 - 6, abs=1e-5)
     assert [int(terms[f"mlm_loss_{kind}"].count) for kind in ("replaced", "original")] == [2, 0]
@@ -114,7 +107,8 @@ def test_electric_over_unigram_by_hand() -> None:
     """Counts 1 and 3 of 5 and 7: q is 1/4 and 3/4. Both words are drawn as 7, k = n = 2, so n - k counts as 1; energies 1 and -1."""
     tokens = pack(TEXT, row_length=5)
     noise = frequency([9, 9, 9, 9, 9, 1, 0, 3])
-    draws = next(d for seed in itertools.count() if noise(tokens, d := draws_of(tokens, seed=seed)).tokens.ids_T.tolist() == [2, 7, 7, 3, 0])
+    every = (draws_of(tokens, seed=seed) for seed in itertools.count())
+    draws = next(d for d in every if corrupted(noise, tokens, d).tokens.ids_T.tolist() == [2, 7, 7, 3, 0])
     objective = Electric(noise, part(Ids()), part(FixedHead([100.0, 1.0, -1.0, 100.0, 100.0])))
     terms = terms_of(objective, tokens, draws)
     logits = [e + math.log(3 / 4) + math.log(2 / 1) for e in (1.0, -1.0)]
@@ -137,9 +131,9 @@ def test_a_word_that_the_noise_never_draws_teaches_nothing() -> None:
     tokens = pack([[[2, 6, 1, 5, 5, 5, 3]]], row_length=8)
     noise = frequency([9, 9, 9, 9, 9, 1, 0, 3])
     noise.chooser.rate = 0.2  # one of the tokens
-    draws = next(d for seed in itertools.count() if noise(tokens, d := draws_of(tokens, seed=seed)).at_M.tolist() == [3])
+    draws = next(d for seed in itertools.count() if corrupted(noise, tokens, d := draws_of(tokens, seed=seed)).at_M.tolist() == [3])
     head = FixedHead([0.0, 20.0, -20.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-    terms = Electric(noise, part(Ids()), part(head))(tokens, draws)
+    terms = terms_of(Electric(noise, part(Ids()), part(head)), tokens, draws)
     terms["nce"].sum.backward()
     assert head.logits_T.grad is not None
     assert head.logits_T.grad[1:3].tolist() == pytest.approx([0, 0], abs=1e-20)
@@ -167,13 +161,15 @@ def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_a_padded_list_of_positions_changes_nothing(name: str, training: bool) -> None:
+def test_a_padded_list_of_positions_changes_nothing(monkeypatch: pytest.MonkeyPatch, name: str, training: bool) -> None:
     objective, tokens = OBJECTIVES[name].train(training), ragged_batch(seed=3)
     draws = draws_of(tokens, seed=5)
-    chosen = int(objective.corruptor.chooser.chosen(tokens, draws).sum())
+    chosen = len(at_of(objective.corruptor.chooser, tokens, draws))
     terms = terms_of(objective, tokens, draws)
-    for room in (chosen, chosen + 29):
-        filled = terms_of(objective, tokens, replace(draws, room=room))
+    for whole in (1, 29, 64):  # lists of other lengths
+        monkeypatch.setattr(plan, "WHOLE", whole)
+        assert len(objective.plan(tokens, draws, fixed=True).at_M) > chosen or whole == 1
+        filled = terms_of(objective, tokens, draws, fixed=True)
         assert terms.keys() == filled.keys()
         for k, t in terms.items():
             torch.testing.assert_close(filled[k].sum.double(), t.sum.double(), rtol=2e-6, atol=1e-6, msg=k)
@@ -206,8 +202,8 @@ def test_every_combination_trains_or_is_refused() -> None:
         )
         names = [*LOSSES[fields["objective"]], *(["generator"] if learned else [])]
         stages = {"generator_steps": 1, "discriminator_start": "random", "tie": "none"} if fields["generator_training"] == "frozen" else {}
-        config = override(tiny("electra-tiny", num_hidden_layers=1), fields | stages | {"term_weights": dict.fromkeys(names, 1.0)})
         try:
+            config = override(tiny("electra-tiny", num_hidden_layers=1), fields | stages | {"term_weights": dict.fromkeys(names, 1.0)})
             check(config)
         except UserError:
             continue
@@ -258,9 +254,9 @@ def test_mixes_of_berts_table_8(mix: tuple[float, float, float], recipe: str) ->
     loss = weighted(terms, config.objective.term_weights, counts_of(objective, tokens, draws_of(tokens)))
     loss.backward()
     assert bool(loss.isfinite())
-    z = objective.corruptor(tokens, draws_of(tokens))
-    masked = float((z.shown_M == 4).float().mean())
+    z = corrupted(objective.corruptor, tokens, draws_of(tokens))
+    masked = float((z.plan.shown_M == 4).float().mean())
     assert masked == pytest.approx(mix[0], abs=0.1)
     assert mix[0] or not masked
-    kept = float((z.shown_M == z.was_M).float().mean())
+    kept = float((z.plan.shown_M == z.was_M).float().mean())
     assert kept == pytest.approx(mix[1] + mix[2] / 42, abs=0.1)  # a random token may be the original: 42 ordinary ones

@@ -6,17 +6,16 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from electrify.export.mapping import parameters_of
+from electrify.model.exported import ExportedModel
 from torch import Tensor, nn
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from electrify.model.exported import ExportedModel
-from electrify.export.hf import hf_config
-from electrify.architectures.keys import to_ours, to_theirs, without_tied
-from electrify.export.mapping import architecture_of, parameters_of
-from electrify.model.embeddings import Embeddings
-from electrify.model.encoder import Encoder
-from electrify.model.shape import Shape
+from batches import encoder_of
+from electrify.architectures import architecture_named
+from electrify.architectures.keys import KeyTable, to_ours, to_theirs, without_tied
 from electrify.model.heads import BinaryHead, LMHead
+from electrify.model.shape import Shape
 from electrify.tokens import Tokens
 
 # (V, E, D, layers, heads, F, positions, eps)
@@ -42,6 +41,8 @@ SHAPES = [
     for v, e, d, n, h, f, p, eps in SIZES
 ]
 HEADS = {"ElectraForPreTraining": lambda shape, _: BinaryHead(shape), "ElectraForMaskedLM": LMHead}
+KINDS = {"ElectraForPreTraining": "binary", "ElectraForMaskedLM": "token"}
+ELECTRA = architecture_named("electra")
 MODELS = {"ElectraForPreTraining": ElectraForPreTraining, "ElectraForMaskedLM": ElectraForMaskedLM}
 
 
@@ -64,9 +65,14 @@ def ours(shape: Shape, head: Callable[[Shape, nn.Embedding], nn.Module], *, seed
     return half
 
 
+def table_of(half: ExportedModel) -> KeyTable:
+    return ELECTRA.table(half.encoder.shape, half.head.kind)
+
+
 def theirs(shape: Shape, name: str) -> nn.Module:
-    config = hf_config(shape, architecture=name, pad=0, dropout=0.5, attention_dropout=0.5)
+    config = ELECTRA.hf_config(shape, KINDS[name], pad=0, dropout=0.5, attention_dropout=0.5)  # type: ignore[arg-type]
     assert isinstance(config, ElectraConfig)
+    assert config.architectures == [name]
     return MODELS[name](config).eval()
 
 
@@ -105,7 +111,7 @@ def test_their_weights_in_our_modules(shape, name):
     model = theirs(shape, name)
     shaken(model, 3)
     half = ours(shape, HEADS[name], seed=4)
-    table = architecture_of(half)
+    table = table_of(half)
     assert table.name == name
     new = to_ours(table.rows, without_tied(table, model.state_dict()))
     with torch.no_grad():
@@ -118,7 +124,7 @@ def test_their_weights_in_our_modules(shape, name):
 @pytest.mark.parametrize("name", MODELS)
 def test_our_weights_in_their_modules(shape, name):
     half, model = ours(shape, HEADS[name], seed=6), theirs(shape, name)
-    table = architecture_of(half)
+    table = table_of(half)
     state = to_theirs(table.rows, parameters_of(half))
     state |= {again: state[source] for again, source in table.tied.items()}
     model.load_state_dict(state, strict=True)
@@ -130,7 +136,7 @@ def test_gradients_agree_too(name):
     """The same function has the same derivative: what fine-tuning with transformers sees is what training saw."""
     shape = SHAPES[2]
     half, model = ours(shape, HEADS[name], seed=8), theirs(shape, name)
-    table = architecture_of(half)
+    table = table_of(half)
     state = to_theirs(table.rows, parameters_of(half))
     model.load_state_dict(state | {again: state[source] for again, source in table.tied.items()}, strict=True)
     tokens = batch(shape, 9)

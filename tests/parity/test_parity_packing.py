@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from electrify.model.embeddings import Embeddings
+from batches import encoder_of
 from electrify.model.encoder import Encoder
-from electrify.model.shape import Shape
 from electrify.model.heads import BinaryHead, LMHead
+from electrify.model.shape import Shape
 from electrify.tokens import Tokens
 
 SHAPE = Shape(

@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from electrify.export.mapping import parameters_of
+from electrify.model.exported import ExportedModel
 from torch import nn
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 import electrify
+from batches import encoder_of
+from electrify.architectures import architecture_named
 from electrify.build import generator_shape, kept_shape
-from electrify.model.exported import ExportedModel
 from electrify.config.pretrain import PretrainConfig, parse
-from electrify.export.hf import hf_config
-from electrify.export.mapping import architecture_of, parameters_of
-from electrify.model.embeddings import Embeddings
-from electrify.model.encoder import Encoder
-from electrify.model.shape import Shape
 from electrify.model.heads import BinaryHead, LMHead
+from electrify.model.shape import Shape
 
 RECIPES = sorted((Path(electrify.__file__).parent / "recipes").glob("*.yaml"))
 PUBLISHED = {"small": 14e6, "base": 110e6, "large": 335e6}  # 2003.10555, Table 1; embeddings included
@@ -45,7 +44,7 @@ def shapes(config: PretrainConfig) -> dict[str, tuple[Shape, bool]]:
 def test_as_many_parameters_as_transformers(path):
     for shape, is_lm in shapes(recipe(path)).values():
         half = on_meta(shape, is_lm=is_lm)
-        config = hf_config(shape, architecture=architecture_of(half).name, pad=0, dropout=0.1, attention_dropout=0.1)
+        config = architecture_named("electra").hf_config(shape, half.head.kind, pad=0, dropout=0.1, attention_dropout=0.1)
         with torch.device("meta"):
             theirs: nn.Module = ElectraForMaskedLM(config) if is_lm else ElectraForPreTraining(config)
         assert sum(p.numel() for p in parameters_of(half).values()) == sum(p.numel() for p in theirs.parameters())

@@ -19,12 +19,16 @@ def digest(*tensors: Tensor) -> str:
 
 
 def rows_of(batch: Batch) -> list[str]:
-    """A hash a row: its tokens, and a number drawn for each of its positions, which decides masks and samples."""
+    """A hash a row: its tokens, which of them are chosen, and what is shown and drawn with there."""
     found = []
-    for tokens, draws in batch.parts:
+    for tokens, plan in batch.parts:
         for r in range(tokens.num_rows):
-            row, drawn = tokens.rows(r, r + 1), draws.rows(r, r + 1)
-            found.append(digest(row.ids_T, row.seq_T, row.pos_T, row.segment_T, drawn.key_R))
+            row, mine_M = tokens.rows(r, r + 1), plan.at_M // tokens.row_length == r
+            if plan.valid_M is not None:
+                mine_M &= plan.valid_M
+            decided = [t[mine_M] for t in (plan.shown_M, plan.uniform_M) if t is not None]
+            assert decided, "nothing is drawn"
+            found.append(digest(row.ids_T, row.seq_T, row.pos_T, row.segment_T, plan.at_M[mine_M] % tokens.row_length, *decided))
     return found
 
 

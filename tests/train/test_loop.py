@@ -17,8 +17,9 @@ from electrify.data.loader import Loader, Rows
 from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
-from electrify.terms import weighted
+from electrify.objectives.objective import Step
 from electrify.running import kept_names, split_batch, unigram_entropy
+from electrify.terms import weighted
 from electrify.text.shards import Corpus
 from electrify.train import log, schedule
 from electrify.train.dist import World
@@ -75,8 +76,8 @@ def test_gradient_of_any_cut(small_data: Path, tmp_path: Path, name: str, micro_
     got = gradients(run)
 
     other = run_of(small_data, tmp_path, config)
-    ((tokens, draws),) = other.batch(0).parts
-    terms = other.objective(tokens, draws)
+    ((tokens, plan),) = other.batch(0).parts
+    terms = Step(other.objective)(tokens, plan)
     sum(weight * terms[k].sum / terms[k].count for k, weight in config.objective.term_weights.items()).backward()
     assert got.keys() == {n for n, p in other.named.items() if p.grad is not None} == set(other.named)
     for n, p in other.named.items():
@@ -90,7 +91,7 @@ def test_counts_are_those_of_the_terms(small_data: Path, tmp_path: Path) -> None
     parts = run.batch(3).parts
     assert len(parts) == 4
     counts = run.counts(parts)
-    each = [run.objective(tokens, draws) for tokens, draws in parts]
+    each = [Step(run.objective)(tokens, plan) for tokens, plan in parts]
     for name in run.weights:
         assert float(counts[name]) == sum(float(terms[name].count) for terms in each)
     total = sum(float(weighted(terms, run.weights, counts).detach()) for terms in each)

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from batches import built, draws_of, text_batch, tiny
+from batches import built, counts_of, draws_of, terms_of, text_batch, tiny
 from electrify.terms import weighted
 from electrify.train.optim import ElectraAdam, load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batches import SPECIAL, built, draws_of, ragged_batch, text_batch
+from batches import SPECIAL, built, draws_of, ragged_batch, terms_of, text_batch
 from electrify.objectives.metrics import BINS
 from electrify.terms import Term
 from electrify.tokens import Tokens

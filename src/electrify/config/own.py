@@ -77,10 +77,8 @@ def _must_be_default(section: Any, name: str, value: Any, owner: type, *, called
     if value != getattr(owner(), name):
         cls = type(section)
         having = [row for row, its in cls.ROWS().items() if name in field_types(its.options)]
-        raise UserError(
-            f"{called} {brief(value) if not isinstance(value, bool) else str(value).lower()} is for {cls.CHOICE} "
-            f"{' or '.join(having)}, not {getattr(section, cls.CHOICE)}"
-        )
+        shown = str(value).lower() if isinstance(value, bool) else brief(value).strip("'")
+        raise UserError(f"{called} {shown} is for {cls.CHOICE} {' or '.join(having)}, not {getattr(section, cls.CHOICE)}")
 
 
 def plain(section: Any) -> dict[str, Any]:

@@ -80,6 +80,8 @@ def convert(value: Any, kind: Any, name: str) -> Any:
             return _items(value, kind, name)
         if origin is dict:
             return _pairs(value, kind, name)
+        if kind is int and isinstance(value, str):
+            value = int(value) if value.lstrip("-").isdigit() else float(value)
         return _number(value, kind)
     except UserError:
         raise
@@ -121,9 +123,6 @@ def _number(value: Any, kind: Any) -> Any:
         raise TypeError
     if kind is int and isinstance(value, float) and not value.is_integer():
         raise ValueError
-    if kind is int and isinstance(value, str):
-        value = int(value) if value.lstrip("-").isdigit() else float(value)
-        return _number(value, int)
     converted = kind(value)
     if kind is int and abs(converted) > MAX_INT:
         raise ValueError

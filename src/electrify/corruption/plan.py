@@ -86,7 +86,8 @@ def enough(expected: float, number: int) -> int:
 
 
 def _whole(number: float) -> int:
-    return WHOLE * -(-int(number) // WHOLE)
+    """At least one step, from which a larger size can be reached."""
+    return WHOLE * max(1, -(-int(number) // WHOLE))
 
 
 def count(plan: Plan) -> Tensor:

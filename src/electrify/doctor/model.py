@@ -8,22 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..architectures import exported_as, reading
+from ..architectures import reading
 from ..export.folders import TOKENIZER_FILES
 from ..files.models import MARK, read_mark
 from ..files.schema import is_count
 from ..train.memory import MAX_LAYERS
 from .files import AGAIN, Bar, files_below, is_regular, links_out, named, read_bytes, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
+from .kinds import CONFIG, architecture, heads, part_of
 from .shapes import expected_shapes
 from .tokenizers import check_tokenizer, lower_cased, options_of, roles, tokenizer_hash
 from .usable import kind_findings, loading_findings, two_vocabularies, type_findings
 from .weights import Header, headers, weights_findings
 
-CONFIG = "config.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-PARTS = {"binary": "discriminator", "token": "generator"}  # what a run calls a network with such a head
 MOST = 1 << 24  # of anything but layers: a table of the size of a damaged number would fill the memory
 NO_LIMIT = 1 << 20  # transformers' way of saying that nobody set the longest text is 1e30
 KEYS = (
@@ -64,18 +63,6 @@ def _examine(folder: Path, found: Diagnosis) -> None:
             found.run(lambda: loading_findings(folder, config, tokenizer=there))
         found.traits = {"part": part_of(config), "vocab_size": config.get("vocab_size", 0), "tokenizer": tokenizer_hash(folder)}
     return found
-
-
-def architecture(config: dict[str, Any]) -> str:
-    names = config.get("architectures")
-    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
-
-
-def part_of(config: dict[str, Any]) -> str | None:
-    """`discriminator` or `generator`, by the class; None where neither can be told."""
-    known = exported_as(str(config.get("model_type")))
-    kinds = [kind for kind, name in known.classes.items() if name == architecture(config)] if known else []
-    return PARTS[kinds[0]] if kinds else None
 
 
 # ------------------------------------------------------------------ config.json
@@ -222,31 +209,6 @@ def layers(config: dict[str, Any], have: Header) -> Iterator[Finding]:
         fact = f"{CONFIG} says {said:,} layers and the weights have {len(numbers):,}"
         raise DamageError("layers", fact, f"Copy the {CONFIG} that belongs to these weights: missing layers would be drawn at random.")
     yield from ()
-
-
-def heads(said: str, model_type: str, have: Header) -> Iterator[Finding]:
-    """Which of an architecture's networks it is, by its head."""
-    known = exported_as(model_type)
-    if known is None:
-        return
-    prefixes = {known.classes[kind]: prefix for kind, prefix in known.head_prefixes.items()}
-    there = [name for name, prefix in prefixes.items() if any(n.startswith(prefix) for n in have)]
-    family = known.classes["token"].partition("For")[0]
-    if there and said and said not in there and said.startswith(family):
-        fact = f"the weights have the head of {there[0]} and {CONFIG} says {said}"
-        yield warning(
-            "architecture",
-            fact,
-            f'Set "architectures": ["{there[0]}"] in {CONFIG}: what loads it by the name would leave the head out, or draw one at random.',
-        )
-    elif said == f"{family}Model":
-        without = " or ".join(prefix.rstrip(".") for prefix in reversed(known.head_prefixes.values()))
-        fact = f"the folder holds a bare encoder ({said}), without {without}"
-        yield warning(
-            "no-head",
-            fact,
-            f"Enough to fine-tune. For detecting, or for going on with replaced token detection: {SAVE_HEAD[0].lower()}{SAVE_HEAD[1:]}",
-        )
 
 
 # ------------------------------------------------------------------ the tokenizer

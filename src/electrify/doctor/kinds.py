@@ -1,0 +1,50 @@
+"""What kind of network a folder says that it holds: its class, and the head that its weights are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..architectures import exported_as
+from .findings import Finding, warning
+from .weights import Header
+
+CONFIG = "config.json"
+PARTS = {"binary": "discriminator", "token": "generator"}  # what a run calls a network with such a head
+
+
+def architecture(config: dict[str, Any]) -> str:
+    names = config.get("architectures")
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+
+
+def part_of(config: dict[str, Any]) -> str | None:
+    """`discriminator` or `generator`, by the class; None where neither can be told."""
+    known = exported_as(str(config.get("model_type")))
+    kinds = [kind for kind, name in known.classes.items() if name == architecture(config)] if known else []
+    return PARTS[kinds[0]] if kinds else None
+
+
+def heads(said: str, model_type: str, have: Header) -> Iterator[Finding]:
+    """Which of an architecture's networks it is, by its head."""
+    known = exported_as(model_type)
+    if known is None:
+        return
+    prefixes = {known.classes[kind]: prefix for kind, prefix in known.head_prefixes.items()}
+    there = [name for name, prefix in prefixes.items() if any(n.startswith(prefix) for n in have)]
+    family = known.classes["token"].partition("For")[0]
+    if there and said and said not in there and said.startswith(family):
+        fact = f"the weights have the head of {there[0]} and {CONFIG} says {said}"
+        yield warning(
+            "architecture",
+            fact,
+            f'Set "architectures": ["{there[0]}"] in {CONFIG}: what loads it by the name would leave the head out, or draw one at random.',
+        )
+    elif said == f"{family}Model":
+        without = " or ".join(prefix.rstrip(".") for prefix in reversed(known.head_prefixes.values()))
+        fact = f"the folder holds a bare encoder ({said}), without {without}"
+        yield warning(
+            "no-head",
+            fact,
+            f"Enough to fine-tune. For detecting, or for going on with replaced token detection: {SAVE_HEAD[0].lower()}{SAVE_HEAD[1:]}",
+        )
