@@ -10,6 +10,9 @@ from .findings import Finding, warning
 from .weights import Header
 
 CONFIG = "config.json"
+SAVE_HEAD = (
+    "Save it from the class that it was trained in (`electrify export`), or the head is drawn at random, without a word, whenever it is loaded."
+)
 PARTS = {"binary": "discriminator", "token": "generator"}  # what a run calls a network with such a head
 
 

@@ -16,7 +16,7 @@ from ..files.schema import is_count
 from ..train.memory import MAX_LAYERS
 from .files import AGAIN, Bar, files_below, is_regular, links_out, named, read_bytes, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
-from .kinds import CONFIG, architecture, heads, part_of
+from .kinds import CONFIG, SAVE_HEAD, architecture, heads, part_of
 from .shapes import expected_shapes
 from .tokenizers import check_tokenizer, lower_cased, options_of, roles
 from .usable import kind_findings, loading_findings, two_vocabularies, type_findings
@@ -30,9 +30,6 @@ KEYS = (
     "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings",
 )  # fmt: skip
 LAYER = re.compile(r"\blayers?\.(\d+)\.")
-SAVE_HEAD = (
-    "Save it from the class that it was trained in (`electrify export`), or the head is drawn at random, without a word, whenever it is loaded."
-)
 
 
 def examine_model(folder: Path) -> Diagnosis:
