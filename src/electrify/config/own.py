@@ -77,8 +77,8 @@ def _must_be_default(section: Any, name: str, value: Any, owner: type) -> None:
     if value != getattr(owner(), name):
         cls = type(section)
         having = [row for row, its in cls.ROWS().items() if name in field_types(its.options)]
-        shown = str(value).lower() if isinstance(value, bool) else brief(value).strip("'")
-        raise UserError(f"{name} {shown} is for {cls.CHOICE} {' or '.join(having)}, not {getattr(section, cls.CHOICE)}")
+        shown = "" if value is True else " false" if value is False else " " + brief(value).strip("'")
+        raise UserError(f"{name}{shown} is for {cls.CHOICE} {' or '.join(having)}, not {getattr(section, cls.CHOICE)}")
 
 
 def plain(section: Any) -> dict[str, Any]:
