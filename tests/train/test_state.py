@@ -53,7 +53,7 @@ def test_adding_neither_keeps_the_graph_nor_touches_the_terms() -> None:
     window.add({"a": term})
     assert window.save() == {"a": [4.0, 2.0]}
     assert (term.sum.item(), term.count.item()) == (2.0, 1.0)
-    assert not any(t.requires_grad for pair in window.sums.values() for t in pair)
+    assert not any(t.requires_grad for pair in window.sums.values() for t in (pair.sum, pair.count))
 
 
 finite = st.floats(-1e6, 1e6, width=32)
