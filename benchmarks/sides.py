@@ -24,9 +24,10 @@ from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.flops.count import recipe_flops
-from electrify.running import kept_names
+from electrify.starting import kept_names
 from electrify.text.shards import Corpus
 from electrify.train.allocator import keep_memory
+from electrify.train.context import RunContext, TrainingData
 from electrify.train.device import peak_memory_bytes
 from electrify.train.dist import World
 from electrify.train.loop import Run
@@ -80,9 +81,9 @@ class Ours:
         corpus = write_corpus(folder / f"data-{world.rank}", [lognormal_lengths(500 if case.size == "quick" else 20_000)], vocab_size=case.vocab_size)
         built = build(config, Vocabulary(case.vocab_size, corpus.manifest.special_ids))
         loader = Loader(Corpus(corpus.folder, "train"), phases=phases_of(config), num_segments=config.data.num_segments, seed=0)
-        weights, micro = config.objective.term_weights, case.rows // world.size
-        more: dict[str, Any] = {"kept": kept_names(built), "valid": None, "folder": folder, "world": world, "micro_rows": micro}
-        self.run = Run(built.objective, config.train, weights=weights, loader=loader, fingerprint={}, unigram_entropy=9.0, **more)
+        read = TrainingData(loader, None, case.rows // world.size, unigram_entropy=9.0)
+        more = {"weights": config.objective.term_weights, "kept": kept_names(built)}
+        self.run = Run(built.objective, config.train, read, RunContext(world, folder), **more)
 
     def __call__(self) -> None:
         self.run.update(self.run.batch(self.run.step))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from electrify.running import unigram_entropy
+from electrify.starting import unigram_entropy
 from electrify.text.shards import Corpus
 from small import electrify, flags, records
 

@@ -36,7 +36,7 @@ def test_own_options_are_those_of_the_row() -> None:
     ("recipe", "fields", "says"),
     [
         ("bert-tiny", {"loss_on": "chosen"}, "loss_on chosen is for objective rtd, not mlm"),
-        ("electric-tiny", {"correct_as_replaced": True}, "correct_as_replaced true is for objective rtd, not electric"),
+        ("electric-tiny", {"correct_as_replaced": True}, "correct_as_replaced is for objective rtd, not electric"),
         ("electra-tiny", {"copy_gate": False}, "copy_gate false is for objective all_tokens, not rtd"),
         ("all-tokens-mlm-tiny", {"loss_on": "chosen", "copy_gate": False}, "loss_on chosen is for objective rtd, not all_tokens"),
     ],

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from electrify.model.exported import ExportedModel
 
 from electrify.architectures import architecture_named
+from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import KeyTable
 from electrify.build import Built, Vocabulary, build
 from electrify.config.pretrain import (

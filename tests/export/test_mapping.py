@@ -7,11 +7,10 @@ from functools import partial
 
 import pytest
 import torch
-from electrify.export.mapping import parameters_of
-from electrify.model.exported import ExportedModel
 from runs import MLM, RTD, random_built, table_of, with_model
 
 from electrify.architectures.electra import bert_for_masked_lm, electra_for_masked_lm, electra_for_pre_training
+from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import KeyMismatchError, Row, to_ours, to_theirs, without_tied
 
 
@@ -23,7 +22,7 @@ def halves() -> list[ExportedModel]:
 
 def test_there_and_back_is_the_identity():
     for half in halves():
-        ours = parameters_of(half)
+        ours = half.parameters()
         rows = table_of(half).rows
         back = to_ours(rows, to_theirs(rows, ours))
         assert back.keys() == ours.keys()
@@ -39,7 +38,7 @@ def test_the_head_decides_the_class():
 
 def test_the_fused_projection_is_cut_into_query_key_value():
     half = random_built(RTD).kept
-    theirs = to_theirs(table_of(half).rows, parameters_of(half))
+    theirs = to_theirs(table_of(half).rows, half.parameters())
     for n, which in enumerate(("query", "key", "value")):
         got = theirs[f"electra.encoder.layer.1.attention.self.{which}.weight"]
         assert torch.equal(got, half.encoder.blocks[1].qkv.weight[16 * n : 16 * (n + 1)])
@@ -60,7 +59,7 @@ def test_every_key_appears_once(table):
 
 def test_missing_extra_and_doubled_keys_raise():
     half = random_built(RTD).exports["generator"]
-    rows, ours = table_of(half).rows, parameters_of(half)
+    rows, ours = table_of(half).rows, half.parameters()
     theirs = to_theirs(rows, ours)
     one = "electra.encoder.layer.0.attention.self.key.bias"
     with pytest.raises(KeyMismatchError, match=f"1 missing, first {one}"):
@@ -82,7 +81,7 @@ def test_missing_extra_and_doubled_keys_raise():
 def test_a_repeated_key_must_repeat():
     half = random_built(RTD).exports["generator"]
     table = table_of(half)
-    theirs = to_theirs(table.rows, parameters_of(half))
+    theirs = to_theirs(table.rows, half.parameters())
     words = theirs["electra.embeddings.word_embeddings.weight"]
     assert without_tied(table, theirs | {"generator_lm_head.weight": words.clone()}).keys() == theirs.keys()
     with pytest.raises(KeyMismatchError, match=r"generator_lm_head\.weight should repeat"):
@@ -92,6 +91,6 @@ def test_a_repeated_key_must_repeat():
 def test_the_word_table_of_an_lm_head_is_the_encoders():
     """The head keeps no second word table, also where generator and discriminator share theirs."""
     for half in halves():
-        named = parameters_of(half)
+        named = half.parameters()
         assert "head.words.weight" not in named
         assert len({id(p) for p in named.values()}) == len(named)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from electrify.export.mapping import parameters_of
 from runs import MLM, RTD, WORDS, random_built, shake, with_model, write_tokenizer
 
 from electrify.architectures import architecture_named
@@ -50,11 +49,11 @@ def folder(path: Path, kind: str, fields: dict[str, Any] | None = None, *, seed:
 
 
 def values(built: Built) -> dict[str, dict[str, torch.Tensor]]:
-    return {name: {n: p.detach().clone() for n, p in parameters_of(half).items()} for name, half in built.exports.items()}
+    return {name: {n: p.detach().clone() for n, p in half.parameters().items()} for name, half in built.exports.items()}
 
 
 def changed(built: Built, before: dict[str, dict[str, torch.Tensor]], half: str) -> set[str]:
-    after = parameters_of(built.exports[half])
+    after = built.exports[half].parameters()
     return {n for n, p in after.items() if not torch.equal(p, before[half][n])}
 
 

@@ -223,8 +223,13 @@ def test_summarise() -> None:
     counts = torch.zeros(2, BINS, dtype=torch.float64)
     counts[0, 0], counts[1, -1] = 3, 1
     one = torch.ones(())
-    terms = {"x": Term(torch.tensor(6.0), torch.tensor(4)), "never": Term(torch.tensor(0.0), torch.tensor(0)), "d": Term(counts, one)}
-    assert summarise(terms) == {"x": 1.5, "d_auc": 1.0, "d_precision": 1.0, "d_recall": 1.0, "d_replaced": 0.25}
+    terms = {
+        "x": Term(torch.tensor(6.0), torch.tensor(4)),
+        "never": Term(torch.tensor(0.0), torch.tensor(0)),
+        "d": Term(counts, one, "histogram"),
+        "r": Term(counts, one, "ranking"),
+    }
+    assert summarise(terms) == {"x": 1.5, "d_auc": 1.0, "d_precision": 1.0, "d_recall": 1.0, "d_replaced": 0.25, "r_auc": 1.0}
 
 
 # ---------------------------------------------------------------- detection figures

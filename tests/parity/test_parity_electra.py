@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from electrify.export.mapping import parameters_of
-from electrify.model.exported import ExportedModel
 from torch import Tensor, nn
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 from batches import encoder_of
 from electrify.architectures import architecture_named
+from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import KeyTable, to_ours, to_theirs, without_tied
 from electrify.model.heads import BinaryHead, LMHead
 from electrify.model.shape import Shape
@@ -58,7 +57,7 @@ def shaken(module: nn.Module, seed: int) -> None:
 def ours(shape: Shape, head: Callable[[Shape, nn.Embedding], nn.Module], *, seed: int) -> ExportedModel:
     """Dropout is high, so that an eval mode that drops would show."""
     encoder = encoder_of(shape, dropout=0.5, attention_dropout=0.5)
-    half = ExportedModel(encoder, head(shape, encoder.embeddings.words))  # type: ignore[arg-type]
+    half = ExportedModel(encoder, head(shape, encoder.embeddings.words), architecture_named("electra"))  # type: ignore[arg-type]
     for part in (half.encoder, half.head):
         shaken(part, seed)
         part.eval()
@@ -115,7 +114,7 @@ def test_their_weights_in_our_modules(shape, name):
     assert table.name == name
     new = to_ours(table.rows, without_tied(table, model.state_dict()))
     with torch.no_grad():
-        for n, p in parameters_of(half).items():
+        for n, p in half.parameters().items():
             p.copy_(new[n])
     compare(half, model, batch(shape, 5))
 
@@ -125,7 +124,7 @@ def test_their_weights_in_our_modules(shape, name):
 def test_our_weights_in_their_modules(shape, name):
     half, model = ours(shape, HEADS[name], seed=6), theirs(shape, name)
     table = table_of(half)
-    state = to_theirs(table.rows, parameters_of(half))
+    state = to_theirs(table.rows, half.parameters())
     state |= {again: state[source] for again, source in table.tied.items()}
     model.load_state_dict(state, strict=True)
     compare(half, model, batch(shape, 7))
@@ -137,14 +136,14 @@ def test_gradients_agree_too(name):
     shape = SHAPES[2]
     half, model = ours(shape, HEADS[name], seed=8), theirs(shape, name)
     table = table_of(half)
-    state = to_theirs(table.rows, parameters_of(half))
+    state = to_theirs(table.rows, half.parameters())
     model.load_state_dict(state | {again: state[source] for again, source in table.tied.items()}, strict=True)
     tokens = batch(shape, 9)
     half.head(half.encoder(tokens))[tokens.real_T].square().mean().backward()
     named = {"input_ids": tokens.ids_T, "attention_mask": tokens.real_T.long(), "token_type_ids": tokens.segment_T}
     logits = model(**{k: t.view(-1, tokens.row_length) for k, t in named.items()}).logits.flatten(0, 1)
     logits[tokens.real_T].square().mean().backward()
-    mine = to_theirs(table.rows, {n: p.grad for n, p in parameters_of(half).items()})  # type: ignore[misc]
+    mine = to_theirs(table.rows, {n: p.grad for n, p in half.parameters().items()})  # type: ignore[misc]
     grads = {n: p.grad for n, p in model.named_parameters()}
     mine["electra.embeddings.word_embeddings.weight"][0] = 0  # transformers gives the [PAD] row no gradient from the input side
     grads["electra.embeddings.word_embeddings.weight"][0] = 0

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from electrify.export.mapping import parameters_of
-from electrify.model.exported import ExportedModel
 from torch import nn
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 import electrify
 from batches import encoder_of
 from electrify.architectures import architecture_named
+from electrify.architectures.exported import ExportedModel
 from electrify.build import generator_shape, kept_shape
 from electrify.config.pretrain import PretrainConfig, parse
 from electrify.model.heads import BinaryHead, LMHead
@@ -31,7 +30,7 @@ def recipe(path: Path) -> PretrainConfig:
 def on_meta(shape: Shape, *, is_lm: bool) -> ExportedModel:
     with torch.device("meta"):
         encoder = encoder_of(shape, dropout=0.0, attention_dropout=0.0)
-        return ExportedModel(encoder, LMHead(shape, encoder.embeddings.words) if is_lm else BinaryHead(shape))
+        return ExportedModel(encoder, LMHead(shape, encoder.embeddings.words) if is_lm else BinaryHead(shape), architecture_named("electra"))
 
 
 def shapes(config: PretrainConfig) -> dict[str, tuple[Shape, bool]]:
@@ -47,7 +46,7 @@ def test_as_many_parameters_as_transformers(path):
         config = architecture_named("electra").hf_config(shape, half.head.kind, pad=0, dropout=0.1, attention_dropout=0.1)
         with torch.device("meta"):
             theirs: nn.Module = ElectraForMaskedLM(config) if is_lm else ElectraForPreTraining(config)
-        assert sum(p.numel() for p in parameters_of(half).values()) == sum(p.numel() for p in theirs.parameters())
+        assert sum(p.numel() for p in half.parameters().values()) == sum(p.numel() for p in theirs.parameters())
 
 
 @pytest.mark.parametrize("size", PUBLISHED)
@@ -55,5 +54,5 @@ def test_the_published_sizes(size):
     for objective in ("electra", "bert"):
         path = next(p for p in RECIPES if p.stem == f"{objective}-{size}")
         shape, _ = shapes(recipe(path))["discriminator"]
-        count = sum(p.numel() for p in parameters_of(on_meta(shape, is_lm=False)).values())
+        count = sum(p.numel() for p in on_meta(shape, is_lm=False).parameters().values())
         assert abs(count / PUBLISHED[size] - 1) < 0.04

@@ -29,13 +29,13 @@ class Room:
         self.names = {id(part): name for name, part in run.objective.named_modules() if isinstance(part, nn.Linear)}
         self.blocks = [part for part in run.objective.modules() if isinstance(part, Block)]
         self.of_blocks = {id(part) for block in self.blocks for part in block.modules()}
-        run.optimizer.register_step_pre_hook(lambda *_: self.look())
-        run.optimizer.register_step_post_hook(lambda *_: self.look())
+        run.state.optimizer.register_step_pre_hook(lambda *_: self.look())
+        run.state.optimizer.register_step_post_hook(lambda *_: self.look())
 
     def held(self) -> list[Tensor]:
         """Parameters, as they are kept and as they stand in the modules now, gradients, and optimiser state: what is here of them."""
-        parameters = [*self.run.named.values(), *self.run.objective.parameters()]
-        state = [t for slots in self.run.optimizer.state.values() for t in slots.values()]
+        parameters = [*self.run.state.named.values(), *self.run.objective.parameters()]
+        state = [t for slots in self.run.state.optimizer.state.values() for t in slots.values()]
         found = [*parameters, *(p.grad for p in parameters if p.grad is not None), *state]
         return [t.to_local() if is_sharded(t) else t for t in found]
 
@@ -58,8 +58,8 @@ class Room:
     def write(self, path: Path) -> None:
         between = sorted(name for name, p in self.run.objective.named_parameters() if not is_sharded(p))
         shares = {"parameters": 0, "state": 0}
-        for name, p in self.run.named.items():
-            mine = [("parameters", p), *(("state", t) for slot, t in self.run.optimizer.state[p].items() if slot != "step")]
+        for name, p in self.run.state.named.items():
+            mine = [("parameters", p), *(("state", t) for slot, t in self.run.state.optimizer.state[p].items() if slot != "step")]
             for what, t in mine:
                 shares[what] += (t.to_local() if is_sharded(t) else t).numel() * 4
             assert p.grad is None, name

@@ -14,8 +14,9 @@ from electrify.build import Vocabulary, build
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
-from electrify.running import kept_names
+from electrify.starting import kept_names
 from electrify.text.shards import Corpus
+from electrify.train.context import RunContext, TrainingData
 from electrify.train.dist import World
 from electrify.train.loop import Run
 from small import SMALL
@@ -35,8 +36,8 @@ def run_on(device: str, data: Path, folder: Path, config: PretrainConfig) -> Run
     built = build(config, Vocabulary(corpus.manifest.vocab_size, corpus.manifest.special_ids, counts_V=torch.from_numpy(corpus.unigram())))
     world = World(rank=0, size=1, local_rank=0, device=torch.device(device))
     loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=0)
-    more: dict[str, Any] = {"weights": config.objective.term_weights, "kept": kept_names(built), "valid": None, "micro_rows": 4}
-    return Run(built.objective, config.train, loader=loader, folder=folder, world=world, fingerprint={}, unigram_entropy=6.0, **more)
+    read, context = TrainingData(loader, None, 4, unigram_entropy=6.0), RunContext(world, folder)
+    return Run(built.objective, config.train, read, context, weights=config.objective.term_weights, kept=kept_names(built))
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def test_the_numbers_are_those_of_the_cpu(small_data: Path, tmp_path: Path, name
         run = run_on(device, small_data, tmp_path / device, recipe(name, torch_compile=compiled and device == "cuda"))
         for step in range(3):
             run.update(run.batch(step))
-        found.append(run.window.means())
+        found.append(run.state.sums.means())
     assert found[0] == pytest.approx(found[1], rel=2e-3, abs=1e-4)
 
 

@@ -20,7 +20,7 @@ from electrify.train import checkpoint, log
 from electrify.train.dist import World
 from electrify.train.guard import ENOUGH, LOSSES, Guard
 from electrify.train.optim import make_optimizer
-from electrify.train.state import Window
+from electrify.train.sums import MetricSums
 from small import pretrain_words, records, same_ending, steps_of, torchrun
 
 ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))
@@ -55,11 +55,11 @@ def test_the_optimiser_obeys_the_verdict(kind: str) -> None:
 
 
 def test_the_sums_of_a_refused_update_are_nowhere() -> None:
-    window, found = Window(ALONE.device), Window(ALONE.device)
+    window, found = MetricSums(ALONE.device), MetricSums(ALONE.device)
     found.add({"loss": Term(torch.tensor(float("nan")), torch.tensor(3.0)), "fine": Term(torch.tensor(2.0), torch.tensor(1.0))})
     window.merge(found, unless=torch.tensor(1.0))
     assert window.means() == {}
-    found = Window(ALONE.device)
+    found = MetricSums(ALONE.device)
     found.add({"loss": Term(torch.tensor(6.0), torch.tensor(3.0))})
     window.merge(found, unless=torch.tensor(0.0))
     assert window.means() == {"loss": 2.0}

@@ -18,10 +18,12 @@ from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
-from electrify.running import kept_names, split_batch, unigram_entropy
+from electrify.running import split_batch
+from electrify.starting import kept_names, unigram_entropy
 from electrify.terms import weighted
 from electrify.text.shards import Corpus
 from electrify.train import log, schedule
+from electrify.train.context import RunContext, TrainingData
 from electrify.train.dist import World
 from electrify.train.evaluate import shown
 from electrify.train.loop import Run
@@ -39,19 +41,11 @@ def run_of(data: Path, folder: Path, config: PretrainConfig, *, micro_rows: int 
     corpus = Corpus(data, "train")
     built = build(config, Vocabulary(corpus.manifest.vocab_size, corpus.manifest.special_ids))
     rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
-    return Run(
-        built.objective,
-        config.train,
-        weights=config.objective.term_weights,
-        kept=kept_names(built),
-        loader=Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=config.train.seed),
-        valid=Rows(Corpus(data, "valid"), **rows),
-        folder=folder,
-        world=ALONE,
-        micro_rows=micro_rows or config.train.train_batch_size,
-        fingerprint={},
-        unigram_entropy=unigram_entropy(corpus),
-    )
+    loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=config.train.seed)
+    micro_rows = micro_rows or config.train.train_batch_size
+    read = TrainingData(loader, Rows(Corpus(data, "valid"), **rows), micro_rows, unigram_entropy(corpus))
+    context = RunContext(ALONE, folder)
+    return Run(built.objective, config.train, read, context, weights=config.objective.term_weights, kept=kept_names(built))
 
 
 def pretrain(data: Path, run: Path, **fields: Any) -> int:
@@ -61,7 +55,9 @@ def pretrain(data: Path, run: Path, **fields: Any) -> int:
 def gradients(run: Run) -> dict[str, torch.Tensor]:
     """The gradient of the first update, caught between backward and the optimiser."""
     found: dict[str, torch.Tensor] = {}
-    hook = run.optimizer.register_step_pre_hook(lambda *_: found.update({n: p.grad.clone() for n, p in run.named.items() if p.grad is not None}))
+    hook = run.state.optimizer.register_step_pre_hook(
+        lambda *_: found.update({n: p.grad.clone() for n, p in run.state.named.items() if p.grad is not None})
+    )
     run.update(run.batch(0))
     hook.remove()
     return found
@@ -108,7 +104,7 @@ def test_clipping_and_its_figure(small_data: Path, tmp_path: Path) -> None:
         torch.testing.assert_close(clipped[name], g * (0.01 / norm), rtol=1e-3, atol=1e-7)
     run = run_of(small_data, tmp_path, recipe(max_grad_norm=0.01))
     run.update(run.batch(0))
-    assert run.window.means()["grad_norm"] == pytest.approx(norm, rel=1e-5)
+    assert run.state.sums.means()["grad_norm"] == pytest.approx(norm, rel=1e-5)
 
 
 @pytest.mark.parametrize("optim", ["electra_adam", "adamw"])
@@ -116,14 +112,14 @@ def test_two_learning_rates(small_data: Path, tmp_path: Path, optim: str) -> Non
     """generator_learning_rate 0 is not allowed, so it is tiny: what only the generator has then stays, shared embeddings move."""
     config = recipe(generator_learning_rate=1e-30, warmup_steps=0, optim=optim, weight_decay=0.0)
     run = run_of(small_data, tmp_path, config)
-    before = {n: p.detach().clone() for n, p in run.named.items()}
+    before = {n: p.detach().clone() for n, p in run.state.named.items()}
     run.update(run.batch(0))
-    still = {n for n, p in run.named.items() if float((p - before[n]).detach().abs().max()) < 1e-20}
-    own = {n for n in run.named if n.startswith("corruptor.") and ".embeddings." not in n}
+    still = {n for n, p in run.state.named.items() if float((p - before[n]).detach().abs().max()) < 1e-20}
+    own = {n for n in run.state.named if n.startswith("corruptor.") and ".embeddings." not in n}
     assert own
     assert own <= still
     assert not still - own, "a parameter that the kept encoder has did not move"
-    assert {g["peak_lr"] for g in run.optimizer.param_groups} == {1e-30, config.train.learning_rate}
+    assert {g["peak_lr"] for g in run.state.optimizer.param_groups} == {1e-30, config.train.learning_rate}
 
 
 def test_learning_rates_of_the_log(small_data: Path, tmp_path: Path) -> None:
@@ -231,13 +227,13 @@ def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
     one = override(config, {"seq_length_schedule": {}})
     per_token = {n: recipe_flops(override(one, {"max_seq_length": n}), vocab_size=vocab_size, convention="hardware").token for n in (8, 16)}
     for step, (r, (rows, length)) in enumerate(zip(records(tmp_path / "run", "train"), shapes, strict=True)):
-        batch = run.loader.batch(step)
+        batch = run.data.loader.batch(step)
         assert (batch.num_rows, batch.row_length) == (rows, length)
         tokens += int(batch.real_T.sum())
         flops += per_token[length] * rows * length
         assert (r["tokens"], r["flops"]) == (tokens, pytest.approx(flops))
-    assert run.valid is not None
-    assert run.valid.row_length == 16
+    assert run.data.valid is not None
+    assert run.data.valid.row_length == 16
     for r in (r for r in log.read(tmp_path / "run" / log.FILE) if r["kind"] == "train"):
         assert r["flops_per_s"] > 0
         assert 0 < r["mfu"] < 2  # the peak is measured beside other tests

@@ -17,7 +17,7 @@ from electrify.terms import Term
 from electrify.tokens import Tokens
 from electrify.train.dist import World
 from electrify.train.evaluate import evaluate
-from electrify.train.state import Window
+from electrify.train.sums import MetricSums
 
 CPU = torch.device("cpu")
 ALONE = World(rank=0, size=1, local_rank=0, device=CPU)
@@ -29,16 +29,16 @@ def scalar(total: float, count: float) -> Term:
 
 def test_means_by_hand() -> None:
     """A mean over all tokens, not a mean of means; names may come and go."""
-    window = Window(CPU)
+    window = MetricSums(CPU)
     window.add({"a": scalar(6.0, 2), "b": scalar(1.0, 1)})
     window.add({"a": scalar(2.0, 6), "c": scalar(0.0, 0)})
     assert window.means() == {"a": 1.0, "b": 1.0}
-    assert Window(CPU).means() == {}
+    assert MetricSums(CPU).means() == {}
 
 
 def test_sums_are_float64() -> None:
     """A million small losses on top of a large one: float32 would lose them."""
-    window = Window(CPU)
+    window = MetricSums(CPU)
     window.add({"a": scalar(2.0**24, 1)})
     for _ in range(100):
         window.add({"a": scalar(0.25, 1)})
@@ -48,12 +48,12 @@ def test_sums_are_float64() -> None:
 def test_adding_neither_keeps_the_graph_nor_touches_the_terms() -> None:
     loss = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
     term = Term(loss * 1, torch.tensor(1.0, dtype=torch.float64))
-    window = Window(CPU)
+    window = MetricSums(CPU)
     window.add({"a": term})
     window.add({"a": term})
     assert window.save() == {"a": [4.0, 2.0]}
     assert (term.sum.item(), term.count.item()) == (2.0, 1.0)
-    assert not any(t.requires_grad for pair in window.sums.values() for t in pair)
+    assert not any(t.requires_grad for pair in window.sums.values() for t in (pair.sum, pair.count))
 
 
 finite = st.floats(-1e6, 1e6, width=32)
@@ -63,7 +63,7 @@ term_lists = st.lists(st.dictionaries(st.sampled_from("abc"), st.tuples(finite, 
 @given(term_lists, term_lists)
 def test_saved_and_loaded_continues_to_the_bit(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
     """Through JSON, as the checkpoint does it."""
-    unbroken, resumed = Window(CPU), Window(CPU)
+    unbroken, resumed = MetricSums(CPU), MetricSums(CPU)
     for terms in before:
         unbroken.add({n: scalar(*t) for n, t in terms.items()})
     resumed.load(json.loads(json.dumps(unbroken.save())), rank=0)
@@ -75,13 +75,13 @@ def test_saved_and_loaded_continues_to_the_bit(before: list[dict[str, Any]], aft
 
 
 def test_one_rank_carries_the_sums_on() -> None:
-    window = Window(CPU)
+    window = MetricSums(CPU)
     window.load({"a": [1.0, 2.0]}, rank=1)
     assert window.save() == {"a": [0.0, 0.0]}  # the same names everywhere: all ranks add up one list
 
 
 def test_saving_changes_nothing() -> None:
-    window = Window(CPU)
+    window = MetricSums(CPU)
     window.add({"a": scalar(1.0, 2)})
     saved = window.save()
     window.across()["a"].sum.add_(5)
@@ -109,7 +109,7 @@ class FixedRows:
 
 
 def validate(objective: torch.nn.Module, tokens: Tokens, *, batch_rows: int, limit: int = 100, world: World = ALONE) -> dict[str, float]:
-    return evaluate(objective, FixedRows(tokens), limit=limit, batch_rows=batch_rows, world=world, bf16=False)  # type: ignore[arg-type]
+    return evaluate(objective, FixedRows(tokens), limit=limit, rows_each=-(-batch_rows // world.size), world=world, bf16=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
@@ -144,7 +144,7 @@ def test_ranks_share_each_batch() -> None:
 
 def test_a_histogram_is_summed_like_everything_else() -> None:
     objective = built("electra-tiny").objective.eval()
-    window, tokens = Window(CPU), ragged_batch()
+    window, tokens = MetricSums(CPU), ragged_batch()
     with torch.no_grad():
         window.add(terms_of(objective, tokens, draws_of(tokens)))
         window.add(terms_of(objective, tokens, draws_of(tokens)))

@@ -63,7 +63,7 @@ def replaced(section: C, values: dict[str, Any], *, naming: Any) -> C:
         return section
     mine = {name: value for name, value in new.items() if name in field_types(type(section.options))}  # type: ignore[attr-defined]
     for name in new.keys() & owners.keys() - mine.keys():
-        _must_be_default(section, name, new[name], owners[name], called=naming(name))
+        _must_be_default(section, name, new[name], owners[name])
     return dataclasses.replace(section, options=dataclasses.replace(section.options, **mine))  # type: ignore
 
 
@@ -73,12 +73,12 @@ def cls_changes(section: Any, fixed: dict[str, Any]) -> bool:
     return choice is not None and fixed.get(choice, getattr(section, choice)) != getattr(section, choice)
 
 
-def _must_be_default(section: Any, name: str, value: Any, owner: type, *, called: str) -> None:
+def _must_be_default(section: Any, name: str, value: Any, owner: type) -> None:
     if value != getattr(owner(), name):
         cls = type(section)
         having = [row for row, its in cls.ROWS().items() if name in field_types(its.options)]
-        shown = str(value).lower() if isinstance(value, bool) else brief(value).strip("'")
-        raise UserError(f"{called} {shown} is for {cls.CHOICE} {' or '.join(having)}, not {getattr(section, cls.CHOICE)}")
+        shown = "" if value is True else " false" if value is False else " " + brief(value).strip("'")
+        raise UserError(f"{name}{shown} is for {cls.CHOICE} {' or '.join(having)}, not {getattr(section, cls.CHOICE)}")
 
 
 def plain(section: Any) -> dict[str, Any]:

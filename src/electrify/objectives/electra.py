@@ -90,7 +90,7 @@ class Electra(Objective):
             terms["sentence_accuracy"] = term(right_T.float(), first_T(z.tokens))
         if self.training:
             return terms
-        logits_T = self.head(x_TD)
+        logits_T = graded.logits if self.loss_on == "all" else self.head(x_TD)
         terms["rtd_detection"] = histogram(logits_T, label_T, z.tokens.real_T)
         if self.loss_on == "chosen":  # what it learns; of the other tokens it has never been told
             terms["rtd_chosen_detection"] = histogram(logits_T, label_T, z.chosen_T)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -23,6 +25,14 @@ from .objective import Graded, Objective, Parts
 def noise_logit(energy_T: Tensor, log_q_T: Tensor, log_odds_T: Tensor) -> Tensor:
     """[T] log-odds of "drawn from the noise": E + log q + log(k / (n - k)), the data having exp(-E) (2012.08561 section 2.2)."""
     return energy_T.float() + log_q_T + log_odds_T
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrasted(Graded):
+    """logits: of "drawn from the noise"."""
+
+    energy_T: Tensor
+    """Without gradient."""
 
 
 class Electric(Objective):
@@ -52,18 +62,18 @@ class Electric(Objective):
     def passes(self) -> list[Pass]:
         return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), Pass(self.head, 1.0, True)]
 
-    def forward(self, tokens: Tokens, plan: Plan) -> Graded:
+    def forward(self, tokens: Tokens, plan: Plan) -> Contrasted:
         z = self.corruptor(tokens, plan)
         states_TD = self.encoder(z.tokens)
         energy_T = self.head(states_TD).float()
         logits_T = noise_logit(energy_T, self.corruptor.log_q_now(z), log_odds(z))
         losses = {"nce": Loss(binary_ce(logits_T, z.chosen_T), plan.candidates_T)}
-        return Graded(z, self.corruptor.likelihood(z) | losses, states_TD, logits_T)
+        return Contrasted(z, self.corruptor.likelihood(z) | losses, states_TD, logits_T, energy_T=energy_T.detach())
 
-    def watch(self, graded: Graded) -> Terms:
+    def watch(self, graded: Contrasted) -> Terms:
         z = graded.corrupted
         noise_T, words_T = z.chosen_T, z.plan.candidates_T
-        energy_T = self.head(graded.states_TD).float()
+        energy_T = graded.energy_T
         terms = generator_rates(z, graded.losses) | replaced_share(z)
         terms["energy_data"] = term(energy_T, words_T & ~noise_T)
         terms["energy_noise"] = term(energy_T, words_T & noise_T)
