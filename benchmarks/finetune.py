@@ -1,9 +1,11 @@
-"""Fine-tuning against transformers' Trainer, as its example script `run_glue.py` sets it up: same model, task, batch, precision, updates.
+"""Fine-tuning against transformers' Trainer, as its example script `run_glue.py` sets it up: same
+model, task, batch, precision, updates.
 
     OMP_NUM_THREADS=1 python benchmarks/finetune.py MODEL --task sst2 --data-dir GLUE [--examples 2048] [--rounds 5] [--quick] [--json result.json]
 
-The sides take turns in one process; each round is one epoch over the same examples, timed without loading and tokenising. Ratios are medians over
-rounds of the pair of one round. The script pads every example to 128 tokens by default; padding to the longest of a batch is its option, and the
+The sides take turns in one process; each round is one epoch over the same examples, timed without
+loading and tokenising. Ratios are medians over rounds of the pair of one round. The script pads
+every example to 128 tokens by default; padding to the longest of a batch is its option, and the
 third side. Needs `accelerate` (a dependency of Trainer, not of electrify).
 """
 
@@ -31,7 +33,9 @@ from electrify.downstream.tasks import TaskData, task_named
 BATCH, LENGTH = 32, 128
 
 
-def ours(model: str, task: TaskData, examples: list[Any], *, bf16: bool, device: torch.device) -> float:
+def ours(
+    model: str, task: TaskData, examples: list[Any], *, bf16: bool, device: torch.device
+) -> float:
     """Seconds of an epoch."""
     loaded = load(model, device=device)
     problem = Texts(task, loaded, max_seq_length=LENGTH, device=device)
@@ -40,11 +44,28 @@ def ours(model: str, task: TaskData, examples: list[Any], *, bf16: bool, device:
     settings = FinetuneSettings(per_device_train_batch_size=BATCH)
     rates = loop.rates_for(dict(net.named_parameters()), settings, width=loaded.width)
     began = time.perf_counter()
-    loop.train(net, data, rates=rates, settings=settings, epochs=1, seed=0, bf16=bf16, after=lambda *_: None)
+    loop.train(
+        net,
+        data,
+        rates=rates,
+        settings=settings,
+        epochs=1,
+        seed=0,
+        bf16=bf16,
+        after=lambda *_: None,
+    )
     return time.perf_counter() - began
 
 
-def trainer(model: str, task: TaskData, examples: list[Any], *, bf16: bool, padding: str, device: torch.device) -> float:
+def trainer(
+    model: str,
+    task: TaskData,
+    examples: list[Any],
+    *,
+    bf16: bool,
+    padding: str,
+    device: torch.device,
+) -> float:
     """Seconds of an epoch. padding: max_length (the script's default) or longest."""
     from datasets import Dataset
     from transformers import (
@@ -60,15 +81,25 @@ def trainer(model: str, task: TaskData, examples: list[Any], *, bf16: bool, padd
     net = AutoModelForSequenceClassification.from_pretrained(model, num_labels=len(task.labels))
     pairs = [e.pair for e in examples] if examples[0].pair is not None else None
     whole = {"padding": "max_length"} if padding == "max_length" else {}
-    rows = dict(tokenizer([e.text for e in examples], pairs, truncation=True, max_length=LENGTH, **whole))
+    rows = dict(
+        tokenizer([e.text for e in examples], pairs, truncation=True, max_length=LENGTH, **whole)
+    )
     data = Dataset.from_dict({**rows, "label": [int(e.label) for e in examples]})
     with tempfile.TemporaryDirectory() as folder:
         options = TrainingArguments(
             folder, per_device_train_batch_size=BATCH, num_train_epochs=1, learning_rate=3e-4, bf16=bf16, use_cpu=device.type == "cpu",
             report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
         )  # fmt: skip
-        collate = default_data_collator if padding == "max_length" else DataCollatorWithPadding(tokenizer)
-        run = Trainer(model=net, args=options, train_dataset=data, processing_class=tokenizer, data_collator=collate)
+        collate = (
+            default_data_collator if padding == "max_length" else DataCollatorWithPadding(tokenizer)
+        )
+        run = Trainer(
+            model=net,
+            args=options,
+            train_dataset=data,
+            processing_class=tokenizer,
+            data_collator=collate,
+        )
         began = time.perf_counter()
         run.train()
         return time.perf_counter() - began
@@ -85,7 +116,9 @@ def table(seconds: dict[str, list[float]], n: int) -> str:
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("model")
     p.add_argument("--task", default="sst2")
     p.add_argument("--data-dir", required=True)
@@ -103,8 +136,12 @@ def main() -> None:
     common: dict[str, Any] = {"bf16": loop.computes_in_bf16("auto", device), "device": device}
     sides: dict[str, Callable[[], float]] = {
         "electrify": lambda: ours(a.model, task, examples, **common),
-        "Trainer, padded to 128 (the script's default)": lambda: trainer(a.model, task, examples, padding="max_length", **common),
-        "Trainer, padded to the longest": lambda: trainer(a.model, task, examples, padding="longest", **common),
+        "Trainer, padded to 128 (the script's default)": lambda: trainer(
+            a.model, task, examples, padding="max_length", **common
+        ),
+        "Trainer, padded to the longest": lambda: trainer(
+            a.model, task, examples, padding="longest", **common
+        ),
     }
     if not a.quick:
         for side in sides.values():  # the first call of each pays for imports and allocations
@@ -115,7 +152,8 @@ def main() -> None:
         for name in order:
             seconds[name].append(sides[name]())
     shown = (
-        f"{a.task}, {len(examples):,} examples, batch {BATCH}, {'bf16' if common['bf16'] else 'float32'}, {device}, {torch.get_num_threads()} threads"
+        f"{a.task}, {len(examples):,} examples, batch {BATCH}, "
+        f"{'bf16' if common['bf16'] else 'float32'}, {device}, {torch.get_num_threads()} threads"
     )
     print(shown + "\n\n" + table(seconds, len(examples)))
     if a.json:

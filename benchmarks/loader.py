@@ -2,7 +2,8 @@
 
     python benchmarks/loader.py [--quick] [--data DATA] [--json FILE]
 
-Without --data a corpus of documents with log-normal lengths is made in a temporary folder. Times are medians, of one thread.
+Without --data a corpus of documents with log-normal lengths is made in a temporary folder. Times
+are medians, of one thread.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def table(documents: int, *, max_seq_length: int) -> dict[str, Any]:
     start = time.perf_counter()
     _, first = pack(slots, row_length=max_seq_length)
     pack_s = time.perf_counter() - start
-    permutation_s = seconds(lambda: np.argsort(np.random.Philox(key=1).random_raw(len(first) - 1), kind="stable"))
+    permutation_s = seconds(
+        lambda: np.argsort(np.random.Philox(key=1).random_raw(len(first) - 1), kind="stable")
+    )
     fill = float(slots.sum(dtype=np.int64)) / ((len(first) - 1) * max_seq_length)
     return {
         "max_seq_length": max_seq_length,
@@ -66,12 +69,21 @@ def table(documents: int, *, max_seq_length: int) -> dict[str, Any]:
     }
 
 
-def batches(corpus: Corpus, *, batch_rows: int, max_seq_length: int, num_segments: int, steps: int) -> dict[str, Any]:
+def batches(
+    corpus: Corpus, *, batch_rows: int, max_seq_length: int, num_segments: int, steps: int
+) -> dict[str, Any]:
     opened = time.perf_counter()
-    loader = Loader(corpus, phases=one_phase(row_length=max_seq_length, batch_rows=batch_rows), num_segments=num_segments, seed=1)
+    loader = Loader(
+        corpus,
+        phases=one_phase(row_length=max_seq_length, batch_rows=batch_rows),
+        num_segments=num_segments,
+        seed=1,
+    )
     opened = time.perf_counter() - opened
     loader.batch(0)
-    each = statistics.median(seconds(lambda step=step: loader.batch(step)) for step in range(1, steps + 1))
+    each = statistics.median(
+        seconds(lambda step=step: loader.batch(step)) for step in range(1, steps + 1)
+    )
     tokens = statistics.mean(int(loader.batch(step).real_T.sum()) for step in range(3))
     return {
         "rows": batch_rows,
@@ -92,13 +104,28 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     documents, steps = (100_000, 30) if args.quick else (4_000_000, 300)
-    report: dict[str, list[dict[str, Any]]] = {"tables": [table(documents, max_seq_length=length) for length in (128, 512)], "batches": []}
+    report: dict[str, list[dict[str, Any]]] = {
+        "tables": [table(documents, max_seq_length=length) for length in (128, 512)],
+        "batches": [],
+    }
     with tempfile.TemporaryDirectory() as folder:
-        corpus = Corpus(args.data, "train") if args.data else write_corpus(Path(folder), [lognormal_lengths(documents // 5)])
+        corpus = (
+            Corpus(args.data, "train")
+            if args.data
+            else write_corpus(Path(folder), [lognormal_lengths(documents // 5)])
+        )
         for rows, length in SHAPES:
-            report["batches"] += [batches(corpus, batch_rows=rows, max_seq_length=length, num_segments=n, steps=steps) for n in (1, 2)]
+            report["batches"] += [
+                batches(corpus, batch_rows=rows, max_seq_length=length, num_segments=n, steps=steps)
+                for n in (1, 2)
+            ]
     for row in report["tables"] + report["batches"]:
-        print("  ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value:,}" for key, value in row.items()))
+        print(
+            "  ".join(
+                f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value:,}"
+                for key, value in row.items()
+            )
+        )
     if args.json:
         args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 

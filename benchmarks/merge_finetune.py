@@ -1,8 +1,10 @@
-"""One table and one picture from several output folders of `electrify finetune` (other settings, other machines, runs side by side).
+"""One table and one picture from several output folders of `electrify finetune` (other settings,
+other machines, runs side by side).
 
     python benchmarks/merge_finetune.py OUT [OUT ...] --names SUFFIX=SHOWN,... [--picture FILE.png]
 
-A model is named by the first SUFFIX that its label in scores.jsonl ends with. The table has the first metric of each task: median (lowest - highest).
+A model is named by the first SUFFIX that its label in scores.jsonl ends with. The table has the
+first metric of each task: median (lowest - highest).
 """
 
 from __future__ import annotations
@@ -22,37 +24,62 @@ from electrify.errors import UserError
 
 
 def records_of(folders: list[str], names: list[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Every run, its model under the name to show, in the order of the names. Raises UserError where two folders hold the same one."""
+    """Every run, its model under the name to show, in the order of the names. Raises UserError
+    where two folders hold the same one."""
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
     for folder in folders:
         for line in (Path(folder) / "scores.jsonl").read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
-            shown = next((show for suffix, show in names if record["model"].endswith(suffix)), record["model"])
+            shown = next(
+                (show for suffix, show in names if record["model"].endswith(suffix)),
+                record["model"],
+            )
             key = shown, record["task"], record["seed"]
             if key in found:
                 raise UserError(f"{folder}: holds {key} once more")
             found[key] = record | {"model": shown}
     order = [show for _, show in names]
-    return sorted(found.values(), key=lambda r: (order.index(r["model"]) if r["model"] in order else len(order), r["seed"]))
+    return sorted(
+        found.values(),
+        key=lambda r: (order.index(r["model"]) if r["model"] in order else len(order), r["seed"]),
+    )
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("folders", nargs="+")
-    p.add_argument("--names", default="", help="suffix of a label=what to show, the longest suffix first")
+    p.add_argument(
+        "--names", default="", help="suffix of a label=what to show, the longest suffix first"
+    )
     p.add_argument("--picture")
     a = p.parse_args()
     names = [(pair.split("=", 1)[0], pair.split("=", 1)[1]) for pair in a.names.split(",") if pair]
     records = records_of(a.folders, names)
-    tasks = {name: TASKS[name].metrics[:1] for name in TASKS if any(r["task"] == name for r in records)}
+    tasks = {
+        name: TASKS[name].metrics[:1] for name in TASKS if any(r["task"] == name for r in records)
+    }
     report = report_of(records, tasks, settings=FinetuneSettings(), shown={})
     models = list(dict.fromkeys(r["model"] for r in records))
     rows = []
     for task, (metric,) in tasks.items():
         mine = {row.model: row for row in report.rows if row.task == task}
-        cells = [f"{percent(r.median)} ({percent(r.worst)} - {percent(r.best)})" if (r := mine.get(model)) else "" for model in models]
+        cells = [
+            f"{percent(r.median)} ({percent(r.worst)} - {percent(r.best)})"
+            if (r := mine.get(model))
+            else ""
+            for model in models
+        ]
         some = next(iter(mine.values()))
-        rows.append([f"{task}, {metric.replace('_', ' ')}", f"{some.train_examples:,}", f"{some.validation_examples:,}", *cells])
+        rows.append(
+            [
+                f"{task}, {metric.replace('_', ' ')}",
+                f"{some.train_examples:,}",
+                f"{some.validation_examples:,}",
+                *cells,
+            ]
+        )
     print(table(["task", "trained on", "scored on", *models], rows))
     picture = drawn(report) if a.picture else None
     if picture is not None:

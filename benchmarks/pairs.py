@@ -11,8 +11,11 @@ from typing import Any
 from electrify.progress import Progress
 
 
-def in_turns(sides: dict[str, Callable[[], float]], *, rounds: int, title: str) -> dict[str, list[float]]:
-    """Seconds of each side in every round; the order turns round from one to the next, so that a drift of the machine falls on all alike."""
+def in_turns(
+    sides: dict[str, Callable[[], float]], *, rounds: int, title: str
+) -> dict[str, list[float]]:
+    """Seconds of each side in every round; the order turns round from one to the next, so that a
+    drift of the machine falls on all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     with Progress(rounds * len(sides), title=title, unit="runs") as bar:
         for k in range(rounds):
@@ -30,7 +33,10 @@ def ratios(times: Sequence[float], base: Sequence[float]) -> list[float]:
 def spread(values: Sequence[float], digits: int = 2) -> str:
     """`median (lowest - highest)`."""
     ordered = sorted(values)
-    return f"{statistics.median(ordered):.{digits}f} ({ordered[0]:.{digits}f} - {ordered[-1]:.{digits}f})"
+    return (
+        f"{statistics.median(ordered):.{digits}f} ({ordered[0]:.{digits}f} - "
+        f"{ordered[-1]:.{digits}f})"
+    )
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,15 +1,18 @@
-"""`prepare` on a real corpus against the bare `encode_batch` of the tokenizers library on the same text, with all cores.
+"""`prepare` on a real corpus against the bare `encode_batch` of the tokenizers library on the same
+text, with all cores.
 
     python benchmarks/prepare.py ../shared/data/corpus --output-dir /tmp/prepare [--vocab-sizes 8192,30522] [--quick] [--json result.json]
     python benchmarks/prepare.py --tiny-documents 100000 --output-dir /tmp/prepare [--json result.json]
 
-Each preparation runs in a process of its own, whose tree is watched: peak of the sum of the resident memory (pages that processes share count for
-each). It runs twice into two folders, which must hold the same bytes. The machine should be idle; the load average is part of the result, and rates
-per processor second, which other processes disturb less, stand beside those per second.
+Each preparation runs in a process of its own, whose tree is watched: peak of the sum of the
+resident memory (pages that processes share count for each). It runs twice into two folders, which
+must hold the same bytes. The machine should be idle; the load average is part of the result, and
+rates per processor second, which other processes disturb less, stand beside those per second.
 
---tiny-documents N: N generated documents of one line instead of a corpus; `prepare` with one worker against train_from_iterator and encode_batch of
-the library with one thread, in turns, three times: medians of processor seconds, and their ratio. Python's start and imports, which do not grow with
-N, are left out of both, a worker's start is not.
+--tiny-documents N: N generated documents of one line instead of a corpus; `prepare` with one worker
+against train_from_iterator and encode_batch of the library with one thread, in turns, three times:
+medians of processor seconds, and their ratio. Python's start and imports, which do not grow with N,
+are left out of both, a worker's start is not.
 """
 
 from __future__ import annotations
@@ -60,11 +63,16 @@ def watched(options: dict[str, Any]) -> tuple[float, float]:
 def contents(folder: Path) -> str:
     """One hash of all files but the log, which holds seconds."""
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "prepare.log.json")
-    return hashlib.sha256("".join(f"{p.relative_to(folder)}{hashlib.sha256(p.read_bytes()).hexdigest()}" for p in files).encode()).hexdigest()
+    return hashlib.sha256(
+        "".join(
+            f"{p.relative_to(folder)}{hashlib.sha256(p.read_bytes()).hexdigest()}" for p in files
+        ).encode()
+    ).hexdigest()
 
 
 def bare_rate(corpus: str, tokenizer: Path, *, megabytes: int, cores: int) -> dict[str, float]:
-    """MB/s of Tokenizer.encode_batch (and encode_batch_fast) on documents of the corpus that are already in memory; the median of three."""
+    """MB/s of Tokenizer.encode_batch (and encode_batch_fast) on documents of the corpus that are
+    already in memory; the median of three."""
     from collections import Counter
 
     from tokenizers import Tokenizer
@@ -91,8 +99,13 @@ def bare_rate(corpus: str, tokenizer: Path, *, megabytes: int, cores: int) -> di
             for i in range(0, len(texts), 1000):
                 getattr(raw, name)(texts[i : i + 1000], add_special_tokens=False)
             rates.setdefault(name, []).append(size / 1e6 / (time.perf_counter() - began))
-            rates.setdefault(name + "_cpu", []).append(size / 1e6 / (time.process_time() - began_cpu))
-    return {name: sorted(rate)[1] for name, rate in rates.items()} | {"megabytes": size / 1e6, "cores": cores}
+            rates.setdefault(name + "_cpu", []).append(
+                size / 1e6 / (time.process_time() - began_cpu)
+            )
+    return {name: sorted(rate)[1] for name, rate in rates.items()} | {
+        "megabytes": size / 1e6,
+        "cores": cores,
+    }
 
 
 TINY = """
@@ -123,20 +136,33 @@ print(time.process_time() - began)
 def tiny(documents: int, folder: Path) -> dict[str, Any]:
     """Processor seconds of `prepare` and of the bare library on documents of one line."""
     draw = random.Random(0)
-    words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 10))) for _ in range(20_000)]
+    words = [
+        "".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 10)))
+        for _ in range(20_000)
+    ]
     weights = [1 / (i + 10) for i in range(len(words))]
     folder.mkdir(parents=True, exist_ok=True)
     source = folder / "tiny.txt"
-    source.write_text("".join(" ".join(draw.choices(words, weights, k=10)) + "\n" for _ in range(documents)), encoding="utf-8")
+    source.write_text(
+        "".join(" ".join(draw.choices(words, weights, k=10)) + "\n" for _ in range(documents)),
+        encoding="utf-8",
+    )
     seconds: dict[str, list[float]] = {"prepare": [], "library": []}
     environment = os.environ | {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
     for i in range(3):
         for name, code in (("prepare", TINY), ("library", BARE)):
             call = [sys.executable, "-c", code, str(source), str(folder / f"tiny-{documents}-{i}")]
-            done = subprocess.run(call, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+            done = subprocess.run(
+                call, env=environment, stdout=subprocess.PIPE, text=True, check=True
+            )
             seconds[name].append(float(done.stdout))
     medians = {f"{name}_cpu_s": sorted(values)[1] for name, values in seconds.items()}
-    return {"documents": documents, **medians, "ratio": medians["prepare_cpu_s"] / medians["library_cpu_s"], "load": os.getloadavg()[0]}
+    return {
+        "documents": documents,
+        **medians,
+        "ratio": medians["prepare_cpu_s"] / medians["library_cpu_s"],
+        "load": os.getloadavg()[0],
+    }
 
 
 def show(result: dict[str, Any], file: str | None) -> None:
@@ -147,12 +173,21 @@ def show(result: dict[str, Any], file: str | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpus", nargs="?")
-    parser.add_argument("--tiny-documents", type=int, metavar="N", help="N generated documents of one line instead of a corpus")
+    parser.add_argument(
+        "--tiny-documents",
+        type=int,
+        metavar="N",
+        help="N generated documents of one line instead of a corpus",
+    )
     parser.add_argument("--output-dir", required=True)
     parser.add_argument("--vocab-sizes", default="8192,30522")
-    parser.add_argument("--quick", action="store_true", help="300 documents, one vocabulary of 4096: does it run?")
+    parser.add_argument(
+        "--quick", action="store_true", help="300 documents, one vocabulary of 4096: does it run?"
+    )
     parser.add_argument("--json", help="write the result here too")
     args = parser.parse_args()
     if args.tiny_documents:
@@ -168,12 +203,18 @@ def main() -> None:
         runs = []
         for name in ("first", "second"):
             folder = Path(args.output_dir) / f"{size}-{name}"
-            seconds, peak = watched({"inputs": [args.corpus], "output_dir": str(folder), "vocab_size": size} | quick)
+            seconds, peak = watched(
+                {"inputs": [args.corpus], "output_dir": str(folder), "vocab_size": size} | quick
+            )
             log = json.loads((folder / "prepare.log.json").read_text())
             steps = {name: log[name] for name in ("seconds", "cpu_seconds")}
-            runs.append({"wall_s": seconds, "peak_tree_mb": peak, "load": os.getloadavg()[0], **steps})
+            runs.append(
+                {"wall_s": seconds, "peak_tree_mb": peak, "load": os.getloadavg()[0], **steps}
+            )
         counts = json.loads((folder / "manifest.json").read_text())["counts"]
-        bare = bare_rate(args.corpus, folder / "tokenizer", megabytes=2 if args.quick else 40, cores=cores)
+        bare = bare_rate(
+            args.corpus, folder / "tokenizer", megabytes=2 if args.quick else 40, cores=cores
+        )
         encode = counts["bytes"] / 1e6 / min(r["seconds"]["encode"] for r in runs)
         encode_cpu = counts["bytes"] / 1e6 / min(r["cpu_seconds"]["encode"] for r in runs)
         rows.append(
@@ -187,7 +228,8 @@ def main() -> None:
                 "encode_over_bare": encode / bare["encode_batch"],
                 "encode_mb_per_cpu_s": encode_cpu,
                 "encode_over_bare_cpu": encode_cpu / bare["encode_batch_cpu"],
-                "identical_bytes": contents(Path(args.output_dir) / f"{size}-first") == contents(folder),
+                "identical_bytes": contents(Path(args.output_dir) / f"{size}-first")
+                == contents(folder),
             }
         )
     show({"corpus": Path(args.corpus).name, "cores": cores, "rows": rows}, args.json)

@@ -1,4 +1,5 @@
-"""The sides of the benchmarks of a step: one update of ours, and of the composition that users write; each runs in a process of its own.
+"""The sides of the benchmarks of a step: one update of ours, and of the composition that users
+write; each runs in a process of its own.
 
 python benchmarks/sides.py SIDE SIZE ROWS LENGTH VOCAB DROPOUT DEVICE      reads a number of updates a line, answers with the seconds of one
 """
@@ -35,7 +36,14 @@ from electrify.train.loop import Run
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "data"))
 from corpora import lognormal_lengths, write_corpus
 
-QUICK = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 128, "embedding_size": 32, "generator_size": 0.5}
+QUICK = {
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+    "embedding_size": 32,
+    "generator_size": 0.5,
+}
 WARM = 5  # updates that compile, and grow the memory
 
 
@@ -52,17 +60,28 @@ class Case:
 
     @property
     def name(self) -> str:
-        return f"{self.size}, {self.rows} x {self.length}, {self.vocab_size} words, dropout {self.dropout:g}"
+        return (
+            f"{self.size}, {self.rows} x {self.length}, {self.vocab_size} words, dropout "
+            f"{self.dropout:g}"
+        )
 
     @property
     def words(self) -> list[str]:
         """The case on a command line."""
-        return [self.size, *map(str, (self.rows, self.length, self.vocab_size, self.dropout, self.device))]
+        return [
+            self.size,
+            *map(str, (self.rows, self.length, self.vocab_size, self.dropout, self.device)),
+        ]
 
     def config(self, **fields: Any) -> PretrainConfig:
         shape = QUICK if self.size == "quick" else {}
         recipe = load_recipe(f"electra-{'small' if self.size == 'quick' else self.size}")
-        own = {"train_batch_size": self.rows, "max_seq_length": self.length, "dropout": self.dropout, "attention_dropout": self.dropout}
+        own = {
+            "train_batch_size": self.rows,
+            "max_seq_length": self.length,
+            "dropout": self.dropout,
+            "attention_dropout": self.dropout,
+        }
         own["max_position_embeddings"] = max(512, self.length)
         return override(recipe, shape | own | {"optim": "adamw", "init_words": "random"} | fields)
 
@@ -72,15 +91,27 @@ class Case:
 
 
 class Ours:
-    """One update of `electrify pretrain`: batch, draws, forward, backward, clipping, optimiser, the sums for the log."""
+    """One update of `electrify pretrain`: batch, draws, forward, backward, clipping, optimiser, the
+    sums for the log."""
 
-    def __init__(self, case: Case, folder: Path, *, compiled: bool = False, world: World | None = None) -> None:
+    def __init__(
+        self, case: Case, folder: Path, *, compiled: bool = False, world: World | None = None
+    ) -> None:
         keep_memory()
         config = case.config(torch_compile=compiled)
         world = world or World(rank=0, size=1, local_rank=0, device=case.device)
-        corpus = write_corpus(folder / f"data-{world.rank}", [lognormal_lengths(500 if case.size == "quick" else 20_000)], vocab_size=case.vocab_size)
+        corpus = write_corpus(
+            folder / f"data-{world.rank}",
+            [lognormal_lengths(500 if case.size == "quick" else 20_000)],
+            vocab_size=case.vocab_size,
+        )
         built = build(config, Vocabulary(case.vocab_size, corpus.manifest.special_ids))
-        loader = Loader(Corpus(corpus.folder, "train"), phases=phases_of(config), num_segments=config.data.num_segments, seed=0)
+        loader = Loader(
+            Corpus(corpus.folder, "train"),
+            phases=phases_of(config),
+            num_segments=config.data.num_segments,
+            seed=0,
+        )
         read = TrainingData(loader, None, case.rows // world.size, unigram_entropy=9.0)
         more = {"weights": config.objective.term_weights, "kept": kept_names(built)}
         self.run = Run(built.objective, config.train, read, RunContext(world, folder), **more)
@@ -103,16 +134,24 @@ class Composition:
         own = model.generator_numbers()
         numbers = ("hidden_size", "num_attention_heads", "intermediate_size")
         self.generator = ElectraForMaskedLM(ElectraConfig(**common, **{k: own[k] for k in numbers}))
-        self.discriminator = ElectraForPreTraining(ElectraConfig(**common, **{k: getattr(model, k) for k in numbers}))
+        self.discriminator = ElectraForPreTraining(
+            ElectraConfig(**common, **{k: getattr(model, k) for k in numbers})
+        )
         self.generator.electra.embeddings = self.discriminator.electra.embeddings
-        self.generator.generator_lm_head.weight = self.discriminator.electra.embeddings.word_embeddings.weight
+        self.generator.generator_lm_head.weight = (
+            self.discriminator.electra.embeddings.word_embeddings.weight
+        )
         both = nn.ModuleList([self.generator, self.discriminator]).to(case.device).train()
         self.parameters = list(both.parameters())
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, weight_decay=0.01)
-        self.ids = torch.from_numpy(np.random.default_rng(0).integers(5, case.vocab_size, (64, case.rows, case.length))).to(case.device)
+        self.ids = torch.from_numpy(
+            np.random.default_rng(0).integers(5, case.vocab_size, (64, case.rows, case.length))
+        ).to(case.device)
         self.ids[:, :, 0], self.ids[:, :, -1], self.at = 2, 3, 0
         self.g: Callable[..., Any] = torch.compile(self.generator) if compiled else self.generator
-        self.d: Callable[..., Any] = torch.compile(self.discriminator) if compiled else self.discriminator
+        self.d: Callable[..., Any] = (
+            torch.compile(self.discriminator) if compiled else self.discriminator
+        )
 
     def loss(self) -> Tensor:
         ids, self.at = self.ids[self.at % 64], self.at + 1
@@ -120,11 +159,17 @@ class Composition:
         chosen = (torch.rand(ids.shape, device=self.device) < 0.15) & (ids > 4)
         masked = torch.where(chosen & (torch.rand(ids.shape, device=self.device) < 0.85), 4, ids)
         with torch.autocast(self.device.type, torch.bfloat16):
-            mlm = self.g(input_ids=masked, attention_mask=attention, labels=torch.where(chosen, ids, -100))
+            mlm = self.g(
+                input_ids=masked, attention_mask=attention, labels=torch.where(chosen, ids, -100)
+            )
             with torch.no_grad():
-                sampled = torch.distributions.Categorical(logits=mlm.logits[chosen].float()).sample()
+                sampled = torch.distributions.Categorical(
+                    logits=mlm.logits[chosen].float()
+                ).sample()
             replaced = ids.masked_scatter(chosen, sampled)
-            rtd = self.d(input_ids=replaced, attention_mask=attention, labels=(replaced != ids).float())
+            rtd = self.d(
+                input_ids=replaced, attention_mask=attention, labels=(replaced != ids).float()
+            )
         return mlm.loss + 50 * rtd.loss
 
     def __call__(self) -> None:
@@ -135,7 +180,13 @@ class Composition:
         self.optimizer.zero_grad()
 
 
-SIDES = ("electrify", "electrify compiled", "transformers", "transformers compiled", "transformers, memory kept")
+SIDES = (
+    "electrify",
+    "electrify compiled",
+    "transformers",
+    "transformers compiled",
+    "transformers, memory kept",
+)
 
 
 def side_of(name: str, case: Case, folder: Path) -> Callable[[], None]:
@@ -143,14 +194,24 @@ def side_of(name: str, case: Case, folder: Path) -> Callable[[], None]:
     if name.endswith("memory kept"):
         keep_memory()
     compiled = name.endswith("compiled")
-    return Ours(case, folder, compiled=compiled) if name.startswith("electrify") else Composition(case, compiled=compiled)
+    return (
+        Ours(case, folder, compiled=compiled)
+        if name.startswith("electrify")
+        else Composition(case, compiled=compiled)
+    )
 
 
 class Worker:
-    """A process of its own for a side, so that neither lives with the other's settings, caches and memory."""
+    """A process of its own for a side, so that neither lives with the other's settings, caches and
+    memory."""
 
     def __init__(self, case: Case, side: str) -> None:
-        self.process = subprocess.Popen([sys.executable, __file__, side, *case.words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, side, *case.words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self(WARM)
 
     def __call__(self, updates: int) -> float:
@@ -180,7 +241,9 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def main(side: str, size: str, rows: str, length: str, vocab: str, dropout: str, device: str) -> None:
+def main(
+    side: str, size: str, rows: str, length: str, vocab: str, dropout: str, device: str
+) -> None:
     logging.disable(logging.WARNING)
     case = Case(size, int(rows), int(length), int(vocab), float(dropout), torch.device(device))
     with tempfile.TemporaryDirectory() as folder:

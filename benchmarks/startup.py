@@ -1,8 +1,10 @@
-"""How long a user waits for the command line: `--help` of electrify and of every verb, against an empty Python process.
+"""How long a user waits for the command line: `--help` of electrify and of every verb, against an
+empty Python process.
 
     python benchmarks/startup.py [--rounds 9] [--quick] [--json FILE]
 
-The commands take turns; each is a process of its own. Imports of what a verb does not need show up here.
+The commands take turns; each is a process of its own. Imports of what a verb does not need show up
+here.
 """
 
 from __future__ import annotations
@@ -31,18 +33,30 @@ def seconds(words: list[str]) -> Callable[[], float]:
 
 
 def verbs() -> list[str]:
-    return [name for action in parser()._actions if isinstance(action.choices, dict) for name in action.choices]
+    return [
+        name
+        for action in parser()._actions
+        if isinstance(action.choices, dict)
+        for name in action.choices
+    ]
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--quick", action="store_true", help="two rounds")
     p.add_argument("--json", help="write the figures here too")
     a = p.parse_args()
-    sides = {"python -c pass": seconds(["-c", "pass"]), "import electrify": seconds(["-c", "import electrify"])}
+    sides = {
+        "python -c pass": seconds(["-c", "pass"]),
+        "import electrify": seconds(["-c", "import electrify"]),
+    }
     sides["electrify --help"] = seconds(["-m", "electrify", "--help"])
-    sides |= {f"electrify {verb} --help": seconds(["-m", "electrify", verb, "--help"]) for verb in verbs()}
+    sides |= {
+        f"electrify {verb} --help": seconds(["-m", "electrify", verb, "--help"]) for verb in verbs()
+    }
     for run in sides.values():
         run()  # the first one compiles and fills the disk's cache
     found = in_turns(sides, rounds=2 if a.quick else a.rounds, title="start-up")

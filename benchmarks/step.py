@@ -1,13 +1,16 @@
-"""The pre-training step against the composition that users write from transformers: same shapes, dropout, precision and updates.
+"""The pre-training step against the composition that users write from transformers: same shapes,
+dropout, precision and updates.
 
     OMP_NUM_THREADS=1 python benchmarks/step.py [--sizes small,base] [--batches 16x128] [--dropout 0,0.1] [--rounds 9] [--quick] [--json FILE]
 
-The other side is ElectraForMaskedLM and ElectraForPreTraining with tied embeddings, labels for the masked positions, samples from
-torch.distributions.Categorical, AdamW and bf16 autocast, as written in the issues and repositories that ask for ELECTRA pre-training; eager and
-compiled, and once with the setting of the C allocator that ours makes. Its rows are full, ours are packed from documents (so ours also keeps
-sequences apart), and ours includes the loader, the logged rates and the check of the gradient norm. Each side is a process of its own and they take
-turns; ratios are medians over rounds of the pair of one round. Share of the peak: FLOPs of the matrix products that the method asks for, over those
-of plain products measured here.
+The other side is ElectraForMaskedLM and ElectraForPreTraining with tied embeddings, labels for the
+masked positions, samples from torch.distributions.Categorical, AdamW and bf16 autocast, as written
+in the issues and repositories that ask for ELECTRA pre-training; eager and compiled, and once with
+the setting of the C allocator that ours makes. Its rows are full, ours are packed from documents
+(so ours also keeps sequences apart), and ours includes the loader, the logged rates and the check
+of the gradient norm. Each side is a process of its own and they take turns; ratios are medians over
+rounds of the pair of one round. Share of the peak: FLOPs of the matrix products that the method
+asks for, over those of plain products measured here.
 """
 
 from __future__ import annotations
@@ -26,9 +29,19 @@ from electrify.train.peak import measure_peak
 
 def measure(case: Case, sides: list[str], *, rounds: int, updates: int) -> dict[str, Any]:
     workers = {name: Worker(case, name) for name in sides}
-    seconds = in_turns({name: lambda w=worker: w(updates) for name, worker in workers.items()}, rounds=rounds, title=case.name)
+    seconds = in_turns(
+        {name: lambda w=worker: w(updates) for name, worker in workers.items()},
+        rounds=rounds,
+        title=case.name,
+    )
     memory = {name: worker.memory() for name, worker in workers.items()}
-    return {"case": case.name, "tokens": case.rows * case.length, "flops": case.flops(), "seconds": seconds, "peak_memory_bytes": memory}
+    return {
+        "case": case.name,
+        "tokens": case.rows * case.length,
+        "flops": case.flops(),
+        "seconds": seconds,
+        "peak_memory_bytes": memory,
+    }
 
 
 def report(result: dict[str, Any], peak: float) -> str:
@@ -45,11 +58,15 @@ def report(result: dict[str, Any], peak: float) -> str:
                 f"{result['peak_memory_bytes'][name] / 2**30:.2f} GB",
             ]
         )
-    return table([result["case"], "tokens/s", "time, in the first's", "of the peak", "memory"], rows)
+    return table(
+        [result["case"], "tokens/s", "time, in the first's", "of the peak", "memory"], rows
+    )
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--sizes", default="small")
     p.add_argument("--batches", default="16x128", help="ROWSxLENGTH,...")
     p.add_argument("--vocab-size", type=int, default=30_522)
@@ -58,19 +75,31 @@ def main() -> None:
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--updates", type=int, default=1, help="of each side in a round")
     p.add_argument("--device", default="auto")
-    p.add_argument("--quick", action="store_true", help="a tiny model, two sides, two rounds: does it run?")
+    p.add_argument(
+        "--quick", action="store_true", help="a tiny model, two sides, two rounds: does it run?"
+    )
     p.add_argument("--json", help="write the figures here too")
     a = p.parse_args()
     device = pick_device(a.device)
-    sizes, batches, vocab = ("quick", "4x32", 1000) if a.quick else (a.sizes, a.batches, a.vocab_size)
+    sizes, batches, vocab = (
+        ("quick", "4x32", 1000) if a.quick else (a.sizes, a.batches, a.vocab_size)
+    )
     shapes = [tuple(int(n) for n in batch.split("x")) for batch in batches.split(",")]
     drops = [0.1] if a.quick else [float(d) for d in a.dropout.split(",")]
     sides = ["electrify", "transformers"] if a.quick else a.sides.split(";")
-    machine, peak = describe(device), measure_peak(device, torch.bfloat16, seconds=0.1 if a.quick else 2.0)
+    machine, peak = (
+        describe(device),
+        measure_peak(device, torch.bfloat16, seconds=0.1 if a.quick else 2.0),
+    )
     what = f"{machine['device_name']}, {machine['threads']} threads, torch {machine['torch']}, bf16"
     print(f"{what}; peak of plain products {peak / 1e9:,.0f} GFLOP/s\n")
     results = []
-    for case in (Case(size, *shape, vocab, drop, device) for size in sizes.split(",") for shape in shapes for drop in drops):
+    for case in (
+        Case(size, *shape, vocab, drop, device)
+        for size in sizes.split(",")
+        for shape in shapes
+        for drop in drops
+    ):
         results.append(measure(case, sides, rounds=2 if a.quick else a.rounds, updates=a.updates))
         print(report(results[-1], peak) + "\n", flush=True)
     write_json(a.json, {"machine": machine, "peak": peak, "results": results})

@@ -20,10 +20,15 @@ from electrify.objectives.objective import Step
 from electrify.terms import Terms
 from electrify.tokens import SpecialIds, Tokens, WordEdges
 
-SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4, others=(5, 1))  # tokenizers list [UNK] among their specials, too
+SPECIAL = SpecialIds(
+    pad=0, unk=1, cls=2, sep=3, mask=4, others=(5, 1)
+)  # tokenizers list [UNK] among their specials, too
 VOCAB = 48
 # Skewed counts; the upper half of the words goes on with the word before.
-_EDGES = WordEdges(torch.where(torch.arange(VOCAB) < VOCAB // 2, 0, -1).to(torch.int8), torch.zeros(VOCAB, dtype=torch.int8))
+_EDGES = WordEdges(
+    torch.where(torch.arange(VOCAB) < VOCAB // 2, 0, -1).to(torch.int8),
+    torch.zeros(VOCAB, dtype=torch.int8),
+)
 VOCABULARY = Vocabulary(VOCAB, SPECIAL, edges=_EDGES, counts_V=1000 // (1 + torch.arange(VOCAB)))
 
 TINY: dict[str, Any] = {
@@ -42,7 +47,8 @@ TINY: dict[str, Any] = {
 
 
 def pack(rows: list[list[list[int]]], *, row_length: int) -> Tokens:
-    """Rows of sequences of ids -> Tokens. What stands behind a sequence's first [SEP] is segment 1. Pads carry [PAD]."""
+    """Rows of sequences of ids -> Tokens. What stands behind a sequence's first [SEP] is segment 1.
+    Pads carry [PAD]."""
     pad, flat = (SPECIAL.pad, 0, 0, 0), []
     for sequences in rows:
         row = []
@@ -70,7 +76,8 @@ def sequences_of(tokens: Tokens) -> Iterator[tuple[int, int, slice]]:
 
 @st.composite
 def packed_batches(draw: st.DrawFn, *, row_length: int = 32, max_rows: int = 4) -> Tokens:
-    """Rows of whole sequences of any length from 1, with any ids: specials inside, [UNK], sequences without any candidate, empty rows, full rows."""
+    """Rows of whole sequences of any length from 1, with any ids: specials inside, [UNK], sequences
+    without any candidate, empty rows, full rows."""
     rows = []
     for _ in range(draw(st.integers(1, max_rows))):
         row, room = [], row_length
@@ -78,7 +85,9 @@ def packed_batches(draw: st.DrawFn, *, row_length: int = 32, max_rows: int = 4) 
             if length > room:
                 break
             kind = draw(st.sampled_from(["text", "text", "specials", "unknown"]))
-            pool = {"text": range(VOCAB), "specials": [0, 2, 3, 4, 5], "unknown": [SPECIAL.unk]}[kind]
+            pool = {"text": range(VOCAB), "specials": [0, 2, 3, 4, 5], "unknown": [SPECIAL.unk]}[
+                kind
+            ]
             row.append(draw(st.lists(st.sampled_from(pool), min_size=length, max_size=length)))
             room -= length
         rows.append(row)
@@ -86,7 +95,8 @@ def packed_batches(draw: st.DrawFn, *, row_length: int = 32, max_rows: int = 4) 
 
 
 def text_batch(*, seed: int, rows: int, row_length: int, vocab: int = VOCAB) -> Tokens:
-    """Full rows of [CLS] a [SEP] b [SEP], no [UNK], lengths and tokens hashed: skewed, and half of the tokens follow from the one before."""
+    """Full rows of [CLS] a [SEP] b [SEP], no [UNK], lengths and tokens hashed: skewed, and half of
+    the tokens follow from the one before."""
     ordinary = vocab - 6
     out = []
     for r in range(rows):
@@ -94,7 +104,9 @@ def text_batch(*, seed: int, rows: int, row_length: int, vocab: int = VOCAB) -> 
         while room >= 8:
             length = min(room, 8 + int(hashed(seed, r, room, 0)) % 12)
             length = length if room - length >= 8 else room
-            u = (hashed(seed, r, room, torch.arange(1, length + 1)) >> 11 & (1 << 53) - 1).double() * 2.0**-53
+            u = (
+                hashed(seed, r, room, torch.arange(1, length + 1)) >> 11 & (1 << 53) - 1
+            ).double() * 2.0**-53
             ids, last = [], 0
             for x in u.tolist():
                 last = (last * 7 + 3) % ordinary if x < 0.5 else int(ordinary * (2 * x - 1) ** 3)
@@ -107,15 +119,25 @@ def text_batch(*, seed: int, rows: int, row_length: int, vocab: int = VOCAB) -> 
 
 
 def ragged_batch(*, seed: int = 0, row_length: int = 32) -> Tokens:
-    """Four rows: full, with pads, one short sequence, and empty (as validation fills its last batch)."""
+    """Four rows: full, with pads, one short sequence, and empty (as validation fills its last
+    batch)."""
     full = text_batch(seed=seed, rows=2, row_length=row_length)
     ids = full.ids_T.tolist()
     first = [[ids[cut] for row, _, cut in sequences_of(full) if row == r] for r in (0, 1)]
-    return pack([first[0], first[1][:-1], [[SPECIAL.cls, 9, SPECIAL.unk, 11, SPECIAL.sep]], []], row_length=row_length)
+    return pack(
+        [first[0], first[1][:-1], [[SPECIAL.cls, 9, SPECIAL.unk, 11, SPECIAL.sep]], []],
+        row_length=row_length,
+    )
 
 
 def draws_of(tokens: Tokens, *, seed: int = 0, step: int = 0, first_row: int = 0) -> Draws:
-    return draws_for(seed=seed, step=step, num_rows=tokens.num_rows, row_length=tokens.row_length, first_row=first_row)
+    return draws_for(
+        seed=seed,
+        step=step,
+        num_rows=tokens.num_rows,
+        row_length=tokens.row_length,
+        first_row=first_row,
+    )
 
 
 def tiny(recipe: str, **fields: Any) -> PretrainConfig:
@@ -151,10 +173,17 @@ def at_of(chooser: Chooser, tokens: Tokens, draws: Draws) -> Tensor:
     return chooser.plan(tokens, draws).at_M
 
 
-def encoder_of(shape: Shape, *, dropout: float = 0.0, attention_dropout: float = 0.0, backend: Any = "auto") -> Encoder:
+def encoder_of(
+    shape: Shape, *, dropout: float = 0.0, attention_dropout: float = 0.0, backend: Any = "auto"
+) -> Encoder:
     """An encoder of ELECTRA's architecture over embeddings of its own."""
     electra = architecture_named("electra")
-    made = electra.encoder(shape, electra.embeddings(shape, dropout=dropout), dropout=dropout, attention_dropout=attention_dropout)
+    made = electra.encoder(
+        shape,
+        electra.embeddings(shape, dropout=dropout),
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+    )
     contexts: Any = made.contexts
     contexts.backend = backend
     return made

@@ -1,4 +1,5 @@
-"""What every test file shares: one profile for hypothesis, and fixtures of the smallest special ids, recipes and batches."""
+"""What every test file shares: one profile for hypothesis, and fixtures of the smallest special
+ids, recipes and batches."""
 
 from __future__ import annotations
 
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 settings.register_profile("electrify", deadline=None, derandomize=True)
 settings.load_profile("electrify")
 
-# Before torch is imported. Tests run side by side, and two threads of each on a busy machine wait for each other: three times as long.
+# Before torch is imported. Tests run side by side, and two threads of each on a busy machine wait
+# for each other: three times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 wait_briefly()
 
-# Under nohup, processes of the tests would be told to ignore SIGHUP, too; a handler is not inherited, and keeps pytest alive as well.
+# Under nohup, processes of the tests would be told to ignore SIGHUP, too; a handler is not
+# inherited, and keeps pytest alive as well.
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 

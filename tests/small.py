@@ -1,4 +1,5 @@
-"""The smallest real thing: 100 kB of generated text, prepared by the real verb, recipes of one layer, and `python -m electrify` as a process."""
+"""The smallest real thing: 100 kB of generated text, prepared by the real verb, recipes of one
+layer, and `python -m electrify` as a process."""
 
 from __future__ import annotations
 
@@ -39,21 +40,33 @@ SMALL: dict[str, Any] = {
 }
 DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1}
 
-_SYLLABLES = [*map("".join, zip("bcdfghjklmnprstvwz", "aoiuaeoiauoeaiouae", strict=True)), "chi", "sho", "tra", "ple"]
+_SYLLABLES = [
+    *map("".join, zip("bcdfghjklmnprstvwz", "aoiuaeoiauoeaiouae", strict=True)),
+    "chi",
+    "sho",
+    "tra",
+    "ple",
+]
 
 
 def write_text(path: Path, *, size: int = 100_000, seed: int = 0) -> Path:
-    """Documents of a made-up language: each noun has its own few adjectives and verbs, so a word can be guessed from its neighbours."""
+    """Documents of a made-up language: each noun has its own few adjectives and verbs, so a word
+    can be guessed from its neighbours."""
     rng = random.Random(seed)
     words = ["".join(rng.choices(_SYLLABLES, k=rng.randint(1, 3))) for _ in range(160)]
     nouns, adjectives, verbs = words[:60], words[60:110], words[110:]
-    habits = {n: (rng.sample(adjectives, 3), rng.sample(verbs, 3), rng.sample(nouns, 4)) for n in nouns}
+    habits = {
+        n: (rng.sample(adjectives, 3), rng.sample(verbs, 3), rng.sample(nouns, 4)) for n in nouns
+    }
 
     def sentence() -> str:
         noun = nouns[int(60 * rng.random() ** 2)]
         own, does, likes = habits[noun]
         other = rng.choice(likes)
-        return f"the {rng.choice(own)} {noun} {rng.choice(does)}ed a {rng.choice(habits[other][0])} {other}."
+        return (
+            f"the {rng.choice(own)} {noun} {rng.choice(does)}ed a {rng.choice(habits[other][0])} "
+            f"{other}."
+        )
 
     documents, length = [], 0
     while length < size:
@@ -70,7 +83,15 @@ def prepare_small(folder: Path, *, seed: int = 0, vocab_size: int = 512) -> Path
     from electrify.text.prepare import prepare
 
     source = write_text(folder.with_name(folder.name + ".txt"), seed=seed)
-    prepare(PrepareConfig(inputs=(str(source),), output_dir=str(folder), vocab_size=vocab_size, valid_fraction=0.05, workers=1))
+    prepare(
+        PrepareConfig(
+            inputs=(str(source),),
+            output_dir=str(folder),
+            vocab_size=vocab_size,
+            valid_fraction=0.05,
+            workers=1,
+        )
+    )
     return folder
 
 
@@ -79,13 +100,26 @@ def prepare_small(folder: Path, *, seed: int = 0, vocab_size: int = 512) -> Path
 
 def flags(**fields: Any) -> list[str]:
     """{"max_steps": 3} -> ["--max-steps", "3"]."""
-    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in fields.items()}
+    texts = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in fields.items()
+    }
     return [word for name, text in texts.items() for word in ("--" + name.replace("_", "-"), text)]
 
 
-def pretrain_words(data: Path | str, run: Path, *, recipe: str = "electra-tiny", **fields: Any) -> list[str]:
+def pretrain_words(
+    data: Path | str, run: Path, *, recipe: str = "electra-tiny", **fields: Any
+) -> list[str]:
     """The words after `electrify` of a pre-training of the SMALL size."""
-    return ["pretrain", str(data), "--output-dir", str(run), "--recipe", recipe, *flags(**(SMALL | fields))]
+    return [
+        "pretrain",
+        str(data),
+        "--output-dir",
+        str(run),
+        "--recipe",
+        recipe,
+        *flags(**(SMALL | fields)),
+    ]
 
 
 @dataclass(frozen=True)
@@ -99,7 +133,8 @@ class Done:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """One thread: threads decide the order of sums, and two of them on a busy machine wait for each other."""
+    """One thread: threads decide the order of sums, and two of them on a busy machine wait for each
+    other."""
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"} | variables
 
 
@@ -138,7 +173,8 @@ class Process:
         self.popen.send_signal(number)
 
     def kill(self) -> None:
-        """With the processes that it started (torchrun puts its own into groups of their own), if any are left."""
+        """With the processes that it started (torchrun puts its own into groups of their own), if
+        any are left."""
         for process in self.family():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -165,10 +201,17 @@ class Process:
             out, _ = self.popen.communicate(timeout=seconds)
         finally:
             self.kill()
-        return Done(self.popen.returncode, out, self.errors.read_text(encoding="utf-8"), time.monotonic() - self.began)
+        return Done(
+            self.popen.returncode,
+            out,
+            self.errors.read_text(encoding="utf-8"),
+            time.monotonic() - self.began,
+        )
 
 
-def electrify(words: Sequence[str], folder: Path, *, expect: int = 0, seconds: float = 300, **variables: str) -> Done:
+def electrify(
+    words: Sequence[str], folder: Path, *, expect: int = 0, seconds: float = 300, **variables: str
+) -> Done:
     """Runs `python -m electrify WORDS` to its end and checks its exit status."""
     done = Process(words, folder / "stderr.txt", variables=variables).end(seconds=seconds)
     assert done.status == expect, f"status {done.status}, not {expect}: {done.err}"
@@ -183,7 +226,16 @@ def torchrun(words: Sequence[str], folder: Path) -> Process:
     return Process(["-m", "electrify", *words], folder / "stderr.txt", prefix=TORCHRUN)
 
 
-def stop_at(words: list[str], run: Path, folder: Path, *, step: int, number: signal.Signals, delay: float = 0.0, **variables: str) -> Done:
+def stop_at(
+    words: list[str],
+    run: Path,
+    folder: Path,
+    *,
+    step: int,
+    number: signal.Signals,
+    delay: float = 0.0,
+    **variables: str,
+) -> Done:
     """Starts a run and sends it a signal `delay` seconds after `step` has appeared in its log."""
     process = Process(words, folder / "stderr.txt", variables=variables)
     assert process.wait_for(lambda: logged_step(run) >= step), process.end().err
@@ -243,11 +295,15 @@ def steps_of(run: Path) -> list[int]:
 
 
 def parameters_sha256(run: Path, step: int) -> str:
-    return hashlib.sha256((run / f"checkpoint-{step}" / "model.safetensors").read_bytes()).hexdigest()
+    return hashlib.sha256(
+        (run / f"checkpoint-{step}" / "model.safetensors").read_bytes()
+    ).hexdigest()
 
 
 def optimizer_sha256(run: Path, step: int) -> str:
-    return hashlib.sha256((run / f"checkpoint-{step}" / "optimizer.safetensors").read_bytes()).hexdigest()
+    return hashlib.sha256(
+        (run / f"checkpoint-{step}" / "optimizer.safetensors").read_bytes()
+    ).hexdigest()
 
 
 def records(run: Path, kind: str | None = None) -> list[dict[str, Any]]:
@@ -262,34 +318,49 @@ def logged_step(run: Path) -> int:
 
 
 def same_ending(a: Path, b: Path, *, step: int) -> None:
-    """Fails where two runs do not end with the same bytes of parameters and optimiser and the same log."""
+    """Fails where two runs do not end with the same bytes of parameters and optimiser and the same
+    log."""
     assert records(a) == records(b)
     assert parameters_sha256(a, step) == parameters_sha256(b, step)
     assert optimizer_sha256(a, step) == optimizer_sha256(b, step)
     one, other = (checkpoint.load(run / f"checkpoint-{step}")[1] for run in (a, b))
-    assert {k: v for k, v in one.items() if k not in log.TIMING_FIELDS} == {k: v for k, v in other.items() if k not in log.TIMING_FIELDS}
+    assert {k: v for k, v in one.items() if k not in log.TIMING_FIELDS} == {
+        k: v for k, v in other.items() if k not in log.TIMING_FIELDS
+    }
 
 
 CLOSE = 1e-5
 
 
 def same_numbers(a: Path, b: Path) -> None:
-    """Fails where two logs do not hold the same records: whole numbers equal, others to CLOSE (relative where large, as norms and losses are)."""
+    """Fails where two logs do not hold the same records: whole numbers equal, others to CLOSE
+    (relative where large, as norms and losses are)."""
     ours, theirs = records(a), records(b)
-    assert [(r["kind"], r["step"], r.keys()) for r in ours] == [(r["kind"], r["step"], r.keys()) for r in theirs]
+    assert [(r["kind"], r["step"], r.keys()) for r in ours] == [
+        (r["kind"], r["step"], r.keys()) for r in theirs
+    ]
     for x, y in zip(ours, theirs, strict=True):
         for name, value in x.items():
             if isinstance(value, float):
-                assert y[name] == pytest.approx(value, rel=CLOSE, abs=CLOSE), (x["kind"], x["step"], name)
+                assert y[name] == pytest.approx(value, rel=CLOSE, abs=CLOSE), (
+                    x["kind"],
+                    x["step"],
+                    name,
+                )
             else:
                 assert y[name] == value, (x["kind"], x["step"], name)
 
 
 def listing(folder: Path) -> dict[str, str]:
     """Every file below a folder with the hash of its content."""
-    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
 
 
 def model_files(folder: Path) -> dict[str, str]:
-    """Like `listing`, of an exported model: without its card, which says how long the training took."""
+    """Like `listing`, of an exported model: without its card, which says how long the training
+    took."""
     return {name: h for name, h in listing(folder).items() if name != "README.md"}

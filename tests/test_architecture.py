@@ -13,7 +13,8 @@ SRC = Path(__file__).parent.parent / "src" / "electrify"
 FILES = sorted(p for p in SRC.rglob("*.py"))
 MAX_LINES = 300
 
-# What stands in one line does not import each other; everything else imports from lines above its own only.
+# What stands in one line does not import each other; everything else imports from lines above its
+# own only.
 ORDER = [
     {"console"},
     {"errors", "progress", "faults"},
@@ -43,7 +44,20 @@ RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 # What objectives may take from beside them.
 SHARED = ((), ("objective",), ("losses",), ("metrics",))
 SHARED_FILES = ", ".join(f"{name[0]}.py" for name in SHARED if name)
-HEAVY = {"torch", "transformers", "datasets", "sklearn", "scipy", "matplotlib", "pyarrow", "rich", "tokenizers", "pandas", "tensorboard", "ray"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "datasets",
+    "sklearn",
+    "scipy",
+    "matplotlib",
+    "pyarrow",
+    "rich",
+    "tokenizers",
+    "pandas",
+    "tensorboard",
+    "ray",
+}
 
 
 def parts(path: Path) -> tuple[str, ...]:
@@ -58,7 +72,11 @@ def imports(path: Path, source: str) -> set[tuple[str, ...]]:
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found |= {tuple(a.name.split(".")[1:]) for a in node.names if a.name.split(".")[0] == "electrify"}
+            found |= {
+                tuple(a.name.split(".")[1:])
+                for a in node.names
+                if a.name.split(".")[0] == "electrify"
+            }
         elif isinstance(node, ast.ImportFrom):
             module = tuple(node.module.split(".")) if node.module else ()
             if node.level:
@@ -67,10 +85,15 @@ def imports(path: Path, source: str) -> set[tuple[str, ...]]:
                 base = module[1:]
             else:
                 continue
-            # `from . import x` and `from .data import loader` may name modules; a name that is no module belongs to `base`.
+            # `from . import x` and `from .data import loader` may name modules; a name that is no
+            # module belongs to `base`.
             for name in (a.name for a in node.names):
                 target = SRC.joinpath(*base, name)
-                found.add((*base, name) if target.is_dir() or target.with_suffix(".py").is_file() else base)
+                found.add(
+                    (*base, name)
+                    if target.is_dir() or target.with_suffix(".py").is_file()
+                    else base
+                )
     return found - {()}
 
 
@@ -86,11 +109,19 @@ def faults(path: Path, source: str) -> list[str]:
         if room not in RANK:
             bad.append(f"{room} has no place in ORDER")
         elif room != me[0] and RANK[room] >= RANK[me[0]]:
-            bad.append(f"{'.'.join(me)} imports {'.'.join(module)}, which stands later or beside it")
+            bad.append(
+                f"{'.'.join(me)} imports {'.'.join(module)}, which stands later or beside it"
+            )
         elif me[0] == "objectives" and room == "objectives" and module[1:] not in SHARED:
-            bad.append(f"{'.'.join(me)} imports {'.'.join(module)}: objectives share {SHARED_FILES} and nothing else")
+            bad.append(
+                f"{'.'.join(me)} imports {'.'.join(module)}: objectives share {SHARED_FILES} and "
+                "nothing else"
+            )
         elif me[0] in ("model", "corruption", "objectives") and room == "config":
-            bad.append(f"{'.'.join(me)} imports {'.'.join(module)}: it takes numbers and modules, never the configuration")
+            bad.append(
+                f"{'.'.join(me)} imports {'.'.join(module)}: it takes numbers and modules, never "
+                "the configuration"
+            )
     return bad
 
 
@@ -108,10 +139,26 @@ def test_imports_point_one_way(path: Path):
         ("tokens.py", "from . import draws", "later or beside"),
         ("tokens.py", "from .data.loader import Loader", "later or beside"),
         ("scoring/detect.py", "from ..downstream import finetune", "later or beside"),
-        ("objectives/electra.py", "from .mlm import MLM", "objective.py, losses.py, metrics.py and nothing else"),
-        ("objectives/electra.py", "from . import mlm", "objective.py, losses.py, metrics.py and nothing else"),
-        ("model/encoder.py", "from ..config.pretrain import ModelConfig", "never the configuration"),
-        ("corruption/masking.py", "from electrify.config import pretrain", "never the configuration"),
+        (
+            "objectives/electra.py",
+            "from .mlm import MLM",
+            "objective.py, losses.py, metrics.py and nothing else",
+        ),
+        (
+            "objectives/electra.py",
+            "from . import mlm",
+            "objective.py, losses.py, metrics.py and nothing else",
+        ),
+        (
+            "model/encoder.py",
+            "from ..config.pretrain import ModelConfig",
+            "never the configuration",
+        ),
+        (
+            "corruption/masking.py",
+            "from electrify.config import pretrain",
+            "never the configuration",
+        ),
         ("compare/plan.py", "", "no place in ORDER"),
         ("data/loader.py", "from ..serve import http", "no place in ORDER"),
     ],
@@ -124,12 +171,27 @@ def test_the_test_sees_a_wrong_import(file: str, source: str, why: str):
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("data/loader.py", "import torch\nfrom ..tokens import Tokens\nfrom .packing import pack\nfrom .. import __version__"),
+        (
+            "data/loader.py",
+            (
+                "import torch\nfrom ..tokens import Tokens\nfrom .packing import pack\nfrom .. "
+                "import __version__"
+            ),
+        ),
         (
             "objectives/electra.py",
-            "from ..terms import Term\nfrom .losses import binary_ce\nfrom . import metrics, objective",
+            (
+                "from ..terms import Term\nfrom .losses import binary_ce\nfrom . import metrics, "
+                "objective"
+            ),
         ),
-        ("train/loop.py", "from . import checkpoint\nfrom ..config.pretrain import TrainConfig\nfrom electrify.data import loader"),
+        (
+            "train/loop.py",
+            (
+                "from . import checkpoint\nfrom ..config.pretrain import TrainConfig\nfrom "
+                "electrify.data import loader"
+            ),
+        ),
     ],
 )
 def test_the_test_lets_right_imports_pass(file: str, source: str):
@@ -147,7 +209,9 @@ def test_no_drawer_for_everything():
 
 
 def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -157,7 +221,15 @@ def test_every_module_imports():
     run("import importlib\n" + "\n".join(f"importlib.import_module({name!r})" for name in names))
 
 
-LIGHT = ["electrify", "electrify.cli", *(f"electrify.config.{p.stem}" for p in sorted((SRC / "config").glob("*.py")) if p.stem != "__init__")]
+LIGHT = [
+    "electrify",
+    "electrify.cli",
+    *(
+        f"electrify.config.{p.stem}"
+        for p in sorted((SRC / "config").glob("*.py"))
+        if p.stem != "__init__"
+    ),
+]
 
 
 def test_light_imports():

@@ -1,4 +1,5 @@
-"""The benchmarks in their shortest form: that they run, and what they print. No figure of theirs is asserted."""
+"""The benchmarks in their shortest form: that they run, and what they print. No figure of theirs is
+asserted."""
 
 from __future__ import annotations
 
@@ -20,15 +21,25 @@ def run(tmp_path: Path, script: str, *words: str) -> str:
     """Standard output of a benchmark with --quick."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, str(BENCHMARKS / script), "--quick", *words]
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr[-3000:]
     return ran.stdout
 
 
 def rows(out: str) -> list[list[str]]:
     """The cells of the Markdown tables, headers and rules left out."""
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines() if line.startswith("|")]
-    return [line for i, line in enumerate(lines) if not set(line[0]) <= {"-"} and (i + 1 == len(lines) or not set(lines[i + 1][0]) <= {"-"})]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in out.splitlines()
+        if line.startswith("|")
+    ]
+    return [
+        line
+        for i, line in enumerate(lines)
+        if not set(line[0]) <= {"-"} and (i + 1 == len(lines) or not set(lines[i + 1][0]) <= {"-"})
+    ]
 
 
 @pytest.mark.timeout(300)
@@ -52,7 +63,11 @@ def test_shapes(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_scaling(tmp_path: Path) -> None:
     out = run(tmp_path, "scaling.py", "--device", "cpu")
-    assert [row[0] for row in rows(out)] == ["1, the same batch", "2, the same batch", "2, a batch a process"]
+    assert [row[0] for row in rows(out)] == [
+        "1, the same batch",
+        "2, the same batch",
+        "2, a batch a process",
+    ]
 
 
 @pytest.mark.timeout(300)
@@ -66,7 +81,9 @@ def test_startup(tmp_path: Path) -> None:
 def test_busy(tmp_path: Path) -> None:
     out = run(tmp_path, "busy.py", "--json", "busy.json")
     sides = ("one thread", "default", "as it comes")
-    assert [row[0] for row in rows(out)] == [f"{work}, 1 busy: {side}" for work in ("pretrain", "finetune") for side in sides]
+    assert [row[0] for row in rows(out)] == [
+        f"{work}, 1 busy: {side}" for work in ("pretrain", "finetune") for side in sides
+    ]
     for found in json.loads((tmp_path / "busy.json").read_text()):
         assert found["threads"]["one thread"] == 1
         assert found["threads"]["as it comes"] == cores()
@@ -84,7 +101,14 @@ def test_loader(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_tiny_documents(tmp_path: Path) -> None:
     script = Path(__file__).parent.parent / "benchmarks" / "prepare.py"
-    words = ["--tiny-documents", "300", "--output-dir", str(tmp_path / "out"), "--json", str(tmp_path / "tiny.json")]
+    words = [
+        "--tiny-documents",
+        "300",
+        "--output-dir",
+        str(tmp_path / "out"),
+        "--json",
+        str(tmp_path / "tiny.json"),
+    ]
     subprocess.run([sys.executable, str(script), *words], check=True, stdout=subprocess.DEVNULL)
     found = json.loads((tmp_path / "tiny.json").read_text())
     assert found["documents"] == 300

@@ -7,7 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from batches import SPECIAL, VOCAB, VOCABULARY, built, draws_of, encoder_of, ragged_batch, terms_of, tiny
+from batches import (
+    SPECIAL,
+    VOCAB,
+    VOCABULARY,
+    built,
+    draws_of,
+    encoder_of,
+    ragged_batch,
+    terms_of,
+    tiny,
+)
 from electrify.build import Built, build, generator_shape, kept_shape
 from electrify.config.pretrain import PretrainConfig, load_recipe
 from electrify.corruption.generator import Generator
@@ -21,7 +31,9 @@ TIES = ["none", "tokens", "embeddings", "all"]
 
 
 def tied(tie: str, **fields: Any) -> Built:
-    return built("electra-tiny", tie=tie, **({"generator_size": 1.0 if tie == "all" else 0.5} | fields))
+    return built(
+        "electra-tiny", tie=tie, **({"generator_size": 1.0 if tie == "all" else 0.5} | fields)
+    )
 
 
 def ids_of(*modules: nn.Module) -> set[int]:
@@ -40,7 +52,15 @@ def test_ties_share_exactly_what_they_say(tie: str) -> None:
     assert (ge is de) == (tie in ("embeddings", "all"))
     assert (ge.words is de.words) == (tie != "none")
     shared = ids_of(g.encoder, g.head) & ids_of(d.encoder, d.head)
-    assert shared == {"none": set(), "tokens": {id(de.words.weight)}, "embeddings": ids_of(de), "all": ids_of(d.encoder)}[tie]
+    assert (
+        shared
+        == {
+            "none": set(),
+            "tokens": {id(de.words.weight)},
+            "embeddings": ids_of(de),
+            "all": ids_of(d.encoder),
+        }[tie]
+    )
 
 
 @pytest.mark.parametrize("tie", TIES)
@@ -59,7 +79,9 @@ def test_halves_are_the_objectives_own_parts(tie: str) -> None:
     assert b.kept.head is b.objective.head
     assert b.exports["generator"].encoder is b.objective.corruptor.lm.encoder
     assert b.exports["generator"].head is b.objective.corruptor.lm.head
-    assert ids_of(b.objective) == set().union(*(ids_of(h.encoder, h.head) for h in b.exports.values()))
+    assert ids_of(b.objective) == set().union(
+        *(ids_of(h.encoder, h.head) for h in b.exports.values())
+    )
 
 
 def test_the_mlm_has_one_half() -> None:
@@ -71,10 +93,22 @@ def test_the_mlm_has_one_half() -> None:
 
 
 def test_recipe_numbers_arrive() -> None:
-    b = built("electra-tiny", mask_rate=0.3, mask_mix=[0.7, 0.2, 0.1], temperature=1.5, dropout=0.1, attention_dropout=0.2)
+    b = built(
+        "electra-tiny",
+        mask_rate=0.3,
+        mask_mix=[0.7, 0.2, 0.1],
+        temperature=1.5,
+        dropout=0.1,
+        attention_dropout=0.2,
+    )
     assert isinstance(b.objective, Electra)
     corruptor = b.objective.corruptor
-    assert (corruptor.chooser.rate, corruptor.mask.mix, corruptor.mask.mask_id, corruptor.sampling.temperature) == (
+    assert (
+        corruptor.chooser.rate,
+        corruptor.mask.mix,
+        corruptor.mask.mask_id,
+        corruptor.sampling.temperature,
+    ) == (
         0.3,
         (0.7, 0.2, 0.1),
         SPECIAL.mask,
@@ -91,7 +125,13 @@ def test_recipe_numbers_arrive() -> None:
 
 
 def widths(shape: Shape) -> tuple[int, int, int, int, int]:
-    return (shape.num_hidden_layers, shape.hidden_size, shape.intermediate_size, shape.num_attention_heads, shape.embedding_size)
+    return (
+        shape.num_hidden_layers,
+        shape.hidden_size,
+        shape.intermediate_size,
+        shape.num_attention_heads,
+        shape.embedding_size,
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +144,8 @@ def widths(shape: Shape) -> tuple[int, int, int, int, int]:
     ],
 )
 def test_published_shapes(recipe: str, kept: tuple[int, ...], generator: tuple[int, ...]) -> None:
-    """2003.10555, Table 6: generator 1/4, 1/3, 1/4 of width, heads and feed-forward; depth and embedding width kept."""
+    """2003.10555, Table 6: generator 1/4, 1/3, 1/4 of width, heads and feed-forward; depth and
+    embedding width kept."""
     model = load_recipe(recipe).model
     assert widths(kept_shape(model, 30522)) == kept
     assert widths(generator_shape(model, 30522)) == generator
@@ -113,24 +154,45 @@ def test_published_shapes(recipe: str, kept: tuple[int, ...], generator: tuple[i
 
 
 @pytest.mark.parametrize(
-    ("recipe", "encoder", "whole"), [("small", 13_483_008, 13_549_057), ("base", 108_891_648, 109_483_009), ("large", 334_092_288, 335_142_913)]
+    ("recipe", "encoder", "whole"),
+    [
+        ("small", 13_483_008, 13_549_057),
+        ("base", 108_891_648, 109_483_009),
+        ("large", 334_092_288, 335_142_913),
+    ],
 )
 def test_published_parameter_counts(recipe: str, encoder: int, whole: int) -> None:
-    """14M / 110M / 335M: the encoder, and with the head of replaced token detection (dense D x D + D, out D + 1). No memory is touched."""
+    """14M / 110M / 335M: the encoder, and with the head of replaced token detection (dense D x D +
+    D, out D + 1). No memory is touched."""
     shape = kept_shape(load_recipe(f"electra-{recipe}").model, 30522)
     with torch.device("meta"):
         e, head = encoder_of(shape, dropout=0.1, attention_dropout=0.1), BinaryHead(shape)
     assert sum(p.numel() for p in e.parameters()) == encoder
-    assert sum(p.numel() for p in e.parameters()) + sum(p.numel() for p in head.parameters()) == whole
+    assert (
+        sum(p.numel() for p in e.parameters()) + sum(p.numel() for p in head.parameters()) == whole
+    )
 
 
 def test_a_folder_may_decide_the_generators_shape() -> None:
     config = tiny("electra-tiny", tie="none")
-    shape = Shape(**{**vars(generator_shape(config.model, VOCAB)), "num_hidden_layers": 3, "hidden_size": 24, "embedding_size": 20})
+    shape = Shape(
+        **{
+            **vars(generator_shape(config.model, VOCAB)),
+            "num_hidden_layers": 3,
+            "hidden_size": 24,
+            "embedding_size": 20,
+        }
+    )
     b = build(config, VOCABULARY, generator=shape)
     assert b.exports["generator"].encoder.shape == shape
     assert b.kept.encoder.shape == kept_shape(config.model, VOCAB)
-    assert math.isfinite(float(terms_of(b.objective, ragged_batch(), draws_of(ragged_batch()))["generator"].sum.detach()))
+    assert math.isfinite(
+        float(
+            terms_of(b.objective, ragged_batch(), draws_of(ragged_batch()))[
+                "generator"
+            ].sum.detach()
+        )
+    )
 
 
 @pytest.mark.parametrize("tie", TIES)
@@ -150,9 +212,14 @@ def test_buffers_are_not_saved() -> None:
     """The tables of words follow from the corpus; a checkpoint holds parameters only."""
     b = built("electra-tiny")
     shared = {n for n in b.objective.state_dict() if n not in dict(b.objective.named_parameters())}
-    assert all("words" in n or "embeddings" in n for n in shared), "second names of shared tables only"
+    assert all("words" in n or "embeddings" in n for n in shared), (
+        "second names of shared tables only"
+    )
     unigram = built("electra-tiny", corruptor="unigram", term_weights={"rtd": 50.0}).objective
-    assert {n for n, _ in unigram.named_buffers()} == {"corruptor.cumulative_V", "corruptor.log_q_V"}
+    assert {n for n, _ in unigram.named_buffers()} == {
+        "corruptor.cumulative_V",
+        "corruptor.log_q_V",
+    }
     assert unigram.state_dict().keys() == dict(unigram.named_parameters()).keys()
 
 

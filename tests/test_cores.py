@@ -1,4 +1,5 @@
-"""The environment of OpenMP, as libgomp itself says that it read it; and the numbers that --threads takes."""
+"""The environment of OpenMP, as libgomp itself says that it read it; and the numbers that --threads
+takes."""
 
 from __future__ import annotations
 
@@ -16,14 +17,23 @@ from small import mistake
 
 ASKED = {"OMP_DISPLAY_ENV": "verbose"}  # every libgomp that loads says what it was told
 DEFAULT, ACTIVE = "300000", "30000000000"
-GNU = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the OpenMP of other systems says it in other words")
+GNU = pytest.mark.skipif(
+    not sys.platform.startswith("linux"),
+    reason="the OpenMP of other systems says it in other words",
+)
 
 
 def spins(*words: str, **variables: str) -> list[str]:
     """What each libgomp of a fresh `python WORDS` is told to spin."""
     clean = {k: v for k, v in os.environ.items() if k not in OWN_CHOICES}
     ran = subprocess.run(
-        [sys.executable, *words], env=clean | ASKED | variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, *words],
+        env=clean | ASKED | variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     return re.findall(r"GOMP_SPINCOUNT = '(\d+)'", ran.stderr)
@@ -38,14 +48,17 @@ def test_the_command_line_tells_libgomp_before_it_loads() -> None:
 @pytest.mark.timeout(300)
 def test_the_functions_of_the_package_and_every_libgomp_of_a_process() -> None:
     """scikit-learn brings a libgomp of its own."""
-    found = spins("-c", "import electrify; electrify.finetune; import sklearn.metrics, sklearn.cluster")
+    found = spins(
+        "-c", "import electrify; electrify.finetune; import sklearn.metrics, sklearn.cluster"
+    )
     assert len(found) >= 1
     assert set(found) == {SPINS}
 
 
 @GNU
 def test_worker_processes() -> None:
-    """Also those of a process that had loaded torch before, and was not told. The first task loads torch here."""
+    """Also those of a process that had loaded torch before, and was not told. The first task loads
+    torch here."""
     code = """
 import os
 from electrify.text import pool
@@ -62,13 +75,20 @@ pool.serve("electrify.text.encode", parent=os.getppid())
 
 @GNU
 def test_a_choice_of_the_user_stays() -> None:
-    for variables, told in (({"OMP_WAIT_POLICY": "active"}, ACTIVE), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"KMP_BLOCKTIME": "5"}, DEFAULT)):
+    for variables, told in (
+        ({"OMP_WAIT_POLICY": "active"}, ACTIVE),
+        ({"GOMP_SPINCOUNT": "77"}, "77"),
+        ({"KMP_BLOCKTIME": "5"}, DEFAULT),
+    ):
         assert spins("-m", "electrify", "flops", "electra-tiny", **variables) == [told]
 
 
 @GNU
 def test_torch_that_is_loaded_already_is_left_alone() -> None:
-    code = "import os, torch, electrify; electrify.pretrain; assert not any(name in os.environ for name in {!r})"
+    code = (
+        "import os, torch, electrify; electrify.pretrain; assert not any(name in os.environ for "
+        "name in {!r})"
+    )
     assert spins("-c", code.format(OWN_CHOICES)) == [DEFAULT]
 
 
@@ -84,7 +104,9 @@ def test_numbers_of_threads() -> None:
             thread_count(text)
 
 
-def test_every_verb_says_what_is_wrong_with_a_number(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_every_verb_says_what_is_wrong_with_a_number(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     out = ("--output-dir", tmp_path / "out")
     for words in (
         ("pretrain", "nowhere", *out),
@@ -93,5 +115,7 @@ def test_every_verb_says_what_is_wrong_with_a_number(capsys: pytest.CaptureFixtu
         ("detect", "nowhere", "a text"),
         ("demo", *out),
     ):
-        assert "threads must be auto or a number from 1, not 'many'" in mistake(capsys, *words, "--threads", "many")
+        assert "threads must be auto or a number from 1, not 'many'" in mistake(
+            capsys, *words, "--threads", "many"
+        )
     assert not list(tmp_path.iterdir())

@@ -22,12 +22,17 @@ def reference(*coordinates: int) -> int:
     return state
 
 
-def uniform(purpose="choose", *, seed=1, step=0, num_rows=64, row_length=512, first_row=0) -> torch.Tensor:
-    return draws_for(seed=seed, step=step, num_rows=num_rows, row_length=row_length, first_row=first_row).uniform_T(purpose)
+def uniform(
+    purpose="choose", *, seed=1, step=0, num_rows=64, row_length=512, first_row=0
+) -> torch.Tensor:
+    return draws_for(
+        seed=seed, step=step, num_rows=num_rows, row_length=row_length, first_row=first_row
+    ).uniform_T(purpose)
 
 
 def chi_square_bound(cells: int) -> float:
-    """Mean plus five standard deviations of chi-square with cells - 1 degrees of freedom. Seeds are fixed, so a test never flickers."""
+    """Mean plus five standard deviations of chi-square with cells - 1 degrees of freedom. Seeds are
+    fixed, so a test never flickers."""
     return (cells - 1) + 5 * (2 * (cells - 1)) ** 0.5
 
 
@@ -41,11 +46,19 @@ def assert_independent(x: torch.Tensor, y: torch.Tensor) -> None:
 
 def test_purposes_keep_their_numbers():
     """Each number is part of every random stream: new purposes are appended."""
-    assert list(_PURPOSES.items())[:5] == [("choose", 1), ("mix", 2), ("random_token", 3), ("sample", 4), ("sentence", 5)]
+    assert list(_PURPOSES.items())[:5] == [
+        ("choose", 1),
+        ("mix", 2),
+        ("random_token", 3),
+        ("sample", 4),
+        ("sentence", 5),
+    ]
     assert len(set(_PURPOSES.values())) == len(_PURPOSES)
 
 
-@pytest.mark.parametrize("coordinates", [(0,), (1, 2, 3), (-1,), (7, 0, 0, 2**62), (-(2**63), 2**63 - 1)])
+@pytest.mark.parametrize(
+    "coordinates", [(0,), (1, 2, 3), (-1,), (7, 0, 0, 2**62), (-(2**63), 2**63 - 1)]
+)
 def test_hash_equals_its_definition_in_plain_integers(coordinates):
     assert int(hashed(*coordinates)) & MASK == reference(*coordinates)
 
@@ -72,7 +85,10 @@ def test_a_draw_is_the_hash_of_its_coordinates():
     for purpose, number in _PURPOSES.items():
         bits = draws.bits_T(purpose).reshape(4, row_length)
         for row, position in ((0, 0), (2, 23), (3, 7)):
-            assert int(bits[row, position]) == reference(reference(seed, step, first_row + row), number, position) >> 11
+            assert (
+                int(bits[row, position])
+                == reference(reference(seed, step, first_row + row), number, position) >> 11
+            )
 
 
 @pytest.mark.parametrize("purpose", PURPOSES)
@@ -98,7 +114,13 @@ def test_all_53_bits_are_fair():
 
 
 def test_no_number_occurs_twice():
-    bits = torch.cat([draws_for(seed=1, step=s, num_rows=64, row_length=512).bits_T(p) for s in range(4) for p in PURPOSES])
+    bits = torch.cat(
+        [
+            draws_for(seed=1, step=s, num_rows=64, row_length=512).bits_T(p)
+            for s in range(4)
+            for p in PURPOSES
+        ]
+    )
     assert bits.unique().numel() == bits.numel()
 
 
@@ -107,7 +129,17 @@ def test_purposes_are_independent(purpose):
     assert_independent(uniform("choose"), uniform(purpose))
 
 
-@pytest.mark.parametrize("other", [{"seed": 2}, {"step": 1}, {"first_row": 1}, {"first_row": 64}, {"step": 1, "seed": 2}, {"seed": -1}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"seed": 2},
+        {"step": 1},
+        {"first_row": 1},
+        {"first_row": 64},
+        {"step": 1, "seed": 2},
+        {"seed": -1},
+    ],
+)
 def test_seeds_steps_and_rows_are_independent(other):
     assert_independent(uniform(), uniform(**other))
 
@@ -161,7 +193,9 @@ def test_cpu_and_gpu_agree_to_the_bit():
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.integers(0, 31))
-def test_numbers_and_tensors_are_the_same_coordinates(coordinates: list[int], as_tensors: int) -> None:
+def test_numbers_and_tensors_are_the_same_coordinates(
+    coordinates: list[int], as_tensors: int
+) -> None:
     """Python's integers stay outside of tensors as long as they can, and the hash is the same."""
     mixed = [torch.tensor([c]) if as_tensors >> i & 1 else c for i, c in enumerate(coordinates)]
     wanted = hashed(*(torch.tensor([c]) for c in coordinates))

@@ -1,4 +1,5 @@
-"""What files, columns and folders show is said before anything heavy is imported: a typo is answered at once, and not after ten seconds."""
+"""What files, columns and folders show is said before anything heavy is imported: a typo is
+answered at once, and not after ten seconds."""
 
 from __future__ import annotations
 
@@ -41,26 +42,68 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 CASES: list[tuple[list[str], str]] = [
-    (["finetune", "model", "--train-file", "missing.csv", "--validation-file", "good.csv", "--output-dir", "out"], "missing.csv: no such file"),
-    (["finetune", "model", *OWN, "--text-column", "txet"], "no column 'txet'; did you mean 'text'?"),
+    (
+        [
+            "finetune",
+            "model",
+            "--train-file",
+            "missing.csv",
+            "--validation-file",
+            "good.csv",
+            "--output-dir",
+            "out",
+        ],
+        "missing.csv: no such file",
+    ),
+    (
+        ["finetune", "model", *OWN, "--text-column", "txet"],
+        "no column 'txet'; did you mean 'text'?",
+    ),
     (["finetune", "model", *OWN, "--label-column", "class"], "no column 'class'"),
     (["finetune", "./nowhere", *OWN], "./nowhere: no such folder"),
     (["finetune", "empty", *OWN], "empty: the folder holds no config.json"),
     (["finetune", "random:empty", *OWN], "empty: the folder holds no config.json"),
-    (["finetune", "model", "--task", "conll2003", "--data-dir", "nowhere", "--output-dir", "out"], "--data-dir nowhere: no such folder"),
-    (["finetune", "model", "--task", "cola", "--data-dir", "./nowhere", "--output-dir", "out"], "--data-dir ./nowhere: no such folder"),
-    (["finetune", "model", "--task", "cola", "--data-dir", ".", "--output-dir", "out"], "train.tsv"),
+    (
+        [
+            "finetune",
+            "model",
+            "--task",
+            "conll2003",
+            "--data-dir",
+            "nowhere",
+            "--output-dir",
+            "out",
+        ],
+        "--data-dir nowhere: no such folder",
+    ),
+    (
+        ["finetune", "model", "--task", "cola", "--data-dir", "./nowhere", "--output-dir", "out"],
+        "--data-dir ./nowhere: no such folder",
+    ),
+    (
+        ["finetune", "model", "--task", "cola", "--data-dir", ".", "--output-dir", "out"],
+        "train.tsv",
+    ),
     (["detect", "./nowhere", "text"], "./nowhere: no such folder"),
     (["detect", "empty", "text"], "empty: the folder holds no config.json"),
     (["detect", "model", "--file", "missing.txt"], "missing.txt: no such file"),
     (["evaluate", "model", "--data-dir", "nowhere"], "nowhere: no .jsonl file there"),
-    (["evaluate", "model", "--data-dir", "pairs"], "one.jsonl, line 1: no text under 'sentence_bad'"),
+    (
+        ["evaluate", "model", "--data-dir", "pairs"],
+        "one.jsonl, line 1: no text under 'sentence_bad'",
+    ),
     (["evaluate", "empty", "--data-dir", "pairs"], "empty: the folder holds no config.json"),
     (["pretrain", "./nowhere", "--output-dir", "run"], "no such file or folder: ./nowhere"),
-    (["pretrain", "good.csv", "--output-dir", "run", "--init-discriminator", "./nowhere"], "./nowhere: no such folder"),
+    (
+        ["pretrain", "good.csv", "--output-dir", "run", "--init-discriminator", "./nowhere"],
+        "./nowhere: no such folder",
+    ),
     (["prepare", "nowhere.txt", "--output-dir", "data"], "no such file or folder: nowhere.txt"),
     (["pretrain", "pairs/two", "--output-dir", "run"], "no such file or folder: pairs/two"),
-    (["export", "nowhere", "--output-dir", "out"], "nowhere is not a run folder: it has no config.yaml"),
+    (
+        ["export", "nowhere", "--output-dir", "out"],
+        "nowhere is not a run folder: it has no config.yaml",
+    ),
     (["doctor", "nowhere"], "nowhere: no such folder"),
     (["flops", "electra-smal"], "there is no recipe 'electra-smal'"),
 ]
@@ -70,7 +113,14 @@ def run(folder: Path, cases: list[list[str]]) -> list[tuple[int, str, list[str]]
     """Status, standard error and the heavy modules loaded so far, of each, in one process."""
     code = f"HEAVY = {HEAVY}\n{CODE}"
     done = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(cases), capture_output=True, text=True, cwd=folder, env=environment(), timeout=300, check=False
+        [sys.executable, "-c", code],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment(),
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
@@ -78,7 +128,9 @@ def run(folder: Path, cases: list[list[str]]) -> list[tuple[int, str, list[str]]
 
 def test_before_anything_heavy(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
-    for (words, says), (status, err, heavy) in zip(CASES, run(folder, [words for words, _ in CASES]), strict=True):
+    for (words, says), (status, err, heavy) in zip(
+        CASES, run(folder, [words for words, _ in CASES]), strict=True
+    ):
         assert (status, heavy) == (2, []), (words, err)
         assert says in one_sentence(err), words
     assert sorted(folder.rglob("*")) == before

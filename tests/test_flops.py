@@ -26,7 +26,8 @@ from electrify.terms import weighted
 
 # ---------------------------------------------------------------- the published figures
 
-# What the public script prints (google-research/electra, flops_computation.py at 62e478a), to seven digits.
+# What the public script prints (google-research/electra, flops_computation.py at 62e478a), to seven
+# digits.
 SCRIPT = {
     "elmo": 3.411439e18,
     "xlnet": 3.856582e21,
@@ -61,11 +62,16 @@ def test_roberta_of_100k_updates() -> None:
         ("electra-large", "electra_400k", 1.0),
         ("bert-small", "bert_small", 1.0),
         ("bert-base", "bert_base", 1.0),
-        ("bert-large", "bert_large", 464_000 * 2048 / (1_000_000 * 256)),  # the script counts the original BERT: batch 256, a million steps
+        (
+            "bert-large",
+            "bert_large",
+            464_000 * 2048 / (1_000_000 * 256),
+        ),  # the script counts the original BERT: batch 256, a million steps
     ],
 )
 def test_recipes_cost_what_is_published(recipe: str, model: str, runs: float) -> None:
-    """The networks that are built, counted by the paper's convention, against the script's own numbers."""
+    """The networks that are built, counted by the paper's convention, against the script's own
+    numbers."""
     cost = recipe_flops(load_recipe(recipe), vocab_size=30522, convention="paper")
     assert cost.train == pytest.approx(runs * published()[model], rel=1e-12)
 
@@ -79,14 +85,20 @@ def test_published_inference(recipe: str, flops: str) -> None:
 
 
 def test_steps_at_equal_compute(capsys: pytest.CaptureFixture[str]) -> None:
-    """2003.10555, Table 6: 1M BERT-Base and 464k BERT-Large steps for 766k and 400k of ELECTRA. (Small: 1.32M, where the table says 1.45M.)"""
-    for bert, electra, steps in (("bert-base", "electra-base", 1_000_000), ("bert-large", "electra-large", 464_000)):
+    """2003.10555, Table 6: 1M BERT-Base and 464k BERT-Large steps for 766k and 400k of ELECTRA.
+    (Small: 1.32M, where the table says 1.45M.)"""
+    for bert, electra, steps in (
+        ("bert-base", "electra-base", 1_000_000),
+        ("bert-large", "electra-large", 464_000),
+    ):
         assert main(["flops", bert, "--equal-to", electra, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)["recipes"][bert]
         assert found["equal_steps"] == pytest.approx(steps, rel=2e-3)
         assert found["max_steps"] == steps
     assert main(["flops", "bert-small", "--equal-to", "electra-small", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["recipes"]["bert-small"]["equal_steps"] == pytest.approx(1.3222e6, rel=1e-4)
+    assert json.loads(capsys.readouterr().out)["recipes"]["bert-small"][
+        "equal_steps"
+    ] == pytest.approx(1.3222e6, rel=1e-4)
 
 
 # ---------------------------------------------------------------- matrix products, against torch's counter
@@ -95,7 +107,13 @@ SHAPES: list[dict[str, Any]] = [
     {},
     {"embedding_size": 16},
     {"embedding_size": 48, "num_hidden_layers": 1},
-    {"hidden_size": 48, "intermediate_size": 100, "num_hidden_layers": 3, "dropout": 0.1, "attention_dropout": 0.1},
+    {
+        "hidden_size": 48,
+        "intermediate_size": 100,
+        "num_hidden_layers": 3,
+        "dropout": 0.1,
+        "attention_dropout": 0.1,
+    },
     {"generator_size": 0.25, "mask_rate": 0.4, "tie": "none"},
 ]
 
@@ -106,27 +124,56 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "two-stage": {"generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 1.0}},
     "uniform": {"corruptor": "uniform", "term_weights": {"rtd": 1.0}},
     "replace-mlm": {"objective": "mlm", "term_weights": {"generator": 1.0, "mlm": 1.0}},
-    "all-tokens-mlm": {"objective": "all_tokens", "term_weights": {"generator": 1.0, "all_tokens": 1.0}},
-    "no-gate": {"objective": "all_tokens", "copy_gate": False, "term_weights": {"generator": 1.0, "all_tokens": 1.0}},
-    "all-tokens-unigram": {"objective": "all_tokens", "corruptor": "unigram", "term_weights": {"all_tokens": 1.0}},
-    "replace-mlm-uniform": {"objective": "mlm", "corruptor": "uniform", "term_weights": {"mlm": 1.0}},
-    "electric-unigram": {"objective": "electric", "corruptor": "unigram", "term_weights": {"nce": 1.0}},
+    "all-tokens-mlm": {
+        "objective": "all_tokens",
+        "term_weights": {"generator": 1.0, "all_tokens": 1.0},
+    },
+    "no-gate": {
+        "objective": "all_tokens",
+        "copy_gate": False,
+        "term_weights": {"generator": 1.0, "all_tokens": 1.0},
+    },
+    "all-tokens-unigram": {
+        "objective": "all_tokens",
+        "corruptor": "unigram",
+        "term_weights": {"all_tokens": 1.0},
+    },
+    "replace-mlm-uniform": {
+        "objective": "mlm",
+        "corruptor": "uniform",
+        "term_weights": {"mlm": 1.0},
+    },
+    "electric-unigram": {
+        "objective": "electric",
+        "corruptor": "unigram",
+        "term_weights": {"nce": 1.0},
+    },
 }
 
 
-def exactly(recipe: str, *, row_length: int, fields: dict[str, Any], rows: int | None = None) -> tuple[int, int]:
-    """FLOPs of one forward and backward pass over a batch with pads, packed rows and an empty one: as torch counts them, and as we do, with what runs
-    on chosen positions on exactly their share."""
+def exactly(
+    recipe: str, *, row_length: int, fields: dict[str, Any], rows: int | None = None
+) -> tuple[int, int]:
+    """FLOPs of one forward and backward pass over a batch with pads, packed rows and an empty one:
+    as torch counts them, and as we do, with what runs on chosen positions on exactly their share.
+    """
     weights = tiny(recipe, **fields).objective.term_weights
-    objective, tokens = cast(Any, built(recipe, **fields).objective), ragged_batch(row_length=row_length)
+    objective, tokens = (
+        cast(Any, built(recipe, **fields).objective),
+        ragged_batch(row_length=row_length),
+    )
     through_matmul(objective)
     draws, size = draws_of(tokens), len(tokens.ids_T)
     share = len(at_of(objective.corruptor.chooser, tokens, draws)) / size
     assert 0 < share < 1
     rows = tokens.num_rows if rows is None else rows
     with FlopCounterMode(display=False) as counter:
-        weighted(terms_of(objective, tokens, draws), weights, counts_of(objective, tokens, draws)).backward()
-    ours = passes_flops(with_share(objective, share), row_length=row_length, convention="hardware", rows=rows)
+        weighted(
+            terms_of(objective, tokens, draws), weights, counts_of(objective, tokens, draws)
+        ).backward()
+    ours = passes_flops(
+        with_share(objective, share), row_length=row_length, convention="hardware", rows=rows
+    )
     return counter.get_total_flops(), round(size * ours)
 
 
@@ -145,7 +192,9 @@ def with_share(objective: Measured, share: float) -> list[Pass]:
 @pytest.mark.parametrize("fields", SHAPES, ids=str)
 @pytest.mark.parametrize("row_length", [32, 40])
 @pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
-def test_hardware_is_what_torch_counts(recipe: str, row_length: int, fields: dict[str, Any]) -> None:
+def test_hardware_is_what_torch_counts(
+    recipe: str, row_length: int, fields: dict[str, Any]
+) -> None:
     """To the last operation."""
     theirs, ours = exactly(recipe, row_length=row_length, fields=fields)
     assert ours == theirs
@@ -153,20 +202,29 @@ def test_hardware_is_what_torch_counts(recipe: str, row_length: int, fields: dic
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_objective_says_what_it_runs(name: str) -> None:
-    theirs, ours = exactly("electra-tiny", row_length=32, fields={"embedding_size": 16, "hidden_size": 48, "generator_size": 0.25} | OBJECTIVES[name])
+    theirs, ours = exactly(
+        "electra-tiny",
+        row_length=32,
+        fields={"embedding_size": 16, "hidden_size": 48, "generator_size": 0.25} | OBJECTIVES[name],
+    )
     assert ours == theirs
 
 
 def test_shares_are_the_mask_rate() -> None:
     """Without a batch at hand the share is the recipe's."""
     b = built("electra-tiny", mask_rate=0.3)
-    want = passes_flops(with_share(cast(Measured, b.objective), 0.3), row_length=32, convention="hardware")
-    assert flops_per_token(cast(Measured, b.objective), row_length=32, convention="hardware") == pytest.approx(want, rel=1e-12)
+    want = passes_flops(
+        with_share(cast(Measured, b.objective), 0.3), row_length=32, convention="hardware"
+    )
+    assert flops_per_token(
+        cast(Measured, b.objective), row_length=32, convention="hardware"
+    ) == pytest.approx(want, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["all-tokens-mlm", "electric"])
 def test_what_is_computed_a_second_time_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logits over the vocabulary at every token are computed again for the gradient where a pass has more tokens than a chunk: as torch counts."""
+    """Logits over the vocabulary at every token are computed again for the gradient where a pass
+    has more tokens than a chunk: as torch counts."""
     monkeypatch.setattr(likelihood, "CHUNK", 48)
     monkeypatch.setattr("electrify.objectives.all_tokens.CHUNK", 48)
     monkeypatch.setattr("electrify.corruption.two_tower.CHUNK", 48)
@@ -177,10 +235,15 @@ def test_what_is_computed_a_second_time_counts(name: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", ["all-tokens-mlm-base", "electric-base"])
 def test_base_recipes_pay_six_percent_for_it(name: str) -> None:
-    """One row of 512 is less than a chunk, a batch is more. The paper's convention knows nothing of it."""
+    """One row of 512 is less than a chunk, a batch is more. The paper's convention knows nothing of
+    it."""
     for convention, more in (("hardware", 0.06), ("paper", 0.0)):
         batch, row = (
-            recipe_flops(override(load_recipe(name), {"per_device_train_batch_size": n}), vocab_size=30522, convention=convention).token
+            recipe_flops(
+                override(load_recipe(name), {"per_device_train_batch_size": n}),
+                vocab_size=30522,
+                convention=convention,
+            ).token
             for n in (None, 1)
         )
         assert batch / row == pytest.approx(1 + more, abs=0.003)
@@ -196,7 +259,10 @@ def test_a_frozen_network_has_no_backward_pass() -> None:
     assert len(tokens.ids_T) * once == counter.get_total_flops()
     factors: dict[Convention, int] = {"hardware": 3, "paper": 2}
     for convention, times in factors.items():
-        frozen, trained = (passes_flops([Pass(encoder, 1.0, t)], row_length=32, convention=convention) for t in (False, True))
+        frozen, trained = (
+            passes_flops([Pass(encoder, 1.0, t)], row_length=32, convention=convention)
+            for t in (False, True)
+        )
         assert trained == times * frozen
 
 
@@ -213,9 +279,15 @@ def test_small_heads() -> None:
 
 def test_the_paper_has_its_own_share_of_output_softmaxes() -> None:
     head = built("bert-tiny").kept.head
-    on = {share: passes_flops([Pass(head, share, True)], row_length=32, convention="paper") for share in (0.1, 0.4, 1.0)}
+    on = {
+        share: passes_flops([Pass(head, share, True)], row_length=32, convention="paper")
+        for share in (0.1, 0.4, 1.0)
+    }
     assert on[0.1] == on[0.4] == CHOSEN * on[1.0]
-    exact = {share: passes_flops([Pass(head, share, True)], row_length=32, convention="hardware") for share in (0.1, 0.4)}
+    exact = {
+        share: passes_flops([Pass(head, share, True)], row_length=32, convention="hardware")
+        for share in (0.1, 0.4)
+    }
     assert exact[0.4] == pytest.approx(4 * exact[0.1])
 
 
@@ -226,7 +298,9 @@ def test_numbers_of_a_recipe_hang_together() -> None:
     config = tiny("electra-tiny", max_steps=7, train_batch_size=3, max_seq_length=16)
     cost = recipe_flops(config, vocab_size=VOCAB, convention="hardware")
     b = build(config, Vocabulary(VOCAB, SPECIAL))
-    assert cost.token == flops_per_token(cast(Measured, b.objective), row_length=16, convention="hardware")
+    assert cost.token == flops_per_token(
+        cast(Measured, b.objective), row_length=16, convention="hardware"
+    )
     assert cost.step == pytest.approx(3 * 16 * cost.token, rel=1e-12)
     assert cost.train == pytest.approx(7 * cost.step, rel=1e-12)
     encoder = b.kept.encoder
@@ -237,14 +311,22 @@ def test_numbers_of_a_recipe_hang_together() -> None:
 
 
 def test_inference_at_another_length(capsys: pytest.CaptureFixture[str]) -> None:
-    """2003.10555, Table 1 states it for 128 tokens, also where training reads 512. Nothing else changes."""
+    """2003.10555, Table 1 states it for 128 tokens, also where training reads 512. Nothing else
+    changes."""
     assert main(["flops", "electra-base", "electra-small", "--length", "128", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["recipes"]["electra-base"]
-    short = recipe_flops(override(load_recipe("electra-base"), {"max_seq_length": 128}), vocab_size=30522, convention="paper")
+    short = recipe_flops(
+        override(load_recipe("electra-base"), {"max_seq_length": 128}),
+        vocab_size=30522,
+        convention="paper",
+    )
     own = recipe_flops(load_recipe("electra-base"), vocab_size=30522, convention="paper")
     assert found["inference"] == short.inference
     assert found["inference_length"] == 128
-    assert found | {"inference": 0, "inference_length": 0} == vars(own) | {"inference": 0, "inference_length": 0}
+    assert found | {"inference": 0, "inference_length": 0} == vars(own) | {
+        "inference": 0,
+        "inference_length": 0,
+    }
     head = lines(capsys, "electra-base", "--length", "128")[0]
     assert "inference/128 tokens" in " ".join(head)
 
@@ -255,23 +337,43 @@ EQUAL = ["bert-base", "all-tokens-mlm-base-equal-flops", "electric-base-equal-fl
 @pytest.mark.parametrize("name", EQUAL)
 def test_recipes_of_equal_flops(name: str) -> None:
     """By the convention that the paper's own step counts follow."""
-    costs = [recipe_flops(load_recipe(n), vocab_size=30522, convention="paper").train for n in (name, "electra-base")]
+    costs = [
+        recipe_flops(load_recipe(n), vocab_size=30522, convention="paper").train
+        for n in (name, "electra-base")
+    ]
     assert costs[0] == pytest.approx(costs[1], rel=5e-3)
 
 
 def test_a_disentangled_table_is_one_table() -> None:
-    costs = [recipe_flops(tiny("electra-tiny", tie=tie), vocab_size=VOCAB, convention="paper") for tie in ("none", "gdes")]
+    costs = [
+        recipe_flops(tiny("electra-tiny", tie=tie), vocab_size=VOCAB, convention="paper")
+        for tie in ("none", "gdes")
+    ]
     assert costs[0] == costs[1]
 
 
 def test_two_stages_pay_for_the_first() -> None:
-    fields = {"max_steps": 10, "generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 1.0}}
-    alone, both = (recipe_flops(tiny("electra-tiny", generator_steps=n, **fields), vocab_size=VOCAB, convention="hardware") for n in (0, 5))
+    fields = {
+        "max_steps": 10,
+        "generator_training": "frozen",
+        "tie": "none",
+        "term_weights": {"rtd": 1.0},
+    }
+    alone, both = (
+        recipe_flops(
+            tiny("electra-tiny", generator_steps=n, **fields),
+            vocab_size=VOCAB,
+            convention="hardware",
+        )
+        for n in (0, 5)
+    )
     b: Built = built("electra-tiny", **fields)
     half = b.exports["generator"]
     stage = [Pass(half.encoder, 1.0, True), Pass(half.head, 0.15, True)]
     rows = 5 * alone.train_batch_size * alone.max_seq_length
-    assert both.train - alone.train == pytest.approx(rows * passes_flops(stage, row_length=32, convention="hardware"))
+    assert both.train - alone.train == pytest.approx(
+        rows * passes_flops(stage, row_length=32, convention="hardware")
+    )
     assert both.step == alone.step
 
 
@@ -279,7 +381,14 @@ def test_nothing_is_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The networks of ELECTRA-Large alone would take 1.4 GB."""
     seen: list[str] = []
     init = Encoder.__init__
-    monkeypatch.setattr(Encoder, "__init__", lambda self, *a, **k: (init(self, *a, **k), seen.extend(p.device.type for p in self.parameters()))[0])
+    monkeypatch.setattr(
+        Encoder,
+        "__init__",
+        lambda self, *a, **k: (
+            init(self, *a, **k),
+            seen.extend(p.device.type for p in self.parameters()),
+        )[0],
+    )
     cost = recipe_flops(load_recipe("electra-large"), vocab_size=30522, convention="hardware")
     assert cost.parameters == 334_092_288
     assert set(seen) == {"meta"}
@@ -298,9 +407,22 @@ def lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:
 
 
 def test_table_of_recipes(capsys: pytest.CaptureFixture[str]) -> None:
-    head, bert, electra = lines(capsys, "bert-small", "electra-small", "--equal-to", "electra-small")
+    head, bert, electra = lines(
+        capsys, "bert-small", "electra-small", "--equal-to", "electra-small"
+    )
     assert " ".join(head).endswith("steps steps for electra-small's FLOPs")
-    assert bert == ["bert-small", "13,483,008", "128", "128", "5.97e7", "9.78e11", "3.66e9", "1.42e18", "1,450,000", "1,322,250"]
+    assert bert == [
+        "bert-small",
+        "13,483,008",
+        "128",
+        "128",
+        "5.97e7",
+        "9.78e11",
+        "3.66e9",
+        "1.42e18",
+        "1,450,000",
+        "1,322,250",
+    ]
     assert electra[-3:] == ["1.29e18", "1,000,000", "1,000,000"]
     hardware = lines(capsys, "electra-small", "--convention", "hardware")[1]
     assert hardware[-1] == "1,000,000"
@@ -309,16 +431,42 @@ def test_table_of_recipes(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_table_of_published_models(capsys: pytest.CaptureFixture[str]) -> None:
     rows = dict(lines(capsys, "--published")[1:])
-    stated = {"elmo": "3.41e18", "xlnet": "3.86e21", "gpt": "3.97e19", "bert_small": "1.42e18", "bert_base": "6.43e19", "bert_large": "1.92e20"}
-    stated |= {"electra_small": "1.29e18", "electra_base": "6.42e19", "electra_400k": "7.12e20", "electra_1.75M": "3.11e21"}
-    assert rows == stated | {"roberta": "3.19e21", "roberta_100k": "6.37e20", "albert": "3.11e22", "t5_11b": "4.58e22"}
+    stated = {
+        "elmo": "3.41e18",
+        "xlnet": "3.86e21",
+        "gpt": "3.97e19",
+        "bert_small": "1.42e18",
+        "bert_base": "6.43e19",
+        "bert_large": "1.92e20",
+    }
+    stated |= {
+        "electra_small": "1.29e18",
+        "electra_base": "6.42e19",
+        "electra_400k": "7.12e20",
+        "electra_1.75M": "3.11e21",
+    }
+    assert rows == stated | {
+        "roberta": "3.19e21",
+        "roberta_100k": "6.37e20",
+        "albert": "3.11e22",
+        "t5_11b": "4.58e22",
+    }
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["flops", "electra-tiny", "--json", "--vocab-size", "8192", "--convention", "hardware"]) == 0
+    assert (
+        main(
+            ["flops", "electra-tiny", "--json", "--vocab-size", "8192", "--convention", "hardware"]
+        )
+        == 0
+    )
     got = json.loads(capsys.readouterr().out)
     cost = recipe_flops(load_recipe("electra-tiny"), vocab_size=8192, convention="hardware")
-    assert got == {"convention": "hardware", "vocab_size": 8192, "recipes": {"electra-tiny": vars(cost)}}
+    assert got == {
+        "convention": "hardware",
+        "vocab_size": 8192,
+        "recipes": {"electra-tiny": vars(cost)},
+    }
     assert main(["flops", "--published", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"convention": "paper", "published": published()}
 
@@ -327,15 +475,24 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "says"),
     [
         (["electra-smal"], "there is no recipe 'electra-smal'; did you mean 'electra-small'?"),
-        (["electra-small", "--equal-to", "bert-smal"], "there is no recipe 'bert-smal'; did you mean 'bert-small'?"),
+        (
+            ["electra-small", "--equal-to", "bert-smal"],
+            "there is no recipe 'bert-smal'; did you mean 'bert-small'?",
+        ),
         (["electra-small", "--published"], "--published is a list of its own"),
         (["--published", "--convention", "hardware"], "it takes no --convention hardware"),
         (["electra-small", "--vocab-size", "3"], "--vocab-size must be at least 32, not 3"),
         (["electra-small", "--vocab-size", "1000000000000"], "--vocab-size must be at most"),
         (["electra-small", "--length", "0"], "--length must be positive, not 0"),
-        (["electra-small", "--length", "513"], "--length 513 exceeds the 512 positions of electra-small"),
+        (
+            ["electra-small", "--length", "513"],
+            "--length 513 exceeds the 512 positions of electra-small",
+        ),
         (["--length", "513"], "--length 513 exceeds the 512 positions of"),
-        (["--published", "--length", "128"], "--published counts training only: it takes no --length"),
+        (
+            ["--published", "--length", "128"],
+            "--published counts training only: it takes no --length",
+        ),
     ],
 )
 def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], says: str) -> None:

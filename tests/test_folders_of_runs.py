@@ -1,4 +1,5 @@
-"""What `pretrain` and `export` do not take, overwrite or remove, and that what they write names no place of the machine."""
+"""What `pretrain` and `export` do not take, overwrite or remove, and that what they write names no
+place of the machine."""
 
 from __future__ import annotations
 
@@ -36,38 +37,66 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "generator-stage/notes.txt", "discriminator/notes.txt", "tokenizer/mine.txt", "run.json"])
-def test_foreign_files_with_our_names(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.yaml",
+        "generator-stage/notes.txt",
+        "discriminator/notes.txt",
+        "tokenizer/mine.txt",
+        "run.json",
+    ],
+)
+def test_foreign_files_with_our_names(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path, name: str
+) -> None:
     folder = tmp_path / "run"
     (folder / name).parent.mkdir(parents=True)
     (folder / name).write_text("seed: 5  # mine\n")
     before = listing(folder)
     sentence = mistake(capsys, *words(small_data, folder))
-    assert "is not the recipe of a run that electrify began" in sentence or "is not empty and holds no run" in sentence
+    assert (
+        "is not the recipe of a run that electrify began" in sentence
+        or "is not empty and holds no run" in sentence
+    )
     assert listing(folder) == before
 
 
-def test_a_recipe_of_the_user_is_no_run(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
-    """He wrote it as config.yaml where the run shall be: it would be overwritten by the resolved one."""
+def test_a_recipe_of_the_user_is_no_run(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
+    """He wrote it as config.yaml where the run shall be: it would be overwritten by the resolved
+    one."""
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / "config.yaml").write_text("like: electra-tiny\ntrain:\n  max_steps: 4\n  device: cpu\n")
+    (folder / "config.yaml").write_text(
+        "like: electra-tiny\ntrain:\n  max_steps: 4\n  device: cpu\n"
+    )
     before = listing(folder)
-    mistake(capsys, "pretrain", small_data, "--config", folder / "config.yaml", "--output-dir", folder)
+    mistake(
+        capsys, "pretrain", small_data, "--config", folder / "config.yaml", "--output-dir", folder
+    )
     assert listing(folder) == before
 
 
-def test_half_folders_of_the_user_are_found_before_the_training(capsys: pytest.CaptureFixture[str], small_data: Path, run: Path) -> None:
+def test_half_folders_of_the_user_are_found_before_the_training(
+    capsys: pytest.CaptureFixture[str], small_data: Path, run: Path
+) -> None:
     shutil.rmtree(run / "generator")
     (run / "generator").mkdir()
     (run / "generator" / "notes.txt").write_text("mine")
-    assert "generator is not a model that electrify wrote" in mistake(capsys, *words(small_data, run))
+    assert "generator is not a model that electrify wrote" in mistake(
+        capsys, *words(small_data, run)
+    )
     assert [p.name for p in (run / "generator").iterdir()] == ["notes.txt"]
 
 
-@pytest.mark.parametrize("lost", ["mark", "mark, run.json", "mark, checkpoints", "mark, run.json, checkpoints"])
+@pytest.mark.parametrize(
+    "lost", ["mark", "mark, run.json", "mark, checkpoints", "mark, run.json, checkpoints"]
+)
 def test_runs_of_earlier_versions_are_known(run: Path, lost: str) -> None:
-    """By run.json, by a checkpoint, or by being to the byte what a recipe is written as; without any of them it is somebody's file."""
+    """By run.json, by a checkpoint, or by being to the byte what a recipe is written as; without
+    any of them it is somebody's file."""
     path = run / "config.yaml"
     path.write_text(path.read_text().removeprefix(RUN_MARK))
     if "run.json" in lost:
@@ -89,17 +118,23 @@ def test_what_the_user_puts_into_a_model_folder_stays(small_data: Path, run: Pat
     assert cli.main(words(small_data, run)) == 0
     assert cli.main(["export", str(run), "--output-dir", str(run / "discriminator")]) == 0
     after = listing(run / "discriminator")
-    assert {k: v for k, v in after.items() if k != "README.md"} == {k: v for k, v in before.items() if k != "README.md"}
+    assert {k: v for k, v in after.items() if k != "README.md"} == {
+        k: v for k, v in before.items() if k != "README.md"
+    }
     assert models.items() <= after.items()
 
 
-def test_another_half_and_another_run_are_refused(capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, tmp_path: Path) -> None:
+def test_another_half_and_another_run_are_refused(
+    capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, tmp_path: Path
+) -> None:
     assert cli.main(words(small_data, tmp_path / "other", seed=3)) == 0
     before = listing(run)
     assert "a model of another kind (discriminator, not generator)" in mistake(
         capsys, "export", run, "--part", "generator", "--output-dir", run / "discriminator"
     )
-    assert "of another run" in mistake(capsys, "export", tmp_path / "other", "--output-dir", run / "discriminator")
+    assert "of another run" in mistake(
+        capsys, "export", tmp_path / "other", "--output-dir", run / "discriminator"
+    )
     assert listing(run) == before
 
 
@@ -113,7 +148,9 @@ def test_a_linked_target_stays_a_link(run: Path, tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lnk", "real", "run"]
 
 
-def test_a_tokenizer_of_the_user_in_a_run_that_begins_anew(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+def test_a_tokenizer_of_the_user_in_a_run_that_begins_anew(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     (folder / "tokenizer").mkdir(parents=True)
     (folder / "config.yaml").write_text(dump(load_recipe("electra-tiny")))
@@ -122,17 +159,23 @@ def test_a_tokenizer_of_the_user_in_a_run_that_begins_anew(capsys: pytest.Captur
     assert (folder / "tokenizer" / "vocab.txt").read_text() == "mine"
 
 
-def test_folders_hold_relative_paths_only(small_data: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_hold_relative_paths_only(
+    small_data: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also of the folders that a run starts from; and it continues wherever it is called from."""
     for part in ("discriminator", "generator"):
         shutil.copytree(finished / part, tmp_path / "models" / part)
     folder = tmp_path / "runs" / "run"
-    starts: dict[str, Any] = {f"init_{part}": tmp_path / "models" / part for part in ("discriminator", "generator")}
+    starts: dict[str, Any] = {
+        f"init_{part}": tmp_path / "models" / part for part in ("discriminator", "generator")
+    }
     assert cli.main(words(small_data, folder, **starts, max_minutes=1e-4)) == 75
     for path in folder.rglob("*"):
         if path.suffix in (".yaml", ".json", ".jsonl", ".md"):
             assert str(tmp_path) not in path.read_text(), path.name
-    assert "init_discriminator: ../../models/discriminator\n" in (folder / "config.yaml").read_text()
+    assert (
+        "init_discriminator: ../../models/discriminator\n" in (folder / "config.yaml").read_text()
+    )
     read = load_file(folder / "config.yaml").train.init_discriminator
     assert read is not None
     assert Path(read).resolve() == tmp_path / "models" / "discriminator"
@@ -143,28 +186,54 @@ def test_folders_hold_relative_paths_only(small_data: Path, finished: Path, tmp_
     assert parameters_sha256(folder, 4) == parameters_sha256(tmp_path / "whole", 4)
     before = listing(folder)
     shutil.copytree(tmp_path / "models", tmp_path / "elsewhere")
-    assert cli.main(words(small_data, folder, init_discriminator="elsewhere/discriminator", init_generator="elsewhere/generator")) == 2
-    assert {k: v for k, v in listing(folder).items() if k != ".lock"} == {k: v for k, v in before.items() if k != ".lock"}
-    assert json.loads((folder / "discriminator" / "electrify.json").read_text())["electrify"] == "model"
+    assert (
+        cli.main(
+            words(
+                small_data,
+                folder,
+                init_discriminator="elsewhere/discriminator",
+                init_generator="elsewhere/generator",
+            )
+        )
+        == 2
+    )
+    assert {k: v for k, v in listing(folder).items() if k != ".lock"} == {
+        k: v for k, v in before.items() if k != ".lock"
+    }
+    assert (
+        json.loads((folder / "discriminator" / "electrify.json").read_text())["electrify"]
+        == "model"
+    )
 
 
 # ------------------------------------------------------------------ what the user changed in a run
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_a_model_that_was_changed_is_found_before_the_training(capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, name: str) -> None:
+def test_a_model_that_was_changed_is_found_before_the_training(
+    capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, name: str
+) -> None:
     path = run / "discriminator" / name
     path.write_bytes(path.read_bytes() + b" ")
     before = {k: v for k, v in listing(run).items() if k != ".lock"}
-    for command in (words(small_data, run), ["export", str(run), "--output-dir", str(run / "discriminator")]):
-        assert f"{name} was changed after electrify wrote it; move it away or remove it" in mistake(capsys, *command)
+    for command in (
+        words(small_data, run),
+        ["export", str(run), "--output-dir", str(run / "discriminator")],
+    ):
+        assert f"{name} was changed after electrify wrote it; move it away or remove it" in mistake(
+            capsys, *command
+        )
         assert {k: v for k, v in listing(run).items() if k != ".lock"} == before
     path.unlink()
     assert cli.main(words(small_data, run)) == 0
 
 
-@pytest.mark.parametrize("name", ["discriminator", "generator", "tokenizer", "tensorboard", "generator-stage"])
-def test_a_link_in_a_run_is_not_written_through(capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["discriminator", "generator", "tokenizer", "tensorboard", "generator-stage"]
+)
+def test_a_link_in_a_run_is_not_written_through(
+    capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, tmp_path: Path, name: str
+) -> None:
     outside = tmp_path / "outside"
     if (run / name).exists():
         (run / name).rename(outside)
@@ -172,19 +241,31 @@ def test_a_link_in_a_run_is_not_written_through(capsys: pytest.CaptureFixture[st
         outside.mkdir()
     (run / name).symlink_to(outside)
     before = listing(tmp_path)
-    assert f"{name} is a link, and files would be written through it" in mistake(capsys, *words(small_data, run, report_to="tensorboard"))
+    assert f"{name} is a link, and files would be written through it" in mistake(
+        capsys, *words(small_data, run, report_to="tensorboard")
+    )
     assert listing(tmp_path) == before
 
 
 @pytest.mark.parametrize("where", ["checkpoint-2", "checkpoint-2/x", "checkpoint-9"])
 def test_no_verb_writes_into_a_checkpoint(
-    capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, run: Path, tmp_path: Path, where: str
+    capsys: pytest.CaptureFixture[str],
+    small_data: Path,
+    finished: Path,
+    run: Path,
+    tmp_path: Path,
+    where: str,
 ) -> None:
     out = run / where
     (tmp_path / "a.csv").write_text("text,label\n" + "one,0\ntwo,1\n" * 4)
     (tmp_path / "pairs").mkdir()
-    (tmp_path / "pairs" / "one.jsonl").write_text('{"sentence_good": "the one", "sentence_bad": "one the"}\n')
-    model, files = str(finished / "discriminator"), ["--train-file", str(tmp_path / "a.csv"), "--validation-file", str(tmp_path / "a.csv")]
+    (tmp_path / "pairs" / "one.jsonl").write_text(
+        '{"sentence_good": "the one", "sentence_bad": "one the"}\n'
+    )
+    model, files = (
+        str(finished / "discriminator"),
+        ["--train-file", str(tmp_path / "a.csv"), "--validation-file", str(tmp_path / "a.csv")],
+    )
     before = listing(run)
     for verb in (
         ["prepare", str(tmp_path / "a.csv")],
@@ -200,9 +281,16 @@ def test_no_verb_writes_into_a_checkpoint(
         assert listing(run) == before
 
 
-def test_a_run_json_that_was_changed_is_written_again_and_kept(small_data: Path, run: Path, tmp_path: Path) -> None:
+def test_a_run_json_that_was_changed_is_written_again_and_kept(
+    small_data: Path, run: Path, tmp_path: Path
+) -> None:
     """Known by its seal: one digit of a count."""
-    for k, change in enumerate((lambda text: text.replace('"vocab_size": ', '"vocab_size": 1'), lambda text: '{"mine": 1}\n')):
+    for k, change in enumerate(
+        (
+            lambda text: text.replace('"vocab_size": ', '"vocab_size": 1'),
+            lambda text: '{"mine": 1}\n',
+        )
+    ):
         folder = Path(shutil.copytree(run, tmp_path / f"run{k}"))
         shutil.rmtree(folder / "checkpoint-4")
         wanted, path = (folder / "run.json").read_text(), folder / "run.json"
@@ -233,7 +321,9 @@ def test_files_of_the_user_in_checkpoints_stay(small_data: Path, run: Path) -> N
     assert cli.main(words(small_data, run, save_total_limit=1)) == 0
 
 
-def test_a_name_that_is_not_utf8_is_refused_before_anything_is_done(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_is_refused_before_anything_is_done(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / os.fsdecode(b"run\xff")
     text = tmp_path / "a.txt"
     text.write_text("one two\n")

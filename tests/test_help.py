@@ -1,4 +1,5 @@
-"""`--help`: flags in groups by purpose, headings in words, each flag once, lines as wide as the terminal."""
+"""`--help`: flags in groups by purpose, headings in words, each flag once, lines as wide as the
+terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def help_of(verb: str, columns: int) -> str:
 
 
 def headings(text: str) -> list[str]:
-    return [line[:-1] for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    return [
+        line[:-1] for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")
+    ]
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -38,7 +41,9 @@ def test_headings_are_words_and_lines_fit(verb: str, columns: int) -> None:
     assert found[-1] == "help"
     assert not [h for h in found if re.search("[A-Z][a-z]+[A-Z]|Config|Settings", h)]
     too_long = [line for line in text.splitlines() if len(line) > columns]
-    assert all(line.lstrip().startswith("--") for line in too_long)  # a list of choices is not broken
+    assert all(
+        line.lstrip().startswith("--") for line in too_long
+    )  # a list of choices is not broken
     flags = re.findall(r"^  (--[\w-]+)", text, re.MULTILINE)
     assert len(flags) == len(set(flags))
     assert not re.search(r"^  +--\w*_", text, re.MULTILINE)

@@ -17,7 +17,16 @@ def test_every_verb_without_docstrings(tmp_path: Path) -> None:
     files = ["--train-file", str(tmp_path / "a.csv"), "--validation-file", str(tmp_path / "a.csv")]
     model = str(tmp_path / "model")
     for words in (
-        ["prepare", str(source), "--output-dir", str(tmp_path / "data"), "--vocab-size", "400", "--workers", "2"],
+        [
+            "prepare",
+            str(source),
+            "--output-dir",
+            str(tmp_path / "data"),
+            "--vocab-size",
+            "400",
+            "--workers",
+            "2",
+        ],
         pretrain_words(tmp_path / "data", run, max_steps=2),
         ["export", str(run), "--output-dir", model],
         ["detect", model, "the one"],

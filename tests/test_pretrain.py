@@ -1,4 +1,5 @@
-"""`electrify pretrain` and `electrify export` as a whole: what a run leaves, what it starts from, and the folders that it must refuse."""
+"""`electrify pretrain` and `electrify export` as a whole: what a run leaves, what it starts from,
+and the folders that it must refuse."""
 
 from __future__ import annotations
 
@@ -71,35 +72,62 @@ def finished(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def test_a_run(finished: Path, small_data: Path) -> None:
     folders = {"tensorboard", "tokenizer", "discriminator", "generator"}
-    assert {p.name for p in finished.iterdir()} >= {"config.yaml", "run.json", "metrics.jsonl"} | folders
+    assert {p.name for p in finished.iterdir()} >= {
+        "config.yaml",
+        "run.json",
+        "metrics.jsonl",
+    } | folders
     assert steps_of(finished) == [10, 12]
-    assert [(r["kind"], r["step"]) for r in records(finished)] == [("train", 4), ("train", 8), ("valid", 8), ("train", 12), ("valid", 12)]
+    assert [(r["kind"], r["step"]) for r in records(finished)] == [
+        ("train", 4),
+        ("train", 8),
+        ("valid", 8),
+        ("train", 12),
+        ("valid", 12),
+    ]
     facts = json.loads((finished / "run.json").read_text(encoding="utf-8"))
     manifest = read_manifest(small_data)
     assert facts["data"] == manifest.fingerprint
     assert facts["tokenizer_sha256"] == sha256_of(finished / "tokenizer" / "tokenizer.json")
-    assert facts["parameters"] == sum(t.numel() for t in load_file(finished / "checkpoint-12" / "model.safetensors").values())
+    assert facts["parameters"] == sum(
+        t.numel() for t in load_file(finished / "checkpoint-12" / "model.safetensors").values()
+    )
 
 
 def test_no_file_names_a_folder_of_this_machine(finished: Path) -> None:
-    text = [p for p in finished.rglob("*") if p.suffix in (".json", ".jsonl", ".yaml", ".md", ".txt")]
+    text = [
+        p for p in finished.rglob("*") if p.suffix in (".json", ".jsonl", ".yaml", ".md", ".txt")
+    ]
     assert len(text) > 10
-    assert not [p for p in text if str(Path.cwd()) in p.read_text(encoding="utf-8") or str(finished.parent) in p.read_text(encoding="utf-8")]
+    assert not [
+        p
+        for p in text
+        if str(Path.cwd()) in p.read_text(encoding="utf-8")
+        or str(finished.parent) in p.read_text(encoding="utf-8")
+    ]
 
 
 def test_the_log_counts_what_was_trained_on(finished: Path, small_data: Path) -> None:
-    """Tokens of the log against the batches themselves; the learning rate against the recipe's schedule."""
+    """Tokens of the log against the batches themselves; the learning rate against the recipe's
+    schedule."""
     from electrify.data.loader import Loader
     from electrify.data.phases import one_phase
     from electrify.text.shards import Corpus
 
     recipe = load_recipe("electra-tiny")
-    loader = Loader(Corpus(small_data, "train"), phases=one_phase(row_length=16, batch_rows=4), num_segments=recipe.data.num_segments, seed=0)
+    loader = Loader(
+        Corpus(small_data, "train"),
+        phases=one_phase(row_length=16, batch_rows=4),
+        num_segments=recipe.data.num_segments,
+        seed=0,
+    )
     trained = records(finished, "train")
     for r in trained:
         assert r["tokens"] == sum(int(loader.batch(step).real_T.sum()) for step in range(r["step"]))
         assert r["epoch"] == pytest.approx(r["step"] * 4 / loader.streams[16].num_rows)
-    assert trained[-1]["learning_rate"] == pytest.approx(recipe.train.learning_rate * (1 - (11 - 5) / (12 - 5)))
+    assert trained[-1]["learning_rate"] == pytest.approx(
+        recipe.train.learning_rate * (1 - (11 - 5) / (12 - 5))
+    )
     last = records(finished, "valid")[-1]
     assert 0 < last["rtd"] < 2
     assert 0 <= last["rtd_detection_auc"] <= 1
@@ -109,10 +137,14 @@ def test_the_log_counts_what_was_trained_on(finished: Path, small_data: Path) ->
 def test_twelve_updates_from_random_words(small_data: Path, tmp_path: Path) -> None:
     """Held-out text is already likelier than under a uniform guess."""
     assert pretrain(small_data, tmp_path / "run", init_words="random") == 0
-    assert records(tmp_path / "run", "valid")[-1]["generator"] < math.log(read_manifest(small_data).vocab_size)
+    assert records(tmp_path / "run", "valid")[-1]["generator"] < math.log(
+        read_manifest(small_data).vocab_size
+    )
 
 
-def test_the_same_command_again_trains_nothing(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+def test_the_same_command_again_trains_nothing(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
     """Not even with other intervals, which move no number."""
     run = tmp_path / "run"
     assert pretrain(small_data, run, recipe="bert-tiny") == 0
@@ -128,18 +160,30 @@ def test_the_same_command_again_trains_nothing(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("part", ["discriminator", "generator"])
-def test_export_verb(capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path, part: str) -> None:
-    """From the newest checkpoint: the weights that the run itself exported at its end. From an older one: others."""
+def test_export_verb(
+    capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path, part: str
+) -> None:
+    """From the newest checkpoint: the weights that the run itself exported at its end. From an
+    older one: others."""
     assert electrify("export", finished, "--part", part, "--output-dir", tmp_path / "new") == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "new")
     weights = (finished / part / "model.safetensors").read_bytes()
     assert (tmp_path / "new" / "model.safetensors").read_bytes() == weights
-    assert electrify("export", finished, "--part", part, "--output-dir", tmp_path / "old", "--step", "10") == 0
+    assert (
+        electrify(
+            "export", finished, "--part", part, "--output-dir", tmp_path / "old", "--step", "10"
+        )
+        == 0
+    )
     assert (tmp_path / "old" / "model.safetensors").read_bytes() != weights
 
 
-def test_export_mistakes(capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path) -> None:
-    assert "has no checkpoint of step 11; there are: 10, 12" in mistake(capsys, "export", finished, "--output-dir", tmp_path / "x", "--step", "11")
+def test_export_mistakes(
+    capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path
+) -> None:
+    assert "has no checkpoint of step 11; there are: 10, 12" in mistake(
+        capsys, "export", finished, "--output-dir", tmp_path / "x", "--step", "11"
+    )
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").write_text("years of work", encoding="utf-8")
@@ -148,9 +192,13 @@ def test_export_mistakes(capsys: pytest.CaptureFixture[str], finished: Path, tmp
     assert [p.name for p in other.iterdir()] == ["thesis.tex"]
 
 
-def test_export_of_a_bert_run_has_no_generator(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+def test_export_of_a_bert_run_has_no_generator(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
     assert pretrain(small_data, tmp_path / "run", recipe="bert-tiny", max_steps=1) == 0
-    assert "has no generator" in mistake(capsys, "export", tmp_path / "run", "--output-dir", tmp_path / "x", "--part", "generator")
+    assert "has no generator" in mistake(
+        capsys, "export", tmp_path / "run", "--output-dir", tmp_path / "x", "--part", "generator"
+    )
 
 
 # ------------------------------------------------------------------ starting points
@@ -165,48 +213,97 @@ def test_a_text_file_is_prepared_first(capsys: pytest.CaptureFixture[str], tmp_p
     assert (tmp_path / "run" / "discriminator" / "model.safetensors").is_file()
 
 
-def test_a_corpus_that_was_never_finished(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_corpus_that_was_never_finished(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     inside = write_text(tmp_path / "data" / "unfinished" / "pydocs.txt", size=2000).parent
-    (inside / "state.json").write_text('{"electrify": "prepare", "options": {}, "sources": []}', encoding="utf-8")
+    (inside / "state.json").write_text(
+        '{"electrify": "prepare", "options": {}, "sources": []}', encoding="utf-8"
+    )
     assert "never finished" in mistake(capsys, *pretrain_words(tmp_path / "data", tmp_path / "run"))
     assert [p.name for p in tmp_path.iterdir()] == ["data"]
 
 
-def test_init_from_the_folders_of_a_run(capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path) -> None:
-    """The folders decide the shapes, whatever the recipe says. Their weights are there: the learning rate is too small to move them."""
-    halves: dict[str, Any] = {"init_discriminator": finished / "discriminator", "init_generator": finished / "generator"}
+def test_init_from_the_folders_of_a_run(
+    capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path
+) -> None:
+    """The folders decide the shapes, whatever the recipe says. Their weights are there: the
+    learning rate is too small to move them."""
+    halves: dict[str, Any] = {
+        "init_discriminator": finished / "discriminator",
+        "init_generator": finished / "generator",
+    }
     words = ["pretrain", small_data, "--output-dir", tmp_path / "run", "--recipe", "electra-small"]
     halves |= {"max_seq_length": 16, "train_batch_size": 4}
-    options = {"max_steps": 1, "learning_rate": 1e-30, "warmup_steps": 0, "eval_steps": 0, "eval_rows": 4, "report_to": "none", "bf16": "false"}
+    options = {
+        "max_steps": 1,
+        "learning_rate": 1e-30,
+        "warmup_steps": 0,
+        "eval_steps": 0,
+        "eval_rows": 4,
+        "report_to": "none",
+        "bf16": "false",
+    }
     flags = [str(w) for k, v in (halves | options).items() for w in (f"--{k.replace('_', '-')}", v)]
     assert electrify(*words, *flags) == 0
     lines = capsys.readouterr().err.splitlines()
     assert f"discriminator: {finished / 'discriminator'}: every weight found and used" in lines
-    assert any(line.startswith(f"generator: {finished / 'generator'}: its ") and "embeddings weights are ignored" in line for line in lines)
+    assert any(
+        line.startswith(f"generator: {finished / 'generator'}: its ")
+        and "embeddings weights are ignored" in line
+        for line in lines
+    )
     for part in ("discriminator", "generator"):
-        old, new = (load_file(run / part / "model.safetensors") for run in (finished, tmp_path / "run"))
+        old, new = (
+            load_file(run / part / "model.safetensors") for run in (finished, tmp_path / "run")
+        )
         assert old.keys() == new.keys()
         assert all(torch.equal(old[k], new[k]) for k in old)
-    assert json.loads((tmp_path / "run" / "discriminator" / "config.json").read_text())["hidden_size"] == 32
+    assert (
+        json.loads((tmp_path / "run" / "discriminator" / "config.json").read_text())["hidden_size"]
+        == 32
+    )
 
 
-def test_words_of_the_half_that_starts_from_no_folder(small_data: Path, finished: Path, tmp_path: Path) -> None:
-    """With nothing shared and words from co-occurrence: the folder decides the discriminator's, the corpus the generator's."""
-    still = {"tie": "none", "init_words": "cooccurrence", "max_steps": 1, "learning_rate": 1e-30, "warmup_steps": 0}
+def test_words_of_the_half_that_starts_from_no_folder(
+    small_data: Path, finished: Path, tmp_path: Path
+) -> None:
+    """With nothing shared and words from co-occurrence: the folder decides the discriminator's, the
+    corpus the generator's."""
+    still = {
+        "tie": "none",
+        "init_words": "cooccurrence",
+        "max_steps": 1,
+        "learning_rate": 1e-30,
+        "warmup_steps": 0,
+    }
     assert pretrain(small_data, tmp_path / "fresh", **still) == 0
-    assert pretrain(small_data, tmp_path / "run", **still, init_discriminator=finished / "discriminator") == 0
+    assert (
+        pretrain(
+            small_data, tmp_path / "run", **still, init_discriminator=finished / "discriminator"
+        )
+        == 0
+    )
     words = "electra.embeddings.word_embeddings.weight"
 
     def table(folder: Path) -> torch.Tensor:
         return load_file(folder / "model.safetensors")[words]
 
     assert torch.equal(table(tmp_path / "run" / "discriminator"), table(finished / "discriminator"))
-    torch.testing.assert_close(table(tmp_path / "run" / "generator"), table(tmp_path / "fresh" / "generator"), rtol=0, atol=1e-20)
+    torch.testing.assert_close(
+        table(tmp_path / "run" / "generator"),
+        table(tmp_path / "fresh" / "generator"),
+        rtol=0,
+        atol=1e-20,
+    )
     assert not torch.equal(table(tmp_path / "run" / "generator"), table(finished / "generator"))
 
 
-def test_a_run_continues_without_the_folders_that_it_started_from(small_data: Path, finished: Path, tmp_path: Path) -> None:
-    """Weights are in the checkpoint and shapes in run.json; the result is that of a run nobody stopped."""
+def test_a_run_continues_without_the_folders_that_it_started_from(
+    small_data: Path, finished: Path, tmp_path: Path
+) -> None:
+    """Weights are in the checkpoint and shapes in run.json; the result is that of a run nobody
+    stopped."""
     for part in ("discriminator", "generator"):
         shutil.copytree(finished / part, tmp_path / part)
     halves = {f"init_{part}": tmp_path / part for part in ("discriminator", "generator")}
@@ -218,14 +315,18 @@ def test_a_run_continues_without_the_folders_that_it_started_from(small_data: Pa
     assert parameters_sha256(tmp_path / "run", 12) == parameters_sha256(tmp_path / "whole", 12)
 
 
-def test_init_says_what_was_missing(capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path) -> None:
+def test_init_says_what_was_missing(
+    capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path
+) -> None:
     """The head taken out of a folder, and a weight put in that nobody knows."""
     start = tmp_path / "start"
     assert electrify("export", finished, "--output-dir", start) == 0
     tensors = load_file(start / "model.safetensors")
     heads = [name for name in tensors if name.startswith("discriminator_predictions")]
     save_file(
-        {k: t for k, t in tensors.items() if k not in heads} | {"spare.weight": torch.ones(2)}, start / "model.safetensors", metadata={"format": "pt"}
+        {k: t for k, t in tensors.items() if k not in heads} | {"spare.weight": torch.ones(2)},
+        start / "model.safetensors",
+        metadata={"format": "pt"},
     )
     (start / "electrify.json").unlink()  # with it, the change would be refused
     assert pretrain(small_data, tmp_path / "run", init_discriminator=start, max_steps=1) == 0
@@ -234,29 +335,54 @@ def test_init_says_what_was_missing(capsys: pytest.CaptureFixture[str], small_da
     assert "ignored 1 weights without a place here (spare.weight)" in err
 
 
-def test_init_mistakes(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
-    """No folder, a folder of something else, another vocabulary, a half that the objective does not have. No run folder is left."""
-    other, long = prepare_small(tmp_path / "other", vocab_size=300), {"max_seq_length": 64, "max_position_embeddings": 64}
-    kept, generator = {"init_discriminator": finished / "discriminator"}, {"init_generator": finished / "generator"}
+def test_init_mistakes(
+    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
+) -> None:
+    """No folder, a folder of something else, another vocabulary, a half that the objective does not
+    have. No run folder is left."""
+    other, long = (
+        prepare_small(tmp_path / "other", vocab_size=300),
+        {"max_seq_length": 64, "max_position_embeddings": 64},
+    )
+    kept, generator = (
+        {"init_discriminator": finished / "discriminator"},
+        {"init_generator": finished / "generator"},
+    )
     cases = [
         (small_data, {"init_discriminator": tmp_path / "nowhere"}, "nowhere"),
         (small_data, {"init_generator": small_data}, "no config.json"),
         (other, kept, "vocabulary"),
         (other, generator, "vocabulary"),
-        (small_data, generator | {"recipe": "bert-tiny"}, "--init-generator is for corruptor generator, not mask"),
+        (
+            small_data,
+            generator | {"recipe": "bert-tiny"},
+            "--init-generator is for corruptor generator, not mask",
+        ),
         (small_data, kept | long, "max_seq_length 64 exceeds max_position_embeddings 32"),
-        (small_data, generator | long, "rows of 64 tokens (max_seq_length, seq_length_schedule) exceed the 32 positions of"),
-        (small_data, generator | {"max_position_embeddings": 64, "seq_length_schedule": "64=.5"}, "rows of 64 tokens"),
+        (
+            small_data,
+            generator | long,
+            "rows of 64 tokens (max_seq_length, seq_length_schedule) exceed the 32 positions of",
+        ),
+        (
+            small_data,
+            generator | {"max_position_embeddings": 64, "seq_length_schedule": "64=.5"},
+            "rows of 64 tokens",
+        ),
     ]
     for data, fields, says in cases:
-        assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", **SHORT | fields)), fields
+        assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", **SHORT | fields)), (
+            fields
+        )
         assert not (tmp_path / "run").exists(), fields
 
 
 # ------------------------------------------------------------------ folders that hold another run
 
 
-def test_a_run_of_another_kind_in_the_folder(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path) -> None:
+def test_a_run_of_another_kind_in_the_folder(
+    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path
+) -> None:
     """Each difference is named, and the run that is there keeps every byte."""
     before = listing(finished)
     cases: list[tuple[dict[str, Any], str]] = [
@@ -266,29 +392,52 @@ def test_a_run_of_another_kind_in_the_folder(capsys: pytest.CaptureFixture[str],
         ({"recipe": "bert-tiny"}, "objective rtd there, mlm here"),
     ]
     for fields, says in cases:
-        assert says in mistake(capsys, *pretrain_words(small_data, finished, **SHORT | fields)), fields
+        assert says in mistake(capsys, *pretrain_words(small_data, finished, **SHORT | fields)), (
+            fields
+        )
     never = pretrain_words(small_data, finished, **SHORT, resume="never")
-    assert "holds another run; choose another --output-dir, or continue it with --resume auto" in mistake(capsys, *never)
+    assert (
+        "holds another run; choose another --output-dir, or continue it with --resume auto"
+        in mistake(capsys, *never)
+    )
     assert listing(finished) == before
 
 
-def test_other_data_in_the_folder(capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path) -> None:
+def test_other_data_in_the_folder(
+    capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path
+) -> None:
     before = listing(finished)
     same_tokenizer = tmp_path / "more"
     text = write_text(tmp_path / "more.txt", seed=1)
-    words = ["prepare", text, "--output-dir", same_tokenizer, "--tokenizer", finished / "tokenizer", "--workers", "1"]
+    words = [
+        "prepare",
+        text,
+        "--output-dir",
+        same_tokenizer,
+        "--tokenizer",
+        finished / "tokenizer",
+        "--workers",
+        "1",
+    ]
     assert electrify(*words) == 0
     other_tokenizer = prepare_small(tmp_path / "other", seed=1, vocab_size=400)
     for data, what in ((same_tokenizer, "corpus"), (other_tokenizer, "tokenizer")):
-        assert f"was trained with another {what} than DATA" in mistake(capsys, *pretrain_words(data, finished, **SHORT))
+        assert f"was trained with another {what} than DATA" in mistake(
+            capsys, *pretrain_words(data, finished, **SHORT)
+        )
     assert listing(finished) == before
 
 
-def test_a_checkpoint_of_another_size(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_size(
+    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
+) -> None:
     """config.yaml says the same as the command, the tensors do not."""
     run = copied(finished, tmp_path / "run")
     path = run / "config.yaml"
-    path.write_text(path.read_text(encoding="utf-8").replace("intermediate_size: 64", "intermediate_size: 48"), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("intermediate_size: 64", "intermediate_size: 48"),
+        encoding="utf-8",
+    )
     sentence = mistake(capsys, *pretrain_words(small_data, run, **SHORT, intermediate_size=48))
     assert "holds another model" in sentence
     assert "(16, 32) there and (16, 24) here" in sentence
@@ -300,7 +449,9 @@ def copied(run: Path, to: Path) -> Path:
     return Path(shutil.copytree(run, to))
 
 
-def test_resume_must_and_damaged_checkpoints(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
+def test_resume_must_and_damaged_checkpoints(
+    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
+) -> None:
     must = pretrain_words(small_data, tmp_path / "run", **SHORT, resume="must")
     assert "has no checkpoint" in mistake(capsys, *must)
     assert not list(tmp_path.iterdir())
@@ -315,7 +466,10 @@ def test_resume_must_and_damaged_checkpoints(capsys: pytest.CaptureFixture[str],
     for step in steps_of(run):
         (run / f"checkpoint-{step}" / "state.json").unlink()
     before = listing(run)
-    for words in (must, pretrain_words(small_data, run, **SHORT)):  # beginning anew would overwrite what is left of the run
+    for words in (
+        must,
+        pretrain_words(small_data, run, **SHORT),
+    ):  # beginning anew would overwrite what is left of the run
         assert "none of them is complete" in mistake(capsys, *words)
     assert listing(run) == before
 
@@ -338,7 +492,9 @@ def test_resume_must_and_damaged_checkpoints(capsys: pytest.CaptureFixture[str],
         (["config.yaml", "discriminator"], "auto", "whose checkpoints are gone"),
     ],
 )
-def test_which_folders_are_refused(tmp_path: Path, names: list[str], resume: Any, says: str) -> None:
+def test_which_folders_are_refused(
+    tmp_path: Path, names: list[str], resume: Any, says: str
+) -> None:
     for name in names:
         (tmp_path / name).touch()
     if "config.yaml" in names:
@@ -350,12 +506,22 @@ def test_which_folders_are_refused(tmp_path: Path, names: list[str], resume: Any
         refuse(tmp_path, resume)
 
 
-def test_a_folder_in_use(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
+def test_a_folder_in_use(
+    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
+) -> None:
     """The lock is the kernel's: held here by a process that knows nothing of us."""
     run = copied(finished, tmp_path / "run")
-    code = "import fcntl, os, sys\nf = open(sys.argv[1], 'w')\nfcntl.lockf(f, fcntl.LOCK_EX)\nprint(os.getpid(), file=f, flush=True)\n"
+    code = (
+        "import fcntl, os, sys\nf = open(sys.argv[1], 'w')\nfcntl.lockf(f, "
+        "fcntl.LOCK_EX)\nprint(os.getpid(), file=f, flush=True)\n"
+    )
     code += "print('held', flush=True)\ninput()"
-    with subprocess.Popen([sys.executable, "-c", code, run / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, run / ".lock"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
         assert other.stdout is not None
         assert other.stdin is not None
         assert other.stdout.readline() == "held\n"
@@ -368,7 +534,9 @@ def test_a_folder_in_use(capsys: pytest.CaptureFixture[str], finished: Path, sma
 
 
 @pytest.mark.slow
-def test_two_runs_in_one_folder(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+def test_two_runs_in_one_folder(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     words = pretrain_words(small_data, run, **SHORT | {"max_steps": 100_000})
     with Process(words, tmp_path / "stderr.txt") as first:
@@ -381,21 +549,31 @@ def test_two_runs_in_one_folder(capsys: pytest.CaptureFixture[str], small_data: 
 # ------------------------------------------------------------------ numbers that cannot work
 
 
-def test_corpus_shorter_than_a_batch(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
-    sentence = mistake(capsys, *pretrain_words(small_data, tmp_path / "run", **SHORT | {"train_batch_size": 100_000}))
+def test_corpus_shorter_than_a_batch(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
+    sentence = mistake(
+        capsys,
+        *pretrain_words(small_data, tmp_path / "run", **SHORT | {"train_batch_size": 100_000}),
+    )
     assert "rows of 16 tokens and one batch takes 100000" in sentence
     assert not (tmp_path / "run").exists()
 
 
-def test_not_enough_disk_is_said_before_the_first_step(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+def test_not_enough_disk_is_said_before_the_first_step(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
     many = {"save_total_limit": 10**9, "save_steps": 1, "max_steps": 10**9}
     sentence = mistake(capsys, *pretrain_words(small_data, tmp_path / "run", **SHORT | many))
     assert "GB free, the checkpoints of this run need" in sentence
     assert not (tmp_path / "run").exists()
 
 
-def test_a_disk_that_fills_up(capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path) -> None:
-    """The sentence names the last checkpoint; with room again, the same command ends as if nothing had been."""
+def test_a_disk_that_fills_up(
+    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
+) -> None:
+    """The sentence names the last checkpoint; with room again, the same command ends as if nothing
+    had been."""
     run = tmp_path / "run"
     words = pretrain_words(small_data, run, **SHORT)
     with files_of_at_most(50_000):
@@ -414,14 +592,24 @@ def test_a_disk_that_fills_up(capsys: pytest.CaptureFixture[str], finished: Path
         ({"train_batch_size": 12}, 2, (12, 6)),
         ({"train_batch_size": 12, "per_device_train_batch_size": 3}, 2, (12, 3)),
         ({"train_batch_size": 12, "gradient_accumulation_steps": 3}, 2, (12, 2)),
-        ({"train_batch_size": 5, "per_device_train_batch_size": 3, "gradient_accumulation_steps": 4}, 2, (24, 3)),
+        (
+            {
+                "train_batch_size": 5,
+                "per_device_train_batch_size": 3,
+                "gradient_accumulation_steps": 4,
+            },
+            2,
+            (24, 3),
+        ),
         ({"train_batch_size": 12}, 5, None),
         ({"train_batch_size": 12, "per_device_train_batch_size": 5}, 1, None),
         ({"train_batch_size": 12, "gradient_accumulation_steps": 5}, 1, None),
         ({"train_batch_size": 12, "gradient_accumulation_steps": 24}, 1, None),
     ],
 )
-def test_how_a_batch_is_cut(given: dict[str, int], world: int, want: tuple[int, int] | None) -> None:
+def test_how_a_batch_is_cut(
+    given: dict[str, int], world: int, want: tuple[int, int] | None
+) -> None:
     config = override(load_recipe("electra-tiny"), given)
     if want is None:
         with pytest.raises(UserError, match="cannot be cut evenly"):
@@ -434,8 +622,11 @@ def test_how_a_batch_is_cut(given: dict[str, int], world: int, want: tuple[int, 
 # ------------------------------------------------------------------ trouble while training
 
 
-def test_a_gradient_that_is_not_finite(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
-    """One infinite weight in a checkpoint: the run stops before it saves or moves anything, and the checkpoint stays the newest."""
+def test_a_gradient_that_is_not_finite(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
+    """One infinite weight in a checkpoint: the run stops before it saves or moves anything, and the
+    checkpoint stays the newest."""
     run = tmp_path / "run"
     words = pretrain_words(small_data, run, **SHORT | {"max_steps": 30}, max_minutes=1e-4)
     assert electrify(*words) == 75
@@ -447,12 +638,23 @@ def test_a_gradient_that_is_not_finite(capsys: pytest.CaptureFixture[str], small
     before = listing(run)
     sentence = mistake(capsys, *pretrain_words(small_data, run, **SHORT | {"max_steps": 30}))
     assert f"the loss or gradient of update {step + 2} is not finite" in sentence
-    assert {k: v for k, v in listing(run).items() if "checkpoint-" in k} == {k: v for k, v in before.items() if "checkpoint-" in k}
+    assert {k: v for k, v in listing(run).items() if "checkpoint-" in k} == {
+        k: v for k, v in before.items() if "checkpoint-" in k
+    }
 
 
-def test_a_learning_rate_that_blows_up(capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path) -> None:
+def test_a_learning_rate_that_blows_up(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
-    huge = {"learning_rate": 1e38, "warmup_steps": 0, "max_grad_norm": 0, "max_steps": 50, "save_steps": 1, "logging_steps": 1}
+    huge = {
+        "learning_rate": 1e38,
+        "warmup_steps": 0,
+        "max_grad_norm": 0,
+        "max_steps": 50,
+        "save_steps": 1,
+        "logging_steps": 1,
+    }
     assert "is not finite" in mistake(capsys, *pretrain_words(small_data, run, **SHORT | huge))
     for step in steps_of(run):
         saved = log.read(run / "metrics.jsonl")
@@ -463,12 +665,34 @@ def test_a_learning_rate_that_blows_up(capsys: pytest.CaptureFixture[str], small
 def test_warnings_reach_the_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A corpus of a few rows is seen more than 40 times: said once, as an event and on stderr."""
     source = write_text(tmp_path / "tiny.txt", size=3000)
-    assert electrify("prepare", source, "--output-dir", tmp_path / "data", "--vocab-size", "300", "--valid-fraction", "0", "--workers", "1") == 0
-    few = {"max_steps": 180, "train_batch_size": 16, "logging_steps": 5, "eval_steps": 20, "recipe": "bert-tiny"}
+    assert (
+        electrify(
+            "prepare",
+            source,
+            "--output-dir",
+            tmp_path / "data",
+            "--vocab-size",
+            "300",
+            "--valid-fraction",
+            "0",
+            "--workers",
+            "1",
+        )
+        == 0
+    )
+    few = {
+        "max_steps": 180,
+        "train_batch_size": 16,
+        "logging_steps": 5,
+        "eval_steps": 20,
+        "recipe": "bert-tiny",
+    }
     assert pretrain(tmp_path / "data", tmp_path / "run", **few) == 0
     events = [r for r in log.read(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "event"]
     assert len(events) == 1
-    assert "the corpus has been seen 41.2 times" in events[0]["warning"]  # at the first line of the log beyond 40
+    assert (
+        "the corpus has been seen 41.2 times" in events[0]["warning"]
+    )  # at the first line of the log beyond 40
     err = capsys.readouterr().err
     assert err.count(f"warning: {events[0]['warning']}") == 1
     assert "the corpus has no valid split" in err

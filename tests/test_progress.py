@@ -11,7 +11,9 @@ from electrify import progress
 from electrify.progress import Progress, duration, say
 
 
-def test_plain_lines_come_every_few_seconds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines_come_every_few_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     with Progress(100, title="reading", unit="MB") as bar:
@@ -55,4 +57,10 @@ def test_a_closed_stderr_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_durations() -> None:
-    assert [duration(s) for s in (0.4, 59, 61, 3600, 7385)] == ["0 s", "59 s", "1:01", "1:00:00", "2:03:05"]
+    assert [duration(s) for s in (0.4, 59, 61, 3600, 7385)] == [
+        "0 s",
+        "59 s",
+        "1:01",
+        "1:00:00",
+        "2:03:05",
+    ]

@@ -1,4 +1,5 @@
-"""The README says what is there: its commands parse, and its tree names files that exist. Nothing is run."""
+"""The README says what is there: its commands parse, and its tree names files that exist. Nothing
+is run."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def blocks(text: str) -> list[str]:
 
 
 def commands(text: str) -> list[list[str]]:
-    """The words after `electrify` of every command in the code blocks, however it is started (bin/electrify, -m electrify, torchrun)."""
+    """The words after `electrify` of every command in the code blocks, however it is started
+    (bin/electrify, -m electrify, torchrun)."""
     found = []
     for block in blocks(text):
         for line in block.replace("\\\n", " ").splitlines():
@@ -44,20 +46,29 @@ def commands(text: str) -> list[list[str]]:
 
 
 def is_program(command: list[str], i: int) -> bool:
-    """Whether word i is our program and not a folder of that name: it comes first, after assignments (A=b), or after -m."""
+    """Whether word i is our program and not a folder of that name: it comes first, after
+    assignments (A=b), or after -m."""
     word, before = command[i], command[:i]
     first = all(re.fullmatch(r"\w+=.*", w) for w in before)
-    return (first and word.rsplit("/", 1)[-1] == "electrify") or (bool(before) and before[-1] == "-m" and word == "electrify")
+    return (first and word.rsplit("/", 1)[-1] == "electrify") or (
+        bool(before) and before[-1] == "-m" and word == "electrify"
+    )
 
 
 def wrong(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """What is wrong with a command; empty where nothing is. `...` and [options] stand for anything, so such a line is a summary, not a command."""
+    """What is wrong with a command; empty where nothing is. `...` and [options] stand for anything,
+    so such a line is a summary, not a command."""
     if any(re.search(r"^\[|\.\.\.$|^<", w) for w in words):
         return ""
     try:
         args = cli.parser().parse_args(words)
         if args.verb == "pretrain" and not args.config:
-            check(override(load_recipe(args.recipe or cli.DEFAULT_RECIPE), {k: v for k, v in vars(args).items() if k in section_of()}))
+            check(
+                override(
+                    load_recipe(args.recipe or cli.DEFAULT_RECIPE),
+                    {k: v for k, v in vars(args).items() if k in section_of()},
+                )
+            )
     except SystemExit as e:
         return capsys.readouterr().err if e.code else ""
     except UserError as e:
@@ -66,7 +77,8 @@ def wrong(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def tree(text: str) -> list[str]:
-    """The paths that a tree names: a code block whose lines are `NAME[ NAME ...]  what it is`, indented below their folder (a name ending in /)."""
+    """The paths that a tree names: a code block whose lines are `NAME[ NAME ...] what it is`,
+    indented below their folder (a name ending in /)."""
     paths = []
     for block in blocks(text):
         if not re.search(r"^src/electrify/|^ *electrify/", block, re.MULTILINE):
@@ -76,7 +88,11 @@ def tree(text: str) -> list[str]:
             line = re.sub(r"[│├└─]", " ", line)
             names = re.split(r" {2,}|\t", line.strip())[0].split()
             indent = len(line) - len(line.lstrip())
-            if not names or not all(re.fullmatch(r"[\w.*{},/-]+", n) and ("." in n or n.endswith("/") or n == "Makefile") for n in names):
+            if not names or not all(
+                re.fullmatch(r"[\w.*{},/-]+", n)
+                and ("." in n or n.endswith("/") or n == "Makefile")
+                for n in names
+            ):
                 continue
             above = [(i, p) for i, p in above if i < indent]
             folder = above[-1][1] if above else ""
@@ -117,20 +133,44 @@ Makefile          demo, test
 
 
 def test_the_reader_of_commands() -> None:
-    assert [" ".join(c[:2]) for c in commands(SAMPLE)] == ["prepare a.txt", "pretrain DATA", "pretrain DATA", "detect RUN/discriminator"]
-    assert commands(SAMPLE)[0] == ["prepare", "a.txt", "b/", "--output-dir", "DATA", "--vocab-size", "8192"]
+    assert [" ".join(c[:2]) for c in commands(SAMPLE)] == [
+        "prepare a.txt",
+        "pretrain DATA",
+        "pretrain DATA",
+        "detect RUN/discriminator",
+    ]
+    assert commands(SAMPLE)[0] == [
+        "prepare",
+        "a.txt",
+        "b/",
+        "--output-dir",
+        "DATA",
+        "--vocab-size",
+        "8192",
+    ]
     assert commands(SAMPLE)[3][2] == "the chef ate the meal"
 
 
 def test_the_reader_of_commands_sees_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
     assert not any(wrong(c, capsys) for c in commands(SAMPLE))
-    bad = ["pretrain DATA", "pretrain DATA --output-dir R --max-stepz 3", "pretrain D --output-dir R --recipe electra-medium", "prepair x"]
+    bad = [
+        "pretrain DATA",
+        "pretrain DATA --output-dir R --max-stepz 3",
+        "pretrain D --output-dir R --recipe electra-medium",
+        "prepair x",
+    ]
     bad += ["pretrain D --output-dir R --mask-rate 3", "pretrain D --output-dir R --max-steps soon"]
     assert all(wrong(line.split(), capsys) for line in bad)
 
 
 def test_the_reader_of_trees() -> None:
-    want = ["src/electrify/", "src/electrify/cli.py", "src/electrify/data/", "src/electrify/data/loader.py", "src/electrify/data/packing.py"]
+    want = [
+        "src/electrify/",
+        "src/electrify/cli.py",
+        "src/electrify/data/",
+        "src/electrify/data/loader.py",
+        "src/electrify/data/packing.py",
+    ]
     want += ["src/electrify/train/{loop,log}.py", "src/electrify/recipes/*.yaml", "Makefile"]
     assert tree(SAMPLE) == want
     assert all(exists(path) for path in want)
@@ -157,20 +197,34 @@ def test_tree_of_the_readme(readme: str) -> None:
     """It names what exists, and every room of the package."""
     paths = tree(readme)
     assert not [path for path in paths if not exists(path)]
-    rooms = {p.name for p in (ROOT / "src" / "electrify").iterdir() if p.is_dir() and p.name != "__pycache__"}
+    rooms = {
+        p.name
+        for p in (ROOT / "src" / "electrify").iterdir()
+        if p.is_dir() and p.name != "__pycache__"
+    }
     assert not [room for room in rooms if not any(f"/{room}/" in f"/{path}/" for path in paths)]
 
 
 def test_links_of_the_readme(readme: str) -> None:
     """Relative links lead to files of this repository."""
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", readme)
-    assert not [link for link in links if "://" not in link and not link.startswith("mailto:") and not (ROOT / link).exists()]
+    assert not [
+        link
+        for link in links
+        if "://" not in link and not link.startswith("mailto:") and not (ROOT / link).exists()
+    ]
 
 
 def test_reliability_names_tests_that_are_there() -> None:
     """Every `file.py::test` of docs/reliability.md; a name without a file is of the file before."""
-    tests = {str(p.relative_to(ROOT / "tests")): p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("*.py")}
-    named = re.findall(r"`([\w/]+\.py)?(?:::(\w+))?`", (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8"))
+    tests = {
+        str(p.relative_to(ROOT / "tests")): p.read_text(encoding="utf-8")
+        for p in (ROOT / "tests").rglob("*.py")
+    }
+    named = re.findall(
+        r"`([\w/]+\.py)?(?:::(\w+))?`",
+        (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8"),
+    )
     assert len(named) > 80
     last = ""
     for file, test in named:

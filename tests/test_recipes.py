@@ -1,4 +1,5 @@
-"""Every shipped recipe is possible, builds and takes a step. The paper's sizes keep their widths' ratios, with one layer and a small vocabulary."""
+"""Every shipped recipe is possible, builds and takes a step. The paper's sizes keep their widths'
+ratios, with one layer and a small vocabulary."""
 
 from __future__ import annotations
 
@@ -23,7 +24,18 @@ def text(name: str) -> str:
     return (resources.files("electrify") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
 
 
-STUDY = ["electra", "bert", "electra-15", "replace-mlm", "all-tokens-mlm", "two-stage", "adversarial", "electric", "unigram", "uniform"]
+STUDY = [
+    "electra",
+    "bert",
+    "electra-15",
+    "replace-mlm",
+    "all-tokens-mlm",
+    "two-stage",
+    "adversarial",
+    "electric",
+    "unigram",
+    "uniform",
+]
 
 
 def test_every_system_of_the_study_has_its_recipes() -> None:
@@ -47,23 +59,37 @@ def test_possible(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_builds_and_takes_a_step(name: str) -> None:
-    """Every parameter that is not frozen gets a finite gradient and one update of the recipe's own optimiser; the loss of the same batch falls (where
-    the generator is paid for raising the discriminator's, it need not)."""
-    config = override(load_recipe(name), {"num_hidden_layers": 1, "max_seq_length": 32, "dropout": 0.0, "attention_dropout": 0.0})
+    """Every parameter that is not frozen gets a finite gradient and one update of the recipe's own
+    optimiser; the loss of the same batch falls (where the generator is paid for raising the
+    discriminator's, it need not)."""
+    config = override(
+        load_recipe(name),
+        {"num_hidden_layers": 1, "max_seq_length": 32, "dropout": 0.0, "attention_dropout": 0.0},
+    )
     objective: Any = build(config, VOCABULARY).objective
     tokens = text_batch(seed=0, rows=2, row_length=32)
     named = dict(objective.named_parameters())
     t = config.train
     groups = parameter_groups(named, rates=dict.fromkeys(named, 2e-5), weight_decay=t.weight_decay)
-    optimizer = make_optimizer(t.optim, groups, betas=(t.adam_beta1, t.adam_beta2), eps=t.adam_epsilon)
+    optimizer = make_optimizer(
+        t.optim, groups, betas=(t.adam_beta1, t.adam_beta2), eps=t.adam_epsilon
+    )
 
     def loss() -> torch.Tensor:
-        return weighted(terms_of(objective, tokens, draws_of(tokens)), config.objective.term_weights, counts_of(objective, tokens, draws_of(tokens)))
+        return weighted(
+            terms_of(objective, tokens, draws_of(tokens)),
+            config.objective.term_weights,
+            counts_of(objective, tokens, draws_of(tokens)),
+        )
 
     before = loss()
     before.backward()
     assert bool(before.isfinite())
-    frozen = {id(p) for p in objective.corruptor.parameters()} if config.corruption.generator_training == "frozen" else set()
+    frozen = (
+        {id(p) for p in objective.corruptor.parameters()}
+        if config.corruption.generator_training == "frozen"
+        else set()
+    )
     for n, p in named.items():
         assert (p.grad is None) == (id(p) in frozen), n
         assert p.grad is None or bool(p.grad.isfinite().all()), n
@@ -93,24 +119,45 @@ def test_published_numbers(name: str) -> None:
     c = load_recipe(name)
     t, m = c.train, c.model
     expected = PAPER[name.split("-")[1]]
-    assert {"max_seq_length": c.data.max_seq_length, "train_batch_size": t.train_batch_size, "learning_rate": t.learning_rate} == expected
+    assert {
+        "max_seq_length": c.data.max_seq_length,
+        "train_batch_size": t.train_batch_size,
+        "learning_rate": t.learning_rate,
+    } == expected
     assert t.max_steps == STEPS[name]
     assert (t.warmup_steps, t.lr_scheduler_type, t.optim) == (10_000, "electra", "electra_adam")
-    assert (t.weight_decay, t.adam_beta1, t.adam_beta2, t.adam_epsilon, t.max_grad_norm) == (0.01, 0.9, 0.999, 1e-6, 1.0)
+    assert (t.weight_decay, t.adam_beta1, t.adam_beta2, t.adam_epsilon, t.max_grad_norm) == (
+        0.01,
+        0.9,
+        0.999,
+        1e-6,
+        1.0,
+    )
     assert (m.dropout, m.attention_dropout, m.init) == (0.1, 0.1, "bert")
     if name.startswith("electra"):
-        assert (m.tie, c.corruption.mask_mix, c.objective.term_weights) == ("embeddings", (0.85, 0.15, 0.0), {"generator": 1.0, "rtd": 50.0})
+        assert (m.tie, c.corruption.mask_mix, c.objective.term_weights) == (
+            "embeddings",
+            (0.85, 0.15, 0.0),
+            {"generator": 1.0, "rtd": 50.0},
+        )
         assert c.corruption.mask_rate == (0.25 if name == "electra-large" else 0.15)
     else:
         assert (c.corruption.mask_mix, c.objective.term_weights) == ((0.8, 0.1, 0.1), {"mlm": 1.0})
 
 
 def test_recipes_of_the_released_models() -> None:
-    """README of the public code: Small++ has a generator of its own size and 4e6 steps; the large model has 1.75M steps."""
+    """README of the public code: Small++ has a generator of its own size and 4e6 steps; the large
+    model has 1.75M steps."""
     small, large = load_recipe("electra-small-pp"), load_recipe("electra-large-1.75M")
-    assert override(small, {"generator_size": 0.25, "init": "bert", "max_steps": 1_000_000}) == load_recipe("electra-small")
+    assert override(
+        small, {"generator_size": 0.25, "init": "bert", "max_steps": 1_000_000}
+    ) == load_recipe("electra-small")
     assert override(large, {"init": "bert", "max_steps": 400_000}) == load_recipe("electra-large")
-    assert (small.model.generator_size, small.train.max_steps, large.train.max_steps) == (1.0, 4_000_000, 1_750_000)
+    assert (small.model.generator_size, small.train.max_steps, large.train.max_steps) == (
+        1.0,
+        4_000_000,
+        1_750_000,
+    )
 
 
 def test_tiny_recipes_start_local() -> None:

@@ -1,4 +1,5 @@
-"""What a mistake is called: flags by the flag, fields of a file by the field, files by their names; nothing empty is taken for the current folder."""
+"""What a mistake is called: flags by the flag, fields of a file by the field, files by their names;
+nothing empty is taken for the current folder."""
 
 from __future__ import annotations
 
@@ -37,19 +38,42 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["export", "x"], "--output-dir is missing (the folder to write"),
         (["finetune", "m", *OWN], "--output-dir is missing (Where scores.jsonl"),
         (["evaluate", "m"], "--data-dir is missing (The folder of BLiMP's"),
-        (["prepare", "x", "--output-dir", "y", "--vocab-size", "3"], "--vocab-size must be at least 32, not 3"),
-        (["prepare", "x", "--output-dir", "y", "--vocab-size", "many"], "--vocab-size must be of type int"),
-        (["pretrain", "x", "--output-dir", "y", "--warmup-steps", "-1"], "--warmup-steps cannot be negative"),
-        (["pretrain", "x", "--output-dir", "y", "--hidden-size", "30"], "--hidden-size 30 is no multiple of --num-attention-heads 4"),
+        (
+            ["prepare", "x", "--output-dir", "y", "--vocab-size", "3"],
+            "--vocab-size must be at least 32, not 3",
+        ),
+        (
+            ["prepare", "x", "--output-dir", "y", "--vocab-size", "many"],
+            "--vocab-size must be of type int",
+        ),
+        (
+            ["pretrain", "x", "--output-dir", "y", "--warmup-steps", "-1"],
+            "--warmup-steps cannot be negative",
+        ),
+        (
+            ["pretrain", "x", "--output-dir", "y", "--hidden-size", "30"],
+            "--hidden-size 30 is no multiple of --num-attention-heads 4",
+        ),
         (["pretrain", "x", "--output-dir", "y", "--seed", "-1"], "--seed must lie between"),
         (["detect", "m", "t", "--threshold", "2"], "--threshold is a probability"),
-        (["finetune", "m", *OWN, "--output-dir", "o", "--warmup-ratio", "2"], "--warmup-ratio must be at least 0"),
-        (["evaluate", "m", "--data-dir", "d", "--max-eval-samples", "0"], "--max-eval-samples must be at least 1"),
-        (["flops", "--vocab-size", "1000000000000"], "--vocab-size must be at most 4194304, not 1000000000000"),
+        (
+            ["finetune", "m", *OWN, "--output-dir", "o", "--warmup-ratio", "2"],
+            "--warmup-ratio must be at least 0",
+        ),
+        (
+            ["evaluate", "m", "--data-dir", "d", "--max-eval-samples", "0"],
+            "--max-eval-samples must be at least 1",
+        ),
+        (
+            ["flops", "--vocab-size", "1000000000000"],
+            "--vocab-size must be at most 4194304, not 1000000000000",
+        ),
     ],
     ids=lambda value: " ".join(value)[:50] if isinstance(value, list) else "",
 )
-def test_flags_have_the_names_that_were_typed(capsys: pytest.CaptureFixture[str], here: Path, words: list[str], says: str) -> None:
+def test_flags_have_the_names_that_were_typed(
+    capsys: pytest.CaptureFixture[str], here: Path, words: list[str], says: str
+) -> None:
     said = mistake(capsys, *words)
     assert f": {says}" in said
     assert "command line" not in said
@@ -57,10 +81,14 @@ def test_flags_have_the_names_that_were_typed(capsys: pytest.CaptureFixture[str]
 
 
 def test_fields_of_a_file_keep_their_names(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    (here / "mine.yaml").write_text(dump(override(load_recipe("electra-tiny"), {"save_steps": -4})), encoding="utf-8")
+    (here / "mine.yaml").write_text(
+        dump(override(load_recipe("electra-tiny"), {"save_steps": -4})), encoding="utf-8"
+    )
     words = ["pretrain", "x", "--output-dir", "y", "--config", "mine.yaml"]
     assert ": save_steps must be positive, not -4" in mistake(capsys, *words)
-    assert ": --save-steps must be positive, not -5" in mistake(capsys, *words, "--save-steps", "-5")
+    assert ": --save-steps must be positive, not -5" in mistake(
+        capsys, *words, "--save-steps", "-5"
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +97,10 @@ def test_fields_of_a_file_keep_their_names(capsys: pytest.CaptureFixture[str], h
         ("max_steps must be positive", "--max-steps must be positive"),
         ("seed must lie between", "--seed must lie between"),
         ("the seed of a run", "the seed of a run"),
-        ("init_generator is for corruptor generator", "--init-generator is for corruptor generator"),
+        (
+            "init_generator is for corruptor generator",
+            "--init-generator is for corruptor generator",
+        ),
         ("data/max_steps/x: no such file", "data/max_steps/x: no such file"),
         ("max_steps.txt is empty; see --max-steps", "max_steps.txt is empty; see --max-steps"),
         ("generator_learning_rate: no generator", "generator_learning_rate: no generator"),
@@ -91,7 +122,10 @@ def test_names_inside_of_others_stay(sentence: str, want: str) -> None:
         (["pretrain", "", "--output-dir", "y"], "DATA"),
         (["pretrain", "x", "--output-dir", ""], "--output-dir"),
         (["pretrain", "x", "--output-dir", "y", "--config", ""], "--config"),
-        (["pretrain", "x", "--output-dir", "y", "--init-discriminator", ""], "--init-discriminator"),
+        (
+            ["pretrain", "x", "--output-dir", "y", "--init-discriminator", ""],
+            "--init-discriminator",
+        ),
         (["export", "", "--output-dir", "y"], "RUN"),
         (["export", "x", "--output-dir", ""], "--output-dir"),
         (["finetune", "m", "", "--task", "cola", "--output-dir", "y"], "MODEL"),
@@ -107,8 +141,11 @@ def test_names_inside_of_others_stay(sentence: str, want: str) -> None:
     ],
     ids=lambda value: " ".join(value)[:50] if isinstance(value, list) else "",
 )
-def test_an_empty_word_is_refused(capsys: pytest.CaptureFixture[str], here: Path, words: list[str], name: str) -> None:
-    """The shell's variable was never set. It once stood for the current folder, the Hub, or standard input."""
+def test_an_empty_word_is_refused(
+    capsys: pytest.CaptureFixture[str], here: Path, words: list[str], name: str
+) -> None:
+    """The shell's variable was never set. It once stood for the current folder, the Hub, or
+    standard input."""
     assert f": {name} is empty: give it a value, or leave it out" in mistake(capsys, *words)
     assert not list(here.iterdir())
 
@@ -116,13 +153,25 @@ def test_an_empty_word_is_refused(capsys: pytest.CaptureFixture[str], here: Path
 # ------------------------------------------------------------------ standard input and output
 
 
-@pytest.mark.parametrize(("end", "says"), [("<&-", "standard input is closed; give TEXT or --file"), ("0> out", "standard input cannot be read")])
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        ("<&-", "standard input is closed; give TEXT or --file"),
+        ("0> out", "standard input cannot be read"),
+    ],
+)
 def test_standard_input_that_cannot_be_read(tmp_path: Path, end: str, says: str) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}", encoding="utf-8")
     words = [sys.executable, "-m", "electrify", "detect", "model"]
     done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {end}', "sh", *words], capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=60, check=False
+        ["sh", "-c", f'exec "$@" {end}', "sh", *words],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment(),
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 2
     assert says in one_sentence(done.stderr)
@@ -150,7 +199,10 @@ def test_a_full_standard_output_is_named() -> None:
 
 
 def test_what_nobody_holds_has_no_name() -> None:
-    assert place_of(OSError(errno.ENOSPC, "No space left on device")) == "standard output, or a file that was being written"
+    assert (
+        place_of(OSError(errno.ENOSPC, "No space left on device"))
+        == "standard output, or a file that was being written"
+    )
     assert place_of(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a/b")) == "a/b"
 
 
@@ -163,8 +215,16 @@ RECIPE = dump(load_recipe("electra-tiny"))
     ("old", "new", "says"),
     [
         ("warmup_steps: ", "warmup_steps: 1:30 #", "warmup_steps must be of type int, not '1:30'"),
-        ("warmup_steps: ", "warmup_steps: -1:30 #", "warmup_steps must be of type int, not '-1:30'"),
-        ("learning_rate: ", "learning_rate: 1:30.5 #", "learning_rate must be of type float, not '1:30.5'"),
+        (
+            "warmup_steps: ",
+            "warmup_steps: -1:30 #",
+            "warmup_steps must be of type int, not '-1:30'",
+        ),
+        (
+            "learning_rate: ",
+            "learning_rate: 1:30.5 #",
+            "learning_rate must be of type float, not '1:30.5'",
+        ),
         ("  tie: ", "  tie: no #", "tie cannot be 'no'"),
         ("  tie: ", "  tie: off #", "tie cannot be 'off'"),
     ],
@@ -197,4 +257,7 @@ def test_a_key_given_twice_is_refused(value: object) -> None:
 def test_a_warm_up_that_never_ends_is_said() -> None:
     assert list(cautions(load_recipe("electra-small"))) == []
     (said,) = cautions(override(load_recipe("electra-small"), {"max_steps": 500}))
-    assert said == "warmup_steps 10,000 is not below max_steps 500, so the learning rate never reaches 0.0005; give --warmup-steps 50 or so"
+    assert said == (
+        "warmup_steps 10,000 is not below max_steps 500, so the learning rate never reaches "
+        "0.0005; give --warmup-steps 50 or so"
+    )

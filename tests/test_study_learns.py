@@ -1,6 +1,8 @@
-"""Every system of the study learns from real text: a language model falls below the entropy of the unigram, a detector tells replaced tokens.
+"""Every system of the study learns from real text: a language model falls below the entropy of the
+unigram, a detector tells replaced tokens.
 
-1.5 million tokens (4.5 for electric), one to four minutes on one core; what a longer run reaches is in docs/results.md.
+1.5 million tokens (4.5 for electric), one to four minutes on one core; what a longer run reaches is
+in docs/results.md.
 """
 
 from __future__ import annotations
@@ -27,14 +29,18 @@ FIELDS: dict[str, Any] = {
     "report_to": "none",
     "device": "cpu",
 }
-# What each system must have learnt: losses of language models on tokens that they could not see, and detectors.
+# What each system must have learnt: losses of language models on tokens that they could not see,
+# and detectors.
 LANGUAGE, DETECTION = "language", "detection"
 SYSTEMS = {
     "electra": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "bert": {LANGUAGE: ["mlm_loss_masked"], DETECTION: []},
     "electra-15": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_chosen_detection_auc"]},
     "replace-mlm": {LANGUAGE: ["generator_loss_masked", "mlm"], DETECTION: []},
-    "all-tokens-mlm": {LANGUAGE: ["generator_loss_masked", "softmax_loss_replaced"], DETECTION: ["copy_detection_auc"]},
+    "all-tokens-mlm": {
+        LANGUAGE: ["generator_loss_masked", "softmax_loss_replaced"],
+        DETECTION: ["copy_detection_auc"],
+    },
     "two-stage": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "adversarial": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
     "electric": {LANGUAGE: ["generator"], DETECTION: ["energy_ranking_auc"]},
@@ -43,7 +49,10 @@ SYSTEMS = {
 }
 
 # An energy must first learn how frequent each word is, which a detector need not know.
-OWN: dict[str, dict[str, Any]] = {"two-stage": {"generator_steps": 750}, "electric": {"max_steps": 2250}}
+OWN: dict[str, dict[str, Any]] = {
+    "two-stage": {"generator_steps": 750},
+    "electric": {"max_steps": 2250},
+}
 
 pytestmark = [pytest.mark.learning, pytest.mark.timeout(1800)]
 
@@ -53,14 +62,34 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not TEXT.is_file():
         pytest.skip("no ../shared/data/corpus")
     folder = tmp_path_factory.mktemp("wiki")
-    electrify(["prepare", str(TEXT), "--output-dir", str(folder / "data"), "--vocab-size", "2048", "--workers", "1"], folder)
+    electrify(
+        [
+            "prepare",
+            str(TEXT),
+            "--output-dir",
+            str(folder / "data"),
+            "--vocab-size",
+            "2048",
+            "--workers",
+            "1",
+        ],
+        folder,
+    )
     return folder / "data"
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_learns(system: str, data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = ["pretrain", str(data), "--output-dir", str(run), "--recipe", f"{system}-tiny", *flags(**FIELDS | OWN.get(system, {}))]
+    words = [
+        "pretrain",
+        str(data),
+        "--output-dir",
+        str(run),
+        "--recipe",
+        f"{system}-tiny",
+        *flags(**FIELDS | OWN.get(system, {})),
+    ]
     electrify(words, tmp_path, seconds=1500)
     (valid,) = records(run, "valid")
     entropy = unigram_entropy(Corpus(data, "train"))

@@ -1,4 +1,5 @@
-"""Every system of the study in two processes and through a kill: the numbers of one process, the bytes of a run that nothing disturbed."""
+"""Every system of the study in two processes and through a kill: the numbers of one process, the
+bytes of a run that nothing disturbed."""
 
 from __future__ import annotations
 
@@ -8,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from small import DROPOUT, electrify, pretrain_words, same_ending, same_numbers, steps_of, stop_at, torchrun
+from small import (
+    DROPOUT,
+    electrify,
+    pretrain_words,
+    same_ending,
+    same_numbers,
+    steps_of,
+    stop_at,
+    torchrun,
+)
 
 SYSTEMS = (
     "electra",
@@ -24,7 +34,12 @@ SYSTEMS = (
 )
 EXACT: dict[str, Any] = {"max_steps": 24, "logging_steps": 1, "eval_steps": 12, "save_steps": 1000}
 # Of the two intervals none divides the other: a checkpoint stands in the middle of a log line.
-BROKEN: dict[str, Any] = DROPOUT | {"max_steps": 40, "logging_steps": 3, "save_steps": 7, "eval_steps": 20}
+BROKEN: dict[str, Any] = DROPOUT | {
+    "max_steps": 40,
+    "logging_steps": 3,
+    "save_steps": 7,
+    "eval_steps": 20,
+}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -48,7 +63,13 @@ def test_killed_and_resumed(system: str, small_data: Path, tmp_path: Path) -> No
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     electrify(words(system, small_data, whole, **BROKEN), tmp_path)
     for step in (9, 23):
-        done = stop_at(words(system, small_data, broken, **BROKEN), broken, tmp_path, step=step, number=signal.SIGKILL)
+        done = stop_at(
+            words(system, small_data, broken, **BROKEN),
+            broken,
+            tmp_path,
+            step=step,
+            number=signal.SIGKILL,
+        )
         assert done.status == -signal.SIGKILL
     assert steps_of(broken)  # or it would begin anew, and prove nothing
     electrify(words(system, small_data, broken, **BROKEN), tmp_path)
@@ -61,7 +82,13 @@ def test_two_stages_killed_in_the_first(small_data: Path, tmp_path: Path) -> Non
     fields = BROKEN | {"generator_steps": 40}
     electrify(words("two-stage", small_data, whole, **fields), tmp_path)
     for watched in (broken / "generator-stage", broken):
-        done = stop_at(words("two-stage", small_data, broken, **fields), watched, tmp_path, step=18, number=signal.SIGKILL)
+        done = stop_at(
+            words("two-stage", small_data, broken, **fields),
+            watched,
+            tmp_path,
+            step=18,
+            number=signal.SIGKILL,
+        )
         assert done.status == -signal.SIGKILL
         assert steps_of(watched)
         assert 40 not in steps_of(watched)

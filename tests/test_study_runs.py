@@ -1,4 +1,5 @@
-"""Every system of the study as a run of twelve updates: it trains, validates, exports what transformers loads, and two stages are one command."""
+"""Every system of the study as a run of twelve updates: it trains, validates, exports what
+transformers loads, and two stages are one command."""
 
 from __future__ import annotations
 
@@ -49,7 +50,13 @@ def test_a_run_of_each(name: str, small_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"mask_unit": "word", "mask_choice": "rare"}, {"tie": "gdes"}, {"temperature": 2.0, "temperature_end": 1.0}], ids=str
+    "fields",
+    [
+        {"mask_unit": "word", "mask_choice": "rare"},
+        {"tie": "gdes"},
+        {"temperature": 2.0, "temperature_end": 1.0},
+    ],
+    ids=str,
 )
 def test_options_of_the_corruptor(fields: dict[str, Any], small_data: Path, tmp_path: Path) -> None:
     assert pretrain(small_data, tmp_path / "run", "electra-tiny", **fields) == 0
@@ -57,24 +64,45 @@ def test_options_of_the_corruptor(fields: dict[str, Any], small_data: Path, tmp_
 
 def test_a_sentence_level_head(small_data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    assert pretrain(small_data, run, "electra-tiny", clean_rate=0.2, term_weights="generator=1,rtd=50,sentence=1") == 0
+    assert (
+        pretrain(
+            small_data,
+            run,
+            "electra-tiny",
+            clean_rate=0.2,
+            term_weights="generator=1,rtd=50,sentence=1",
+        )
+        == 0
+    )
     assert 0 < records(run, "valid")[-1]["sentence_accuracy"] <= 1
 
 
 def tables(folder: Path) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 
-    return {n: t for n, t in load_file(folder / "model.safetensors").items() if n.startswith("electra.")}
+    return {
+        n: t for n, t in load_file(folder / "model.safetensors").items() if n.startswith("electra.")
+    }
 
 
 @pytest.mark.parametrize("start", ["generator", "random"])
-def test_two_stages_are_one_command(start: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A generator of 6 updates, then it stays as it is for 12; the discriminator starts from it, or anew. The same command again trains nothing."""
+def test_two_stages_are_one_command(
+    start: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A generator of 6 updates, then it stays as it is for 12; the discriminator starts from it, or
+    anew. The same command again trains nothing."""
     run = tmp_path / "run"
-    fields: dict[str, Any] = {"generator_steps": 6, "discriminator_start": start, "learning_rate": 1e-9 if start == "generator" else 1e-3}
+    fields: dict[str, Any] = {
+        "generator_steps": 6,
+        "discriminator_start": start,
+        "learning_rate": 1e-9 if start == "generator" else 1e-3,
+    }
     assert pretrain(small_data, run, "two-stage-tiny", **fields) == 0
     first = tables(run / "generator-stage" / "discriminator")
-    assert json.loads((run / "generator-stage" / "metrics.jsonl").read_text().splitlines()[-1])["step"] == 6
+    assert (
+        json.loads((run / "generator-stage" / "metrics.jsonl").read_text().splitlines()[-1])["step"]
+        == 6
+    )
     generator, discriminator = tables(run / "generator"), tables(run / "discriminator")
     assert all(torch.equal(first[n], generator[n]) for n in first), "frozen"
     near = all(torch.allclose(first[n], discriminator[n], atol=1e-6) for n in first)
@@ -84,7 +112,9 @@ def test_two_stages_are_one_command(start: str, small_data: Path, tmp_path: Path
     assert "first stage" not in capsys.readouterr().err
 
 
-def test_a_two_stage_run_killed_in_its_first_stage_goes_on(small_data: Path, tmp_path: Path) -> None:
+def test_a_two_stage_run_killed_in_its_first_stage_goes_on(
+    small_data: Path, tmp_path: Path
+) -> None:
     """max_minutes stops the first stage at once; without it the same command finishes both."""
     run = tmp_path / "run"
     fields: dict[str, Any] = {"generator_steps": 6, "learning_rate": 1e-3}
@@ -101,7 +131,9 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> str:
     return one_sentence(capsys.readouterr().err)
 
 
-def test_a_first_stage_of_another_recipe_is_refused(small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_first_stage_of_another_recipe_is_refused(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Though it is finished and exported: its generator is not what these options would make."""
     run = tmp_path / "run"
     first = run / "generator-stage"
@@ -119,7 +151,9 @@ def test_a_first_stage_of_another_recipe_is_refused(small_data: Path, tmp_path: 
     assert (run / "discriminator").exists()
 
 
-def test_must_goes_on_with_the_first_stage(small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_must_goes_on_with_the_first_stage(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "run"
     assert pretrain(small_data, run, "two-stage-tiny", **STAGES, resume="must") == 2
     assert "has no checkpoint" in sentence(capsys)
@@ -128,7 +162,9 @@ def test_must_goes_on_with_the_first_stage(small_data: Path, tmp_path: Path, cap
     assert pretrain(small_data, run, "two-stage-tiny", **STAGES, resume="must") == 0
 
 
-def test_mistakes_are_found_before_the_first_stage(small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_found_before_the_first_stage(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A folder that holds another run, and a discriminator's start that is not there."""
     other, run = tmp_path / "other", tmp_path / "run"
     assert pretrain(small_data, other, "unigram-tiny") == 0
@@ -142,7 +178,9 @@ def test_mistakes_are_found_before_the_first_stage(small_data: Path, tmp_path: P
     assert not run.exists()
 
 
-def test_a_second_stage_needs_its_first_no_more(small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_stage_needs_its_first_no_more(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its checkpoint holds the generator."""
     run = tmp_path / "run"
     assert pretrain(small_data, run, "two-stage-tiny", **STAGES) == 0
@@ -154,27 +192,52 @@ def test_a_second_stage_needs_its_first_no_more(small_data: Path, tmp_path: Path
     assert not (run / "generator-stage").exists()
 
 
-def test_a_discriminator_from_a_folder_against_a_first_stage(small_data: Path, tmp_path: Path) -> None:
-    """The folder decides the width; the generator of the first stage is derived from that, not from the recipe's."""
+def test_a_discriminator_from_a_folder_against_a_first_stage(
+    small_data: Path, tmp_path: Path
+) -> None:
+    """The folder decides the width; the generator of the first stage is derived from that, not from
+    the recipe's."""
     start, run = tmp_path / "start", tmp_path / "run"
     assert pretrain(small_data, start, "electra-tiny") == 0
-    fields = STAGES | {"discriminator_start": "random", "init_discriminator": start / "discriminator", "hidden_size": 16}
+    fields = STAGES | {
+        "discriminator_start": "random",
+        "init_discriminator": start / "discriminator",
+        "hidden_size": 16,
+    }
     assert pretrain(small_data, run, "two-stage-tiny", **fields) == 0
-    widths = [json.loads((run / half / "config.json").read_text())["hidden_size"] for half in ("discriminator", "generator")]
+    widths = [
+        json.loads((run / half / "config.json").read_text())["hidden_size"]
+        for half in ("discriminator", "generator")
+    ]
     assert widths == [32, 32]
 
 
-def test_an_adversarial_generator_that_was_a_language_model_first(small_data: Path, tmp_path: Path) -> None:
+def test_an_adversarial_generator_that_was_a_language_model_first(
+    small_data: Path, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
-    assert pretrain(small_data, run, "adversarial-tiny", generator_steps=6, discriminator_start="random", learning_rate=1e-3) == 0
+    assert (
+        pretrain(
+            small_data,
+            run,
+            "adversarial-tiny",
+            generator_steps=6,
+            discriminator_start="random",
+            learning_rate=1e-3,
+        )
+        == 0
+    )
     assert records(run, "valid")[-1]["reward"] > 0
     assert records(run / "generator-stage", "valid")[-1].keys() >= {"mlm_loss_masked"}
     first, second = tables(run / "generator-stage" / "discriminator"), tables(run / "generator")
     assert any(not torch.equal(first[n], second[n]) for n in first), "it goes on learning"
 
 
-def test_max_minutes_are_those_of_both_stages(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deadline is set once: a first stage that takes it all leaves the second one update a start."""
+def test_max_minutes_are_those_of_both_stages(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deadline is set once: a first stage that takes it all leaves the second one update a
+    start."""
     from electrify import pretraining
 
     seen = []
@@ -192,19 +255,33 @@ def test_max_minutes_are_those_of_both_stages(small_data: Path, tmp_path: Path, 
 
 def test_a_log_line_of_a_loss_without_any_token(small_data: Path, tmp_path: Path) -> None:
     """Nearly all sequences are left whole, so in many updates nothing is chosen."""
-    assert pretrain(small_data, tmp_path / "run", "electra-tiny", clean_rate=0.99, logging_steps=1) == 0
+    assert (
+        pretrain(small_data, tmp_path / "run", "electra-tiny", clean_rate=0.99, logging_steps=1)
+        == 0
+    )
 
 
 CARDS = {
-    "replace-mlm": ("ElectraForMaskedLM", "in which a small generator changed tokens, to predict the original of the changed tokens"),
+    "replace-mlm": (
+        "ElectraForMaskedLM",
+        "in which a small generator changed tokens, to predict the original of the changed tokens",
+    ),
     "all-tokens-mlm": ("ElectraForMaskedLM", "to predict the original of every token"),
-    "electric": ("# of each token: its energy", "in which a small cloze model changed tokens, to give every token an energy"),
-    "unigram": ("probability that it was replaced", "in which tokens were replaced by others drawn by their frequency"),
+    "electric": (
+        "# of each token: its energy",
+        "in which a small cloze model changed tokens, to give every token an energy",
+    ),
+    "unigram": (
+        "probability that it was replaced",
+        "in which tokens were replaced by others drawn by their frequency",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", list(CARDS))
-def test_cards_say_what_was_done(name: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cards_say_what_was_done(
+    name: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from electrify.cli import main
 
     run = tmp_path / "run"
@@ -218,12 +295,23 @@ def test_cards_say_what_was_done(name: str, small_data: Path, tmp_path: Path, ca
         assert "its logits are energies" in sentence(capsys)
 
 
-def test_an_energy_comes_back_from_its_folder(small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The linear head is exported as two layers and read as one; a replaced-token head is not taken for an energy."""
+def test_an_energy_comes_back_from_its_folder(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The linear head is exported as two layers and read as one; a replaced-token head is not taken
+    for an energy."""
     first, again, other = tmp_path / "first", tmp_path / "again", tmp_path / "other"
     assert pretrain(small_data, first, "electric-tiny") == 0
     assert (
-        pretrain(small_data, again, "electric-tiny", init_discriminator=first / "discriminator", learning_rate=1e-12, max_position_embeddings=32) == 0
+        pretrain(
+            small_data,
+            again,
+            "electric-tiny",
+            init_discriminator=first / "discriminator",
+            learning_rate=1e-12,
+            max_position_embeddings=32,
+        )
+        == 0
     )
     assert "every weight found and used" in capsys.readouterr().err
     from safetensors.torch import load_file
@@ -232,5 +320,13 @@ def test_an_energy_comes_back_from_its_folder(small_data: Path, tmp_path: Path, 
     assert all(torch.allclose(one[n], two[n], atol=1e-6) for n in one)
     assert bool(one["discriminator_predictions.dense.weight"][0].any())
     assert pretrain(small_data, other, "electra-tiny") == 0
-    assert pretrain(small_data, tmp_path / "mixed", "electric-tiny", init_discriminator=other / "discriminator") == 0
+    assert (
+        pretrain(
+            small_data,
+            tmp_path / "mixed",
+            "electric-tiny",
+            init_discriminator=other / "discriminator",
+        )
+        == 0
+    )
     assert "has a head of another objective" in capsys.readouterr().err

@@ -21,7 +21,13 @@ def two_rows() -> Tokens:
 def test_specials_that_are_never_chosen():
     """[UNK] is a candidate; further specials of the tokenizer are not."""
     assert SpecialIds(pad=0, unk=100, cls=101, sep=102, mask=103).never_chosen == (0, 101, 102, 103)
-    assert SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4, others=(9, 1, 2)).never_chosen == (0, 2, 3, 4, 9)
+    assert SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4, others=(9, 1, 2)).never_chosen == (
+        0,
+        2,
+        3,
+        4,
+        9,
+    )
 
 
 def test_real_is_what_is_no_pad():

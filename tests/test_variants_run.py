@@ -1,4 +1,5 @@
-"""Variants of the study's systems as runs of twelve updates: each trains, stops and goes on to the same numbers, exports, counts and has a card."""
+"""Variants of the study's systems as runs of twelve updates: each trains, stops and goes on to the
+same numbers, exports, counts and has a card."""
 
 from __future__ import annotations
 
@@ -11,12 +12,27 @@ from electrify import cli
 from small import electrify, parameters_sha256, pretrain_words, records, same_numbers, torchrun
 from variants import VARIANTS
 
-SHORT: dict[str, Any] = {"max_steps": 8, "logging_steps": 4, "save_steps": 1, "save_total_limit": 1, "eval_steps": 0}
+SHORT: dict[str, Any] = {
+    "max_steps": 8,
+    "logging_steps": 4,
+    "save_steps": 1,
+    "save_total_limit": 1,
+    "eval_steps": 0,
+}
 CARDS = {
     "correct as replaced": "was drawn, where a draw that is the original counts as drawn",
-    "no gate": "in which a small generator changed tokens, to predict the original of every token (All-Tokens MLM without the gate",
-    "all tokens over unigram": "replaced by others drawn by their frequency, to predict the original of every token (All-Tokens MLM; the gate",
-    "no gate over uniform": "replaced by others drawn at random, to predict the original of every token (All-Tokens MLM without the gate",
+    "no gate": (
+        "in which a small generator changed tokens, to predict the original of every token "
+        "(All-Tokens MLM without the gate"
+    ),
+    "all tokens over unigram": (
+        "replaced by others drawn by their frequency, to predict the original of every token "
+        "(All-Tokens MLM; the gate"
+    ),
+    "no gate over uniform": (
+        "replaced by others drawn at random, to predict the original of every token (All-Tokens "
+        "MLM without the gate"
+    ),
     "replace mlm over uniform": "replaced by others drawn at random, to predict the original of the changed tokens",
     "replace mlm over unigram": "replaced by others drawn by their frequency, to predict the original of the changed tokens",
     "electric over unigram": "replaced by others drawn by their frequency, to give every token an energy",
@@ -27,7 +43,9 @@ CARDS = {
 def words(data: Path, run: Path, name: str, **fields: Any) -> list[str]:
     recipe, own = VARIANTS[name]
     weights = own.get("term_weights")
-    own = own | ({"term_weights": ",".join(f"{k}={v}" for k, v in weights.items())} if weights else {})
+    own = own | (
+        {"term_weights": ",".join(f"{k}={v}" for k, v in weights.items())} if weights else {}
+    )
     return [str(w) for w in pretrain_words(data, run, recipe=recipe, **SHORT | own | fields)]
 
 
@@ -68,7 +86,9 @@ def test_two_processes(name: str, small_data: Path, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_runs_of_options(recipe: str, fields: dict[str, Any], small_data: Path, tmp_path: Path) -> None:
+def test_runs_of_options(
+    recipe: str, fields: dict[str, Any], small_data: Path, tmp_path: Path
+) -> None:
     words = pretrain_words(small_data, tmp_path / "run", recipe=recipe, **SHORT | fields)
     assert cli.main([str(w) for w in words]) == 0
     assert (tmp_path / "run" / "discriminator" / "model.safetensors").is_file()

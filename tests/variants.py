@@ -1,4 +1,5 @@
-"""Variants of the study's systems that no recipe names: a recipe and the fields that differ from it."""
+"""Variants of the study's systems that no recipe names: a recipe and the fields that differ from
+it."""
 
 from __future__ import annotations
 
@@ -7,10 +8,28 @@ from typing import Any
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "correct as replaced": ("electra-tiny", {"correct_as_replaced": True}),
     "no gate": ("all-tokens-mlm-tiny", {"copy_gate": False}),
-    "all tokens over unigram": ("all-tokens-mlm-tiny", {"corruptor": "unigram", "term_weights": {"all_tokens": 1.0}}),
-    "no gate over uniform": ("all-tokens-mlm-tiny", {"corruptor": "uniform", "copy_gate": False, "term_weights": {"all_tokens": 1.0}}),
-    "replace mlm over uniform": ("replace-mlm-tiny", {"corruptor": "uniform", "term_weights": {"mlm": 1.0}}),
-    "replace mlm over unigram": ("replace-mlm-tiny", {"corruptor": "unigram", "term_weights": {"mlm": 1.0}}),
-    "electric over unigram": ("electric-tiny", {"corruptor": "unigram", "term_weights": {"nce": 50.0}}),
-    "electric over uniform": ("electric-tiny", {"corruptor": "uniform", "term_weights": {"nce": 50.0}}),
+    "all tokens over unigram": (
+        "all-tokens-mlm-tiny",
+        {"corruptor": "unigram", "term_weights": {"all_tokens": 1.0}},
+    ),
+    "no gate over uniform": (
+        "all-tokens-mlm-tiny",
+        {"corruptor": "uniform", "copy_gate": False, "term_weights": {"all_tokens": 1.0}},
+    ),
+    "replace mlm over uniform": (
+        "replace-mlm-tiny",
+        {"corruptor": "uniform", "term_weights": {"mlm": 1.0}},
+    ),
+    "replace mlm over unigram": (
+        "replace-mlm-tiny",
+        {"corruptor": "unigram", "term_weights": {"mlm": 1.0}},
+    ),
+    "electric over unigram": (
+        "electric-tiny",
+        {"corruptor": "unigram", "term_weights": {"nce": 50.0}},
+    ),
+    "electric over uniform": (
+        "electric-tiny",
+        {"corruptor": "uniform", "term_weights": {"nce": 50.0}},
+    ),
 }

@@ -1,7 +1,8 @@
 """electrify: pre-train text encoders as discriminators, from raw text to a Hugging Face model.
 
-The verbs of the command line as functions with typed results: `prepare`, `pretrain`, `export_run`, `finetune`, `detect`,
-`diagnose` (the verb `doctor`). Each imports its own room when it is first asked for, so `import electrify` costs nothing.
+The verbs of the command line as functions with typed results: `prepare`, `pretrain`, `export_run`,
+`finetune`, `detect`, `diagnose` (the verb `doctor`). Each imports its own room when it is first
+asked for, so `import electrify` costs nothing.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ from .tokens import SpecialIds, WordEdges
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What corruption must know of the tokens. `edges` and `counts_V` may be missing where nothing is trained (an export, a count of FLOPs)."""
+    """What corruption must know of the tokens. `edges` and `counts_V` may be missing where nothing
+    is trained (an export, a count of FLOPs)."""
 
     size: int
     special: SpecialIds
@@ -62,22 +63,36 @@ def generator_shape(model: ModelConfig, vocab_size: int) -> Shape:
     return replace(kept_shape(model, vocab_size), **model.generator_numbers())
 
 
-def build(config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape | None = None, vectors: WordVectors | None = None) -> Built:
-    """The recipe's objective with its initial values, on the CPU in float32. The seed, and `vectors`, decide every value.
+def build(
+    config: PretrainConfig,
+    vocabulary: Vocabulary,
+    *,
+    generator: Shape | None = None,
+    vectors: WordVectors | None = None,
+) -> Built:
+    """The recipe's objective with its initial values, on the CPU in float32. The seed, and
+    `vectors`, decide every value.
 
-    `generator` overrides the derived shape of the generator (a folder that it starts from decides it). `vectors(K)` gives [V, K], where the words
-    start if the recipe says `init_words: cooccurrence`; without it they keep what was drawn (enough for weights that are overwritten).
+    `generator` overrides the derived shape of the generator (a folder that it starts from decides
+    it). `vectors(K)` gives [V, K], where the words start if the recipe says `init_words:
+    cooccurrence`; without it they keep what was drawn (enough for weights that are overwritten).
     """
     built = compose(config, vocabulary, generator=generator)
     encoders = [part for part in built.objective.modules() if isinstance(part, Encoder)]
     encoders.sort(key=lambda e: e is not built.kept.encoder)
     m = config.model
-    values = InitialValues(m.init, m.local_amplitude, vectors if m.init_words == "cooccurrence" else None)
-    built.kept.architecture.initialise(built.objective, encoders, values, torch.Generator().manual_seed(config.train.seed))
+    values = InitialValues(
+        m.init, m.local_amplitude, vectors if m.init_words == "cooccurrence" else None
+    )
+    built.kept.architecture.initialise(
+        built.objective, encoders, values, torch.Generator().manual_seed(config.train.seed)
+    )
     return built
 
 
-def compose(config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape | None = None) -> Built:
+def compose(
+    config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape | None = None
+) -> Built:
     """`build` without initial values: also on the meta device."""
     architecture = architecture_named(config.model.architecture)
     g_shape = generator or generator_shape(config.model, vocabulary.size)
@@ -85,7 +100,10 @@ def compose(config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape 
     o = config.objective
     parts = Parts(corruptor, kept, architecture, o.term_weights)
     objective = objective_class(o.row.cls).build(parts, **vars(o.options))
-    exports = {name: ExportedModel(n.encoder, n.head, architecture) for name, n in objective.networks().items()}
+    exports = {
+        name: ExportedModel(n.encoder, n.head, architecture)
+        for name, n in objective.networks().items()
+    }
     return Built(objective, exports)
 
 
@@ -95,8 +113,11 @@ def objective_class(place: str) -> type[Objective]:
     return getattr(importlib.import_module(module), name)
 
 
-def networks(config: PretrainConfig, architecture: Architecture, vocabulary: Vocabulary, g_shape: Shape) -> tuple[Encoder, Corruptor]:
-    """The kept encoder and what corrupts its text, sharing what `tie` says: sharing is passing the same object."""
+def networks(
+    config: PretrainConfig, architecture: Architecture, vocabulary: Vocabulary, g_shape: Shape
+) -> tuple[Encoder, Corruptor]:
+    """The kept encoder and what corrupts its text, sharing what `tie` says: sharing is passing the
+    same object."""
     m, c = config.model, config.corruption
     shape = kept_shape(m, vocabulary.size)
     dropout: dict[str, Any] = {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
@@ -115,17 +136,23 @@ def networks(config: PretrainConfig, architecture: Architecture, vocabulary: Voc
     kept = architecture.encoder(shape, kept_embeddings, **dropout)
     words = own_table(g_embeddings.words)
     if c.corruptor == "two_tower":
-        both = replace(g_shape, hidden_size=2 * g_shape.hidden_size)  # what the head reads: the states of both towers
+        both = replace(
+            g_shape, hidden_size=2 * g_shape.hidden_size
+        )  # what the head reads: the states of both towers
         left = architecture.encoder(g_shape, g_embeddings, direction="left", **dropout)
         right = architecture.encoder(g_shape, g_embeddings, direction="right", **dropout)
-        return kept, TwoTower(chooser, left, right, architecture.lm_head(both, words), sampling=sampling)
+        return kept, TwoTower(
+            chooser, left, right, architecture.lm_head(both, words), sampling=sampling
+        )
     g_encoder = kept if m.tie == "all" else architecture.encoder(g_shape, g_embeddings, **dropout)
     lm = MaskedLM(g_encoder, architecture.lm_head(g_shape, words))
     mask = MaskMix(chooser, vocabulary.special, vocabulary.size, mix=c.mask_mix)
     return kept, Generator(mask, lm, sampling=sampling, trains=c.generator_training == "joint")
 
 
-def shared(m: ModelConfig, shape: Shape, g_shape: Shape, embeddings: Callable[..., Any]) -> tuple[Any, Any]:
+def shared(
+    m: ModelConfig, shape: Shape, g_shape: Shape, embeddings: Callable[..., Any]
+) -> tuple[Any, Any]:
     """Embedding layers of the kept encoder and of the generator."""
     match m.tie:
         case "all" | "embeddings":
@@ -144,9 +171,18 @@ def shared(m: ModelConfig, shape: Shape, g_shape: Shape, embeddings: Callable[..
 def choosing(c: CorruptionConfig, vocabulary: Vocabulary) -> Chooser:
     weight_V = None
     if c.mask_choice == "rare":
-        weight_V = rarity(torch.ones(vocabulary.size) if vocabulary.counts_V is None else vocabulary.counts_V)
+        weight_V = rarity(
+            torch.ones(vocabulary.size) if vocabulary.counts_V is None else vocabulary.counts_V
+        )
     edges = vocabulary.edges if c.mask_unit == "word" else None
-    return Chooser(vocabulary.special, vocabulary.size, rate=c.mask_rate, clean_rate=c.clean_rate, edges=edges, weight_V=weight_V)
+    return Chooser(
+        vocabulary.special,
+        vocabulary.size,
+        rate=c.mask_rate,
+        clean_rate=c.clean_rate,
+        edges=edges,
+        weight_V=weight_V,
+    )
 
 
 def frequency(c: CorruptionConfig, chooser: Chooser, vocabulary: Vocabulary) -> Frequency:

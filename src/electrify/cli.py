@@ -1,8 +1,10 @@
-"""The command line: one function a verb, each importing its own room. What it knows beyond them is how a mistake ends.
+"""The command line: one function a verb, each importing its own room. What it knows beyond them is
+how a mistake ends.
 
-Exit status: 0 done, 1 `doctor` found an error, 2 a mistake of the user, or a machine that has no room or permission (one sentence on stderr), 75
-stopped (run again to continue), 128 and the signal's number where a verb that begins anew was stopped. What is printed may hold names and words of
-others, so nothing of it steers a terminal.
+Exit status: 0 done, 1 `doctor` found an error, 2 a mistake of the user, or a machine that has no
+room or permission (one sentence on stderr), 75 stopped (run again to continue), 128 and the
+signal's number where a verb that begins anew was stopped. What is printed may hold names and words
+of others, so nothing of it steers a terminal.
 """
 
 from __future__ import annotations
@@ -38,18 +40,40 @@ from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
 
-CONTINUE = {"prepare", "pretrain", "finetune", "demo"}  # verbs that the same command continues where they were stopped
-# What the machine refuses, wherever a file is opened or written. A file that is not there (ENOENT) is no such case: every reader says that itself.
-REFUSALS = {"ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "ENOTDIR", "EISDIR", "EEXIST", "ENAMETOOLONG", "ELOOP"}
+CONTINUE = {
+    "prepare",
+    "pretrain",
+    "finetune",
+    "demo",
+}  # verbs that the same command continues where they were stopped
+# What the machine refuses, wherever a file is opened or written. A file that is not there (ENOENT)
+# is no such case: every reader says that itself.
+REFUSALS = {
+    "ENOSPC",
+    "EDQUOT",
+    "EFBIG",
+    "EROFS",
+    "EACCES",
+    "EPERM",
+    "EIO",
+    "ENOTDIR",
+    "EISDIR",
+    "EEXIST",
+    "ENAMETOOLONG",
+    "ELOOP",
+}
 
 
-RESTARTED = "ELECTRIFY_RESTARTED"  # in the environment of a process that `keep_docstrings` has started
+RESTARTED = (
+    "ELECTRIFY_RESTARTED"  # in the environment of a process that `keep_docstrings` has started
+)
 HOSTILE = "its tokenizer.json is damaged or hostile"
 MAX_SENTENCE = 700  # a message repeats names of others, which may be of any length
 
 
 def show(text: object) -> None:
-    """Prints a result. A reader who has gone (`| head`) misses nothing that he wanted, and the status stays what it is."""
+    """Prints a result. A reader who has gone (`| head`) misses nothing that he wanted, and the
+    status stays what it is."""
     try:
         print(harmless(str(text), keep="\n"))
     except BrokenPipeError:
@@ -73,12 +97,16 @@ def prepare(args: argparse.Namespace) -> int:
 
 
 def pretrain(args: argparse.Namespace) -> int:
-    config = load_file(Path(args.config)) if args.config else load_recipe(args.recipe or DEFAULT_RECIPE)
+    config = (
+        load_file(Path(args.config)) if args.config else load_recipe(args.recipe or DEFAULT_RECIPE)
+    )
     fields = section_of()
     given = {k: v for k, v in vars(args).items() if k in fields}
     with named_as_flags(given):
         config = override(config, given)
-    with named_as_flags(given if args.config else fields):  # what a file of the user says has the names of the file
+    with named_as_flags(
+        given if args.config else fields
+    ):  # what a file of the user says has the names of the file
         check(config)  # before a corpus is prepared for it
     output_dir = Path(args.output_dir)
     must_be_utf8(output_dir)  # before a corpus is prepared for it
@@ -96,7 +124,10 @@ def pretrain(args: argparse.Namespace) -> int:
 
     result = pretrain(data, output_dir=output_dir, config=config, resume=args.resume)
     if not result.summary.finished:
-        say(f"stopped after step {result.summary.step} and saved; run the same command again to continue")
+        say(
+            f"stopped after step {result.summary.step} and saved; run the same command again to "
+            "continue"
+        )
         return SAVED_EXIT
     for part, folder in result.exported.items():
         show(f"{part}: {folder}")
@@ -112,7 +143,11 @@ def export(args: argparse.Namespace) -> int:
 
     from .export.hf import export
 
-    show(export(Path(args.run), output_dir=Path(config.output_dir), part=config.part, step=config.step))
+    show(
+        export(
+            Path(args.run), output_dir=Path(config.output_dir), part=config.part, step=config.step
+        )
+    )
     return 0
 
 
@@ -215,29 +250,46 @@ def program() -> NoReturn:
     keep_docstrings()
     status = main()
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        # DDP keeps gloo's threads beyond the end of their group. One that still lets go of a tensor when the interpreter ends aborts the process
-        # (pytorch pull request 179291), and torchrun calls a run failed that is done. All is flushed and closed: leave without that end.
+        # DDP keeps gloo's threads beyond the end of their group. One that still lets go of a tensor
+        # when the interpreter ends aborts the process (pytorch pull request 179291), and torchrun
+        # calls a run failed that is done. All is flushed and closed: leave without that end.
         sys.stderr.flush()
         os._exit(status)
     sys.exit(status)
 
 
 def keep_docstrings() -> None:
-    """Starts Python once more where it strips docstrings (PYTHONOPTIMIZE=2, -OO): transformers builds its classes from theirs and fails without."""
+    """Starts Python once more where it strips docstrings (PYTHONOPTIMIZE=2, -OO): transformers
+    builds its classes from theirs and fails without."""
     if sys.flags.optimize < 2 or os.environ.get(RESTARTED):
         return
     words = sys.orig_argv[1:]
-    at = next((i for i, word in enumerate(words) if not word.startswith("-") or word in ("-m", "-c", "-X", "-W")), len(words))
+    at = next(
+        (
+            i
+            for i, word in enumerate(words)
+            if not word.startswith("-") or word in ("-m", "-c", "-X", "-W")
+        ),
+        len(words),
+    )
     options = ["-O" if word.startswith("-OO") else word for word in words[:at]]
-    os.execve(sys.executable, [sys.executable, *options, *words[at:]], os.environ | {"PYTHONOPTIMIZE": "1", RESTARTED: "1"})  # noqa: S606 - no shell is needed
+    os.execve(
+        sys.executable,
+        [sys.executable, *options, *words[at:]],
+        os.environ | {"PYTHONOPTIMIZE": "1", RESTARTED: "1"},
+    )  # noqa: S606 - no shell is needed
 
 
 def main(argv: list[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the shell (`>&-`): or the next file that is opened would take its place
+        if (
+            getattr(sys, name) is None
+        ):  # closed by the shell (`>&-`): or the next file that is opened would take its place
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # an output that cannot say a character of the text (LC_ALL=C)
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # an output that cannot say a character of the text (LC_ALL=C)
     try:
         status = run(parser().parse_args(argv))
     except BrokenPipeError:  # `| head`
@@ -257,7 +309,9 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt as e:
         again, name = args.verb in CONTINUE, str(e) or "SIGINT"
         sentence = f"stopped by {name}" + "; run the same command again to continue" * again
-        status = SAVED_EXIT if again else 128 + signal.Signals[name]  # what a shell makes of a program that the signal ended
+        status = (
+            SAVED_EXIT if again else 128 + signal.Signals[name]
+        )  # what a shell makes of a program that the signal ended
     except BrokenPipeError:
         raise
     except MemoryError:
@@ -267,13 +321,24 @@ def run(args: argparse.Namespace) -> int:
             raise
         sentence, status = f"{place_of(e)}: {e.strerror}", 2
     except BaseException as e:
-        if type(e).__name__ != "PanicException" and type(e) is not Exception:  # how the Rust code of tokenizers gives up: nobody else raises these
+        if (
+            type(e).__name__ != "PanicException" and type(e) is not Exception
+        ):  # how the Rust code of tokenizers gives up: nobody else raises these
             raise
         said = " ".join(str(e).split())[:200]
-        machines = re.search(r"\(os error \d+\)", said)  # how Rust writes down what the machine refused
-        sentence, status = f"a file could not be written or read ({said})" if machines else f"the tokenizer failed ({said}): {HOSTILE}", 2
+        machines = re.search(
+            r"\(os error \d+\)", said
+        )  # how Rust writes down what the machine refused
+        sentence, status = (
+            f"a file could not be written or read ({said})"
+            if machines
+            else f"the tokenizer failed ({said}): {HOSTILE}",
+            2,
+        )
     if status == 2 and not is_here():
-        sentence = "the folder in which this command was started has been deleted; go to one that is there"
+        sentence = (
+            "the folder in which this command was started has been deleted; go to one that is there"
+        )
     if len(sentence) > MAX_SENTENCE:
         sentence = f"{sentence[: MAX_SENTENCE // 2]} ... {sentence[-MAX_SENTENCE // 2 :]}"
     say(f"electrify {args.verb}: {sentence}")
@@ -281,7 +346,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def is_here() -> bool:
-    """Whether the folder in which we work is still there: without it no relative path leads anywhere."""
+    """Whether the folder in which we work is still there: without it no relative path leads
+    anywhere."""
     try:
         os.getcwd()
     except OSError:
@@ -290,7 +356,8 @@ def is_here() -> bool:
 
 
 def flushed(status: int) -> int:
-    """The status, once standard output has taken everything. Where it cannot, it leads nowhere from then on, or the interpreter would complain."""
+    """The status, once standard output has taken everything. Where it cannot, it leads nowhere from
+    then on, or the interpreter would complain."""
     try:
         sys.stdout.flush()
     except OSError as e:

@@ -1,4 +1,5 @@
-"""Text of others where it is shown: file names, labels and words of a corpus may hold what steers a terminal, a browser or a spreadsheet."""
+"""Text of others where it is shown: file names, labels and words of a corpus may hold what steers a
+terminal, a browser or a spreadsheet."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _JOINERS = "\u200c\u200d"  # Persian and emoji need them, and they steer nothing
 
 
 def harmless(text: str, *, keep: Sequence[str] = ()) -> str:
-    """Control characters, escapes and characters that reorder or hide text, written out visibly (\\x1b); so are bytes that no encoding could read."""
+    """Control characters, escapes and characters that reorder or hide text, written out visibly
+    (\\x1b); so are bytes that no encoding could read."""
 
     def shown(c: str) -> str:
         plain = c in keep or c in _JOINERS or unicodedata.category(c) not in _STEERING

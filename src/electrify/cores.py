@@ -1,7 +1,9 @@
-"""How many cores there are, how many threads are asked for, and how idle threads wait. No torch: libgomp reads the environment as it loads.
+"""How many cores there are, how many threads are asked for, and how idle threads wait. No torch:
+libgomp reads the environment as it loads.
 
-Between two parallel pieces of work a thread of libgomp spins, by default 300,000 times (20 milliseconds where a pause takes 140 cycles). Where
-another process wants the core, the thread that has the work does not get it meanwhile: two threads were 10 to 25 times slower than one.
+Between two parallel pieces of work a thread of libgomp spins, by default 300,000 times (20
+milliseconds where a pause takes 140 cycles). Where another process wants the core, the thread that
+has the work does not get it meanwhile: two threads were 10 to 25 times slower than one.
 """
 
 from __future__ import annotations
@@ -11,18 +13,21 @@ import sys
 
 from .errors import UserError
 
-# Threads that sleep at once (OMP_WAIT_POLICY=passive) lose a quarter of the rate on an idle machine, and 10,000 spins lose beside busy processes:
-# docs/log.md, electra-tiny on two cores.
+# Threads that sleep at once (OMP_WAIT_POLICY=passive) lose a quarter of the rate on an idle
+# machine, and 10,000 spins lose beside busy processes: docs/log.md, electra-tiny on two cores.
 SPINS = "1000"
-# The OpenMP of Intel and LLVM (macOS, conda) spins 200 milliseconds by default. Not measured here: the shortest whole number that still spins.
+# The OpenMP of Intel and LLVM (macOS, conda) spins 200 milliseconds by default. Not measured here:
+# the shortest whole number that still spins.
 BLOCK_MS = "1"
 OWN_CHOICES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
 def wait_briefly() -> bool:
-    """Tells OpenMP in this process, and in those that it starts, to spin briefly. True where it was told.
+    """Tells OpenMP in this process, and in those that it starts, to spin briefly. True where it was
+    told.
 
-    It is not where the user has chosen (OWN_CHOICES), nor where torch is loaded already and no longer asks.
+    It is not where the user has chosen (OWN_CHOICES), nor where torch is loaded already and no
+    longer asks.
     """
     if "torch" in sys.modules or any(name in os.environ for name in OWN_CHOICES):
         return False

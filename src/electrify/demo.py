@@ -1,7 +1,9 @@
-"""`electrify demo`: the whole path on the documentation of this Python installation. Nothing is downloaded.
+"""`electrify demo`: the whole path on the documentation of this Python installation. Nothing is
+downloaded.
 
-pydocs -> tokenizer -> electra-tiny -> Hugging Face folders -> detection of wrong words -> "which package is this docstring from?", from the
-pre-trained encoder and from random weights, with a plot of the curves beside the run. Run again, it continues where it was.
+pydocs -> tokenizer -> electra-tiny -> Hugging Face folders -> detection of wrong words -> "which
+package is this docstring from?", from the pre-trained encoder and from random weights, with a plot
+of the curves beside the run. Run again, it continues where it was.
 """
 
 from __future__ import annotations
@@ -40,9 +42,15 @@ from .train.device import pick_device
 from .train.threads import choose, computing_with
 
 VOCAB_SIZE = 8192
-PICTURE, OURS = "curves.png", b"electrify demo"  # which stands in the picture as the program that drew it
+PICTURE, OURS = (
+    "curves.png",
+    b"electrify demo",
+)  # which stands in the picture as the program that drew it
 PACKAGES, TRAIN_EACH, VALID_EACH = 8, 50, 50
-MIN_CHARACTERS, MAX_CHARACTERS = 80, 400  # of a docstring: shorter ones say too little, longer ones are cut by the encoder anyway
+MIN_CHARACTERS, MAX_CHARACTERS = (
+    80,
+    400,
+)  # of a docstring: shorter ones say too little, longer ones are cut by the encoder anyway
 SEEDS, EPOCHS = 3, 8
 SENTENCES, SHOWN = 200, 6
 
@@ -59,17 +67,26 @@ class DemoResult:
 
 
 def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
-    """Runs everything below `folder` and prints what it finds. Raises UserError where its data, run or picture are something else, and Unfinished
-    where a signal stopped the pre-training, which is then saved."""
+    """Runs everything below `folder` and prints what it finds. Raises UserError where its data, run
+    or picture are something else, and Unfinished where a signal stopped the pre-training, which is
+    then saved."""
     picture = folder / PICTURE
     if os.path.lexists(picture) and OURS not in (own_bytes(picture) or b""):
-        raise UserError(f"{picture} is not a picture that electrify demo drew; move it away, or choose another --output-dir")
+        raise UserError(
+            f"{picture} is not a picture that electrify demo drew; move it away, or choose another "
+            "--output-dir"
+        )
     with lock(folder):
         return _demo(folder, max_steps=max_steps, threads=threads)
 
 
 def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
-    fields = {"max_steps": max_steps, "eval_steps": max(1, max_steps // 10), "logging_steps": 25, "threads": threads}
+    fields = {
+        "max_steps": max_steps,
+        "eval_steps": max(1, max_steps // 10),
+        "logging_steps": 25,
+        "threads": threads,
+    }
     config = override(load_recipe("electra-tiny"), fields)
     check(config)
     began = time.monotonic()
@@ -83,7 +100,10 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
     title(2, f"Pre-training: electra-tiny, {max_steps} steps")
     result = pretrain(data, output_dir=run, config=config)
     if not result.summary.finished:
-        raise Unfinished(f"the demo was stopped after step {result.summary.step} and is saved; run the same command again to continue")
+        raise Unfinished(
+            f"the demo was stopped after step {result.summary.step} and is saved; run the same "
+            "command again to continue"
+        )
     print(
         f"{result.summary.tokens / 1e6:.1f} M tokens in {duration(result.summary.seconds)}; "
         f"Hugging Face folders: {', '.join(map(str, result.exported.values()))}"
@@ -93,23 +113,42 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
     discriminator = str(result.exported["discriminator"])
     say("reading the docstrings again")
     texts = list(pydocs.documents(workers=cores()))
-    chosen = choose(threads, device=pick_device("auto"), width=config.model.hidden_size, tokens=loop.TOKENS["cpu"], bf16=config.train.bf16)
+    chosen = choose(
+        threads,
+        device=pick_device("auto"),
+        width=config.model.hidden_size,
+        tokens=loop.TOKENS["cpu"],
+        bf16=config.train.bf16,
+    )
     with computing_with(chosen):
-        verdicts = judge(discriminator, plant(held_out(texts, prepared.valid_fraction), count=SENTENCES))
+        verdicts = judge(
+            discriminator, plant(held_out(texts, prepared.valid_fraction), count=SENTENCES)
+        )
     show_detection(verdicts)
 
     title(4, "Fine-tuning: which package does this docstring come from?")
     task = docstring_task(texts)
-    print(f"{len(task.train)} training examples, {len(task.validation)} held out, {len(task.labels)} packages: {', '.join(task.labels)}")
+    print(
+        f"{len(task.train)} training examples, {len(task.validation)} held out, {len(task.labels)} "
+        f"packages: {', '.join(task.labels)}"
+    )
     settings = FinetuneSettings(num_train_epochs=EPOCHS)
     outcomes = {}
-    for name, model in (("pre-trained", discriminator), ("random weights", f"random:{discriminator}")):
+    for name, model in (
+        ("pre-trained", discriminator),
+        ("random weights", f"random:{discriminator}"),
+    ):
         updates = SEEDS * EPOCHS * -(-len(task.train) // settings.per_device_train_batch_size)
         with computing_with(chosen), Progress(updates, title=name, unit="updates") as bar:
-            outcomes[name] = [finetune_one(model, task, seed=seed, settings=settings, progress=bar) for seed in range(SEEDS)]
+            outcomes[name] = [
+                finetune_one(model, task, seed=seed, settings=settings, progress=bar)
+                for seed in range(SEEDS)
+            ]
     show_scores(outcomes)
     plot = draw(run, outcomes, data, folder / PICTURE)
-    print(f"\n{duration(time.monotonic() - began)} in all." + (f" The curves: {plot}" if plot else ""))
+    print(
+        f"\n{duration(time.monotonic() - began)} in all." + (f" The curves: {plot}" if plot else "")
+    )
     return DemoResult(outcomes["pre-trained"], outcomes["random weights"], verdicts, plot)
 
 
@@ -119,7 +158,9 @@ def title(number: int, text: str) -> None:
 
 def held_out(texts: list[tuple[str, str]], valid_fraction: float) -> list[str]:
     """First sentences of the documents that pre-training did not see."""
-    return first_sentences(text for _, text in texts if fraction(digest(text.encode()), stream=0) < valid_fraction)
+    return first_sentences(
+        text for _, text in texts if fraction(digest(text.encode()), stream=0) < valid_fraction
+    )
 
 
 def show_detection(verdicts: list[Verdict]) -> None:
@@ -127,10 +168,18 @@ def show_detection(verdicts: list[Verdict]) -> None:
     if not verdicts:
         print("no held-out docstring begins with a sentence of plain words")
         return
-    print("held-out sentences with a planted [word], and how surely it, and the most suspected other word, counts as replaced:")
+    print(
+        "held-out sentences with a planted [word], and how surely it, and the most suspected other "
+        "word, counts as replaced:"
+    )
     for v in verdicts[:SHOWN]:
         p = v.planted
-        print(harmless(f"  {v.wrong:4.0%} {max(v.others):4.0%}  {p.text[: p.start]}[{p.wrong}]{p.text[p.end :]}"))
+        print(
+            harmless(
+                f"  {v.wrong:4.0%} {max(v.others):4.0%}  "
+                f"{p.text[: p.start]}[{p.wrong}]{p.text[p.end :]}"
+            )
+        )
     print(summary(verdicts))
 
 
@@ -144,27 +193,51 @@ def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
             seen.add(text)
             by_package[package].append(text)
     need = TRAIN_EACH + VALID_EACH
-    labels = sorted(sorted((p for p, texts in by_package.items() if len(texts) >= need), key=lambda p: (-len(by_package[p]), p))[:PACKAGES])
+    labels = sorted(
+        sorted(
+            (p for p, texts in by_package.items() if len(texts) >= need),
+            key=lambda p: (-len(by_package[p]), p),
+        )[:PACKAGES]
+    )
     if len(labels) < 2:
-        raise UserError(f"fewer than two installed packages have {need} docstrings; install more packages into this environment")
+        raise UserError(
+            f"fewer than two installed packages have {need} docstrings; install more packages into "
+            "this environment"
+        )
     parts: tuple[list[Example], list[Example]] = ([], [])
     for label, package in enumerate(labels):
         texts = by_package[package]
         chosen = texts[:: len(texts) // need][:need]  # spread over the package's files
         for k, text in enumerate(chosen):
-            parts[k % 2 if VALID_EACH == TRAIN_EACH else int(k >= TRAIN_EACH)].append(Example(text, None, float(label)))
-    return TaskData("package", "classification", tuple(labels), ("accuracy",), EPOCHS, tuple(parts[0]), tuple(parts[1]))
+            parts[k % 2 if VALID_EACH == TRAIN_EACH else int(k >= TRAIN_EACH)].append(
+                Example(text, None, float(label))
+            )
+    return TaskData(
+        "package",
+        "classification",
+        tuple(labels),
+        ("accuracy",),
+        EPOCHS,
+        tuple(parts[0]),
+        tuple(parts[1]),
+    )
 
 
 def show_scores(outcomes: dict[str, list[Outcome]]) -> None:
-    print(f"\n  {'accuracy, held out':20s} {'median':>7s} {'lowest':>7s} {'highest':>7s}   ({SEEDS} seeds)")
+    print(
+        f"\n  {'accuracy, held out':20s} {'median':>7s} {'lowest':>7s} {'highest':>7s}   ({SEEDS} "
+        "seeds)"
+    )
     for name, runs in outcomes.items():
         scores = [100 * r.scores["accuracy"] for r in runs]
-        print(f"  {name:20s} {statistics.median(scores):7.1f} {min(scores):7.1f} {max(scores):7.1f}")
+        print(
+            f"  {name:20s} {statistics.median(scores):7.1f} {min(scores):7.1f} {max(scores):7.1f}"
+        )
 
 
 def draw(run: Path, outcomes: dict[str, list[Outcome]], data: Path, path: Path) -> Path | None:
-    """The curves of pre-training and fine-tuning as a picture; None, and a line that says so, where matplotlib is absent."""
+    """The curves of pre-training and fine-tuning as a picture; None, and a line that says so, where
+    matplotlib is absent."""
     try:
         import matplotlib
     except ImportError:
@@ -173,23 +246,53 @@ def draw(run: Path, outcomes: dict[str, list[Outcome]], data: Path, path: Path) 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    records = [
+        json.loads(line)
+        for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4.5), constrained_layout=True)
-    left.plot(tokens(train), [r["generator_loss_masked"] for r in train], color="tab:orange", alpha=0.5, label="train")
-    left.plot(tokens(valid), [r["generator_loss_masked"] for r in valid], "o-", color="tab:red", label="held out")
+    left.plot(
+        tokens(train),
+        [r["generator_loss_masked"] for r in train],
+        color="tab:orange",
+        alpha=0.5,
+        label="train",
+    )
+    left.plot(
+        tokens(valid),
+        [r["generator_loss_masked"] for r in valid],
+        "o-",
+        color="tab:red",
+        label="held out",
+    )
     left.axhline(unigram_of(data), color="gray", linestyle="--", label="word frequencies alone")
     left.set(title="Generator: loss on [MASK], nats", xlabel="million tokens")
-    middle.plot(tokens(valid), [r["rtd_detection_auc"] for r in valid], "o-", color="tab:blue", label="AUC")
-    middle.plot(tokens(valid), [r["rtd_detection_recall"] for r in valid], "s-", color="tab:green", label="recall")
+    middle.plot(
+        tokens(valid), [r["rtd_detection_auc"] for r in valid], "o-", color="tab:blue", label="AUC"
+    )
+    middle.plot(
+        tokens(valid),
+        [r["rtd_detection_recall"] for r in valid],
+        "s-",
+        color="tab:green",
+        label="recall",
+    )
     middle.set(title="Discriminator, held out", xlabel="million tokens", ylim=(0, 1))
     for (name, runs), color in zip(outcomes.items(), ("tab:blue", "tab:gray"), strict=True):
         for k, outcome in enumerate(runs):
             points = outcome.curve
             right.plot(
-                [p.epoch for p in points], [100 * p.metrics["accuracy"] for p in points], "o-", color=color, alpha=0.7, label=None if k else name
+                [p.epoch for p in points],
+                [100 * p.metrics["accuracy"] for p in points],
+                "o-",
+                color=color,
+                alpha=0.7,
+                label=None if k else name,
             )
-    right.set(title="Which package? accuracy, held out", xlabel="epochs of fine-tuning", ylim=(0, 100))
+    right.set(
+        title="Which package? accuracy, held out", xlabel="epochs of fine-tuning", ylim=(0, 100)
+    )
     for axis in (left, middle, right):
         axis.grid(alpha=0.3)
         axis.legend()

@@ -1,8 +1,9 @@
 """Draws: random numbers as a pure function of (seed, step, global row, position, purpose).
 
-A counter-based generator: each number is a hash of its coordinates, so nothing about randomness is ever saved, any world size and any split into
-micro-batches sees the same numbers, CPU and GPU agree to the bit, and no draw waits for another. The mixing is the finaliser of SplitMix64
-(Steele, Lea and Flood 2014), applied once per coordinate.
+A counter-based generator: each number is a hash of its coordinates, so nothing about randomness is
+ever saved, any world size and any split into micro-batches sees the same numbers, CPU and GPU agree
+to the bit, and no draw waits for another. The mixing is the finaliser of SplitMix64 (Steele, Lea
+and Flood 2014), applied once per coordinate.
 
 Shape suffixes: R rows, T = rows * row_length flat tokens.
 """
@@ -17,14 +18,24 @@ from torch import Tensor
 
 Purpose = Literal["choose", "mix", "random_token", "sample", "sentence"]
 # A purpose's number is part of every random stream: append, never reorder.
-_PURPOSES: dict[Purpose, int] = {"choose": 1, "mix": 2, "random_token": 3, "sample": 4, "sentence": 5}
+_PURPOSES: dict[Purpose, int] = {
+    "choose": 1,
+    "mix": 2,
+    "random_token": 3,
+    "sample": 4,
+    "sentence": 5,
+}
 
 
 def _signed(x: int) -> int:
     return x - (1 << 64) if x >= 1 << 63 else x
 
 
-_GOLDEN, _A, _B = _signed(0x9E3779B97F4A7C15), _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
+_GOLDEN, _A, _B = (
+    _signed(0x9E3779B97F4A7C15),
+    _signed(0xBF58476D1CE4E5B9),
+    _signed(0x94D049BB133111EB),
+)
 
 
 def _shift(x: Tensor, n: int) -> Tensor:
@@ -38,15 +49,19 @@ def _mix(x: Tensor) -> Tensor:
 
 
 def hashed(*coordinates: int | Tensor) -> Tensor:
-    """A 64-bit hash of integer coordinates (broadcast against each other), as int64, on their device."""
+    """A 64-bit hash of integer coordinates (broadcast against each other), as int64, on their
+    device."""
     state: int | Tensor = 0
     for c in coordinates:
-        # Whole numbers stay Python's as long as they can: one sent to a GPU would make the step wait for it.
+        # Whole numbers stay Python's as long as they can: one sent to a GPU would make the step
+        # wait for it.
         if isinstance(c, int):
             added: int | Tensor = _wrapped(c * _A + _GOLDEN)
         else:
             added = c.long() * _A + _GOLDEN
-        state = _wrapped(state * _GOLDEN) + added if isinstance(state, int) else state * _GOLDEN + added
+        state = (
+            _wrapped(state * _GOLDEN) + added if isinstance(state, int) else state * _GOLDEN + added
+        )
         state = _mix_int(state) if isinstance(state, int) else _mix(state)
     return torch.tensor(state) if isinstance(state, int) else state
 
@@ -66,7 +81,8 @@ def _mix_int(x: int) -> int:
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of one batch of rows, and how far the run is: what schedules of a corruptor read."""
+    """The random numbers of one batch of rows, and how far the run is: what schedules of a
+    corruptor read."""
 
     key_R: Tensor
     row_length: int
@@ -74,7 +90,11 @@ class Draws:
     """Share of the run that is done, 0-dim float32."""
 
     def to(self, device: torch.device | str) -> Draws:
-        return replace(self, key_R=self.key_R.to(device, non_blocking=True), progress=self.progress.to(device, non_blocking=True))
+        return replace(
+            self,
+            key_R=self.key_R.to(device, non_blocking=True),
+            progress=self.progress.to(device, non_blocking=True),
+        )
 
     def pin(self) -> Draws:
         """In memory from which a copy to a GPU runs by itself."""
@@ -84,9 +104,14 @@ class Draws:
         return replace(self, key_R=self.key_R[start:stop])
 
     def bits_T(self, purpose: Purpose, lane: int = 0) -> Tensor:
-        """53 random bits for every token, as non-negative int64 [T]. lane: which of several for one purpose."""
+        """53 random bits for every token, as non-negative int64 [T]. lane: which of several for one
+        purpose."""
         position_L = torch.arange(self.row_length, device=self.key_R.device)
-        coordinates = (_PURPOSES[purpose], position_L) if lane == 0 else (_PURPOSES[purpose], position_L, lane)
+        coordinates = (
+            (_PURPOSES[purpose], position_L)
+            if lane == 0
+            else (_PURPOSES[purpose], position_L, lane)
+        )
         return _shift(hashed(self.key_R[:, None], *coordinates).flatten(), 11)
 
     def uniform_T(self, purpose: Purpose, lane: int = 0) -> Tensor:
@@ -94,6 +119,18 @@ class Draws:
         return self.bits_T(purpose, lane).double() * 2.0**-53
 
 
-def draws_for(*, seed: int, step: int, num_rows: int, row_length: int, first_row: int = 0, progress: float = 0.0) -> Draws:
+def draws_for(
+    *,
+    seed: int,
+    step: int,
+    num_rows: int,
+    row_length: int,
+    first_row: int = 0,
+    progress: float = 0.0,
+) -> Draws:
     """The draws of rows first_row .. first_row + num_rows - 1 of the global batch of `step`."""
-    return Draws(hashed(seed, step, torch.arange(first_row, first_row + num_rows)), row_length, torch.tensor(progress, dtype=torch.float32))
+    return Draws(
+        hashed(seed, step, torch.arange(first_row, first_row + num_rows)),
+        row_length,
+        torch.tensor(progress, dtype=torch.float32),
+    )

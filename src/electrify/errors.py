@@ -1,8 +1,9 @@
 """The exceptions that are messages to the user.
 
-`UserError` means: the input (file, configuration, checkpoint, request) is wrong, and the text says what is wrong, where, and what to do.
-The command line prints it as one sentence and exits with status 2. `Unfinished` means that nothing is wrong with it and the same command
-continues: status 75. Anything else that escapes is our own fault and keeps its stack trace.
+`UserError` means: the input (file, configuration, checkpoint, request) is wrong, and the text says
+what is wrong, where, and what to do. The command line prints it as one sentence and exits with
+status 2. `Unfinished` means that nothing is wrong with it and the same command continues: status
+75. Anything else that escapes is our own fault and keeps its stack trace.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Unfinished(Exception):  # noqa: N818 - no error
 
 @contextmanager
 def failing_as(what: str) -> Iterator[None]:
-    """Whatever a library raises inside as a UserError that begins with `what`: some raise bare Exceptions, and Rust code panics, which is none."""
+    """Whatever a library raises inside as a UserError that begins with `what`: some raise bare
+    Exceptions, and Rust code panics, which is none."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, UserError):
@@ -38,7 +40,8 @@ def failing_as(what: str) -> Iterator[None]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for a name close to a known one, else what is known: of a long list the likest."""
+    """`; did you mean 'x'?` for a name close to a known one, else what is known: of a long list the
+    likest."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
@@ -50,8 +53,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def place_of(error: OSError) -> str:
-    """The file that the machine refused. An error of opening has its name; one of writing has none: there it is that of the open file which the
-    innermost function of the stack held."""
+    """The file that the machine refused. An error of opening has its name; one of writing has none:
+    there it is that of the open file which the innermost function of the stack held."""
     if isinstance(error.filename, str | bytes | os.PathLike):
         return os.fsdecode(error.filename)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -60,7 +63,8 @@ def place_of(error: OSError) -> str:
 
 
 def written_in(frame: FrameType) -> Iterator[str]:
-    """Names of the files that a function, or its object, has opened for writing (and maybe closed since, as a `with` does on its way out)."""
+    """Names of the files that a function, or its object, has opened for writing (and maybe closed
+    since, as a `with` does on its way out)."""
     held = [*frame.f_locals.values(), *getattr(frame.f_locals.get("self"), "__dict__", {}).values()]
     for file in held:
         if isinstance(file, io.IOBase) and set(str(getattr(file, "mode", "r"))) & set("wax+"):

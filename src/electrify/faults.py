@@ -1,6 +1,8 @@
-"""Faults on request, for tests of what a run survives: ELECTRIFY_FAULT_AT=[ACTION:]POINT[@STEP[%RANK]][,...] in the environment.
+"""Faults on request, for tests of what a run survives:
+ELECTRIFY_FAULT_AT=[ACTION:]POINT[@STEP[%RANK]][,...] in the environment.
 
-Without the variable nothing happens. POINTS says where a fault may strike, ACTIONS what it is (kill where none is given).
+Without the variable nothing happens. POINTS says where a fault may strike, ACTIONS what it is (kill
+where none is given).
 """
 
 from __future__ import annotations
@@ -11,10 +13,27 @@ import os
 import signal
 
 VARIABLE = "ELECTRIFY_FAULT_AT"
-SAVE_POINTS = ("before_tmp", "mid_model", "mid_optimizer", "before_manifest", "before_rename", "after_rename", "during_rotation")
+SAVE_POINTS = (
+    "before_tmp",
+    "mid_model",
+    "mid_optimizer",
+    "before_manifest",
+    "before_rename",
+    "after_rename",
+    "during_rotation",
+)
 POINTS = {
     "prepare": ("collected", "tokenizer", "encoded", "joined", "before_data_manifest"),
-    "pretrain": ("build", "header", "batch", "update", "validation", *SAVE_POINTS, "export", "replace"),
+    "pretrain": (
+        "build",
+        "header",
+        "batch",
+        "update",
+        "validation",
+        *SAVE_POINTS,
+        "export",
+        "replace",
+    ),
 }
 SIGNALS = {
     "kill": signal.SIGKILL,  # as a power cut
@@ -30,7 +49,8 @@ ACTIONS = (*SIGNALS, *ERRORS, *SPOILS)
 
 
 def at(point: str, step: int = 0) -> None:
-    """Does what the environment asks for at this point of this process. step: the update's or the checkpoint's, 0 elsewhere."""
+    """Does what the environment asks for at this point of this process. step: the update's or the
+    checkpoint's, 0 elsewhere."""
     for action in asked(point, step):
         if action in SIGNALS:
             os.kill(os.getpid(), SIGNALS[action])
@@ -39,13 +59,19 @@ def at(point: str, step: int = 0) -> None:
 
 
 def asked(point: str, step: int) -> list[str]:
-    """The actions that are asked for here; those of SPOILS are not done by `at`. Raises ValueError for what is no action."""
+    """The actions that are asked for here; those of SPOILS are not done by `at`. Raises ValueError
+    for what is no action."""
     wishes = os.environ.get(VARIABLE)
     if not wishes:
         return []
     here = {point, f"{point}@{step}", f"{point}@{step}%{os.environ.get('RANK', '0')}"}
-    pairs = [(action or "kill", where) for action, _, where in (wish.rpartition(":") for wish in wishes.split(","))]
+    pairs = [
+        (action or "kill", where)
+        for action, _, where in (wish.rpartition(":") for wish in wishes.split(","))
+    ]
     unknown = {action for action, _ in pairs} - set(ACTIONS)
     if unknown:
-        raise ValueError(f"{VARIABLE}: {', '.join(sorted(unknown))}; known are {', '.join(ACTIONS)}")
+        raise ValueError(
+            f"{VARIABLE}: {', '.join(sorted(unknown))}; known are {', '.join(ACTIONS)}"
+        )
     return [action for action, where in pairs if where in here]

@@ -22,12 +22,16 @@ from .train.device import pick_device
 from .train.folder import GENERATOR_STAGE, Resume, find_checkpoint, refuse
 
 
-def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume = "auto") -> Result:
-    """Trains `config` on the prepared corpus `data` into the run folder `output_dir`; with `generator_steps`, a generator before that.
+def pretrain(
+    data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume = "auto"
+) -> Result:
+    """Trains `config` on the prepared corpus `data` into the run folder `output_dir`; with
+    `generator_steps`, a generator before that.
 
-    resume: auto continues the newest complete checkpoint if there is one; must insists on one; never refuses a folder that holds a run.
-    Raises UserError for every mistake of the user, before anything is written where that is possible, and Unfinished where another process of
-    the run is lost.
+    resume: auto continues the newest complete checkpoint if there is one; must insists on one;
+    never refuses a folder that holds a run. Raises UserError for every mistake of the user, before
+    anything is written where that is possible, and Unfinished where another process of the run is
+    lost.
     """
     check(config)
     t = config.train
@@ -47,9 +51,11 @@ def pretrain(data: Path, *, output_dir: Path, config: PretrainConfig, resume: Re
 
 
 def two_stages(job: Job) -> Result:
-    """The generator as a run of its own in RUN/generator-stage, then the run that starts from it (2003.10555 section 3.2).
+    """The generator as a run of its own in RUN/generator-stage, then the run that starts from it
+    (2003.10555 section 3.2).
 
-    Both are ordinary runs: each resumes, and each refuses the folder of another recipe. What is wrong with the second is said before the first.
+    Both are ordinary runs: each resumes, and each refuses the folder of another recipe. What is
+    wrong with the second is said before the first.
     """
     folder, world = job.folder, job.world
     config = from_folders(job.config, folder, Corpus(job.data, "train").manifest.vocab_size)
@@ -65,7 +71,10 @@ def two_stages(job: Job) -> Result:
     waiting = job.resume == "must" and any(first.glob("checkpoint-*"))
     refuse(folder, "auto" if waiting else job.resume)
     if world.is_main:
-        say(f"first stage: {config.train.generator_steps:,} updates of the generator alone, in {first}")
+        say(
+            f"first stage: {config.train.generator_steps:,} updates of the generator alone, in "
+            f"{first}"
+        )
     result = train_run(replace(job, folder=first, config=generator_stage(config), starts={}))
     if not result.summary.finished:
         return result
@@ -77,7 +86,8 @@ def two_stages(job: Job) -> Result:
 def generator_stage(config: PretrainConfig) -> PretrainConfig:
     """The first stage: the generator of `config` as a masked language model of its own.
 
-    Its seed is another one: with the same, each text of the second stage would come with the very masks that the generator was trained on.
+    Its seed is another one: with the same, each text of the second stage would come with the very
+    masks that the generator was trained on.
     """
     t = config.train
     fields: dict[str, Any] = config.model.generator_numbers() | {

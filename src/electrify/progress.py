@@ -1,6 +1,8 @@
-"""Progress: a bar with rate and ETA on a terminal, one plain line about every ten seconds elsewhere. Everything goes to stderr.
+"""Progress: a bar with rate and ETA on a terminal, one plain line about every ten seconds
+elsewhere. Everything goes to stderr.
 
-Standard output belongs to results. A closed or full stderr must not stop a run, so writing to it never raises.
+Standard output belongs to results. A closed or full stderr must not stop a run, so writing to it
+never raises.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ def _write(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """One line to stderr that does not break a live bar; what would steer the terminal is written out."""
+    """One line to stderr that does not break a live bar; what would steer the terminal is written
+    out."""
     text = harmless(text)
     if _live:
         _live[-1].print(text, markup=False, highlight=False, soft_wrap=True)
@@ -38,18 +41,27 @@ def duration(seconds: float) -> str:
     s = round(seconds)
     if s < 60:
         return f"{s} s"
-    return f"{s // 3600}:{s // 60 % 60:02d}:{s % 60:02d}" if s >= 3600 else f"{s // 60}:{s % 60:02d}"
+    return (
+        f"{s // 3600}:{s // 60 % 60:02d}:{s % 60:02d}" if s >= 3600 else f"{s // 60}:{s % 60:02d}"
+    )
 
 
 def aligned(cells: list[list[str]], *, names: int) -> list[str]:
     """The rows of a table as lines: the first `names` columns to the left, numbers to the right."""
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    lines = ("  ".join(c.ljust(w) if i < names else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells)
+    lines = (
+        "  ".join(
+            c.ljust(w) if i < names else c.rjust(w)
+            for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in cells
+    )
     return [line.rstrip() for line in lines]
 
 
 class _Unfailing:
-    """A stream as it is, but for its writes, which never raise: a terminal that is closed leaves nothing but errors."""
+    """A stream as it is, but for its writes, which never raise: a terminal that is closed leaves
+    nothing but errors."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -70,8 +82,8 @@ class _Unfailing:
 class Progress:
     """How far a piece of work has come. A context manager.
 
-    total: how much there is in `unit` (e.g. "MB", "steps"), or None where nobody knows. done: how much of it an earlier process did, which counts
-    for the share and not for the rate.
+    total: how much there is in `unit` (e.g. "MB", "steps"), or None where nobody knows. done: how
+    much of it an earlier process did, which counts for the share and not for the rate.
     """
 
     def __init__(self, total: float | None, *, title: str, unit: str, done: float = 0.0) -> None:
@@ -103,12 +115,15 @@ class Progress:
             TextColumn("{task.fields[note]}", markup=False),
         )
         self._bar = RichProgress(*columns, console=console, transient=True)
-        self._task = self._bar.add_task(self.title, total=self.total, completed=self.done, note="", amount=self._amount())
+        self._task = self._bar.add_task(
+            self.title, total=self.total, completed=self.done, note="", amount=self._amount()
+        )
         self._bar.start()
         _live.append(console)
 
     def advance(self, n: float = 1, note: str = "") -> None:
-        """`n` more units are done. note: short text behind the bar, e.g. "loss 1.23"; an empty one keeps the last."""
+        """`n` more units are done. note: short text behind the bar, e.g. "loss 1.23"; an empty one
+        keeps the last."""
         self.done += n
         self.note = note or self.note
         if self._bar is not None:
@@ -135,7 +150,12 @@ class Progress:
             left = f", {duration((self.total - self.done) / max(self.rate, 1e-9))} left"
         return f"{self.title}: {self._amount()}{left}" + (f", {self.note}" if self.note else "")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._bar is not None:
             _live.pop()
             self._bar.stop()
@@ -145,7 +165,8 @@ class Progress:
 
 
 class Waiting:
-    """Work of which nobody knows how far it has come, in a library: a clock on a terminal, elsewhere a line every ten seconds. A context manager."""
+    """Work of which nobody knows how far it has come, in a library: a clock on a terminal,
+    elsewhere a line every ten seconds. A context manager."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -167,7 +188,11 @@ class Waiting:
         from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
         console = Console(stderr=True)
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+        )
         self._bar = RichProgress(*columns, console=console, transient=True)
         self._bar.add_task(self.title, total=None)
         self._bar.start()
@@ -177,7 +202,12 @@ class Waiting:
         while not self._ended.wait(PLAIN_LINE_EVERY_S):
             _write(f"{self.title}: {duration(time.monotonic() - self._began)} so far")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._ended.set()
         if self._bar is not None:
             _live.pop()

@@ -26,7 +26,16 @@ from .starting import Starts, from_folders, kept_names, shapes_of, starting_poin
 from .text.shards import Corpus, verify_sample
 from .train import checkpoint, dist
 from .train.context import RunContext, TrainingData
-from .train.folder import Resume, earlier_threads, find_checkpoint, fingerprint, header_lost, refuse, same_run, write_header
+from .train.folder import (
+    Resume,
+    earlier_threads,
+    find_checkpoint,
+    fingerprint,
+    header_lost,
+    refuse,
+    same_run,
+    write_header,
+)
 from .train.home import HEADER, TOKENIZER, Home
 from .train.log import MetricsLog
 from .train.loop import Run, Summary
@@ -68,7 +77,8 @@ class Result:
 def train_run(job: Job) -> Result:
     """Trains the job's recipe into its folder, or continues what is there.
 
-    Raises UserError for every mistake of the user, before anything is written where that is possible.
+    Raises UserError for every mistake of the user, before anything is written where that is
+    possible.
     """
     corpus, folder, world = Corpus(job.data, "train"), job.folder, job.world
     vocab_size = corpus.manifest.vocab_size
@@ -79,19 +89,34 @@ def train_run(job: Job) -> Result:
     refuse(folder, job.resume)
     with ExitStack() as held:
         loaded = claim(held, folder, config, corpus, world)
-        threads = held.enter_context(computing_with(threads_of(config, micro_rows, folder, loaded, world)))
-        built = starting_point(config, shapes[1], corpus, job.starts, fresh=loaded is None, counts=world.rank == 0)
+        threads = held.enter_context(
+            computing_with(threads_of(config, micro_rows, folder, loaded, world))
+        )
+        built = starting_point(
+            config, shapes[1], corpus, job.starts, fresh=loaded is None, counts=world.rank == 0
+        )
         context = context_of(job, config, corpus, built)
-        run = Run(built.objective, config.train, data, context, weights=config.objective.term_weights, kept=kept_names(built))
+        run = Run(
+            built.objective,
+            config.train,
+            data,
+            context,
+            weights=config.objective.term_weights,
+            kept=kept_names(built),
+        )
         faults.at("build")
         begin(run, built, config, loaded, threads)
         if world.is_main:
             run.saver.home = held.enter_context(Home(folder))
         trackers = config.train.report_to
-        with MetricsLog(folder, resume_step=run.step if loaded else None, report_to=trackers, rank=world.rank) as log:
+        with MetricsLog(
+            folder, resume_step=run.step if loaded else None, report_to=trackers, rank=world.rank
+        ) as log:
             summary = run.train(log)
         in_memory = None if any(map(is_sharded, run.state.named.values())) else built
-        exported = export_run(folder, built=in_memory) if summary.finished and world.rank == 0 else {}
+        exported = (
+            export_run(folder, built=in_memory) if summary.finished and world.rank == 0 else {}
+        )
         dist.barrier()
     return Result(folder, summary, exported)
 
@@ -122,9 +147,11 @@ def context_of(job: Job, config: PretrainConfig, corpus: Corpus, built: Built) -
     )
 
 
-def claim(held: ExitStack, folder: Path, config: PretrainConfig, corpus: Corpus, world: dist.World) -> Loaded | None:
-    """Locks the run folder as long as `held` and returns what to continue from, if anything. A mistake that one rank finds is
-    raised on all."""
+def claim(
+    held: ExitStack, folder: Path, config: PretrainConfig, corpus: Corpus, world: dist.World
+) -> Loaded | None:
+    """Locks the run folder as long as `held` and returns what to continue from, if anything. A
+    mistake that one rank finds is raised on all."""
     manifest = corpus.manifest
     with dist.together():
         if world.rank == 0:
@@ -135,12 +162,18 @@ def claim(held: ExitStack, folder: Path, config: PretrainConfig, corpus: Corpus,
             must_go_on(found.path, *loaded)
             same_run(folder, config, manifest, loaded[1]["fingerprint"])
         if world.rank == 0:
-            verify_sample(corpus.folder, max_bytes=VERIFIED_BYTES, key=loaded[1]["step"] if loaded else 0)
-    dist.same_across(f"{manifest.fingerprint} {found}", what="prepared corpus and newest checkpoint")
+            verify_sample(
+                corpus.folder, max_bytes=VERIFIED_BYTES, key=loaded[1]["step"] if loaded else 0
+            )
+    dist.same_across(
+        f"{manifest.fingerprint} {found}", what="prepared corpus and newest checkpoint"
+    )
     return loaded
 
 
-def threads_of(config: PretrainConfig, micro_rows: int, folder: Path, loaded: Loaded | None, world: dist.World) -> Threads:
+def threads_of(
+    config: PretrainConfig, micro_rows: int, folder: Path, loaded: Loaded | None, world: dist.World
+) -> Threads:
     """The threads that this run computes with; rank 0 says what was found out about them."""
     threads = choose(
         config.train.threads,
@@ -156,8 +189,11 @@ def threads_of(config: PretrainConfig, micro_rows: int, folder: Path, loaded: Lo
     return threads
 
 
-def begin(run: Run, built: Built, config: PretrainConfig, loaded: Loaded | None, threads: Threads) -> None:
-    """Parameters from the checkpoint or the header of a new run, and the line that says what will be trained."""
+def begin(
+    run: Run, built: Built, config: PretrainConfig, loaded: Loaded | None, threads: Threads
+) -> None:
+    """Parameters from the checkpoint or the header of a new run, and the line that says what will
+    be trained."""
     folder, world, corpus = run.context.folder, run.world, run.data.loader.corpus
     parameters = sum(p.numel() for p in run.state.named.values())
     saves = -(-config.train.max_steps // config.train.save_steps)
@@ -165,7 +201,11 @@ def begin(run: Run, built: Built, config: PretrainConfig, loaded: Loaded | None,
     # Float32 parameters and two moments, in each kept checkpoint and the next.
     checkpoint.require_space(folder, 12 * parameters * copies)
     tokenizer = corpus.folder / TOKENIZER
-    lost = header_lost(folder, corpus.manifest, tokenizer=tokenizer) if loaded else [*HEADER, TOKENIZER]
+    lost = (
+        header_lost(folder, corpus.manifest, tokenizer=tokenizer)
+        if loaded
+        else [*HEADER, TOKENIZER]
+    )
     if lost and world.rank == 0:
         for name in lost if loaded else ():
             aside(folder / name)
@@ -193,17 +233,34 @@ def changed(run: Run, loaded: Loaded | None, lost: list[str]) -> list[str]:
     """What is not as it was when the run was last here."""
     if not loaded:
         return []
-    found = [f"{run.context.folder} had lost {', '.join(lost)}, or it was changed: written again, and what stood there is kept"] if lost else []
+    found = (
+        [
+            (
+                f"{run.context.folder} had lost {', '.join(lost)}, or it was changed: written "
+                "again, and what stood there is kept"
+            )
+        ]
+        if lost
+        else []
+    )
     now = run.context.fingerprint
-    odd = [f"{k} {v} then, {now.get(k)} now" for k, v in loaded[1]["fingerprint"].items() if v != now.get(k)]
+    odd = [
+        f"{k} {v} then, {now.get(k)} now"
+        for k, v in loaded[1]["fingerprint"].items()
+        if v != now.get(k)
+    ]
     if odd:
-        found.append(f"continuing under other conditions ({'; '.join(odd)}): the data is the same, the last bits may differ")
+        found.append(
+            f"continuing under other conditions ({'; '.join(odd)}): the data is the same, the last "
+            "bits may differ"
+        )
     return found
 
 
 def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig, int]:
-    """The recipe with its global batch decided, and the rows of one forward pass. Raises UserError where the batch cannot be
-    cut evenly, or where a cut would go through rows that a loss compares."""
+    """The recipe with its global batch decided, and the rows of one forward pass. Raises UserError
+    where the batch cannot be cut evenly, or where a cut would go through rows that a loss compares.
+    """
     t = config.train
     if t.per_device_train_batch_size and t.gradient_accumulation_steps:
         size = t.per_device_train_batch_size * t.gradient_accumulation_steps * world_size
@@ -219,25 +276,33 @@ def rows_of_a_pass(config: PretrainConfig, world_size: int) -> int:
     t, processes = config.train, f"{world_size} process{'es' * (world_size > 1)}"
     share, left = divmod(t.train_batch_size, world_size)
     micro = t.per_device_train_batch_size or share // (t.gradient_accumulation_steps or 1)
-    if left or not micro or share % micro or share // micro != (t.gradient_accumulation_steps or share // micro):
+    if (
+        left
+        or not micro
+        or share % micro
+        or share // micro != (t.gradient_accumulation_steps or share // micro)
+    ):
         steps = t.gradient_accumulation_steps
         passes = f"{steps} passes each" if steps else f"passes of {micro} rows"
         raise UserError(
-            f"a batch of {t.train_batch_size} rows cannot be cut evenly into {processes} with {passes}; choose --train-batch-size, "
+            f"a batch of {t.train_batch_size} rows cannot be cut evenly into {processes} with "
+            f"{passes}; choose --train-batch-size, "
             f"--per-device-train-batch-size and --gradient-accumulation-steps that divide"
         )
     for rows in t.batch_size_schedule:
         share, left = divmod(rows, world_size)
         if left or share % min(micro, share):
             raise UserError(
-                f"batch_size_schedule: a batch of {rows} rows cannot be cut evenly into {processes} with passes of {micro} rows; "
+                f"batch_size_schedule: a batch of {rows} rows cannot be cut evenly into "
+                f"{processes} with passes of {micro} rows; "
                 f"choose one that divides"
             )
     return micro
 
 
 def must_hold_groups(config: PretrainConfig, micro_rows: int) -> None:
-    """Raises UserError where a forward pass does not hold whole groups of the rows that a loss compares."""
+    """Raises UserError where a forward pass does not hold whole groups of the rows that a loss
+    compares."""
     o, t = config.objective, config.train
     if o.row.group_rows is None:
         return
@@ -246,22 +311,33 @@ def must_hold_groups(config: PretrainConfig, micro_rows: int) -> None:
     for what, rows in [("forward passes", micro_rows), ("eval_rows", t.eval_rows), *smaller]:
         if rows % group:
             raise UserError(
-                f"objective {o.objective} compares {group} rows with each other, and {what} of {rows} rows would cut such a group: "
-                f"choose --train-batch-size, --per-device-train-batch-size and --eval-rows that are multiples of {group}"
+                f"objective {o.objective} compares {group} rows with each other, and {what} of "
+                f"{rows} rows would cut such a group: "
+                "choose --train-batch-size, --per-device-train-batch-size and --eval-rows that "
+                f"are multiples of {group}"
             )
 
 
 def announce(run: Run, parameters: int) -> None:
     loader, config = run.data.loader, run.config
     epochs, phases = loader.epoch(config.max_steps), loader.phases.all
-    rows = ", ".join(f"{s.num_rows:,} rows of {length} ({100 * s.fill_rate:.1f} % filled)" for length, s in loader.streams.items())
+    rows = ", ".join(
+        f"{s.num_rows:,} rows of {length} ({100 * s.fill_rate:.1f} % filled)"
+        for length, s in loader.streams.items()
+    )
     batch = f"batch {phases[0].batch_rows} rows"
     if len(phases) > 1:
-        parts = (f"{p.batch_rows} x {p.row_length}" + f" from step {p.first:,}" * (p.first > 0) for p in phases)
+        parts = (
+            f"{p.batch_rows} x {p.row_length}" + f" from step {p.first:,}" * (p.first > 0)
+            for p in phases
+        )
         batch = "batches of " + ", then ".join(parts)
     say(
-        f"{parameters / 1e6:.1f} M parameters, {rows}, {batch}, {config.max_steps:,} steps = {epochs:.1f} epochs"
-        + (f", continuing after step {run.step:,}" if run.step else "")
+        f"{parameters / 1e6:.1f} M parameters, {rows}, {batch}, {config.max_steps:,} steps = "
+        f"{epochs:.1f} epochs" + (f", continuing after step {run.step:,}" if run.step else "")
     )
     if config.eval_steps and run.data.valid is None:
-        say("warning: the corpus has no valid split, so nothing is validated; prepare it with --valid-fraction 0.01")
+        say(
+            "warning: the corpus has no valid split, so nothing is validated; prepare it with "
+            "--valid-fraction 0.01"
+        )

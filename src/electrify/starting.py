@@ -1,4 +1,5 @@
-"""What a run starts from: the recipe's shapes and vocabulary, initial values, and the weights of folders."""
+"""What a run starts from: the recipe's shapes and vocabulary, initial values, and the weights of
+folders."""
 
 from __future__ import annotations
 
@@ -29,51 +30,83 @@ def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> Pretrain
     start = config.train.init_discriminator
     if not start:
         return config
-    shape = saved_shape(run, "discriminator") or folder_shape(start, config.model.architecture, vocab_size=vocab_size)
+    shape = saved_shape(run, "discriminator") or folder_shape(
+        start, config.model.architecture, vocab_size=vocab_size
+    )
     known = section_of()
-    config = override(config, {name: number for name, number in vars(shape).items() if known.get(name) == "model"})
-    # Again, for the folder has decided the shape. Where another one decides the generator's, generator_size does not count.
+    config = override(
+        config, {name: number for name, number in vars(shape).items() if known.get(name) == "model"}
+    )
+    # Again, for the folder has decided the shape. Where another one decides the generator's,
+    # generator_size does not count.
     check(override(config, {"generator_size": 1.0}) if config.train.init_generator else config)
     return config
 
 
 def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape, Shape | None]:
-    """The kept encoder's shape, and that of the learned generator or of a tower: the folder's that it starts from, else the
-    recipe's."""
+    """The kept encoder's shape, and that of the learned generator or of a tower: the folder's that
+    it starts from, else the recipe's."""
     kept, start = kept_shape(config.model, vocab_size), config.train.init_generator
     if start:
-        shape = saved_shape(run, "generator") or folder_shape(start, config.model.architecture, vocab_size=vocab_size)
+        shape = saved_shape(run, "generator") or folder_shape(
+            start, config.model.architecture, vocab_size=vocab_size
+        )
         longest = max(phases_of(config).row_lengths)
         if shape.max_position_embeddings < longest:
             positions = f"the {shape.max_position_embeddings} positions of {start}"
-            raise UserError(f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed {positions}")
+            raise UserError(
+                f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed {positions}"
+            )
         return kept, shape
-    return kept, generator_shape(config.model, vocab_size) if config.corruption.corruptor in LEARNED else None
+    return kept, generator_shape(
+        config.model, vocab_size
+    ) if config.corruption.corruptor in LEARNED else None
 
 
 def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:
     """What corruption reads of the corpus and of its tokenizer."""
     m = corpus.manifest
-    edges = word_edges(corpus.folder / "tokenizer") if config.corruption.mask_unit == "word" else None
-    return Vocabulary(m.vocab_size, m.special_ids, edges=edges, counts_V=torch.from_numpy(corpus.unigram()))
+    edges = (
+        word_edges(corpus.folder / "tokenizer") if config.corruption.mask_unit == "word" else None
+    )
+    return Vocabulary(
+        m.vocab_size, m.special_ids, edges=edges, counts_V=torch.from_numpy(corpus.unigram())
+    )
 
 
-def starting_point(config: PretrainConfig, generator: Shape | None, corpus: Corpus, starts: Starts, *, fresh: bool, counts: bool) -> Built:
-    """The objective with its initial values: the seed's, then the corpus's, then those of the folders it starts from.
+def starting_point(
+    config: PretrainConfig,
+    generator: Shape | None,
+    corpus: Corpus,
+    starts: Starts,
+    *,
+    fresh: bool,
+    counts: bool,
+) -> Built:
+    """The objective with its initial values: the seed's, then the corpus's, then those of the
+    folders it starts from.
 
-    fresh: False where a checkpoint will overwrite them. counts: whether this rank reads the corpus for the initial words. One
-    does; the others receive its values before the first step.
+    fresh: False where a checkpoint will overwrite them. counts: whether this rank reads the corpus
+    for the initial words. One does; the others receive its values before the first step.
     """
-    vectors = cache(partial(word_vectors, corpus, seed=config.train.seed)) if fresh and counts else None
+    vectors = (
+        cache(partial(word_vectors, corpus, seed=config.train.seed)) if fresh and counts else None
+    )
     built = build(config, vocabulary_of(corpus, config), generator=generator, vectors=vectors)
     if not fresh:
         return built
     # A disentangled table is a difference to the generator's, which must be there first.
-    order = ("generator", "discriminator") if config.model.tie == "gdes" else ("discriminator", "generator")
+    order = (
+        ("generator", "discriminator")
+        if config.model.tie == "gdes"
+        else ("discriminator", "generator")
+    )
     for name in (n for n in order if n in starts):
         start = starts[name]
         if name not in built.exports:
-            raise UserError(f"--init-{name} {start}: the objective {config.objective.objective} has no {name}")
+            raise UserError(
+                f"--init-{name} {start}: the objective {config.objective.objective} has no {name}"
+            )
         check_vocabulary(start, tokenizer=corpus.folder / "tokenizer")
         given = built.kept if name == "generator" and "discriminator" in starts else None
         for line in load_weights(built, name, start, given=given):
@@ -82,11 +115,13 @@ def starting_point(config: PretrainConfig, generator: Shape | None, corpus: Corp
 
 
 def kept_names(built: Built) -> set[str]:
-    """Parameters that are the kept encoder's, its heads' included; what only the generator has takes the generator's learning
-    rate."""
+    """Parameters that are the kept encoder's, its heads' included; what only the generator has
+    takes the generator's learning rate."""
     kept = {id(p) for part in (built.kept.encoder, built.kept.head) for p in part.parameters()}
     others = {id(p) for part in built.objective.generator_parts() for p in part.parameters()} - kept
-    return {n for n, p in built.objective.named_parameters(remove_duplicate=True) if id(p) not in others}
+    return {
+        n for n, p in built.objective.named_parameters(remove_duplicate=True) if id(p) not in others
+    }
 
 
 def unigram_entropy(corpus: Corpus) -> float:

@@ -18,7 +18,8 @@ Kind = Literal["mean", "histogram", "ranking"]
 class Term:
     """A loss or something watched, as sum and count (0-dim, on the batch's device).
 
-    A histogram has a sum [2, B]: tokens by label and logit. `ranking`: a histogram of a score of which only the order means something.
+    A histogram has a sum [2, B]: tokens by label and logit. `ranking`: a histogram of a score of
+    which only the order means something.
     """
 
     sum: Tensor
@@ -53,8 +54,13 @@ def term(values_N: Tensor, where_N: Tensor | None = None) -> Term:
 
 
 def weighted(terms: Terms, weights: dict[str, float], counts: dict[str, Tensor]) -> Tensor:
-    """sum over losses of weight * sum / global count: what is differentiated. Raises ValueError where weights name other terms than the counts."""
+    """sum over losses of weight * sum / global count: what is differentiated. Raises ValueError
+    where weights name other terms than the counts."""
     if weights.keys() != counts.keys():
-        raise ValueError(f"term_weights name {sorted(weights)}, the objective's losses are {sorted(counts)}")
-    parts = [weight * terms[name].sum / counts[name].clamp(min=1) for name, weight in weights.items()]
+        raise ValueError(
+            f"term_weights name {sorted(weights)}, the objective's losses are {sorted(counts)}"
+        )
+    parts = [
+        weight * terms[name].sum / counts[name].clamp(min=1) for name, weight in weights.items()
+    ]
     return torch.stack(parts).sum()

@@ -1,4 +1,5 @@
-"""Tokens: the batch that every layer reads. Rows of one fixed length, several whole sequences in each row, laid flat.
+"""Tokens: the batch that every layer reads. Rows of one fixed length, several whole sequences in
+each row, laid flat.
 
 Shape suffixes: T = rows * row_length flat tokens, R rows, L row length.
 """
@@ -10,7 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .special import SpecialIds as SpecialIds  # which stands alone, because preparing a corpus needs it without torch
+from .special import (
+    SpecialIds as SpecialIds,
+)  # which stands alone, because preparing a corpus needs it without torch
 
 ALWAYS_JOINS, ALWAYS_BEGINS = -1, 0
 
@@ -19,8 +22,9 @@ ALWAYS_JOINS, ALWAYS_BEGINS = -1, 0
 class WordEdges:
     """How tokens join into words, for each token of the vocabulary [V] (int8).
 
-    first_V: ALWAYS_JOINS what stands before it (`##ed`), ALWAYS_BEGINS a word, or the kind of its first character, 1, 2, ...: it then joins a token
-    whose last character is of that kind (last_V; ALWAYS_JOINS there: whatever does not begin a word goes on with it).
+    first_V: ALWAYS_JOINS what stands before it (`##ed`), ALWAYS_BEGINS a word, or the kind of its
+    first character, 1, 2, ...: it then joins a token whose last character is of that kind (last_V;
+    ALWAYS_JOINS there: whatever does not begin a word goes on with it).
     """
 
     first_V: Tensor
@@ -30,15 +34,18 @@ class WordEdges:
         """True where ids_N goes on with the word of before_N."""
         first_N = self.first_V[ids_N]
         last_N = self.last_V[before_N]
-        return (first_N == ALWAYS_JOINS) | ((first_N > 0) & ((first_N == last_N) | (last_N == ALWAYS_JOINS)))
+        return (first_N == ALWAYS_JOINS) | (
+            (first_N > 0) & ((first_N == last_N) | (last_N == ALWAYS_JOINS))
+        )
 
 
 @dataclass(frozen=True)
 class Tokens:
     """A batch of rows laid flat. Every field has T = rows * row_length entries, row after row.
 
-    ids_T: token ids (int64). seq_T: which sequence of its row a token belongs to, 1, 2, ... in order; 0 is padding (int64).
-    pos_T: position inside its sequence, from 0 (int64). segment_T: token type, 0 or 1 (int64).
+    ids_T: token ids (int64). seq_T: which sequence of its row a token belongs to, 1, 2, ... in
+    order; 0 is padding (int64). pos_T: position inside its sequence, from 0 (int64). segment_T:
+    token type, 0 or 1 (int64).
     """
 
     ids_T: Tensor
@@ -47,8 +54,8 @@ class Tokens:
     segment_T: Tensor
     row_length: int
     runs: int | None = None
-    """Runs of equal seq_T in all rows (sequences, and the pads at the end of a row), or more; None where nobody counted. What kernels for packed
-    rows need to know beforehand."""
+    """Runs of equal seq_T in all rows (sequences, and the pads at the end of a row), or more; None
+    where nobody counted. What kernels for packed rows need to know beforehand."""
 
     @property
     def num_rows(self) -> int:
@@ -63,7 +70,10 @@ class Tokens:
         return replace(self, ids_T=ids_T)
 
     def to(self, device: torch.device | str) -> Tokens:
-        moved = (t.to(device, non_blocking=True) for t in (self.ids_T, self.seq_T, self.pos_T, self.segment_T))
+        moved = (
+            t.to(device, non_blocking=True)
+            for t in (self.ids_T, self.seq_T, self.pos_T, self.segment_T)
+        )
         return Tokens(*moved, row_length=self.row_length, runs=self.runs)
 
     def pin(self) -> Tokens:
@@ -74,11 +84,18 @@ class Tokens:
     def rows(self, start: int, stop: int) -> Tokens:
         """Rows start..stop-1 as a batch of their own (a view)."""
         cut = slice(start * self.row_length, stop * self.row_length)
-        return Tokens(self.ids_T[cut], self.seq_T[cut], self.pos_T[cut], self.segment_T[cut], row_length=self.row_length)
+        return Tokens(
+            self.ids_T[cut],
+            self.seq_T[cut],
+            self.pos_T[cut],
+            self.segment_T[cut],
+            row_length=self.row_length,
+        )
 
 
 def from_sequences(sequences: list[list[int]], *, row_length: int, pad: int) -> Tokens:
-    """One unpacked sequence per row, padded: what scoring and tests feed. Raises ValueError where a sequence is longer than a row."""
+    """One unpacked sequence per row, padded: what scoring and tests feed. Raises ValueError where a
+    sequence is longer than a row."""
     ids_RL = torch.full((len(sequences), row_length), pad, dtype=torch.long)
     seq_RL, pos_RL = torch.zeros_like(ids_RL), torch.zeros_like(ids_RL)
     for row, ids in enumerate(sequences):
@@ -87,4 +104,10 @@ def from_sequences(sequences: list[list[int]], *, row_length: int, pad: int) -> 
         ids_RL[row, : len(ids)] = torch.tensor(ids)
         seq_RL[row, : len(ids)] = 1
         pos_RL[row, : len(ids)] = torch.arange(len(ids))
-    return Tokens(ids_RL.flatten(), seq_RL.flatten(), pos_RL.flatten(), torch.zeros_like(seq_RL).flatten(), row_length=row_length)
+    return Tokens(
+        ids_RL.flatten(),
+        seq_RL.flatten(),
+        pos_RL.flatten(),
+        torch.zeros_like(seq_RL).flatten(),
+        row_length=row_length,
+    )

@@ -1,5 +1,5 @@
-"""Prepared corpora that were cut, exchanged or written by an enemy, who gets the hashes right: found when a run opens them, or in the piece that they
-would spoil."""
+"""Prepared corpora that were cut, exchanged or written by an enemy, who gets the hashes right:
+found when a run opens them, or in the piece that they would spoil."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def seal(data: Path, changes: Mapping[str, Any] = MappingProxyType({})) -> None:
     for shard in fields["splits"]["train"]:
         shard["tokens_sha256"] = sha256_of(data / shard["tokens_file"])
     fields |= {"unigram_sha256": sha256_of(data / "unigram.npy")} | dict(changes)
-    (data / "manifest.json").write_text(manifest_text(fields | {SEAL: seal_of(fields)}), encoding="utf-8")
+    (data / "manifest.json").write_text(
+        manifest_text(fields | {SEAL: seal_of(fields)}), encoding="utf-8"
+    )
 
 
 def cut(data: Path) -> None:
@@ -72,7 +74,9 @@ def giant_documents(data: Path) -> None:
     """A header that claims a petabyte."""
     text = b"{'descr': '<i8', 'fortran_order': False, 'shape': (140737488355328,), }"
     text += b" " * (118 - len(text) - 1) + b"\n"
-    of(data, "documents").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(80))
+    of(data, "documents").write_bytes(
+        b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(80)
+    )
 
 
 def backward_documents(data: Path) -> None:
@@ -139,11 +143,20 @@ CASES: list[tuple[Callable[[Path], None], str]] = [
     (manifest(vocab_size=4 * 10**9), "GB are free"),
     (manifest(splits=[]), "manifest.json is damaged"),
     (manifest(splits={"train": [{"tokens": 1}]}), "manifest.json is damaged"),
-    (manifest(special_ids={"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 9000, "others": []}), "manifest.json is damaged"),
+    (
+        manifest(special_ids={"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 9000, "others": []}),
+        "manifest.json is damaged",
+    ),
     (manifest(extra=1), "manifest.json is damaged"),
-    (manifest(tokenizer_files={"../../../../etc/hostname": "0" * 64}), "the name of a file in the folder is needed"),
+    (
+        manifest(tokenizer_files={"../../../../etc/hostname": "0" * 64}),
+        "the name of a file in the folder is needed",
+    ),
     (manifest(tokenizer_files={"..": "0" * 64}), "the name of a file in the folder is needed"),
-    (manifest(tokenizer_files={"tokenizer.json": 5}), "tokenizer_files.tokenizer.json is 5, a SHA-256"),
+    (
+        manifest(tokenizer_files={"tokenizer.json": 5}),
+        "tokenizer_files.tokenizer.json is 5, a SHA-256",
+    ),
     (manifest(format=99), "has format 99, this version reads 1"),
     (no_manifest, "manifest.json is damaged"),
     (path_out, "manifest.json is damaged"),
@@ -152,7 +165,12 @@ CASES: list[tuple[Callable[[Path], None], str]] = [
 
 @pytest.mark.parametrize(("spoil", "says"), CASES, ids=[case.__name__ for case, _ in CASES])
 def test_a_spoilt_corpus(
-    capsys: pytest.CaptureFixture[str], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], None], says: str
+    capsys: pytest.CaptureFixture[str],
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: Callable[[Path], None],
+    says: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     spoil(data)

@@ -1,4 +1,5 @@
-"""Links, pipes, devices and giants in the folders of others, and JSON with right hashes and odd content: one sentence each, nothing followed."""
+"""Links, pipes, devices and giants in the folders of others, and JSON with right hashes and odd
+content: one sentence each, nothing followed."""
 
 from __future__ import annotations
 
@@ -78,7 +79,9 @@ def link_circle(folder: Path, secret: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [link_zero, link_folder, pipe_beside, link_circle])
-def test_what_is_not_of_a_tokenizer_is_not_copied(data: Path, secret: Path, tmp_path: Path, spoil: Callable[[Path, Path], None]) -> None:
+def test_what_is_not_of_a_tokenizer_is_not_copied(
+    data: Path, secret: Path, tmp_path: Path, spoil: Callable[[Path, Path], None]
+) -> None:
     spoil(data, secret)
     assert run(*pretrain_words(data, tmp_path / "run", max_steps=1)) == 0
     for folder in ("tokenizer", "discriminator", "generator"):
@@ -86,20 +89,30 @@ def test_what_is_not_of_a_tokenizer_is_not_copied(data: Path, secret: Path, tmp_
     assert not holds_secret(tmp_path / "run")
 
 
-@pytest.mark.parametrize("name", ["merges.txt", "special_tokens_map.json", "vocab.txt", "tokenizer_config.json"])
-def test_a_tokenizer_file_that_is_a_link_out(capsys: pytest.CaptureFixture[str], data: Path, secret: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["merges.txt", "special_tokens_map.json", "vocab.txt", "tokenizer_config.json"]
+)
+def test_a_tokenizer_file_that_is_a_link_out(
+    capsys: pytest.CaptureFixture[str], data: Path, secret: Path, tmp_path: Path, name: str
+) -> None:
     """With the hash in the manifest, too: whoever wrote the folder may know the file."""
     replaced(data / "tokenizer" / name, secret)
     raw = json.loads((data / "manifest.json").read_text(encoding="utf-8"))
     raw["tokenizer_files"][name] = hashlib.sha256(SECRET.encode()).hexdigest()
     (data / "manifest.json").write_text(manifest_text(raw | {SEAL: seal_of(raw)}), encoding="utf-8")
-    assert "is a link that leads out of its folder" in mistake(capsys, *pretrain_words(data, tmp_path / "run", max_steps=1))
+    assert "is a link that leads out of its folder" in mistake(
+        capsys, *pretrain_words(data, tmp_path / "run", max_steps=1)
+    )
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "unigram.npy", "tokens-train-00000.bin", "tokenizer/tokenizer.json"])
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "unigram.npy", "tokens-train-00000.bin", "tokenizer/tokenizer.json"]
+)
 @pytest.mark.parametrize("kind", ["pipe", "device", "link out"])
-def test_files_of_data_that_are_no_files(capsys: pytest.CaptureFixture[str], data: Path, tmp_path: Path, name: str, kind: str) -> None:
+def test_files_of_data_that_are_no_files(
+    capsys: pytest.CaptureFixture[str], data: Path, tmp_path: Path, name: str, kind: str
+) -> None:
     path = data / name
     if kind == "pipe":
         pipe(path)
@@ -109,7 +122,11 @@ def test_files_of_data_that_are_no_files(capsys: pytest.CaptureFixture[str], dat
         path.rename(tmp_path / "elsewhere")
         path.symlink_to(tmp_path / "elsewhere")
     sentence = mistake(capsys, *pretrain_words(data, tmp_path / "run", max_steps=1))
-    assert ("not a file" in sentence) if kind != "link out" else ("leads out of its folder" in sentence)
+    assert (
+        ("not a file" in sentence)
+        if kind != "link out"
+        else ("leads out of its folder" in sentence)
+    )
 
 
 # ------------------------------------------------------------------ RUN
@@ -134,7 +151,9 @@ def test_a_runs_tokenizer_is_not_published_through_a_link(
 
 
 @pytest.mark.parametrize("kind", ["pipe", "/dev/zero"])
-def test_a_checkpoints_manifest_that_never_ends(capsys: pytest.CaptureFixture[str], trained: Path, tmp_path: Path, kind: str) -> None:
+def test_a_checkpoints_manifest_that_never_ends(
+    capsys: pytest.CaptureFixture[str], trained: Path, tmp_path: Path, kind: str
+) -> None:
     path = trained / "checkpoint-4" / "manifest.json"
     pipe(path) if kind == "pipe" else replaced(path, kind)
     assert run(*export(trained, tmp_path)) == 0
@@ -144,7 +163,9 @@ def test_a_checkpoints_manifest_that_never_ends(capsys: pytest.CaptureFixture[st
     assert run(*export(trained, tmp_path)) == 0  # the card does without
 
 
-def test_a_checkpoint_that_lies_elsewhere(capsys: pytest.CaptureFixture[str], trained: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_that_lies_elsewhere(
+    capsys: pytest.CaptureFixture[str], trained: Path, tmp_path: Path
+) -> None:
     (trained / "checkpoint-4").rename(tmp_path / "checkpoint-4")
     (trained / "checkpoint-4").symlink_to(tmp_path / "checkpoint-4")
     assert run(*export(trained, tmp_path)) == 0
@@ -153,23 +174,44 @@ def test_a_checkpoint_that_lies_elsewhere(capsys: pytest.CaptureFixture[str], tr
 
 FACTS: list[tuple[dict[str, Any], str]] = [
     ({"corpus": [1]}, "corpus is [1], an object is needed"),
-    ({"corpus": {"counts": {"tokens": "many"}}}, "corpus.counts.tokens is 'many', a number is needed"),
+    (
+        {"corpus": {"counts": {"tokens": "many"}}},
+        "corpus.counts.tokens is 'many', a number is needed",
+    ),
     ({"corpus": {"sources": [5]}}, "corpus.sources[0] is 5"),
     ({"machine": "Abacus"}, "machine is 'Abacus', an object is needed"),
     ({"shapes": {"generator": {"hidden_size": 8}}}, "shapes.generator.vocab_size is missing"),
     ({"shapes": {"generator": 3}}, "shapes.generator is 3"),
     ({"vocab_size": 10**30}, "vocab_size is"),
     ({"vocab_size": "x"}, "vocab_size is 'x', an integer from 1 is needed"),
-    ({"special_ids": {"pad": 10**9, "unk": 1, "cls": 2, "sep": 3, "mask": 4}}, "special_ids are not of a vocabulary"),
+    (
+        {"special_ids": {"pad": 10**9, "unk": 1, "cls": 2, "sep": 3, "mask": 4}},
+        "special_ids are not of a vocabulary",
+    ),
     ({"special_ids": [1]}, "special_ids is [1], an object is needed"),
-    ({"special_ids": {"pad": 0, "unk": 1, "cls": 2, "sep": 2, "mask": 4, "others": []}}, "special_ids are those of no tokenizer"),
-    ({"vocab_size": 6, "special_ids": {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4, "others": [5]}}, "special_ids are those of no tokenizer"),
+    (
+        {"special_ids": {"pad": 0, "unk": 1, "cls": 2, "sep": 2, "mask": 4, "others": []}},
+        "special_ids are those of no tokenizer",
+    ),
+    (
+        {
+            "vocab_size": 6,
+            "special_ids": {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4, "others": [5]},
+        },
+        "special_ids are those of no tokenizer",
+    ),
     ({"tokenizer_files": {}}, "tokenizer_files do not name tokenizer.json"),
 ]
 
 
 @pytest.mark.parametrize(("fields", "says"), FACTS)
-def test_odd_facts_of_a_run(capsys: pytest.CaptureFixture[str], trained: Path, tmp_path: Path, fields: dict[str, Any], says: str) -> None:
+def test_odd_facts_of_a_run(
+    capsys: pytest.CaptureFixture[str],
+    trained: Path,
+    tmp_path: Path,
+    fields: dict[str, Any],
+    says: str,
+) -> None:
     raw = json.loads((trained / "run.json").read_text(encoding="utf-8")) | fields
     (trained / "run.json").write_text(json.dumps(raw | {SEAL: seal_of(raw)}), encoding="utf-8")
     assert says in mistake(capsys, *export(trained, tmp_path))
@@ -177,9 +219,19 @@ def test_odd_facts_of_a_run(capsys: pytest.CaptureFixture[str], trained: Path, t
     assert "Traceback" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("fields", [{"tokenizer_files": {}}, {"special_ids": {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 5, "others": []}}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tokenizer_files": {}},
+        {"special_ids": {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 5, "others": []}},
+    ],
+)
 def test_facts_of_another_corpus_are_found_when_a_run_goes_on(
-    capsys: pytest.CaptureFixture[str], small_data: Path, trained: Path, tmp_path: Path, fields: dict[str, Any]
+    capsys: pytest.CaptureFixture[str],
+    small_data: Path,
+    trained: Path,
+    tmp_path: Path,
+    fields: dict[str, Any],
 ) -> None:
     """And not when it has ended, days later, and is exported."""
     whole = (trained / "run.json").read_bytes()
@@ -189,21 +241,35 @@ def test_facts_of_another_corpus_are_found_when_a_run_goes_on(
     assert run(*pretrain_words(small_data, trained, **QUICK)) == 0
     assert "had lost run.json, or it was changed: written again" in capsys.readouterr().err
     kept = ("special_ids", "tokenizer_files")
-    assert {k: json.loads((trained / "run.json").read_bytes())[k] for k in kept} == {k: json.loads(whole)[k] for k in kept}
+    assert {k: json.loads((trained / "run.json").read_bytes())[k] for k in kept} == {
+        k: json.loads(whole)[k] for k in kept
+    }
     assert run(*export(trained, tmp_path)) == 0
 
 
-@pytest.mark.parametrize("text", ["[]", "5", "[" * 100_000, '{"a": NaN}', '{"a": 1, "a": 2}', '{"a": 1e999}', "9" * 5000])
-def test_facts_that_are_not_json_of_ours(capsys: pytest.CaptureFixture[str], trained: Path, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["[]", "5", "[" * 100_000, '{"a": NaN}', '{"a": 1, "a": 2}', '{"a": 1e999}', "9" * 5000]
+)
+def test_facts_that_are_not_json_of_ours(
+    capsys: pytest.CaptureFixture[str], trained: Path, tmp_path: Path, text: str
+) -> None:
     (trained / "run.json").write_text(text, encoding="utf-8")
     assert "run.json is damaged" in mistake(capsys, *export(trained, tmp_path))
 
 
 TOKENIZERS: list[tuple[str, str, str]] = [
     ("tokenizer.json", "{}", "is not a tokenizer: it has no model"),
-    ("tokenizer.json", '{"model": {"vocab": {"a": "b"}}}', "an id of its vocabulary is not an integer"),
+    (
+        "tokenizer.json",
+        '{"model": {"vocab": {"a": "b"}}}',
+        "an id of its vocabulary is not an integer",
+    ),
     ("tokenizer_config.json", "[]", "holds list, not a JSON object"),
-    ("tokenizer_config.json", '{"model_max_length": "many"}', "model_max_length is 'many', a number is needed"),
+    (
+        "tokenizer_config.json",
+        '{"model_max_length": "many"}',
+        "model_max_length is 'many', a number is needed",
+    ),
     ("tokenizer_config.json", '{"model_max_length": {"a": 1}}', "model_max_length is {'a': 1}"),
     ("tokenizer_config.json", '{"tokenizer_class": 5}', "tokenizer_class is 5, a text is needed"),
     ("tokenizer_config.json", '{"pad_token": 5}', ""),
@@ -212,11 +278,24 @@ TOKENIZERS: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("name", "text", "says"), TOKENIZERS)
-def test_odd_tokenizers_of_a_run(capsys: pytest.CaptureFixture[str], trained: Path, tmp_path: Path, name: str, text: str, says: str) -> None:
+def test_odd_tokenizers_of_a_run(
+    capsys: pytest.CaptureFixture[str],
+    trained: Path,
+    tmp_path: Path,
+    name: str,
+    text: str,
+    says: str,
+) -> None:
     (trained / "tokenizer" / name).write_text(text, encoding="utf-8")
-    assert "does not have the hash that was written down" in mistake(capsys, *export(trained, tmp_path)) or says
+    assert (
+        "does not have the hash that was written down"
+        in mistake(capsys, *export(trained, tmp_path))
+        or says
+    )
     raw = json.loads((trained / "run.json").read_text(encoding="utf-8"))
-    raw = {k: v for k, v in raw.items() if k not in ("tokenizer_files", SEAL)}  # as earlier versions wrote it
+    raw = {
+        k: v for k, v in raw.items() if k not in ("tokenizer_files", SEAL)
+    }  # as earlier versions wrote it
     (trained / "run.json").write_text(json.dumps(raw), encoding="utf-8")
     assert says in mistake(capsys, *export(trained, tmp_path), longest=700)
     assert not (tmp_path / "out").exists()
@@ -224,10 +303,15 @@ def test_odd_tokenizers_of_a_run(capsys: pytest.CaptureFixture[str], trained: Pa
 
 def reseal(folder: Path) -> None:
     """The manifest of a checkpoint with the sizes and hashes of what lies there."""
-    files = {p.name: {"bytes": p.stat().st_size, "sha256": hashlib.sha256(p.read_bytes()).hexdigest()} for p in folder.iterdir()}
+    files = {
+        p.name: {"bytes": p.stat().st_size, "sha256": hashlib.sha256(p.read_bytes()).hexdigest()}
+        for p in folder.iterdir()
+    }
     files.pop("manifest.json")
     step = int(folder.name.removeprefix("checkpoint-"))
-    (folder / "manifest.json").write_text(json.dumps({"format": 1, "step": step, "files": files}), encoding="utf-8")
+    (folder / "manifest.json").write_text(
+        json.dumps({"format": 1, "step": step, "files": files}), encoding="utf-8"
+    )
 
 
 STATES: list[tuple[dict[str, Any], str]] = [
@@ -247,17 +331,28 @@ STATES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("fields", "says"), STATES)
 def test_a_state_with_the_right_hash_and_odd_content(
-    capsys: pytest.CaptureFixture[str], small_data: Path, trained: Path, tmp_path: Path, fields: dict[str, Any], says: str
+    capsys: pytest.CaptureFixture[str],
+    small_data: Path,
+    trained: Path,
+    tmp_path: Path,
+    fields: dict[str, Any],
+    says: str,
 ) -> None:
     """Export believed what going on refuses."""
     path = trained / "checkpoint-4" / "state.json"
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | fields), encoding="utf-8")
+    path.write_text(
+        json.dumps(json.loads(path.read_text(encoding="utf-8")) | fields), encoding="utf-8"
+    )
     reseal(path.parent)
-    assert says in mistake(capsys, *pretrain_words(small_data, trained, **QUICK | {"max_steps": 6}), longest=700)
+    assert says in mistake(
+        capsys, *pretrain_words(small_data, trained, **QUICK | {"max_steps": 6}), longest=700
+    )
     assert says in mistake(capsys, *export(trained, tmp_path), longest=700)
 
 
-def test_states_that_are_not_objects(capsys: pytest.CaptureFixture[str], small_data: Path, trained: Path, tmp_path: Path) -> None:
+def test_states_that_are_not_objects(
+    capsys: pytest.CaptureFixture[str], small_data: Path, trained: Path, tmp_path: Path
+) -> None:
     path = trained / "checkpoint-4" / "state.json"
     for text in ("[]", "{}", "5", "[" * 100_000):
         path.write_text(text, encoding="utf-8")
@@ -266,17 +361,25 @@ def test_states_that_are_not_objects(capsys: pytest.CaptureFixture[str], small_d
         mistake(capsys, *export(trained, tmp_path))
 
 
-def test_a_checkpoint_without_the_optimizer(capsys: pytest.CaptureFixture[str], small_data: Path, trained: Path) -> None:
+def test_a_checkpoint_without_the_optimizer(
+    capsys: pytest.CaptureFixture[str], small_data: Path, trained: Path
+) -> None:
     (trained / "checkpoint-4" / "optimizer.safetensors").unlink()
     reseal(trained / "checkpoint-4")
-    assert "holds no optimizer.safetensors" in mistake(capsys, *pretrain_words(small_data, trained, **QUICK))
+    assert "holds no optimizer.safetensors" in mistake(
+        capsys, *pretrain_words(small_data, trained, **QUICK)
+    )
 
 
-def test_an_optimizer_of_other_parameters(capsys: pytest.CaptureFixture[str], small_data: Path, trained: Path) -> None:
+def test_an_optimizer_of_other_parameters(
+    capsys: pytest.CaptureFixture[str], small_data: Path, trained: Path
+) -> None:
     for named in ({"nobody.exp_avg": torch.zeros(3)}, {"x": torch.zeros(3)}):
         save_file(named, trained / "checkpoint-4" / "optimizer.safetensors")
         reseal(trained / "checkpoint-4")
-        assert "which is of no parameter of this run" in mistake(capsys, *pretrain_words(small_data, trained, **QUICK))
+        assert "which is of no parameter of this run" in mistake(
+            capsys, *pretrain_words(small_data, trained, **QUICK)
+        )
 
 
 # ------------------------------------------------------------------ MODEL
@@ -294,23 +397,46 @@ def shard(model: Path, name: str) -> None:
     """The weights in two files, of which the index calls the second `name`."""
     named = load_file(model / "model.safetensors")
     half = len(named) // 2
-    for file, keys in (("a.safetensors", sorted(named)[:half]), ("b.safetensors", sorted(named)[half:])):
+    for file, keys in (
+        ("a.safetensors", sorted(named)[:half]),
+        ("b.safetensors", sorted(named)[half:]),
+    ):
         save_file({k: named[k] for k in keys}, model / file, metadata={"format": "pt"})
     places = {k: "a.safetensors" if i < half else name for i, k in enumerate(sorted(named))}
     (model / "model.safetensors").unlink()
-    (model / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}), encoding="utf-8")
+    (model / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": places}), encoding="utf-8"
+    )
 
 
 def verbs(model: Path, tmp_path: Path, data: Path) -> dict[str, list[str]]:
     (tmp_path / "a.csv").write_text("text,label\n" + "the one,1\nthe two,0\n" * 4, encoding="utf-8")
     (tmp_path / "pairs").mkdir(exist_ok=True)
-    (tmp_path / "pairs" / "one.jsonl").write_text('{"sentence_good": "the one", "sentence_bad": "one the"}\n', encoding="utf-8")
-    files = ["--train-file", str(tmp_path / "a.csv"), "--validation-file", str(tmp_path / "a.csv"), "--output-dir", str(tmp_path / "out")]
+    (tmp_path / "pairs" / "one.jsonl").write_text(
+        '{"sentence_good": "the one", "sentence_bad": "one the"}\n', encoding="utf-8"
+    )
+    files = [
+        "--train-file",
+        str(tmp_path / "a.csv"),
+        "--validation-file",
+        str(tmp_path / "a.csv"),
+        "--output-dir",
+        str(tmp_path / "out"),
+    ]
     return {
         "detect": ["detect", str(model), "the one"],
-        "evaluate": ["evaluate", str(model), "--data-dir", str(tmp_path / "pairs"), "--device", "cpu"],
+        "evaluate": [
+            "evaluate",
+            str(model),
+            "--data-dir",
+            str(tmp_path / "pairs"),
+            "--device",
+            "cpu",
+        ],
         "finetune": ["finetune", str(model), *files, "--seeds", "1", "--device", "cpu"],
-        "pretrain": pretrain_words(data, tmp_path / "out", init_discriminator=str(model), max_steps=1),
+        "pretrain": pretrain_words(
+            data, tmp_path / "out", init_discriminator=str(model), max_steps=1
+        ),
     }
 
 
@@ -326,7 +452,13 @@ SHARDS = [("../../dev/zero", "which is not a .safetensors file"), ("/etc/passwd"
 
 @pytest.mark.parametrize(("name", "says"), SHARDS)
 def test_shards_of_elsewhere(
-    capsys: pytest.CaptureFixture[str], model: Path, secret: Path, tmp_path: Path, small_data: Path, name: str, says: str
+    capsys: pytest.CaptureFixture[str],
+    model: Path,
+    secret: Path,
+    tmp_path: Path,
+    small_data: Path,
+    name: str,
+    says: str,
 ) -> None:
     shard(model, name)
     os.mkfifo(model / "pipe.safetensors") if "pipe" in name else None
@@ -376,12 +508,17 @@ def quantised(model: Path, secret: Path) -> None:
 
 
 def adapter(model: Path, secret: Path) -> None:
-    (model / "adapter_config.json").write_text('{"base_model_name_or_path": "../x"}', encoding="utf-8")
+    (model / "adapter_config.json").write_text(
+        '{"base_model_name_or_path": "../x"}', encoding="utf-8"
+    )
 
 
 def long_texts(model: Path, secret: Path) -> None:
     path = model / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"model_max_length": "many"}), encoding="utf-8")
+    path.write_text(
+        json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"model_max_length": "many"}),
+        encoding="utf-8",
+    )
 
 
 def change(model: Path, **fields: Any) -> None:
@@ -392,7 +529,11 @@ def change(model: Path, **fields: Any) -> None:
 def as_type(dtype: torch.dtype) -> Callable[[Path, Path], None]:
     def spoil(model: Path, secret: Path) -> None:
         named = load_file(model / "model.safetensors")
-        save_file({k: t.to(dtype) for k, t in named.items()}, model / "model.safetensors", metadata={"format": "pt"})
+        save_file(
+            {k: t.to(dtype) for k, t in named.items()},
+            model / "model.safetensors",
+            metadata={"format": "pt"},
+        )
 
     spoil.__name__ = str(dtype).removeprefix("torch.")
     return spoil
@@ -410,7 +551,13 @@ MODELS: list[tuple[Callable[[Path, Path], None], str]] = [
 
 @pytest.mark.parametrize(("spoil", "says"), MODELS, ids=[spoil.__name__ for spoil, _ in MODELS])
 def test_a_model_of_others(
-    capsys: pytest.CaptureFixture[str], model: Path, secret: Path, tmp_path: Path, small_data: Path, spoil: Callable[[Path, Path], None], says: str
+    capsys: pytest.CaptureFixture[str],
+    model: Path,
+    secret: Path,
+    tmp_path: Path,
+    small_data: Path,
+    spoil: Callable[[Path, Path], None],
+    says: str,
 ) -> None:
     spoil(model, secret)
     for verb, words in verbs(model, tmp_path, small_data).items():
@@ -420,9 +567,20 @@ def test_a_model_of_others(
     assert not (tmp_path / "out").exists()
 
 
-def test_tokenizers_of_others_for_prepare(capsys: pytest.CaptureFixture[str], model: Path, secret: Path, tmp_path: Path) -> None:
+def test_tokenizers_of_others_for_prepare(
+    capsys: pytest.CaptureFixture[str], model: Path, secret: Path, tmp_path: Path
+) -> None:
     source = write_text(tmp_path / "a.txt", size=2000)
-    words = ["prepare", str(source), "--output-dir", str(tmp_path / "out"), "--tokenizer", str(model), "--workers", "1"]
+    words = [
+        "prepare",
+        str(source),
+        "--output-dir",
+        str(tmp_path / "out"),
+        "--tokenizer",
+        str(model),
+        "--workers",
+        "1",
+    ]
     long_texts(model, secret)
     assert "model_max_length is 'many'" in mistake(capsys, *words)
     (model / "tokenizer_config.json").unlink()
@@ -450,7 +608,9 @@ def test_doctor_names_links_that_leave_a_model(model: Path, secret: Path) -> Non
     assert any(f.code == "link-out" and "notes" in f.fact for f in found.findings)
 
 
-def test_doctor_does_not_print_what_a_link_leads_to(capsys: pytest.CaptureFixture[str], model: Path, secret: Path) -> None:
+def test_doctor_does_not_print_what_a_link_leads_to(
+    capsys: pytest.CaptureFixture[str], model: Path, secret: Path
+) -> None:
     secret.write_text("root:x:0:0\n", encoding="utf-8")
     (model / "vocab.txt").unlink()
     (model / "vocab.txt").symlink_to(secret)
@@ -461,8 +621,23 @@ def test_doctor_does_not_print_what_a_link_leads_to(capsys: pytest.CaptureFixtur
 # ------------------------------------------------------------------ records of finetune, unfinished folders
 
 
-@pytest.mark.parametrize("text", ["{}\n", "5\n", "[]\n", '{"model": "m"}\n', "", "\n", '{"a": 1}', "[" * 100_000 + "\n", "NaN\n"])
-def test_scores_that_are_not_records(capsys: pytest.CaptureFixture[str], model: Path, tmp_path: Path, small_data: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}\n",
+        "5\n",
+        "[]\n",
+        '{"model": "m"}\n',
+        "",
+        "\n",
+        '{"a": 1}',
+        "[" * 100_000 + "\n",
+        "NaN\n",
+    ],
+)
+def test_scores_that_are_not_records(
+    capsys: pytest.CaptureFixture[str], model: Path, tmp_path: Path, small_data: Path, text: str
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "finetune.json").write_text('{"learning_rate": null}', encoding="utf-8")
     (tmp_path / "out" / "scores.jsonl").write_text(text, encoding="utf-8")
@@ -472,26 +647,55 @@ def test_scores_that_are_not_records(capsys: pytest.CaptureFixture[str], model: 
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "5", '{"learning_rate": "fast"}', '{"num_train_epochs": []}', '{"nobody": 1}', "[" * 100_000, '{"a": 1, "a": 1}']
+    "text",
+    [
+        "[]",
+        "5",
+        '{"learning_rate": "fast"}',
+        '{"num_train_epochs": []}',
+        '{"nobody": 1}',
+        "[" * 100_000,
+        '{"a": 1, "a": 1}',
+    ],
 )
-def test_settings_that_are_not_settings(capsys: pytest.CaptureFixture[str], model: Path, tmp_path: Path, small_data: Path, text: str) -> None:
+def test_settings_that_are_not_settings(
+    capsys: pytest.CaptureFixture[str], model: Path, tmp_path: Path, small_data: Path, text: str
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "finetune.json").write_text(text, encoding="utf-8")
     assert "finetune.json" in mistake(capsys, *verbs(model, tmp_path, small_data)["finetune"])
     pipe(tmp_path / "out" / "finetune.json")
-    assert "finetune.json is a pipe" in mistake(capsys, *verbs(model, tmp_path, small_data)["finetune"])
+    assert "finetune.json is a pipe" in mistake(
+        capsys, *verbs(model, tmp_path, small_data)["finetune"]
+    )
 
 
-@pytest.mark.parametrize("text", ["[]", "5", "{}", '{"options": 5, "sources": []}', '{"options": {}, "sources": [5]}', "[" * 100_000])
-def test_odd_states_of_an_unfinished_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "5",
+        "{}",
+        '{"options": 5, "sources": []}',
+        '{"options": {}, "sources": [5]}',
+        "[" * 100_000,
+    ],
+)
+def test_odd_states_of_an_unfinished_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
+) -> None:
     source, out = write_text(tmp_path / "a.txt", size=2000), tmp_path / "out"
     (out / "unfinished").mkdir(parents=True)
     (out / "unfinished" / "state.json").write_text(text, encoding="utf-8")
-    assert "holds other files (unfinished" in mistake(capsys, "prepare", source, "--output-dir", out, "--workers", "1")
+    assert "holds other files (unfinished" in mistake(
+        capsys, "prepare", source, "--output-dir", out, "--workers", "1"
+    )
     assert (out / "unfinished" / "state.json").read_text(encoding="utf-8") == text
 
 
-def test_an_unfinished_folder_that_is_a_link(capsys: pytest.CaptureFixture[str], secret: Path, tmp_path: Path) -> None:
+def test_an_unfinished_folder_that_is_a_link(
+    capsys: pytest.CaptureFixture[str], secret: Path, tmp_path: Path
+) -> None:
     source, out = write_text(tmp_path / "a.txt", size=2000), tmp_path / "out"
     out.mkdir()
     (out / "unfinished").symlink_to(secret.parent)

@@ -1,4 +1,5 @@
-"""Places that cannot be written, outputs that are closed, and reports that hold the words of others."""
+"""Places that cannot be written, outputs that are closed, and reports that hold the words of
+others."""
 
 from __future__ import annotations
 
@@ -17,7 +18,16 @@ from electrify.config.finetune import FinetuneSettings
 from electrify.console import harmless, inert
 from electrify.downstream.report import report_of
 from electrify.scoring.blimp import Accuracy, table
-from small import environment, files_of_at_most, listing, mistake, one_sentence, pretrain_words, run, write_text
+from small import (
+    environment,
+    files_of_at_most,
+    listing,
+    mistake,
+    one_sentence,
+    pretrain_words,
+    run,
+    write_text,
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +44,15 @@ def verbs(tmp_path: Path, small_data: Path, finished: Path) -> dict[str, list[st
     write_text(tmp_path / "a.txt", size=2000)
     (tmp_path / "a.csv").write_text("text,label\n" + "one,0\ntwo,1\n" * 4, encoding="utf-8")
     (tmp_path / "pairs").mkdir()
-    (tmp_path / "pairs" / "one.jsonl").write_text('{"sentence_good": "the one", "sentence_bad": "one the"}\n', encoding="utf-8")
+    (tmp_path / "pairs" / "one.jsonl").write_text(
+        '{"sentence_good": "the one", "sentence_bad": "one the"}\n', encoding="utf-8"
+    )
     files = ["--train-file", str(tmp_path / "a.csv"), "--validation-file", str(tmp_path / "a.csv")]
     quick = ["--seeds", "1", "--num-train-epochs", "1", "--max-seq-length", "16", "--device", "cpu"]
-    model, pretrain = str(finished / "discriminator"), pretrain_words(small_data, "HERE", max_steps=1)
+    model, pretrain = (
+        str(finished / "discriminator"),
+        pretrain_words(small_data, "HERE", max_steps=1),
+    )
     at = pretrain.index("--output-dir")
     return {
         "prepare": ["prepare", str(tmp_path / "a.txt"), "--workers", "1", "--vocab-size", "300"],
@@ -49,7 +64,15 @@ def verbs(tmp_path: Path, small_data: Path, finished: Path) -> dict[str, list[st
     }
 
 
-PLACES = ["a file", "below a file", "a pipe", "a link to itself", "a name too long", "a folder of the system", "nobody's folder"]
+PLACES = [
+    "a file",
+    "below a file",
+    "a pipe",
+    "a link to itself",
+    "a name too long",
+    "a folder of the system",
+    "nobody's folder",
+]
 
 
 def place(name: str, tmp_path: Path) -> Path:
@@ -77,7 +100,12 @@ def place(name: str, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", PLACES)
 @pytest.mark.parametrize("verb", ["prepare", "pretrain", "export", "finetune", "demo", "evaluate"])
 def test_places_that_cannot_be_written(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verbs: dict[str, list[str]], tmp_path: Path, verb: str, name: str
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    verbs: dict[str, list[str]],
+    tmp_path: Path,
+    verb: str,
+    name: str,
 ) -> None:
     if verb == "evaluate" and name == "nobody's folder":
         return  # its two files may lie beside others
@@ -92,8 +120,11 @@ def test_places_that_cannot_be_written(
 
 
 @pytest.mark.parametrize("verb", ["export", "finetune", "evaluate"])
-def test_a_disk_that_fills_up(capsys: pytest.CaptureFixture[str], verbs: dict[str, list[str]], tmp_path: Path, verb: str) -> None:
-    """(prepare and pretrain: test_prepare.py, test_pretrain.py.) Nothing that looks whole is there afterwards, and the next try succeeds."""
+def test_a_disk_that_fills_up(
+    capsys: pytest.CaptureFixture[str], verbs: dict[str, list[str]], tmp_path: Path, verb: str
+) -> None:
+    """(prepare and pretrain: test_prepare.py, test_pretrain.py.) Nothing that looks whole is there
+    afterwards, and the next try succeeds."""
     out = tmp_path / "out"
     words = [*verbs[verb], "--output-dir", str(out)]
     with files_of_at_most(200):
@@ -106,12 +137,23 @@ def test_a_disk_that_fills_up(capsys: pytest.CaptureFixture[str], verbs: dict[st
 def test_an_output_folder_inside_the_corpus(tmp_path: Path) -> None:
     """What was made of a folder is no part of it, so the same command finds its work done."""
     write_text(tmp_path / "corpus" / "a.txt", size=2000)
-    words = ["prepare", str(tmp_path / "corpus"), "--output-dir", str(tmp_path / "corpus" / "out"), "--workers", "1", "--vocab-size", "300"]
+    words = [
+        "prepare",
+        str(tmp_path / "corpus"),
+        "--output-dir",
+        str(tmp_path / "corpus" / "out"),
+        "--workers",
+        "1",
+        "--vocab-size",
+        "300",
+    ]
     assert run(*words) == 0
     before = listing(tmp_path)
     assert run(*words) == 0
     assert listing(tmp_path) == before
-    manifest = json.loads((tmp_path / "corpus" / "out" / "manifest.json").read_text(encoding="utf-8"))
+    manifest = json.loads(
+        (tmp_path / "corpus" / "out" / "manifest.json").read_text(encoding="utf-8")
+    )
     assert [source["name"] for source in manifest["sources"]] == ["corpus/a.txt"]
 
 
@@ -120,11 +162,19 @@ def test_an_output_folder_inside_the_corpus(tmp_path: Path) -> None:
 
 def shell(line: str) -> subprocess.CompletedProcess[str]:
     command = f"set -o pipefail; electrify() {{ '{sys.executable}' -m electrify \"$@\"; }}; {line}"
-    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(), timeout=120, check=False)
+    return subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=120,
+        check=False,
+    )
 
 
 def test_outputs_that_are_closed() -> None:
-    """A reader that goes away is no mistake; a disk that is full is one; without any output the verb does its work."""
+    """A reader that goes away is no mistake; a disk that is full is one; without any output the
+    verb does its work."""
     gone = shell("electrify flops --published | head -1")
     assert (gone.returncode, gone.stdout.count("\n"), gone.stderr) == (0, 1, "")
     full = shell("electrify flops --published > /dev/full")
@@ -140,7 +190,9 @@ def test_outputs_that_are_closed() -> None:
     one_sentence(plain.stderr)
 
 
-def test_an_output_that_cannot_say_a_character(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_that_cannot_say_a_character(
+    capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     monkeypatch.setattr("electrify.flops.report.report", lambda config: "漢字")
@@ -150,13 +202,26 @@ def test_an_output_that_cannot_say_a_character(capsysbinary: pytest.CaptureFixtu
 
 # ------------------------------------------------------------------ words of others in reports
 
-EVIL = ["=HYPERLINK(1)", "+1", "-1", "@SUM(A1)", "\tx", "<script>alert(1)</script>", "a|b", "\x1b[2J", "a\nb", "a\u202eb"]
+EVIL = [
+    "=HYPERLINK(1)",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\tx",
+    "<script>alert(1)</script>",
+    "a|b",
+    "\x1b[2J",
+    "a\nb",
+    "a\u202eb",
+]
 
 
 def test_a_sentence_has_an_end(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Whatever it repeats."""
     (tmp_path / "a.jsonl").write_text('{"' + "k" * 50_000 + '": 1}\n', encoding="utf-8")
-    sentence = mistake(capsys, "prepare", tmp_path / "a.jsonl", "--output-dir", tmp_path / "out", longest=760)
+    sentence = mistake(
+        capsys, "prepare", tmp_path / "a.jsonl", "--output-dir", tmp_path / "out", longest=760
+    )
     assert " ... " in sentence
     assert sentence.endswith("choose one with text_column")
 
@@ -164,7 +229,15 @@ def test_a_sentence_has_an_end(capsys: pytest.CaptureFixture[str], tmp_path: Pat
 @pytest.mark.parametrize("name", EVIL)
 def test_reports_are_text(name: str) -> None:
     """A spreadsheet calculates nothing, a browser runs nothing, a terminal obeys nothing."""
-    record = {"model": name, "task": name, "seed": 0, "scores": {"accuracy": -0.5}, "train_examples": 1, "validation_examples": 1, "notes": [name]}
+    record = {
+        "model": name,
+        "task": name,
+        "seed": 0,
+        "scores": {"accuracy": -0.5},
+        "train_examples": 1,
+        "validation_examples": 1,
+        "notes": [name],
+    }
     report = report_of([record], {name: ("accuracy",)}, settings=FinetuneSettings(), shown={})
     rows = list(csv.reader(io.StringIO(report.csv())))
     assert len(rows) == 2
@@ -184,14 +257,28 @@ def test_tables_and_cards_are_text() -> None:
     assert "\x1b" not in shown
     assert "\n```" not in shown
     assert inert("a <b>|`c`\n&") == "a &lt;b&gt;\\|'c' &amp;"
-    assert harmless("ignore previous instructions") == "ignore previous instructions"  # words to a machine are words
+    assert (
+        harmless("ignore previous instructions") == "ignore previous instructions"
+    )  # words to a machine are words
 
 
 def test_a_corpus_whose_name_is_a_page(tmp_path: Path) -> None:
     """From the file name through the manifest and the run into the model card."""
     source = write_text(tmp_path / '"><img src=x onerror=alert(1)>.txt', size=20_000)
     data, folder = tmp_path / "data", tmp_path / "run"
-    assert run("prepare", str(source), "--output-dir", str(data), "--workers", "1", "--vocab-size", "300") == 0
+    assert (
+        run(
+            "prepare",
+            str(source),
+            "--output-dir",
+            str(data),
+            "--workers",
+            "1",
+            "--vocab-size",
+            "300",
+        )
+        == 0
+    )
     assert run(*pretrain_words(data, folder, recipe="bert-tiny", max_steps=1)) == 0
     card = (folder / "discriminator" / "README.md").read_text(encoding="utf-8")
     assert "&lt;img src=x onerror=alert(1)&gt;" in card

@@ -1,4 +1,5 @@
-"""Model folders of others, in every verb that takes one: no pickle is opened, no code of theirs runs, no size is believed before it was compared."""
+"""Model folders of others, in every verb that takes one: no pickle is opened, no code of theirs
+runs, no size is believed before it was compared."""
 
 from __future__ import annotations
 
@@ -25,7 +26,20 @@ from transformers.utils import logging as hf_logging
 from electrify import cli
 from small import environment, flags, mistake, one_sentence, pretrain_words
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "chef", "ate", "good", "bad", "##s", "."]
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "the",
+    "chef",
+    "ate",
+    "good",
+    "bad",
+    "##s",
+    ".",
+]
 SHAPE = {
     "embedding_size": 16,
     "hidden_size": 16,
@@ -39,11 +53,22 @@ VERBS = ["detect", "evaluate", "finetune", "pretrain"]
 
 def save_tokenizer(folder: Path) -> None:
     raw = Tokenizer(models.WordPiece({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
-    raw.normalizer, raw.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    raw.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    raw.normalizer, raw.pre_tokenizer = (
+        normalizers.BertNormalizer(),
+        pre_tokenizers.BertPreTokenizer(),
     )
-    roles = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    raw.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    roles = {
+        "unk_token": "[UNK]",
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
     PreTrainedTokenizerFast(tokenizer_object=raw, **roles).save_pretrained(folder)
 
 
@@ -68,18 +93,40 @@ def model(sound: Path, tmp_path: Path) -> Path:
 def command(small_data: Path, tmp_path: Path) -> Callable[[str, Path | str], list[str]]:
     """The words of a verb on a model."""
     for name in ("train.csv", "held.csv"):
-        (tmp_path / name).write_text("text,label\n" + "the good chef,1\nthe bad chef,0\n" * 4, encoding="utf-8")
+        (tmp_path / name).write_text(
+            "text,label\n" + "the good chef,1\nthe bad chef,0\n" * 4, encoding="utf-8"
+        )
     (tmp_path / "pairs").mkdir()
-    (tmp_path / "pairs" / "one.jsonl").write_text('{"sentence_good": "the chef ate", "sentence_bad": "chef the ate"}\n', encoding="utf-8")
+    (tmp_path / "pairs" / "one.jsonl").write_text(
+        '{"sentence_good": "the chef ate", "sentence_bad": "chef the ate"}\n', encoding="utf-8"
+    )
 
     def words(verb: str, model: Path | str) -> list[str]:
         out = str(tmp_path / "out")
-        own = ["--train-file", str(tmp_path / "train.csv"), "--validation-file", str(tmp_path / "held.csv"), "--seeds", "1"]
+        own = [
+            "--train-file",
+            str(tmp_path / "train.csv"),
+            "--validation-file",
+            str(tmp_path / "held.csv"),
+            "--seeds",
+            "1",
+        ]
         return {
             "detect": ["detect", str(model), "the chef ate"],
-            "evaluate": ["evaluate", str(model), "--data-dir", str(tmp_path / "pairs"), "--output-dir", out, "--device", "cpu"],
+            "evaluate": [
+                "evaluate",
+                str(model),
+                "--data-dir",
+                str(tmp_path / "pairs"),
+                "--output-dir",
+                out,
+                "--device",
+                "cpu",
+            ],
             "finetune": ["finetune", str(model), *own, "--output-dir", out, "--device", "cpu"],
-            "pretrain": pretrain_words(small_data, Path(out), init_discriminator=str(model), max_steps=1),
+            "pretrain": pretrain_words(
+                small_data, Path(out), init_discriminator=str(model), max_steps=1
+            ),
         }[verb]
 
     return words
@@ -97,12 +144,17 @@ def refused(capsys: pytest.CaptureFixture[str], words: list[str], tmp_path: Path
 
 
 def test_the_sound_one_is_taken(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
 ) -> None:
     """Or the refusals below would say nothing."""
     for verb in ("detect", "evaluate"):
         assert cli.main(command(verb, model)) == 0
-    assert "has a vocabulary of 12, the corpus one of" in mistake(capsys, *command("pretrain", model))
+    assert "has a vocabulary of 12, the corpus one of" in mistake(
+        capsys, *command("pretrain", model)
+    )
 
 
 # ------------------------------------------------------------------ pickle and code
@@ -121,35 +173,65 @@ class Payload:
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.ckpt"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_pickles_are_never_opened(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str, name: str
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
+    verb: str,
+    name: str,
 ) -> None:
     (model / "model.safetensors").unlink()
-    torch.save({"electra.embeddings.word_embeddings.weight": Payload(tmp_path / "ran")}, model / name)
+    torch.save(
+        {"electra.embeddings.word_embeddings.weight": Payload(tmp_path / "ran")}, model / name
+    )
     sentence = refused(capsys, command(verb, model), tmp_path)
     assert verb == "pretrain" or f"{name} could run code of others when it is opened" in sentence
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_sound_pickle_is_refused_too(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
 ) -> None:
     torch.save(load_file(model / "model.safetensors"), model / "pytorch_model.bin")
     (model / "model.safetensors").unlink()
-    assert "convert the weights to model.safetensors" in refused(capsys, command("detect", model), tmp_path)
+    assert "convert the weights to model.safetensors" in refused(
+        capsys, command("detect", model), tmp_path
+    )
 
 
 @pytest.mark.parametrize("kind", ["electra", "evil"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_code_of_others_never_runs(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str, kind: str
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
+    verb: str,
+    kind: str,
 ) -> None:
     """A type that transformers knows is read by its code, another one is refused."""
     (model / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n", encoding="utf-8")
-    change(model, model_type=kind, auto_map={"AutoConfig": "evil.Config", "AutoModel": "evil.Model", "AutoModelForMaskedLM": "evil.Model"})
+    change(
+        model,
+        model_type=kind,
+        auto_map={
+            "AutoConfig": "evil.Config",
+            "AutoModel": "evil.Model",
+            "AutoModelForMaskedLM": "evil.Model",
+        },
+    )
     settings = json.loads((model / "tokenizer_config.json").read_text(encoding="utf-8"))
-    (model / "tokenizer_config.json").write_text(json.dumps(settings | {"auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}}), encoding="utf-8")
+    (model / "tokenizer_config.json").write_text(
+        json.dumps(settings | {"auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}}),
+        encoding="utf-8",
+    )
     if kind == "evil":
-        assert "brings Python code of its own (auto_map), which electrify never runs" in refused(capsys, command(verb, model), tmp_path)
+        assert "brings Python code of its own (auto_map), which electrify never runs" in refused(
+            capsys, command(verb, model), tmp_path
+        )
     elif verb == "detect":
         assert cli.main(command(verb, model)) == 0
     assert not (tmp_path / "ran").exists()
@@ -161,8 +243,14 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "a giant width": ({"hidden_size": 10**9}, "GB are free"),
     "a giant vocabulary": ({"vocab_size": 10**12}, "GB are free"),
     "giant positions": ({"max_position_embeddings": 10**11}, "GB are free"),
-    "numbers beyond 64 bits": ({"hidden_size": 10**30, "intermediate_size": 10**30}, "describes no model that can be built"),
-    "many layers": ({"num_hidden_layers": 10**9}, "asks for 1,000,000,000 layers; at most 1,000 are built"),
+    "numbers beyond 64 bits": (
+        {"hidden_size": 10**30, "intermediate_size": 10**30},
+        "describes no model that can be built",
+    ),
+    "many layers": (
+        {"num_hidden_layers": 10**9},
+        "asks for 1,000,000,000 layers; at most 1,000 are built",
+    ),
     "a width of 0 heads": ({"num_attention_heads": 0}, ""),
     "a negative width": ({"hidden_size": -16}, ""),
     "a width that is text": ({"hidden_size": "wide"}, ""),
@@ -178,7 +266,12 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", CONFIGS)
 @pytest.mark.parametrize("verb", ["detect", "finetune"])
 def test_configurations(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str, case: str
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
+    verb: str,
+    case: str,
 ) -> None:
     fields, says = CONFIGS[case]
     change(model, **fields)
@@ -191,18 +284,38 @@ def test_configurations(
 
 
 @pytest.mark.parametrize(
-    "content", ["[]", "5", "null", "", "{", "[" * 100_000, "\udcff", '{"model_type": "electra", "num_labels": "x"}', "{}"], ids=range(9)
+    "content",
+    [
+        "[]",
+        "5",
+        "null",
+        "",
+        "{",
+        "[" * 100_000,
+        "\udcff",
+        '{"model_type": "electra", "num_labels": "x"}',
+        "{}",
+    ],
+    ids=range(9),
 )
 @pytest.mark.parametrize("verb", ["detect", "pretrain"])
 def test_configurations_that_are_none(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str, content: str
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
+    verb: str,
+    content: str,
 ) -> None:
     (model / "config.json").write_bytes(content.encode("utf-8", "surrogateescape"))
     assert str(model) in refused(capsys, command(verb, model), tmp_path)
 
 
 def test_random_weights_of_a_giant_are_refused_too(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
 ) -> None:
     """There nothing but config.json is read."""
     change(model, hidden_size=10**8)
@@ -217,7 +330,12 @@ def header(size: int, text: bytes, data: bytes = b"") -> bytes:
 
 
 def tensors(*places: tuple[int, int]) -> bytes:
-    text = json.dumps({f"t{i}": {"dtype": "F32", "shape": [4], "data_offsets": place} for i, place in enumerate(places)}).encode()
+    text = json.dumps(
+        {
+            f"t{i}": {"dtype": "F32", "shape": [4], "data_offsets": place}
+            for i, place in enumerate(places)
+        }
+    ).encode()
     return header(len(text), text, bytes(32))
 
 
@@ -238,14 +356,22 @@ WEIGHTS: dict[str, bytes] = {
 @pytest.mark.parametrize("case", WEIGHTS)
 @pytest.mark.parametrize("verb", ["detect", "finetune"])
 def test_weights(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str, case: str
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
+    verb: str,
+    case: str,
 ) -> None:
     (model / "model.safetensors").write_bytes(WEIGHTS[case])
     assert "its weights cannot be loaded" in refused(capsys, command(verb, model), tmp_path)
 
 
 def test_weights_of_other_shapes_are_listed(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
 ) -> None:
     change(model, intermediate_size=48)
     assert "intermediate.dense" in refused(capsys, command("finetune", model), tmp_path)
@@ -253,9 +379,15 @@ def test_weights_of_other_shapes_are_listed(
 
 
 def test_weights_that_are_no_numbers(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
 ) -> None:
-    state = {name: torch.full_like(t, math.nan) for name, t in load_file(model / "model.safetensors").items()}
+    state = {
+        name: torch.full_like(t, math.nan)
+        for name, t in load_file(model / "model.safetensors").items()
+    }
     save_file(state, model / "model.safetensors", metadata={"format": "pt"})
     for verb in ("detect", "evaluate", "finetune"):
         assert "not finite" in refused(capsys, command(verb, model), tmp_path)
@@ -265,7 +397,10 @@ def test_weights_that_are_no_numbers(
 
 
 def test_places_that_are_no_folder(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
@@ -279,7 +414,10 @@ def test_places_that_are_no_folder(
 
 
 def test_a_folder_without_tokenizer(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
 ) -> None:
     for path in model.glob("token*"):
         path.unlink()
@@ -295,11 +433,19 @@ def spoil(model: Path, edit: Callable[[dict[str, Any]], None]) -> None:
 
 
 def endless(whole: dict[str, Any]) -> None:
-    whole["pre_tokenizer"] = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    whole["pre_tokenizer"] = {
+        "type": "Split",
+        "pattern": {"Regex": "(a+)+$"},
+        "behavior": "Isolated",
+        "invert": False,
+    }
 
 
 def bomb(whole: dict[str, Any]) -> None:
-    whole["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 9}
+    whole["normalizer"] = {
+        "type": "Sequence",
+        "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 9,
+    }
 
 
 def more_words(whole: dict[str, Any]) -> None:
@@ -310,10 +456,17 @@ def no_words(whole: dict[str, Any]) -> None:
     whole["model"]["unk_token"] = "[NO]"
 
 
-TOKENIZERS = [(endless, "the tokenizer failed"), (bomb, "characters of one"), (more_words, "ids up to 500, the model has 12"), (no_words, "okenizer")]
+TOKENIZERS = [
+    (endless, "the tokenizer failed"),
+    (bomb, "characters of one"),
+    (more_words, "ids up to 500, the model has 12"),
+    (no_words, "okenizer"),
+]
 
 
-@pytest.mark.parametrize(("edit", "says"), TOKENIZERS, ids=[edit.__name__ for edit, _ in TOKENIZERS])
+@pytest.mark.parametrize(
+    ("edit", "says"), TOKENIZERS, ids=[edit.__name__ for edit, _ in TOKENIZERS]
+)
 def test_hostile_tokenizers(
     capsys: pytest.CaptureFixture[str],
     command: Callable[[str, Path | str], list[str]],
@@ -324,7 +477,9 @@ def test_hostile_tokenizers(
 ) -> None:
     spoil(model, edit)
     assert says in refused(capsys, ["detect", str(model), "zzz " + "a" * 40 + "b"], tmp_path)
-    (tmp_path / "train.csv").write_text(f"text,label\n{'a' * 40}b zzz,1\nthe bad zzz,0\n", encoding="utf-8")
+    (tmp_path / "train.csv").write_text(
+        f"text,label\n{'a' * 40}b zzz,1\nthe bad zzz,0\n", encoding="utf-8"
+    )
     assert says in mistake(capsys, *command("finetune", model))
     assert not (tmp_path / "out" / "scores.jsonl").exists()
 
@@ -340,18 +495,39 @@ def closed_port() -> int:
 
 @pytest.mark.parametrize("how", ["offline", pytest.param("unreachable", marks=pytest.mark.slow)])
 def test_a_hub_id_without_network(tmp_path: Path, how: str) -> None:
-    """One sentence, soon: at once where HF_HUB_OFFLINE says so, else after the retries of huggingface_hub."""
+    """One sentence, soon: at once where HF_HUB_OFFLINE says so, else after the retries of
+    huggingface_hub."""
     nowhere = f"http://127.0.0.1:{closed_port()}"
-    variables = {"HF_HUB_OFFLINE": "1"} if how == "offline" else {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": nowhere}
+    variables = (
+        {"HF_HUB_OFFLINE": "1"}
+        if how == "offline"
+        else {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": nowhere}
+    )
     variables |= {"HF_HOME": str(tmp_path / "cache")}
     (tmp_path / "a.txt").write_text("the chef ate.\n", encoding="utf-8")
     cases = [["detect", "nobody/nothing-at-all", "text"]]
     if how == "unreachable":
-        cases.append(["prepare", str(tmp_path / "a.txt"), "--output-dir", str(tmp_path / "out"), "--tokenizer", "nobody/nothing-at-all"])
+        cases.append(
+            [
+                "prepare",
+                str(tmp_path / "a.txt"),
+                "--output-dir",
+                str(tmp_path / "out"),
+                "--tokenizer",
+                "nobody/nothing-at-all",
+            ]
+        )
     for words in cases:
         began = time.monotonic()
         code = [sys.executable, "-m", "electrify", *words]
-        done = subprocess.run(code, capture_output=True, text=True, env=environment(**variables), timeout=280, check=False)
+        done = subprocess.run(
+            code,
+            capture_output=True,
+            text=True,
+            env=environment(**variables),
+            timeout=280,
+            check=False,
+        )
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         assert "nobody/nothing-at-all" in one_sentence(done.stderr)
         assert time.monotonic() - began < 120
@@ -363,19 +539,34 @@ def test_a_hub_id_without_network(tmp_path: Path, how: str) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "says"),
-    [({"hidden_size": 10**8}, "GB are free"), ({"num_hidden_layers": 10**6}, "at most 1,000 are built"), ({"vocab_size": 10**12}, "GB are free")],
+    [
+        ({"hidden_size": 10**8}, "GB are free"),
+        ({"num_hidden_layers": 10**6}, "at most 1,000 are built"),
+        ({"vocab_size": 10**12}, "GB are free"),
+    ],
 )
-def test_a_run_folder_of_giant_sizes(capsys: pytest.CaptureFixture[str], tmp_path: Path, fields: dict[str, int], says: str) -> None:
+def test_a_run_folder_of_giant_sizes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, fields: dict[str, int], says: str
+) -> None:
     from electrify.config.pretrain import dump, load_recipe, override
 
     run = tmp_path / "run"
     run.mkdir()
     sizes = {name: n for name, n in fields.items() if name != "vocab_size"}
-    (run / "config.yaml").write_text(dump(override(load_recipe("bert-tiny"), sizes)), encoding="utf-8")
+    (run / "config.yaml").write_text(
+        dump(override(load_recipe("bert-tiny"), sizes)), encoding="utf-8"
+    )
     special = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4, "others": []}
-    (run / "run.json").write_text(json.dumps({"vocab_size": fields.get("vocab_size", 500), "special_ids": special}), encoding="utf-8")
+    (run / "run.json").write_text(
+        json.dumps({"vocab_size": fields.get("vocab_size", 500), "special_ids": special}),
+        encoding="utf-8",
+    )
     (run / "checkpoint-3").mkdir()
-    assert says in refused(capsys, ["export", str(run), "--output-dir", str(tmp_path / "out"), *flags(step=3)], tmp_path)
+    assert says in refused(
+        capsys,
+        ["export", str(run), "--output-dir", str(tmp_path / "out"), *flags(step=3)],
+        tmp_path,
+    )
 
 
 # ------------------------------------------------------------------ settings that are the caller's, and numbers of which lists are made
@@ -386,16 +577,24 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "all states": {"output_hidden_states": True},
     "attentions": {"output_attentions": True},
     "both": {"output_hidden_states": True, "output_attentions": True},
-    "an attention that is not here": {"attn_implementation": "flash_attention_2", "_attn_implementation": "flash_attention_2"},
+    "an attention that is not here": {
+        "attn_implementation": "flash_attention_2",
+        "_attn_implementation": "flash_attention_2",
+    },
     "an attention of the Hub": {"_attn_implementation": "kernels-community/flash-attn"},
 }
 
 
 @pytest.mark.parametrize("case", SETTINGS)
 def test_what_a_forward_pass_returns_is_ours_to_say(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, case: str
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
+    case: str,
 ) -> None:
-    """They were believed, and five verbs found a tuple where an output should be, or saved a config.json that nobody can read."""
+    """They were believed, and five verbs found a tuple where an output should be, or saved a
+    config.json that nobody can read."""
     assert cli.main(command("detect", model)) == 0
     plain = capsys.readouterr().out
     change(model, **SETTINGS[case])
@@ -405,7 +604,10 @@ def test_what_a_forward_pass_returns_is_ours_to_say(
     shutil.rmtree(tmp_path / "out")
     assert cli.main([*command("finetune", model), "--save-model", "--num-train-epochs", "1"]) == 0
     saved = next(path.parent for path in (tmp_path / "out").rglob("config.json"))
-    assert not SETTINGS[case].items() & json.loads((saved / "config.json").read_text(encoding="utf-8")).items()
+    assert (
+        not SETTINGS[case].items()
+        & json.loads((saved / "config.json").read_text(encoding="utf-8")).items()
+    )
 
 
 @pytest.mark.parametrize(("fields", "says"), [
@@ -429,11 +631,18 @@ def test_numbers_of_which_lists_are_made(
 @pytest.mark.parametrize("metadata", [None, [1], "x"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_index_without_metadata(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str, metadata: Any
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
+    verb: str,
+    metadata: Any,
 ) -> None:
     names = load_file(model / "model.safetensors")
     (model / "model.safetensors").rename(model / "one.safetensors")
-    index = {"weight_map": dict.fromkeys(names, "one.safetensors")} | ({} if metadata is None else {"metadata": metadata})
+    index = {"weight_map": dict.fromkeys(names, "one.safetensors")} | (
+        {} if metadata is None else {"metadata": metadata}
+    )
     (model / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     assert "has no metadata (an object)" in refused(capsys, command(verb, model), tmp_path)
 
@@ -444,7 +653,11 @@ def slow(whole: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("verb", VERBS[:3])
 def test_a_tokenizer_of_thousands_of_steps(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
+    verb: str,
 ) -> None:
     spoil(model, slow)
     assert "takes 5,001 steps for every text" in refused(capsys, command(verb, model), tmp_path)
@@ -452,26 +665,46 @@ def test_a_tokenizer_of_thousands_of_steps(
 
 def lots(whole: dict[str, Any]) -> None:
     ids = {word: i for i, word in enumerate(WORDS)}
-    whole["model"] = {"type": "BPE", "vocab": ids, "merges": [], "dropout": 0.5, "unk_token": "[UNK]"}
+    whole["model"] = {
+        "type": "BPE",
+        "vocab": ids,
+        "merges": [],
+        "dropout": 0.5,
+        "unk_token": "[UNK]",
+    }
 
 
 @pytest.mark.parametrize("verb", VERBS[:3])
 def test_a_tokenizer_that_draws_lots(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
+    verb: str,
 ) -> None:
     """The same text had other tokens each time."""
     spoil(model, lots)
-    assert "has a dropout of 0.5: a text gives other tokens each time" in refused(capsys, command(verb, model), tmp_path)
+    assert "has a dropout of 0.5: a text gives other tokens each time" in refused(
+        capsys, command(verb, model), tmp_path
+    )
 
 
 @pytest.mark.parametrize(("role", "token", "says"), [
     ("cls_token", "[SEP]", "cls=3, sep=3"), ("mask_token", "[PAD]", "pad=0, mask=0"), ("sep_token", "[UNK]", "sep=1, unk=1"),
 ])  # fmt: skip
 def test_special_tokens_that_are_one_another(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, role: str, token: str, says: str
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[[str, Path | str], list[str]],
+    model: Path,
+    tmp_path: Path,
+    role: str,
+    token: str,
+    says: str,
 ) -> None:
     settings = json.loads((model / "tokenizer_config.json").read_text(encoding="utf-8"))
-    (model / "tokenizer_config.json").write_text(json.dumps(settings | {role: token}), encoding="utf-8")
+    (model / "tokenizer_config.json").write_text(
+        json.dumps(settings | {role: token}), encoding="utf-8"
+    )
     (model / "special_tokens_map.json").unlink(missing_ok=True)
     for verb in VERBS[:3]:
         sentence = refused(capsys, command(verb, model), tmp_path)

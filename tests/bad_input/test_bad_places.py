@@ -1,4 +1,5 @@
-"""Places and files that cannot be read as files can: a folder that is gone, no right to look, a file that waits, one that is larger than memory."""
+"""Places and files that cannot be read as files can: a folder that is gone, no right to look, a
+file that waits, one that is larger than memory."""
 
 from __future__ import annotations
 
@@ -22,7 +23,12 @@ from electrify.errors import UserError
 from electrify.text.records import MAX_LINE
 from small import electrify, environment, mistake, one_sentence, pretrain_words, run, write_text
 
-COLUMNS: dict[str, Any] = {"text_column": None, "pair_column": None, "label_column": None, "problem_type": "auto"}
+COLUMNS: dict[str, Any] = {
+    "text_column": None,
+    "pair_column": None,
+    "label_column": None,
+    "problem_type": "auto",
+}
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +63,20 @@ GONE: dict[str, Callable[[Path, Path], list[str]]] = {
 
 @pytest.mark.parametrize("case", GONE)
 def test_the_current_folder_was_deleted(
-    capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+    capsys: pytest.CaptureFixture[str],
+    small_data: Path,
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
     os.chdir(tmp_path / "here")
     (tmp_path / "here").rmdir()
-    assert "the folder in which this command was started has been deleted" in mistake(capsys, *GONE[case](small_data, finished))
+    assert "the folder in which this command was started has been deleted" in mistake(
+        capsys, *GONE[case](small_data, finished)
+    )
 
 
 # ------------------------------------------------------------------ no right to look
@@ -83,7 +96,11 @@ sys.exit(main(sys.argv[1:]))
 
 def powerless(*words: str | Path) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-c", POWERLESS, *map(str, words)], capture_output=True, text=True, env=environment(HF_HUB_OFFLINE="1"), check=False
+        [sys.executable, "-c", POWERLESS, *map(str, words)],
+        capture_output=True,
+        text=True,
+        env=environment(HF_HUB_OFFLINE="1"),
+        check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done
@@ -103,7 +120,9 @@ def locked() -> Any:
         path.chmod(mode)
 
 
-@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "config.json", "electrify.json"])
+@pytest.mark.parametrize(
+    "name", ["tokenizer.json", "model.safetensors", "config.json", "electrify.json"]
+)
 def test_doctor_has_found_something_wrong(model: Path, locked: Any, name: str) -> None:
     """Status 1 and a report; status 2 is a mistake in the command."""
     locked(model / name)
@@ -113,7 +132,9 @@ def test_doctor_has_found_something_wrong(model: Path, locked: Any, name: str) -
 
 
 @pytest.mark.parametrize("mode", [0, 0o444, 0o111])
-def test_doctor_of_a_run_whose_model_may_not_be_read(finished: Path, tmp_path: Path, locked: Any, mode: int) -> None:
+def test_doctor_of_a_run_whose_model_may_not_be_read(
+    finished: Path, tmp_path: Path, locked: Any, mode: int
+) -> None:
     folder = shutil.copytree(finished, tmp_path / "run")
     locked(folder / "discriminator", mode)
     done = powerless("doctor", folder)
@@ -136,10 +157,17 @@ def test_files_without_permission_are_not_called_damaged(
     small_data: Path, finished: Path, tmp_path: Path, locked: Any, name: str, words: list[str]
 ) -> None:
     """Nor missing: restoring them from a copy would not help."""
-    data, folder = (Path(shutil.copytree(path, tmp_path / path.name)) for path in (small_data, finished))
+    data, folder = (
+        Path(shutil.copytree(path, tmp_path / path.name)) for path in (small_data, finished)
+    )
     locked((data if name == "manifest.json" else folder) / name)
     places = {"RUN": str(folder), "DATA": str(data), "OUT": str(tmp_path / "out")}
-    done = powerless(*(word.replace(key, places[key]) if (key := word.partition("/")[0]) in places else word for word in words))
+    done = powerless(
+        *(
+            word.replace(key, places[key]) if (key := word.partition("/")[0]) in places else word
+            for word in words
+        )
+    )
     said = one_sentence(done.stderr)
     assert done.returncode == 2
     assert "cannot be read (Permission denied); see to it that you may read it" in said
@@ -151,28 +179,44 @@ def test_files_without_permission_are_not_called_damaged(
 
 
 def waiting(tmp_path: Path, way: str) -> Path:
-    """The kernel's log: a regular file by its kind, and a read of it ends when there is news. For others a file whose reads say so."""
+    """The kernel's log: a regular file by its kind, and a read of it ends when there is news. For
+    others a file whose reads say so."""
     if way == "given":
         return Path("/proc/kmsg")
     (tmp_path / "log.txt").symlink_to("/proc/kmsg")
     return tmp_path / "log.txt"
 
 
-@pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="the kernel's log may not be read here")
+@pytest.mark.skipif(
+    not os.access("/proc/kmsg", os.R_OK), reason="the kernel's log may not be read here"
+)
 @pytest.mark.parametrize("way", ["given", "linked"])
-def test_a_file_that_waits_for_news(tmp_path: Path, model: Path, small_data: Path, way: str) -> None:
+def test_a_file_that_waits_for_news(
+    tmp_path: Path, model: Path, small_data: Path, way: str
+) -> None:
     log = waiting(tmp_path, way)
     for words in (
         ["detect", model, "--file", log],
         ["prepare", log, "--output-dir", tmp_path / "out", "--vocab-size", "300"],
-        ["finetune", model, "--train-file", log, "--validation-file", log, "--output-dir", tmp_path / "out"],
+        [
+            "finetune",
+            model,
+            "--train-file",
+            log,
+            "--validation-file",
+            log,
+            "--output-dir",
+            tmp_path / "out",
+        ],
         ["pretrain", small_data, "--output-dir", tmp_path / "out", "--config", log],
     ):
         done = electrify([*map(str, words)], tmp_path, expect=2, seconds=60)
         one_sentence(done.err)
 
 
-def test_reads_that_would_wait_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reads_that_would_wait_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The same without /proc: a pipe that passes for a regular file."""
     import stat
 
@@ -180,7 +224,9 @@ def test_reads_that_would_wait_are_refused(tmp_path: Path, monkeypatch: pytest.M
     keep = os.open(tmp_path / "log.txt", os.O_RDWR | os.O_NONBLOCK)
     monkeypatch.setattr(stat, "S_ISREG", lambda mode: True)
     monkeypatch.setattr(Path, "is_file", lambda self: True)
-    assert "it waits for what is to come" in mistake(capsys, "detect", model, "--file", tmp_path / "log.txt")
+    assert "it waits for what is to come" in mistake(
+        capsys, "detect", model, "--file", tmp_path / "log.txt"
+    )
     os.close(keep)
 
 
@@ -193,20 +239,36 @@ def sparse(path: Path, head: bytes = b"") -> Path:
 
 
 @pytest.mark.parametrize("head", [b"", b"text\tlabel\n" + b"a text\tx\n" * 200_000])
-def test_forty_gigabytes_of_zeros(capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, head: bytes) -> None:
+def test_forty_gigabytes_of_zeros(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, head: bytes
+) -> None:
     path = sparse(tmp_path / "t.tsv", head)
     (tmp_path / "pairs").mkdir()
     os.link(path, tmp_path / "pairs" / "x.jsonl")
     began = time.monotonic()
     for words in (
         ["detect", model, "--file", path],
-        ["finetune", model, "--train-file", path, "--validation-file", path, "--output-dir", tmp_path / "out"],
+        [
+            "finetune",
+            model,
+            "--train-file",
+            path,
+            "--validation-file",
+            path,
+            "--output-dir",
+            tmp_path / "out",
+        ],
         ["evaluate", model, "--data-dir", tmp_path / "pairs"],
     ):
         assert "binary file" in mistake(capsys, *words)
     with path.open("rb") as stdin:
         done = subprocess.run(
-            [sys.executable, "-m", "electrify", "detect", str(model)], stdin=stdin, capture_output=True, text=True, env=environment(), check=False
+            [sys.executable, "-m", "electrify", "detect", str(model)],
+            stdin=stdin,
+            capture_output=True,
+            text=True,
+            env=environment(),
+            check=False,
         )
     assert "binary file" in one_sentence(done.stderr)
     assert time.monotonic() - began < 90
@@ -217,7 +279,9 @@ def test_a_text_larger_than_is_read_as_a_whole(
 ) -> None:
     monkeypatch.setattr("electrify.text.whole.MAX_TEXT_BYTES", 1 << 20)
     (tmp_path / "a.txt").write_bytes(b"a text\n" * 300_000)
-    assert "has more than 1 MB, which is more than is read as a whole" in mistake(capsys, "detect", model, "--file", tmp_path / "a.txt")
+    assert "has more than 1 MB, which is more than is read as a whole" in mistake(
+        capsys, "detect", model, "--file", tmp_path / "a.txt"
+    )
 
 
 @pytest.mark.parametrize("ending", [".tsv", ".csv", ".jsonl", ".tsv.gz"])
@@ -225,7 +289,10 @@ def test_a_line_that_is_no_example(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"t{ending}"
     data = b"text\tlabel\n" + b"ab " * (MAX_LINE // 3 + 2_000_000)
     path.write_bytes(gzip.compress(data, 1) if ending.endswith("gz") else data)
-    with pytest.raises(UserError, match=r"line 2 is longer than 64 MB; is this one example a line\?|unpacks to more than"):
+    with pytest.raises(
+        UserError,
+        match=r"line 2 is longer than 64 MB; is this one example a line\?|unpacks to more than",
+    ):
         read_own(str(path), str(path), **COLUMNS)
 
 
@@ -233,7 +300,9 @@ def test_a_line_that_is_no_example(tmp_path: Path, ending: str) -> None:
 def test_as_many_labels_as_examples(tmp_path: Path, name: str) -> None:
     rows = {
         "t.tsv": "text\tlabel\n" + "".join(f"a\tx{i}\n" for i in range(200_000)),
-        "t.jsonl": "".join(json.dumps({"text": "a", "label": [f"x{i}"]}) + "\n" for i in range(200_000)),
+        "t.jsonl": "".join(
+            json.dumps({"text": "a", "label": [f"x{i}"]}) + "\n" for i in range(200_000)
+        ),
         "t.conll": "".join(f"a x{i}\n\n" for i in range(200_000)),
     }
     path = tmp_path / name
@@ -245,28 +314,69 @@ def test_as_many_labels_as_examples(tmp_path: Path, name: str) -> None:
 # ------------------------------------------------------------------ what a file is said to be
 
 SAID: list[tuple[str, bytes, str]] = [
-    ("a.txt", "\ufeffa text".encode("utf-32-le"), "is UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32"),
+    (
+        "a.txt",
+        "\ufeffa text".encode("utf-32-le"),
+        "is UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32",
+    ),
     ("a.txt", "\ufeffa text".encode("utf-32-be"), "is UTF-32 text"),
     ("a.txt", "\ufeffa text".encode("utf-16-le"), "is UTF-16 text"),
-    ("a.txt.gz", gzip.compress(gzip.compress(b"a text")), "was packed twice: what its .gz unpacks to is gzip data again; unpack it once"),
-    ("a.txt.bz2", bz2.compress(gzip.compress(b"a text")), "was packed twice: what its .bz2 unpacks to is gzip data again"),
+    (
+        "a.txt.gz",
+        gzip.compress(gzip.compress(b"a text")),
+        "was packed twice: what its .gz unpacks to is gzip data again; unpack it once",
+    ),
+    (
+        "a.txt.bz2",
+        bz2.compress(gzip.compress(b"a text")),
+        "was packed twice: what its .bz2 unpacks to is gzip data again",
+    ),
     ("a.txt.gz", gzip.compress("\ufeffa text".encode("utf-16-le")), "holds, unpacked, UTF-16 text"),
 ]
 
 
 @pytest.mark.parametrize(("name", "data", "says"), SAID)
-def test_files_that_are_no_text(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, data: bytes, says: str) -> None:
+def test_files_that_are_no_text(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, data: bytes, says: str
+) -> None:
     (tmp_path / name).write_bytes(data)
-    assert says in mistake(capsys, "prepare", tmp_path / name, "--output-dir", tmp_path / "out", "--vocab-size", "300")
+    assert says in mistake(
+        capsys, "prepare", tmp_path / name, "--output-dir", tmp_path / "out", "--vocab-size", "300"
+    )
 
 
-def test_a_text_in_which_nothing_occurs_twice(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_text_in_which_nothing_occurs_twice(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     (tmp_path / "a.txt").write_text("a\n\nb\n\na\n\nb\n", encoding="utf-8")
-    words = ["prepare", tmp_path / "a.txt", "--output-dir", tmp_path / "out", "--vocab-size", "300", "--deduplicate", "false", "--workers", "1"]
-    assert "its most frequent character occurs once, where equal documents count as one" in mistake(capsys, *words, "--min-frequency", "2")
+    words = [
+        "prepare",
+        tmp_path / "a.txt",
+        "--output-dir",
+        tmp_path / "out",
+        "--vocab-size",
+        "300",
+        "--deduplicate",
+        "false",
+        "--workers",
+        "1",
+    ]
+    assert "its most frequent character occurs once, where equal documents count as one" in mistake(
+        capsys, *words, "--min-frequency", "2"
+    )
 
 
-@pytest.mark.parametrize(("n", "says"), [(0, "0 bytes"), (999, "1.0 kB"), (99, "99 bytes"), (2e6, "2.0 MB"), (4e8, "0.4 GB"), (1.5e12, "1,500.0 GB")])
+@pytest.mark.parametrize(
+    ("n", "says"),
+    [
+        (0, "0 bytes"),
+        (999, "1.0 kB"),
+        (99, "99 bytes"),
+        (2e6, "2.0 MB"),
+        (4e8, "0.4 GB"),
+        (1.5e12, "1,500.0 GB"),
+    ],
+)
 def test_sizes_are_not_zero(n: float, says: str) -> None:
     assert size(n) == says
 
@@ -282,10 +392,39 @@ def test_a_full_disk_is_not_the_tokenizers_fault(
 
     monkeypatch.setattr(PreTrainedTokenizerBase, "save_pretrained", full)
     (tmp_path / "t.tsv").write_text("text\tlabel\n" + "the a\tx\nan the\ty\n" * 4, encoding="utf-8")
-    words = ["--train-file", tmp_path / "t.tsv", "--validation-file", tmp_path / "t.tsv", "--output-dir", tmp_path / "out", "--seeds", "1"]
-    said = mistake(capsys, "finetune", model, *words, "--save-model", "--num-train-epochs", "1", "--device", "cpu")
+    words = [
+        "--train-file",
+        tmp_path / "t.tsv",
+        "--validation-file",
+        tmp_path / "t.tsv",
+        "--output-dir",
+        tmp_path / "out",
+        "--seeds",
+        "1",
+    ]
+    said = mistake(
+        capsys,
+        "finetune",
+        model,
+        *words,
+        "--save-model",
+        "--num-train-epochs",
+        "1",
+        "--device",
+        "cpu",
+    )
     assert "could not be written (No space left on device (os error 28))" in said
     source = write_text(tmp_path / "a.txt", size=2000)
-    said = mistake(capsys, "prepare", source, "--output-dir", tmp_path / "p", "--tokenizer", model, "--workers", "1")
+    said = mistake(
+        capsys,
+        "prepare",
+        source,
+        "--output-dir",
+        tmp_path / "p",
+        "--tokenizer",
+        model,
+        "--workers",
+        "1",
+    )
     assert "could not be written" in said
     assert "os error 28" in said

@@ -1,5 +1,7 @@
-"""Files of tasks: whatever bytes they hold, a reader gives examples or one sentence that names the file. Broken rows of every kind have their tests
-in tests/downstream (test_readers.py, test_conll_reader.py, test_squad_reader.py); here are files cut and changed anywhere, and what is no file.
+"""Files of tasks: whatever bytes they hold, a reader gives examples or one sentence that names the
+file. Broken rows of every kind have their tests in tests/downstream (test_readers.py,
+test_conll_reader.py, test_squad_reader.py); here are files cut and changed anywhere, and what is no
+file.
 """
 
 from __future__ import annotations
@@ -23,15 +25,30 @@ from small import mistake
 CONTEXT = "Paris is the capital of France."
 ANSWER = {"text": "Paris", "answer_start": 0}
 QUESTION = {"id": "q", "question": "Which?", "answers": [ANSWER], "is_impossible": False}
-SQUAD = {"version": "v2.0", "data": [{"title": "A", "paragraphs": [{"context": CONTEXT, "qas": [QUESTION, QUESTION | {"id": "r"}]}]}]}
-UD = "".join(f"{i}\t{w}\t{w}\t{t}\t_\t_\t0\t_\t_\t_\n" for i, (w, t) in enumerate((("the", "DET"), ("chef", "NOUN"), ("ate", "VERB")), 1)) + "\n"
+SQUAD = {
+    "version": "v2.0",
+    "data": [
+        {
+            "title": "A",
+            "paragraphs": [{"context": CONTEXT, "qas": [QUESTION, QUESTION | {"id": "r"}]}],
+        }
+    ],
+}
+UD = (
+    "".join(
+        f"{i}\t{w}\t{w}\t{t}\t_\t_\t0\t_\t_\t_\n"
+        for i, (w, t) in enumerate((("the", "DET"), ("chef", "NOUN"), ("ate", "VERB")), 1)
+    )
+    + "\n"
+)
 FILES = {
     "a.csv": 'text,label\n"one, two",0\nthree,1\n',
     "a.tsv": "sentence1\tsentence2\tlabel\none\ttwo\t0\nthree\tfour\t1\n",
     "a.jsonl": '{"text": "one", "label": 0.5}\n{"text": "two", "label": 1.5}\n',
     "many.jsonl": '{"text": "one", "label": ["x", "y"]}\n{"text": "two", "label": ["z"]}\n',
     "tags.jsonl": '{"tokens": ["the", "chef"], "tags": ["O", "B-P"]}\n{"tokens": ["ate"], "tags": ["O"]}\n',
-    "questions.jsonl": json.dumps({"context": CONTEXT, "question": "Which?", "answers": "Paris"}) + "\n",
+    "questions.jsonl": json.dumps({"context": CONTEXT, "question": "Which?", "answers": "Paris"})
+    + "\n",
     "a.conll": "the D\nchef N\n\nate V\n",
     "a.conllu": UD + UD,
     "a.json": json.dumps(SQUAD),
@@ -39,7 +56,14 @@ FILES = {
 
 
 def own(path: Path) -> TaskData:
-    return read_own(str(path), str(path), text_column=None, pair_column=None, label_column=None, problem_type="auto")
+    return read_own(
+        str(path),
+        str(path),
+        text_column=None,
+        pair_column=None,
+        label_column=None,
+        problem_type="auto",
+    )
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -86,7 +110,9 @@ def spoilt(draw: st.DrawFn, whole: bytes) -> bytes:
 @pytest.mark.parametrize("name", FILES)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(data=st.data())
-def test_a_spoilt_file_is_examples_or_one_sentence(tmp_path: Path, name: str, packed: bool, data: st.DataObject) -> None:
+def test_a_spoilt_file_is_examples_or_one_sentence(
+    tmp_path: Path, name: str, packed: bool, data: st.DataObject
+) -> None:
     raw = data.draw(spoilt(FILES[name].encode()))
     path = tmp_path / (name + ".gz" * packed)
     path.write_bytes(gzip.compress(raw)[: data.draw(st.integers(15, 200))] if packed else raw)
@@ -97,7 +123,14 @@ def test_a_spoilt_file_is_examples_or_one_sentence(tmp_path: Path, name: str, pa
         said = str(e)
     assert (found is None) == bool(said)
     assert "\n" not in said
-    assert not said or path.name in said or "task 'a" in said or "task 'many" in said or "task 'tags" in said or "task 'questions" in said
+    assert (
+        not said
+        or path.name in said
+        or "task 'a" in said
+        or "task 'many" in said
+        or "task 'tags" in said
+        or "task 'questions" in said
+    )
 
 
 @pytest.mark.parametrize("task", ["cola", "stsb", "mnli"])
@@ -105,8 +138,16 @@ def test_a_spoilt_file_is_examples_or_one_sentence(tmp_path: Path, name: str, pa
 @given(data=st.data())
 def test_a_spoilt_folder_of_glue(tmp_path: Path, task: str, data: st.DataObject) -> None:
     row = GLUE[task]
-    header = {"cola": "", "stsb": "sentence1\tsentence2\tscore\n", "mnli": "sentence1\tsentence2\tgold_label\n"}[task]
-    line = {"cola": "x\t1\t*\tthe chef\n", "stsb": "one\ttwo\t3.5\n", "mnli": "one\ttwo\tneutral\n"}[task]
+    header = {
+        "cola": "",
+        "stsb": "sentence1\tsentence2\tscore\n",
+        "mnli": "sentence1\tsentence2\tgold_label\n",
+    }[task]
+    line = {
+        "cola": "x\t1\t*\tthe chef\n",
+        "stsb": "one\ttwo\t3.5\n",
+        "mnli": "one\ttwo\tneutral\n",
+    }[task]
     folder = tmp_path / row.folder
     folder.mkdir(exist_ok=True)
     for name in (row.train, row.validation, *row.also.values()):
@@ -123,7 +164,10 @@ def test_a_spoilt_folder_of_glue(tmp_path: Path, task: str, data: st.DataObject)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(data=st.data())
 def test_a_spoilt_file_of_minimal_pairs(tmp_path: Path, data: st.DataObject) -> None:
-    pair = '{"sentence_good": "the chef ate", "sentence_bad": "chef the ate", "field": "syntax", "linguistics_term": "order"}\n'
+    pair = (
+        '{"sentence_good": "the chef ate", "sentence_bad": "chef the ate", "field": "syntax", '
+        '"linguistics_term": "order"}\n'
+    )
     (tmp_path / "one.jsonl").write_bytes(data.draw(spoilt((pair * 2).encode())))
     said, found = "", []
     try:
@@ -137,8 +181,17 @@ def test_a_spoilt_file_of_minimal_pairs(tmp_path: Path, data: st.DataObject) -> 
 # ------------------------------------------------------------------ through the verb
 
 
-def finetune(capsys: pytest.CaptureFixture[str], tmp_path: Path, train: Path, held: Path | None = None) -> str:
-    words = ["finetune", str(tmp_path / "no-model"), "--train-file", str(train), "--validation-file", str(held or train)]
+def finetune(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, train: Path, held: Path | None = None
+) -> str:
+    words = [
+        "finetune",
+        str(tmp_path / "no-model"),
+        "--train-file",
+        str(train),
+        "--validation-file",
+        str(held or train),
+    ]
     sentence = mistake(capsys, *words, "--output-dir", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
     return sentence
@@ -149,33 +202,54 @@ def test_what_is_no_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     (tmp_path / "zero.csv").symlink_to("/dev/zero")
     (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
     (tmp_path / "folder.csv").mkdir()
-    for name, says in (("pipe", "is a pipe or a device"), ("zero", "is a pipe or a device"), ("loop", "no such file"), ("folder", "Is a directory")):
+    for name, says in (
+        ("pipe", "is a pipe or a device"),
+        ("zero", "is a pipe or a device"),
+        ("loop", "no such file"),
+        ("folder", "Is a directory"),
+    ):
         assert says in finetune(capsys, tmp_path, tmp_path / f"{name}.csv")
     os.mkfifo(tmp_path / "pipe.txt")
-    assert "is a pipe or a device" in mistake(capsys, "detect", tmp_path / "no-model", "--file", tmp_path / "pipe.txt")
+    assert "is a pipe or a device" in mistake(
+        capsys, "detect", tmp_path / "no-model", "--file", tmp_path / "pipe.txt"
+    )
 
 
-def test_a_compressed_bomb(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compressed_bomb(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("electrify.text.streams.BOMB_BYTES", 1 << 20)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"text,label\n" + b"aaaaaaa,1\n" * (1 << 19)))
-    assert "unpacks to more than 250 times its size" in finetune(capsys, tmp_path, tmp_path / "a.csv.gz")
+    assert "unpacks to more than 250 times its size" in finetune(
+        capsys, tmp_path, tmp_path / "a.csv.gz"
+    )
 
 
 @pytest.mark.parametrize(
     ("train", "held", "says"),
     [
         ("text,label\none,x\ntwo,x\n", None, "only the label 'x': nothing to learn"),
-        ("text,label\none,x\ntwo,y\n", "text,label\nthree,z\n", "line 2: label 'z' is none of the classes x, y"),
+        (
+            "text,label\none,x\ntwo,y\n",
+            "text,label\nthree,z\n",
+            "line 2: label 'z' is none of the classes x, y",
+        ),
         ("text,label\none,0.5\ntwo,nan\n", None, "label 'nan' is not a number"),
         ("text,label\none,0.5\ntwo,inf\n", None, "label 'inf' is not a number"),
         ("text,label\n", None, "no examples"),
         ("text,label\none,0\ntwo,1\n", "", "no examples"),
-        ("text,label\none,\x1b[31m\ntwo,y\n", "text,label\nthree,\x1b[2J\n", "label '\\x1b[2J' is none of the classes"),
+        (
+            "text,label\none,\x1b[31m\ntwo,y\n",
+            "text,label\nthree,\x1b[2J\n",
+            "label '\\x1b[2J' is none of the classes",
+        ),
         ('text,label\n"never closes,1\n' + "a,1\n" * 3, None, "broken CSV"),
     ],
     ids=["one class", "unseen", "NaN", "inf", "only a header", "empty", "escapes", "open quote"],
 )
-def test_tables_that_teach_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, train: str, held: str | None, says: str) -> None:
+def test_tables_that_teach_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, train: str, held: str | None, says: str
+) -> None:
     (tmp_path / "a.csv").write_text(train, encoding="utf-8")
     (tmp_path / "b.csv").write_text(train if held is None else held, encoding="utf-8")
     sentence = finetune(capsys, tmp_path, tmp_path / "a.csv", tmp_path / "b.csv")

@@ -1,6 +1,8 @@
-"""Corpora that are no corpora: encodings, rows, archives, things that are no files. Each ends in one sentence, or in the documents that are there.
+"""Corpora that are no corpora: encodings, rows, archives, things that are no files. Each ends in
+one sentence, or in the documents that are there.
 
-What tests/text and tests/test_cli.py prove (newlines, byte order marks, broken rows, cut archives) is not repeated here.
+What tests/text and tests/test_cli.py prove (newlines, byte order marks, broken rows, cut archives)
+is not repeated here.
 """
 
 from __future__ import annotations
@@ -57,21 +59,34 @@ def refused(capsys: pytest.CaptureFixture[str], file: Path | str, folder: Path) 
     ],
     ids=["UTF-16-LE", "UTF-16-BE", "UTF-32", "mixed", "surrogate", "overlong", "beyond Unicode"],
 )
-def test_encodings(capsys: pytest.CaptureFixture[str], tmp_path: Path, data: bytes, says: str) -> None:
+def test_encodings(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, data: bytes, says: str
+) -> None:
     assert says in refused(capsys, write(tmp_path, "a.txt", data), tmp_path)
 
 
 def test_marks_and_separators_inside_a_text_are_characters_of_it(tmp_path: Path) -> None:
-    """Only what stands at the beginning of a file is a byte order mark, and only \\n, \\r\\n and \\r end a line."""
-    docs, _ = read(write(tmp_path, "a.txt", "\ufeffone\n\n\ufefftwo\u2028three\u0085four\x0bfive\rsix"))
+    """Only what stands at the beginning of a file is a byte order mark, and only \\n, \\r\\n and
+    \\r end a line."""
+    docs, _ = read(
+        write(tmp_path, "a.txt", "\ufeffone\n\n\ufefftwo\u2028three\u0085four\x0bfive\rsix")
+    )
     assert docs == ["one", "\ufefftwo\u2028three\u0085four\x0bfive\nsix"]
-    docs, _ = read(write(tmp_path, "a.jsonl", json.dumps({"text": "one\u2028two\x85three"}, ensure_ascii=False) + "\n"))
+    docs, _ = read(
+        write(
+            tmp_path,
+            "a.jsonl",
+            json.dumps({"text": "one\u2028two\x85three"}, ensure_ascii=False) + "\n",
+        )
+    )
     assert docs == ["one\u2028two\x85three"]
 
 
 @given(data=st.binary(max_size=200))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.jsonl", "a.csv", "a.tsv", "a.txt.gz", "a.csv.zst", "a.parquet"])
+@pytest.mark.parametrize(
+    "name", ["a.txt", "a.md", "a.jsonl", "a.csv", "a.tsv", "a.txt.gz", "a.csv.zst", "a.parquet"]
+)
 def test_any_bytes_are_documents_or_one_sentence(tmp_path: Path, name: str, data: bytes) -> None:
     if name.endswith(".gz"):
         data = gzip.compress(data)[: len(data) + 15]
@@ -95,35 +110,74 @@ DEEP = 100_000
 @pytest.mark.parametrize(
     ("name", "data", "says"),
     [
-        ("a.jsonl", '{"text": "one", "text": "two"}\n', "line 1 is not valid JSON (the key 'text' stands twice)"),
+        (
+            "a.jsonl",
+            '{"text": "one", "text": "two"}\n',
+            "line 1 is not valid JSON (the key 'text' stands twice)",
+        ),
         ("a.jsonl", '{"text": NaN}\n', "line 1: 'text' is of type float, not text"),
-        ("a.jsonl", '{"text": "one"}\n{"text": ' + "[" * DEEP + "]" * DEEP + "}\n", "line 2 is not valid JSON (maximum recursion"),
-        ("a.jsonl", '{"n": ' + '{"a":' * DEEP + "1" + "}" * DEEP + ', "text": "one"}\n', "line 1 is not valid JSON (maximum recursion"),
-        ("a.jsonl", '{"n": ' + "9" * DEEP + ', "text": "one"}\n', "line 1 is not valid JSON (Exceeds the limit"),
+        (
+            "a.jsonl",
+            '{"text": "one"}\n{"text": ' + "[" * DEEP + "]" * DEEP + "}\n",
+            "line 2 is not valid JSON (maximum recursion",
+        ),
+        (
+            "a.jsonl",
+            '{"n": ' + '{"a":' * DEEP + "1" + "}" * DEEP + ', "text": "one"}\n',
+            "line 1 is not valid JSON (maximum recursion",
+        ),
+        (
+            "a.jsonl",
+            '{"n": ' + "9" * DEEP + ', "text": "one"}\n',
+            "line 1 is not valid JSON (Exceeds the limit",
+        ),
         ("a.jsonl", '{"text": "\\ud800"}\n', "line 1: 'text' is not valid Unicode"),
         ("a.jsonl", '{"text": "one"} {"text": "two"}\n', "line 1 is not valid JSON (Extra data"),
-        ("a.csv", 'text,b\n"never closes, 1\n' + "x,y\n" * 1000, "line 1002 is not valid CSV (unexpected end of data)"),
+        (
+            "a.csv",
+            'text,b\n"never closes, 1\n' + "x,y\n" * 1000,
+            "line 1002 is not valid CSV (unexpected end of data)",
+        ),
         ("a.csv", "text,text\none,two\n", "line 1: the column 'text' stands twice"),
         ("a.tsv", "text\tb\ttext\none\t2\ttwo\n", "line 1: the column 'text' stands twice"),
     ],
-    ids=["key twice", "NaN", "deep array", "deep object", "giant number", "half a pair", "two objects", "open quote", "column twice", "of TSV"],
+    ids=[
+        "key twice",
+        "NaN",
+        "deep array",
+        "deep object",
+        "giant number",
+        "half a pair",
+        "two objects",
+        "open quote",
+        "column twice",
+        "of TSV",
+    ],
 )
-def test_rows(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, data: str, says: str) -> None:
+def test_rows(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, data: str, says: str
+) -> None:
     assert says in refused(capsys, write(tmp_path, name, data), tmp_path)
 
 
 def test_a_key_that_stands_in_an_inner_object_too_is_no_mistake(tmp_path: Path) -> None:
-    assert read(write(tmp_path, "a.jsonl", '{"text": "one", "more": {"text": "two"}, "of": "text"}\n'))[0] == ["one"]
+    assert read(
+        write(tmp_path, "a.jsonl", '{"text": "one", "more": {"text": "two"}, "of": "text"}\n')
+    )[0] == ["one"]
 
 
 def test_numbers_that_are_none_elsewhere_in_a_row_do_no_harm(tmp_path: Path) -> None:
-    assert read(write(tmp_path, "a.jsonl", '{"text": "one", "score": NaN, "far": -Infinity}\n'))[0] == ["one"]
+    assert read(write(tmp_path, "a.jsonl", '{"text": "one", "score": NaN, "far": -Infinity}\n'))[
+        0
+    ] == ["one"]
 
 
 # ------------------------------------------------------------------ archives
 
 
-def test_a_tar_is_no_text_and_is_never_unpacked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_tar_is_no_text_and_is_never_unpacked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """`prepare` reads no archives of files at all, so no path inside one can lead anywhere."""
     inside = tmp_path / "inside"
     inside.mkdir()
@@ -134,18 +188,30 @@ def test_a_tar_is_no_text_and_is_never_unpacked(capsys: pytest.CaptureFixture[st
             archive.addfile(entry, BytesIO(TEXT.encode()))
     raw = (inside / "a.tar").read_bytes()
     assert "is a binary file" in refused(capsys, write(inside, "a.txt", raw), tmp_path)
-    assert "is a binary file" in refused(capsys, write(inside, "b.txt.gz", gzip.compress(raw)), tmp_path)
-    assert "is a zip archive" in refused(capsys, write(inside, "c.txt", b"PK\x03\x04" + raw), tmp_path)
+    assert "is a binary file" in refused(
+        capsys, write(inside, "b.txt.gz", gzip.compress(raw)), tmp_path
+    )
+    assert "is a zip archive" in refused(
+        capsys, write(inside, "c.txt", b"PK\x03\x04" + raw), tmp_path
+    )
     for name in ("a.tar", "a.tar.gz", "a.zip", "a.7z"):
         assert "is not of a known kind" in refused(capsys, write(inside, name, raw), tmp_path)
     assert not list(tmp_path.rglob("escaped*"))
 
 
-def test_an_archive_with_another_ending_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_archive_with_another_ending_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     packed = gzip.compress(TEXT.encode())
-    assert "is gzip data; give it the ending .gz" in refused(capsys, write(tmp_path, "a.txt", packed), tmp_path)
-    assert "is damaged or no .xz file" in refused(capsys, write(tmp_path, "a.txt.xz", packed), tmp_path)
-    assert "is gzip data" in refused(capsys, write(tmp_path, "twice.txt.gz", gzip.compress(packed)), tmp_path)
+    assert "is gzip data; give it the ending .gz" in refused(
+        capsys, write(tmp_path, "a.txt", packed), tmp_path
+    )
+    assert "is damaged or no .xz file" in refused(
+        capsys, write(tmp_path, "a.txt.xz", packed), tmp_path
+    )
+    assert "is gzip data" in refused(
+        capsys, write(tmp_path, "twice.txt.gz", gzip.compress(packed)), tmp_path
+    )
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
@@ -163,17 +229,26 @@ def test_a_parquet_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr("electrify.text.records.BOMB_BYTES", 1 << 20)
     table = pa.table({"text": ["\0" * (1 << 21)], "n": [1]})
-    pq.write_table(table, tmp_path / "a.parquet", compression="zstd", use_dictionary=False, write_statistics=False)
+    pq.write_table(
+        table,
+        tmp_path / "a.parquet",
+        compression="zstd",
+        use_dictionary=False,
+        write_statistics=False,
+    )
     with pytest.raises(UserError, match="unpacks to more than 250 times its size"):
         read(tmp_path / "a.parquet")
 
 
 @pytest.mark.slow
 def test_ten_gigabytes_of_one_gzip_file_stop_in_bounded_memory(tmp_path: Path) -> None:
-    """10 MB that unpack to 10 GB (the most that gzip can): the guard stops after 250 times the size, and memory stays that of a few pieces."""
+    """10 MB that unpack to 10 GB (the most that gzip can): the guard stops after 250 times the
+    size, and memory stays that of a few pieces."""
     member = gzip.compress(bytes(b"ten letters\n" * (1 << 22)), compresslevel=9)
     path = write(tmp_path, "bomb.txt.gz", member * (10 * 1024 // 48))
-    done = measured(["prepare", str(path), "--output-dir", str(tmp_path / "out"), "--workers", "1"], tmp_path)
+    done = measured(
+        ["prepare", str(path), "--output-dir", str(tmp_path / "out"), "--workers", "1"], tmp_path
+    )
     assert done["status"] == 2
     assert "unpacks to more than 250 times its size" in done["err"]
     assert done["peak_mb"] < 1500
@@ -207,13 +282,18 @@ def test_links_that_lead_back(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert "no such file or folder" in refused(capsys, tmp_path / "itself.txt", tmp_path)
 
 
-def test_patterns_find_what_the_shell_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patterns_find_what_the_shell_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("a.txt", "b/c.txt", "b/d/e.txt", ".hidden/f.txt", "b/.g.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write(tmp_path, name, TEXT)
 
     def found(pattern: str) -> list[str]:
-        return [str(s.path.relative_to(tmp_path) if s.path.is_absolute() else s.path) for s in resolve((pattern,))[0]]
+        return [
+            str(s.path.relative_to(tmp_path) if s.path.is_absolute() else s.path)
+            for s in resolve((pattern,))[0]
+        ]
 
     assert found(f"{tmp_path}/*.txt") == ["a.txt"]
     assert found(f"{tmp_path}/**/*.txt") == ["a.txt", "b/c.txt", "b/d/e.txt"]
@@ -223,7 +303,9 @@ def test_patterns_find_what_the_shell_would(tmp_path: Path, monkeypatch: pytest.
     assert found("?.txt") == ["a.txt"]
 
 
-def test_a_file_that_cannot_be_opened(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_opened(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path, "a.txt", TEXT)
     opened = os.open
 
@@ -237,8 +319,11 @@ def test_a_file_that_cannot_be_opened(capsys: pytest.CaptureFixture[str], tmp_pa
 
 
 @pytest.mark.parametrize("change", ["grows", "vanishes"])
-def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    """After its hash was taken and before it is tokenised: the manifest would name a text that was never read."""
+def test_a_file_that_changes_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """After its hash was taken and before it is tokenised: the manifest would name a text that was
+    never read."""
     path = write(tmp_path, "a.txt", TEXT + "\n\n".join(f"number {i}" for i in range(50)))
     collect = workspace.Workspace.collect
 
@@ -247,12 +332,20 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
         path.unlink() if change == "vanishes" else path.write_text(TEXT * 2, encoding="utf-8")
 
     monkeypatch.setattr(workspace.Workspace, "collect", changed)
-    with pytest.raises(UserError, match=r"a\.txt (changed while it was read|cannot be read: No such file)"):
-        prepare(PrepareConfig(inputs=(str(path),), output_dir=str(tmp_path / "out"), vocab_size=512, workers=1))
+    with pytest.raises(
+        UserError, match=r"a\.txt (changed while it was read|cannot be read: No such file)"
+    ):
+        prepare(
+            PrepareConfig(
+                inputs=(str(path),), output_dir=str(tmp_path / "out"), vocab_size=512, workers=1
+            )
+        )
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_names_that_steer_a_terminal_are_shown_cleaned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_names_that_steer_a_terminal_are_shown_cleaned(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     path = write(tmp_path, "e\x1b[2J\nelectrify: all is well\u202e.txt", b"\xff" * 10)
     sentence = refused(capsys, path, tmp_path)
     assert "e\\x1b[2J\\nelectrify: all is well\\u202e.txt" in sentence
@@ -260,11 +353,18 @@ def test_names_that_steer_a_terminal_are_shown_cleaned(capsys: pytest.CaptureFix
 
 
 def test_a_name_that_is_no_text(tmp_path: Path) -> None:
-    """A Linux file name is any bytes; the manifest is UTF-8, and the same command knows the folder again."""
+    """A Linux file name is any bytes; the manifest is UTF-8, and the same command knows the folder
+    again."""
     name = os.fsencode(tmp_path) + b"/caf\xe9.txt"
     with open(name, "wb") as f:
         f.write(TEXT.encode())
-    options = PrepareConfig(inputs=(os.fsdecode(name),), output_dir=str(tmp_path / "out"), vocab_size=512, workers=1, valid_fraction=0.0)
+    options = PrepareConfig(
+        inputs=(os.fsdecode(name),),
+        output_dir=str(tmp_path / "out"),
+        vocab_size=512,
+        workers=1,
+        valid_fraction=0.0,
+    )
     prepare(options)
     assert read_manifest(tmp_path / "out").sources[0]["name"] == "caf\\xe9.txt"
     assert prepare(options).sources[0]["name"] == "caf\\xe9.txt"
@@ -283,8 +383,16 @@ print("\\nMEASURED", status, usage // 1024)
 
 
 def measured(words: list[str], folder: Path) -> dict[str, Any]:
-    """A verb in a process of its own: its status, what it said, and the largest memory of it and of its workers in MB."""
-    done = subprocess.run([sys.executable, "-c", MEASURED, *words], capture_output=True, text=True, env=environment(), timeout=900, check=False)
+    """A verb in a process of its own: its status, what it said, and the largest memory of it and of
+    its workers in MB."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *words],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=900,
+        check=False,
+    )
     _, status, peak = done.stdout.splitlines()[-1].split()
     return {"status": int(status), "err": done.stderr, "peak_mb": int(peak)}
 
@@ -299,7 +407,19 @@ def test_a_line_of_a_gigabyte_in_bounded_memory(tmp_path: Path) -> None:
             f.write(words)
     out = tmp_path / "out"
     done = measured(
-        ["prepare", str(path), "--output-dir", str(out), "--vocab-size", "1000", "--workers", "1", "--tokenizer-sample-mb", "20"], tmp_path
+        [
+            "prepare",
+            str(path),
+            "--output-dir",
+            str(out),
+            "--vocab-size",
+            "1000",
+            "--workers",
+            "1",
+            "--tokenizer-sample-mb",
+            "20",
+        ],
+        tmp_path,
     )
     assert done["status"] == 0, done["err"]
     counts = read_manifest(out).counts
@@ -310,7 +430,10 @@ def test_a_line_of_a_gigabyte_in_bounded_memory(tmp_path: Path) -> None:
 
 def test_endless_words_are_cut_for_the_training_of_a_tokenizer() -> None:
     """Elsewhere they stay whole, and no other text is touched."""
-    assert with_ends("a " + "x" * 2500 + "\nb") == "a " + "x" * 1000 + " " + "x" * 1000 + " " + "x" * 500 + "\nb"
+    assert (
+        with_ends("a " + "x" * 2500 + "\nb")
+        == "a " + "x" * 1000 + " " + "x" * 1000 + " " + "x" * 500 + "\nb"
+    )
     assert with_ends("x" * 1000 + " " + TEXT) == "x" * 1000 + " " + TEXT
 
 
@@ -319,7 +442,14 @@ def test_endless_words_are_cut_for_the_training_of_a_tokenizer() -> None:
 def test_a_word_of_five_megabytes(tmp_path: Path, kind: str) -> None:
     """It takes seconds; a WordPiece tokenizer says [UNK] to each piece of 2^17 characters."""
     path = write(tmp_path, "a.txt", "x" * 5_000_000 + "\n\n" + TEXT)
-    options = PrepareConfig(inputs=(str(path),), output_dir=str(tmp_path / "out"), vocab_size=512, workers=1, valid_fraction=0.0, tokenizer=kind)
+    options = PrepareConfig(
+        inputs=(str(path),),
+        output_dir=str(tmp_path / "out"),
+        vocab_size=512,
+        workers=1,
+        valid_fraction=0.0,
+        tokenizer=kind,
+    )
     began = time.process_time()
     manifest = prepare(options)
     assert time.process_time() - began < 60
@@ -330,7 +460,19 @@ def test_a_word_of_five_megabytes(tmp_path: Path, kind: str) -> None:
 @pytest.mark.slow
 def test_half_a_million_documents_of_one_word(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", "".join(f"w{i % 99991}\n\n" for i in range(500_000)))
-    done = measured(["prepare", str(path), "--output-dir", str(tmp_path / "out"), "--vocab-size", "500", "--workers", "1"], tmp_path)
+    done = measured(
+        [
+            "prepare",
+            str(path),
+            "--output-dir",
+            str(tmp_path / "out"),
+            "--vocab-size",
+            "500",
+            "--workers",
+            "1",
+        ],
+        tmp_path,
+    )
     assert done["status"] == 0, done["err"]
     counts = read_manifest(tmp_path / "out").counts
     assert (counts["documents"], counts["duplicates"]) == (99_991, 400_009)

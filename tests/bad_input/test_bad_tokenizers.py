@@ -1,4 +1,5 @@
-"""Tokenizers of others that `prepare` takes over: damaged, hostile, or odd. Those of models are in test_bad_models.py."""
+"""Tokenizers of others that `prepare` takes over: damaged, hostile, or odd. Those of models are in
+test_bad_models.py."""
 
 from __future__ import annotations
 
@@ -11,17 +12,37 @@ import pytest
 from electrify.text.shards import read_manifest
 from small import mistake, run, write_text
 
-ROLES = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+ROLES = {
+    "unk_token": "[UNK]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
 IDS = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a"])}
 BOMB = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 9
-OTHER_UNK = {"type": "WordPiece", "vocab": IDS, "unk_token": "[NO]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+OTHER_UNK = {
+    "type": "WordPiece",
+    "vocab": IDS,
+    "unk_token": "[NO]",
+    "continuing_subword_prefix": "##",
+    "max_input_chars_per_word": 100,
+}
 DOUBLED = '"the": 5, "the": 9'
 
 
 def whole(*, ids: dict[str, int] | None = None, **parts: Any) -> dict[str, Any]:
     """A tokenizer.json of words between blanks."""
     model = {"type": "WordLevel", "vocab": IDS if ids is None else ids, "unk_token": "[UNK]"}
-    rest = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "post_processor": None, "decoder": None}
+    rest = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "post_processor": None,
+        "decoder": None,
+    }
     return rest | {"pre_tokenizer": {"type": "Whitespace"}, "model": model} | parts
 
 
@@ -29,7 +50,10 @@ def write_tokenizer(folder: Path, content: dict[str, Any] | str | bytes, **setti
     folder.mkdir()
     text = json.dumps(content) if isinstance(content, dict) else content
     (folder / "tokenizer.json").write_bytes(text if isinstance(text, bytes) else text.encode())
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | ROLES | settings), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | ROLES | settings),
+        encoding="utf-8",
+    )
     return folder
 
 
@@ -38,15 +62,35 @@ def split(pattern: str) -> dict[str, Any]:
 
 
 DAMAGED: dict[str, tuple[Any, str]] = {
-    "a regular expression that is none": (whole(pre_tokenizer=split("(a+")), "holds a damaged tokenizer (Exception: Oniguruma error"),
+    "a regular expression that is none": (
+        whole(pre_tokenizer=split("(a+")),
+        "holds a damaged tokenizer (Exception: Oniguruma error",
+    ),
     "a negative id": (whole(ids=IDS | {"of": -1}), "holds a damaged tokenizer"),
-    "an id of two tokens": (whole(ids=IDS | {"of": 6}), "gives several tokens one id; it is damaged"),
-    "an id of two thousand millions": (whole(ids=IDS | {"of": 2_000_000_000}), "ids up to 2,000,000,000; it is damaged"),
-    "a bomb": (whole(normalizer={"type": "Sequence", "normalizers": BOMB}), "makes 1,000,000,000 characters of one"),
-    "a bomb in front": (whole(normalizer={"type": "Prepend", "prepend": "a" * 5000}), "makes 5,000 characters of one"),
-    "thousands of steps": (whole(normalizer={"type": "Sequence", "normalizers": [{"type": "Lowercase"}] * 5000}), "takes 5,001 steps for every text"),
+    "an id of two tokens": (
+        whole(ids=IDS | {"of": 6}),
+        "gives several tokens one id; it is damaged",
+    ),
+    "an id of two thousand millions": (
+        whole(ids=IDS | {"of": 2_000_000_000}),
+        "ids up to 2,000,000,000; it is damaged",
+    ),
+    "a bomb": (
+        whole(normalizer={"type": "Sequence", "normalizers": BOMB}),
+        "makes 1,000,000,000 characters of one",
+    ),
+    "a bomb in front": (
+        whole(normalizer={"type": "Prepend", "prepend": "a" * 5000}),
+        "makes 5,000 characters of one",
+    ),
+    "thousands of steps": (
+        whole(normalizer={"type": "Sequence", "normalizers": [{"type": "Lowercase"}] * 5000}),
+        "takes 5,001 steps for every text",
+    ),
     "lots": (
-        whole(model={"type": "BPE", "vocab": IDS, "merges": [], "dropout": 0.5, "unk_token": "[UNK]"}),
+        whole(
+            model={"type": "BPE", "vocab": IDS, "merges": [], "dropout": 0.5, "unk_token": "[UNK]"}
+        ),
         "has a dropout of 0.5: a text gives other tokens each time",
     ),
     "no JSON": (b"\x80\x05pickle", "holds a damaged tokenizer"),
@@ -56,35 +100,65 @@ DAMAGED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_damaged_ones_are_found_before_any_text_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path, case: str) -> None:
+def test_damaged_ones_are_found_before_any_text_is_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, case: str
+) -> None:
     content, says = DAMAGED[case]
     folder = write_tokenizer(tmp_path / "tokenizer", content)
     source = write_text(tmp_path / "a.txt", size=2000)
-    assert says in mistake(capsys, "prepare", source, "--output-dir", tmp_path / "out", "--tokenizer", folder, "--workers", "1")
+    assert says in mistake(
+        capsys,
+        "prepare",
+        source,
+        "--output-dir",
+        tmp_path / "out",
+        "--tokenizer",
+        folder,
+        "--workers",
+        "1",
+    )
     assert not (tmp_path / "out").exists()
 
 
 FAILING: dict[str, tuple[dict[str, Any], str]] = {
-    "a regular expression without end": (whole(pre_tokenizer=split("(a+)+$")), "the tokenizer fails on this text"),
+    "a regular expression without end": (
+        whole(pre_tokenizer=split("(a+)+$")),
+        "the tokenizer fails on this text",
+    ),
     "an empty vocabulary": (whole(ids={}), "the tokenizer fails on this text"),
     "an [UNK] of another name": (whole(model=OTHER_UNK), "the tokenizer fails on this text"),
     "one that deletes all text": (
         whole(normalizer={"type": "Replace", "pattern": {"Regex": r"[\s\S]"}, "content": ""}),
         "every token of a.txt is unknown",
     ),
-    "one of another language": (whole(ids={k: v for k, v in IDS.items() if k.startswith("[")}), "every token of a.txt is unknown"),
+    "one of another language": (
+        whole(ids={k: v for k, v in IDS.items() if k.startswith("[")}),
+        "every token of a.txt is unknown",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", FAILING)
-def test_those_that_fail_on_the_text(capsys: pytest.CaptureFixture[str], tmp_path: Path, case: str) -> None:
+def test_those_that_fail_on_the_text(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, case: str
+) -> None:
     """In a worker process, where Rust code panics: a BaseException that is no Exception."""
     content, says = FAILING[case]
     folder = write_tokenizer(tmp_path / "tokenizer", content)
     source = write_text(tmp_path / "a.txt", size=2000)
     with source.open("a", encoding="utf-8") as f:
         f.write("\n\n" + "a" * 40 + "b\n")
-    assert says in mistake(capsys, "prepare", source, "--output-dir", tmp_path / "out", "--tokenizer", folder, "--workers", "1")
+    assert says in mistake(
+        capsys,
+        "prepare",
+        source,
+        "--output-dir",
+        tmp_path / "out",
+        "--tokenizer",
+        folder,
+        "--workers",
+        "1",
+    )
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
@@ -105,22 +179,45 @@ USABLE: dict[str, tuple[dict[str, Any] | str, int]] = {
 
 @pytest.mark.parametrize("case", USABLE)
 def test_odd_ones_that_work(tmp_path: Path, case: str) -> None:
-    """The number of tokens is that of the words and signs, whatever tokenizer.json says about lengths."""
+    """The number of tokens is that of the words and signs, whatever tokenizer.json says about
+    lengths."""
     content, vocab_size = USABLE[case]
     folder = write_tokenizer(tmp_path / "tokenizer", content)
     source = write_text(tmp_path / "a.txt", size=2000)
-    assert run("prepare", str(source), "--output-dir", str(tmp_path / "out"), "--tokenizer", str(folder), "--workers", "1") == 0
+    assert (
+        run(
+            "prepare",
+            str(source),
+            "--output-dir",
+            str(tmp_path / "out"),
+            "--tokenizer",
+            str(folder),
+            "--workers",
+            "1",
+        )
+        == 0
+    )
     manifest = read_manifest(tmp_path / "out")
     text = source.read_text(encoding="utf-8")
-    assert (manifest.vocab_size, manifest.counts["tokens"]) == (vocab_size, len(text.replace(".", " .").split()))
+    assert (manifest.vocab_size, manifest.counts["tokens"]) == (
+        vocab_size,
+        len(text.replace(".", " .").split()),
+    )
 
 
 def test_code_of_others_never_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    more: dict[str, Any] = {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}}
+    more: dict[str, Any] = {
+        "tokenizer_class": "Evil",
+        "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]},
+    }
     folder = write_tokenizer(tmp_path / "tokenizer", whole(), **more)
-    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n", encoding="utf-8")
+    (folder / "evil.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n", encoding="utf-8"
+    )
     source = write_text(tmp_path / "a.txt", size=2000)
-    sentence = mistake(capsys, "prepare", source, "--output-dir", tmp_path / "out", "--tokenizer", folder)
+    sentence = mistake(
+        capsys, "prepare", source, "--output-dir", tmp_path / "out", "--tokenizer", folder
+    )
     assert "brings Python code of its own (auto_map), which electrify never runs" in sentence
     assert not (tmp_path / "ran").exists()
     assert not (tmp_path / "out").exists()
@@ -131,23 +228,35 @@ def test_files_beyond_any_tokenizer(capsys: pytest.CaptureFixture[str], tmp_path
     with (folder / "tokenizer.json").open("wb") as f:
         f.truncate(400 << 20)  # sparse: it takes no room
     source = write_text(tmp_path / "a.txt", size=2000)
-    sentence = mistake(capsys, "prepare", source, "--output-dir", tmp_path / "out", "--tokenizer", folder)
+    sentence = mistake(
+        capsys, "prepare", source, "--output-dir", tmp_path / "out", "--tokenizer", folder
+    )
     assert "tokenizer.json has 400 MB; a tokenizer has at most 256" in sentence
     for name in ("settings that are a list", "settings without end"):
         other = write_tokenizer(tmp_path / name, whole())
-        (other / "tokenizer_config.json").write_text("[]" if "list" in name else "[" * 100_000, encoding="utf-8")
-        assert "holds a damaged tokenizer" in mistake(capsys, "prepare", source, "--output-dir", tmp_path / "out", "--tokenizer", other)
+        (other / "tokenizer_config.json").write_text(
+            "[]" if "list" in name else "[" * 100_000, encoding="utf-8"
+        )
+        assert "holds a damaged tokenizer" in mistake(
+            capsys, "prepare", source, "--output-dir", tmp_path / "out", "--tokenizer", other
+        )
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["--vocab-size", "1" + "0" * 12], "--vocab-size must be at most 4194304"),
-        (["--tokenizer", "bpe", "--vocab-size", "1" + "0" * 12], "--vocab-size must be at most 4194304"),
+        (
+            ["--tokenizer", "bpe", "--vocab-size", "1" + "0" * 12],
+            "--vocab-size must be at most 4194304",
+        ),
         (["--vocab-size", "9" * 5000], "--vocab-size must be of type int"),
         (["--vocab-size", "inf"], "--vocab-size must be of type int"),
         (["--shard-mb", "1" + "0" * 15], "--shard-mb must be at most 1048576"),
-        (["--tokenizer-sample-mb", "1" + "0" * 15], "--tokenizer-sample-mb must be at most 1048576"),
+        (
+            ["--tokenizer-sample-mb", "1" + "0" * 15],
+            "--tokenizer-sample-mb must be at most 1048576",
+        ),
         (["--min-frequency", "1" + "0" * 15], "--min-frequency must be at most 2147483648"),
         (["--min-frequency", "-1"], "--min-frequency must be at least 0"),
         (["--max-documents", "1" + "0" * 18], "--max-documents must be at most"),
@@ -155,10 +264,15 @@ def test_files_beyond_any_tokenizer(capsys: pytest.CaptureFixture[str], tmp_path
         (["--valid-fraction", "nan"], "--valid-fraction must be at least 0 and below 1, not nan"),
         (["--tokenizer", "\x1b[31m"], "\\x1b[31m"),
     ],
-    ids=lambda value: " ".join(value)[:40].replace("\x1b", "ESC") if isinstance(value, list) else "",
+    ids=lambda value: (
+        " ".join(value)[:40].replace("\x1b", "ESC") if isinstance(value, list) else ""
+    ),
 )
-def test_numbers_that_nobody_means(capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], says: str) -> None:
-    """The libraries reserve memory for as many pieces as are asked for, and abort the process where there is none."""
+def test_numbers_that_nobody_means(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], says: str
+) -> None:
+    """The libraries reserve memory for as many pieces as are asked for, and abort the process where
+    there is none."""
     source = write_text(tmp_path / "a.txt", size=2000)
     sentence = mistake(capsys, "prepare", source, "--output-dir", tmp_path / "out", *words)
     assert says in sentence

@@ -17,12 +17,23 @@ from electrify.config.written import plain_values
 from electrify.downstream.read.own import read_own
 from electrify.errors import UserError
 
-COLUMNS: dict[str, Any] = {"text_column": None, "pair_column": None, "label_column": None, "problem_type": "auto"}
+COLUMNS: dict[str, Any] = {
+    "text_column": None,
+    "pair_column": None,
+    "label_column": None,
+    "problem_type": "auto",
+}
 
 
 def own(folder: Path, *labels: object, text: str = "a text", **options: str) -> Any:
     path = folder / "mine.jsonl"
-    path.write_text("".join(json.dumps({"text": f"{text} {i}", "label": label}) + "\n" for i, label in enumerate(labels)), encoding="utf-8")
+    path.write_text(
+        "".join(
+            json.dumps({"text": f"{text} {i}", "label": label}) + "\n"
+            for i, label in enumerate(labels)
+        ),
+        encoding="utf-8",
+    )
     return read_own(str(path), str(path), **(COLUMNS | options))
 
 
@@ -41,7 +52,14 @@ def test_half_a_surrogate_pair(tmp_path: Path) -> None:
         own(tmp_path, "a", "b", text="\ud800")
 
 
-@pytest.mark.parametrize("row", ['{"text": "x", "label": "a", "label": "b"}', '{"text": "x", "label": NaN}', '{"text": "x", "label": 1e999}'])
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"text": "x", "label": "a", "label": "b"}',
+        '{"text": "x", "label": NaN}',
+        '{"text": "x", "label": 1e999}',
+    ],
+)
 def test_rows_of_json_that_say_two_things_or_nothing(tmp_path: Path, row: str) -> None:
     (tmp_path / "mine.jsonl").write_text(row + "\n", encoding="utf-8")
     with pytest.raises(UserError, match="line 1: broken JSON"):
@@ -79,10 +97,17 @@ def test_options_of_another_type_from_python(options: dict[str, Any], says: str)
 
 def test_ctrl_c_while_modules_load() -> None:
     for wait in (0.05, 0.15, 0.3):
-        child = subprocess.Popen([sys.executable, "-m", "electrify", "flops"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "electrify", "flops"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         time.sleep(wait)
         child.send_signal(signal.SIGINT)
         said = child.communicate(timeout=120)[1]
-        if "electrify/__main__.py" in said or "electrify" in said:  # before that it is Python's own start
+        if (
+            "electrify/__main__.py" in said or "electrify" in said
+        ):  # before that it is Python's own start
             assert child.returncode in (0, 130), said
             assert "Traceback" not in said

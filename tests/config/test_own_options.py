@@ -1,4 +1,5 @@
-"""Options that an objective or an architecture has for itself, and the weights that a choice brings."""
+"""Options that an objective or an architecture has for itself, and the weights that a choice
+brings."""
 
 from __future__ import annotations
 
@@ -11,10 +12,22 @@ from electrify.cli import parser
 from electrify.config import own
 from electrify.config.checks import check
 from electrify.config.objectives import OBJECTIVES, AllTokensOptions, NoOptions, RTDOptions
-from electrify.config.pretrain import LEARNED, ObjectiveConfig, dump, load_recipe, override, parse, section_of
+from electrify.config.pretrain import (
+    LEARNED,
+    ObjectiveConfig,
+    dump,
+    load_recipe,
+    override,
+    parse,
+    section_of,
+)
 from electrify.errors import UserError
 
-ELECTRA, BERT, CHOSEN = load_recipe("electra-tiny"), load_recipe("bert-tiny"), load_recipe("electra-15-tiny")
+ELECTRA, BERT, CHOSEN = (
+    load_recipe("electra-tiny"),
+    load_recipe("bert-tiny"),
+    load_recipe("electra-15-tiny"),
+)
 
 
 def text_with(recipe: str, **fields: Any) -> str:
@@ -27,7 +40,9 @@ def text_with(recipe: str, **fields: Any) -> str:
 def test_own_options_are_those_of_the_row() -> None:
     assert (ELECTRA.objective.options, BERT.objective.options) == (RTDOptions(), NoOptions())
     assert CHOSEN.objective.options == RTDOptions(loss_on="chosen")
-    assert {"loss_on", "correct_as_replaced", "copy_gate"} <= {name for name, section in section_of().items() if section == "objective"}
+    assert {"loss_on", "correct_as_replaced", "copy_gate"} <= {
+        name for name, section in section_of().items() if section == "objective"
+    }
     assert {"loss_on", "correct_as_replaced"} <= yaml.safe_load(dump(CHOSEN))["objective"].keys()
     assert "loss_on" not in yaml.safe_load(dump(BERT))["objective"]
 
@@ -36,12 +51,26 @@ def test_own_options_are_those_of_the_row() -> None:
     ("recipe", "fields", "says"),
     [
         ("bert-tiny", {"loss_on": "chosen"}, "loss_on chosen is for objective rtd, not mlm"),
-        ("electric-tiny", {"correct_as_replaced": True}, "correct_as_replaced is for objective rtd, not electric"),
-        ("electra-tiny", {"copy_gate": False}, "copy_gate false is for objective all_tokens, not rtd"),
-        ("all-tokens-mlm-tiny", {"loss_on": "chosen", "copy_gate": False}, "loss_on chosen is for objective rtd, not all_tokens"),
+        (
+            "electric-tiny",
+            {"correct_as_replaced": True},
+            "correct_as_replaced is for objective rtd, not electric",
+        ),
+        (
+            "electra-tiny",
+            {"copy_gate": False},
+            "copy_gate false is for objective all_tokens, not rtd",
+        ),
+        (
+            "all-tokens-mlm-tiny",
+            {"loss_on": "chosen", "copy_gate": False},
+            "loss_on chosen is for objective rtd, not all_tokens",
+        ),
     ],
 )
-def test_an_option_of_another_objective_is_refused(recipe: str, fields: dict[str, Any], says: str) -> None:
+def test_an_option_of_another_objective_is_refused(
+    recipe: str, fields: dict[str, Any], says: str
+) -> None:
     """In a file and over a recipe alike."""
     with pytest.raises(UserError, match=says):
         parse(text_with(recipe, **fields), "here")
@@ -53,7 +82,11 @@ def test_at_its_default_it_says_nothing() -> None:
     """Files of runs of earlier versions hold the options of all objectives."""
     everywhere = {"loss_on": "all", "correct_as_replaced": False, "copy_gate": True}
     for recipe in ("bert-tiny", "electra-tiny", "all-tokens-mlm-tiny", "adversarial-tiny"):
-        assert parse(text_with(recipe, **everywhere), "here") == override(load_recipe(recipe), everywhere) == load_recipe(recipe)
+        assert (
+            parse(text_with(recipe, **everywhere), "here")
+            == override(load_recipe(recipe), everywhere)
+            == load_recipe(recipe)
+        )
 
 
 def test_what_is_no_value_is_named_whatever_the_objective() -> None:
@@ -65,14 +98,19 @@ def test_what_is_no_value_is_named_whatever_the_objective() -> None:
 
 
 def test_a_mistyped_option_finds_its_name() -> None:
-    with pytest.raises(UserError, match=r"section objective has no field 'loss_onn'; did you mean 'loss_on'\?"):
+    with pytest.raises(
+        UserError, match=r"section objective has no field 'loss_onn'; did you mean 'loss_on'\?"
+    ):
         parse(text_with("bert-tiny", loss_onn="all"), "here")
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny", "electric-tiny", "electra-15-tiny"])
+@pytest.mark.parametrize(
+    "recipe", ["electra-tiny", "bert-tiny", "electric-tiny", "electra-15-tiny"]
+)
 def test_another_objective_begins_with_its_own_weights_and_options(recipe: str, name: str) -> None:
-    """As `--objective X --corruptor C` on the command line; the recipe's own objective stays as the recipe has it."""
+    """As `--objective X --corruptor C` on the command line; the recipe's own objective stays as the
+    recipe has it."""
     config, row = load_recipe(recipe), OBJECTIVES[name]
     corruptor = row.corruptors[0]
     words = ["pretrain", "x", "--output-dir", "y", "--objective", name, "--corruptor", corruptor]
@@ -90,14 +128,24 @@ def test_another_objective_begins_with_its_own_weights_and_options(recipe: str, 
 
 
 def test_weights_that_are_given_stay() -> None:
-    assert override(ELECTRA, {"objective": "mlm", "term_weights": "generator=1,mlm=3"}).objective.term_weights == {"generator": 1.0, "mlm": 3.0}
+    assert override(
+        ELECTRA, {"objective": "mlm", "term_weights": "generator=1,mlm=3"}
+    ).objective.term_weights == {"generator": 1.0, "mlm": 3.0}
     assert override(ELECTRA, {"objective": "rtd"}) == ELECTRA, "the objective that it has"
     weighted = override(ELECTRA, {"term_weights": "generator=1,rtd=20"})
-    assert override(weighted, {"loss_on": "chosen"}).objective.term_weights == {"generator": 1.0, "rtd": 20.0}
+    assert override(weighted, {"loss_on": "chosen"}).objective.term_weights == {
+        "generator": 1.0,
+        "rtd": 20.0,
+    }
 
 
 def test_there_and_back_forgets_the_options() -> None:
-    assert override(override(CHOSEN, {"objective": "all_tokens"}), {"objective": "rtd"}).objective.options == RTDOptions()
+    assert (
+        override(
+            override(CHOSEN, {"objective": "all_tokens"}), {"objective": "rtd"}
+        ).objective.options
+        == RTDOptions()
+    )
     mixed = override(CHOSEN, {"objective": "all_tokens", "copy_gate": "false"})
     assert mixed.objective.options == AllTokensOptions(copy_gate=False)
 

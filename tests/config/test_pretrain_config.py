@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from batches import tiny
 from electrify.config import own
 from electrify.config.checks import check
-from electrify.config.pretrain import SECTIONS, PretrainConfig, dump, load_file, load_recipe, override, parse, recipe_names, section_of
+from electrify.config.pretrain import (
+    SECTIONS,
+    PretrainConfig,
+    dump,
+    load_file,
+    load_recipe,
+    override,
+    parse,
+    recipe_names,
+    section_of,
+)
 from electrify.errors import UserError
 
 ELECTRA, BERT = load_recipe("electra-tiny"), load_recipe("bert-tiny")
@@ -34,12 +44,17 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "learning_rate": st.floats(1e-12, 1e3),
     "adam_epsilon": st.floats(1e-300, 1),
     "mask_mix": st.tuples(share, share, share),
-    "term_weights": st.dictionaries(st.sampled_from(["mlm", "rtd", "generator", "0", "null"]), st.floats(0, 1e6), max_size=3),
+    "term_weights": st.dictionaries(
+        st.sampled_from(["mlm", "rtd", "generator", "0", "null"]), st.floats(0, 1e6), max_size=3
+    ),
     "generator_learning_rate": st.none() | st.floats(1e-9, 1),
     "save_total_limit": st.none() | positive,
     "max_minutes": st.none() | st.floats(0.1, 1e4),
-    "report_to": st.lists(st.sampled_from(["tensorboard", "none", "yes", "1"]), max_size=2).map(tuple),
-    "init_discriminator": st.none() | st.sampled_from(["google/electra-small", "a: b", "123", "~/x", "#1", "on"]),
+    "report_to": st.lists(st.sampled_from(["tensorboard", "none", "yes", "1"]), max_size=2).map(
+        tuple
+    ),
+    "init_discriminator": st.none()
+    | st.sampled_from(["google/electra-small", "a: b", "123", "~/x", "#1", "on"]),
     "device": st.sampled_from(["cpu", "cuda:1", "0"]),
     "bf16": st.booleans(),
     "seed": st.integers(0, 2**63 - 1),
@@ -49,19 +64,35 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 
 @given(st.fixed_dictionaries({}, optional=FIELDS))
 def test_dump_and_parse_any_values(fields: dict[str, Any]) -> None:
-    """Values that YAML would read as something else (`none`, `on`, `123`, 1e-05) come back as they were."""
+    """Values that YAML would read as something else (`none`, `on`, `123`, 1e-05) come back as they
+    were."""
     config = ELECTRA
     for name, value in fields.items():
         section = section_of()[name]
-        config = dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **{name: value})})
-    assert parse(dump(config), "here") == override(config, {})  # weights that were emptied are the objective's own
+        config = dataclasses.replace(
+            config, **{section: dataclasses.replace(getattr(config, section), **{name: value})}
+        )
+    assert parse(dump(config), "here") == override(
+        config, {}
+    )  # weights that were emptied are the objective's own
 
 
 def test_a_bare_field_is_the_section_field() -> None:
     changed = override(
-        ELECTRA, {"max_steps": "1e3", "bf16": "false", "mask_mix": "0.8, 0.1,0.1", "term_weights": "generator=1,rtd=20", "max_minutes": "none"}
+        ELECTRA,
+        {
+            "max_steps": "1e3",
+            "bf16": "false",
+            "mask_mix": "0.8, 0.1,0.1",
+            "term_weights": "generator=1,rtd=20",
+            "max_minutes": "none",
+        },
     )
-    assert (changed.train.max_steps, changed.train.bf16, changed.corruption.mask_mix) == (1000, False, (0.8, 0.1, 0.1))
+    assert (changed.train.max_steps, changed.train.bf16, changed.corruption.mask_mix) == (
+        1000,
+        False,
+        (0.8, 0.1, 0.1),
+    )
     assert changed.objective.term_weights == {"generator": 1.0, "rtd": 20.0}
     assert changed.train.max_minutes is None
     assert changed.model == ELECTRA.model
@@ -120,13 +151,28 @@ def text_with(old: str, new: str) -> str:
         ("model: {}", "here, section model lacks the fields num_hidden_layers, hidden_size"),
         ("model: 7", "here, section model must be a mapping of fields, not 7"),
         (text_with("model:", "modell:"), r"here has no section 'modell'; did you mean 'model'\?"),
-        (text_with("train:\n", "max_steps: 3\ntrain:\n"), "here has no section 'max_steps'; max_steps belongs to the section train"),
+        (
+            text_with("train:\n", "max_steps: 3\ntrain:\n"),
+            "here has no section 'max_steps'; max_steps belongs to the section train",
+        ),
         (text_with("train:\n", "5: 3\ntrain:\n"), "here has no section 5"),
-        (text_with("  max_steps:", "  max_step:"), r"here, section train has no field 'max_step'; did you mean 'max_steps'\?"),
+        (
+            text_with("  max_steps:", "  max_step:"),
+            r"here, section train has no field 'max_step'; did you mean 'max_steps'\?",
+        ),
         (text_with("  hidden_size: 128\n", ""), "here, section model lacks the field hidden_size"),
-        (text_with("hidden_size: 128", "hidden_size: wide"), "here, section model: hidden_size must be of type int, not 'wide'"),
-        (text_with("hidden_size: 128", "hidden_size: [1]"), "here, section model: hidden_size must be of type int"),
-        (text_with("hidden_size: 128", "hidden_size:"), "here, section model: hidden_size must be of type int, not None"),
+        (
+            text_with("hidden_size: 128", "hidden_size: wide"),
+            "here, section model: hidden_size must be of type int, not 'wide'",
+        ),
+        (
+            text_with("hidden_size: 128", "hidden_size: [1]"),
+            "here, section model: hidden_size must be of type int",
+        ),
+        (
+            text_with("hidden_size: 128", "hidden_size:"),
+            "here, section model: hidden_size must be of type int, not None",
+        ),
     ],
     ids=lambda v: v[:40],
 )
@@ -141,9 +187,13 @@ def test_wrong_files(tmp_path: Path) -> None:
     assert load_file(good) == ELECTRA
     (tmp_path / "latin.yaml").write_bytes("größe".encode("latin-1"))
     for path in (tmp_path / "none.yaml", tmp_path, tmp_path / "latin.yaml"):
-        with pytest.raises(UserError, match=f"the recipe {path} (cannot be read|is not UTF-8 text)"):
+        with pytest.raises(
+            UserError, match=f"the recipe {path} (cannot be read|is not UTF-8 text)"
+        ):
             load_file(path)
-    with pytest.raises(UserError, match=r"there is no recipe 'electra-tinny'; did you mean 'electra-tiny'\?"):
+    with pytest.raises(
+        UserError, match=r"there is no recipe 'electra-tinny'; did you mean 'electra-tiny'\?"
+    ):
         load_recipe("electra-tinny")
     with pytest.raises(UserError, match="there is no recipe"):
         load_recipe("../errors")
@@ -151,91 +201,227 @@ def test_wrong_files(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- numbers that cannot work together
 
-FROZEN: dict[str, Any] = {"generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 50.0}}
-ELECTRIC: dict[str, Any] = {"corruptor": "two_tower", "objective": "electric", "term_weights": {"generator": 1.0, "nce": 1.0}}
-ADVERSARIAL: dict[str, Any] = {"objective": "adversarial", "term_weights": {"rtd": 50.0, "reinforce": 1.0, "baseline": 1.0}}
+FROZEN: dict[str, Any] = {
+    "generator_training": "frozen",
+    "tie": "none",
+    "term_weights": {"rtd": 50.0},
+}
+ELECTRIC: dict[str, Any] = {
+    "corruptor": "two_tower",
+    "objective": "electric",
+    "term_weights": {"generator": 1.0, "nce": 1.0},
+}
+ADVERSARIAL: dict[str, Any] = {
+    "objective": "adversarial",
+    "term_weights": {"rtd": 50.0, "reinforce": 1.0, "baseline": 1.0},
+}
 RTD_WEIGHTS = {"generator": 1.0, "rtd": 50.0}
 UNIGRAM: dict[str, Any] = {"corruptor": "unigram", "term_weights": {"rtd": 50.0}}
-DRAWING: list[dict[str, Any]] = [{"temperature": 2.0}, {"temperature_end": 2.0}, {"disallow_correct": True}]
+DRAWING: list[dict[str, Any]] = [
+    {"temperature": 2.0},
+    {"temperature_end": 2.0},
+    {"disallow_correct": True},
+]
 ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
     ({"num_attention_heads": 3}, "hidden_size 128 is no multiple of num_attention_heads 3"),
-    *[({name: n}, f"{name} must be positive, not {n}") for name in ("num_hidden_layers", "hidden_size", "intermediate_size") for n in (0, -1)],
-    *[({name: 0}, f"{name} must be positive, not 0") for name in ("num_attention_heads", "embedding_size", "max_position_embeddings")],
+    *[
+        ({name: n}, f"{name} must be positive, not {n}")
+        for name in ("num_hidden_layers", "hidden_size", "intermediate_size")
+        for n in (0, -1)
+    ],
+    *[
+        ({name: 0}, f"{name} must be positive, not 0")
+        for name in ("num_attention_heads", "embedding_size", "max_position_embeddings")
+    ],
     ({"max_seq_length": 513}, "max_seq_length 513 exceeds max_position_embeddings 512"),
     ({"max_seq_length": 7}, "max_seq_length 7 is too short"),
     ({"num_segments": 3}, "num_segments is 1 or 2"),
     ({"num_segments": 0}, "num_segments is 1 or 2"),
-    *[({"mask_rate": r}, "mask_rate must lie between 0 and 1") for r in (0, 1, -0.1, 1.5, math.nan)],
+    *[
+        ({"mask_rate": r}, "mask_rate must lie between 0 and 1")
+        for r in (0, 1, -0.1, 1.5, math.nan)
+    ],
     *[
         ({"mask_mix": m}, "must be three shares that sum to 1")
         for m in ((1.0,), (0.5, 0.5), (0.9, 0.2, -0.1), (0.8, 0.1, 0.2), (math.nan, 0.5, 0.5), ())
     ],
     *[({"temperature": t}, "temperature must be positive") for t in (0, -1, math.nan)],
-    ({"corruptor": "mask"}, "objective rtd needs corruptor generator or two_tower or uniform or unigram, not mask"),
-    ({"objective": "mlm", "term_weights": RTD_WEIGHTS}, r"term_weights must name \['generator', 'mlm'\], not \['generator', 'rtd'\]"),
-    ({"objective": "electric"}, "objective electric needs corruptor two_tower or uniform or unigram, not generator"),
-    ({"objective": "all_tokens", "corruptor": "two_tower"}, "objective all_tokens needs corruptor generator or uniform or unigram, not two_tower"),
-    ({"objective": "adversarial", "term_weights": RTD_WEIGHTS}, r"term_weights must name \['baseline', 'reinforce', 'rtd'\]"),
+    (
+        {"corruptor": "mask"},
+        "objective rtd needs corruptor generator or two_tower or uniform or unigram, not mask",
+    ),
+    (
+        {"objective": "mlm", "term_weights": RTD_WEIGHTS},
+        r"term_weights must name \['generator', 'mlm'\], not \['generator', 'rtd'\]",
+    ),
+    (
+        {"objective": "electric"},
+        "objective electric needs corruptor two_tower or uniform or unigram, not generator",
+    ),
+    (
+        {"objective": "all_tokens", "corruptor": "two_tower"},
+        "objective all_tokens needs corruptor generator or uniform or unigram, not two_tower",
+    ),
+    (
+        {"objective": "adversarial", "term_weights": RTD_WEIGHTS},
+        r"term_weights must name \['baseline', 'reinforce', 'rtd'\]",
+    ),
     ({"corruptor": "unigram"}, r"term_weights must name \['rtd'\]"),
-    ({"corruptor": "uniform", "term_weights": {"rtd": 1.0}, "temperature": 2.0}, "are for learned corruptors, not uniform"),
+    (
+        {"corruptor": "uniform", "term_weights": {"rtd": 1.0}, "temperature": 2.0},
+        "are for learned corruptors, not uniform",
+    ),
     *[({"clean_rate": r}, r"clean_rate must lie in \[0, 1\)") for r in (1, -0.1, math.nan)],
-    ({"term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}}, "needs objective rtd and a clean_rate above 0"),
-    ({"objective": "all_tokens", "term_weights": {"generator": 1.0, "all_tokens": 1.0}, "loss_on": "chosen"}, "loss_on chosen is for objective rtd"),
+    (
+        {"term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}},
+        "needs objective rtd and a clean_rate above 0",
+    ),
+    (
+        {
+            "objective": "all_tokens",
+            "term_weights": {"generator": 1.0, "all_tokens": 1.0},
+            "loss_on": "chosen",
+        },
+        "loss_on chosen is for objective rtd",
+    ),
     ({"temperature_end": 0}, "temperature_end must be positive"),
-    ({"generator_training": "frozen", "term_weights": {"rtd": 50.0}}, "a frozen generator needs tie none or gdes"),
+    (
+        {"generator_training": "frozen", "term_weights": {"rtd": 50.0}},
+        "a frozen generator needs tie none or gdes",
+    ),
     (
         {"generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 50.0}},
         "a frozen generator needs generator_steps, or an init_generator",
     ),
     ({"generator_steps": 10}, "say --generator-training frozen with it"),
-    ({"discriminator_start": "random"}, "discriminator_start random is for two stages: it needs generator_steps"),
-    *[({**ADVERSARIAL, **f}, "objective adversarial is exact for plain draws only") for f in DRAWING],
-    *[({**ELECTRIC, **f}, "objective electric is exact for plain draws only") for f in (*DRAWING, {"clean_rate": 0.1}, {"mask_choice": "rare"})],
-    (ELECTRIC | {"init_generator": "there"}, "init_generator is for corruptor generator, not two_tower"),
+    (
+        {"discriminator_start": "random"},
+        "discriminator_start random is for two stages: it needs generator_steps",
+    ),
+    *[
+        ({**ADVERSARIAL, **f}, "objective adversarial is exact for plain draws only")
+        for f in DRAWING
+    ],
+    *[
+        ({**ELECTRIC, **f}, "objective electric is exact for plain draws only")
+        for f in (*DRAWING, {"clean_rate": 0.1}, {"mask_choice": "rare"})
+    ],
+    (
+        ELECTRIC | {"init_generator": "there"},
+        "init_generator is for corruptor generator, not two_tower",
+    ),
     (UNIGRAM | {"generator_learning_rate": 1e-3}, "no generator is trained here"),
-    (FROZEN | {"init_generator": "there", "generator_learning_rate": 1e-3}, "no generator is trained here"),
-    (UNIGRAM | {"generator_hidden_size": 64}, "generator_hidden_size: corruptor unigram has no generator"),
-    *[({name: 0}, f"{name} must be positive") for name in ("generator_hidden_size", "generator_num_hidden_layers")],
-    ({"generator_hidden_size": 4, "generator_num_attention_heads": 4}, "init local needs heads and embeddings at least 4 wide, not 1"),
+    (
+        FROZEN | {"init_generator": "there", "generator_learning_rate": 1e-3},
+        "no generator is trained here",
+    ),
+    (
+        UNIGRAM | {"generator_hidden_size": 64},
+        "generator_hidden_size: corruptor unigram has no generator",
+    ),
+    *[
+        ({name: 0}, f"{name} must be positive")
+        for name in ("generator_hidden_size", "generator_num_hidden_layers")
+    ],
+    (
+        {"generator_hidden_size": 4, "generator_num_attention_heads": 4},
+        "init local needs heads and embeddings at least 4 wide, not 1",
+    ),
     ({"generator_steps": -1}, "generator_steps cannot be negative"),
     (FROZEN | {"generator_steps": 10, "init_generator": "there"}, "exclude each other"),
-    (FROZEN | {"generator_steps": 10}, "needs generator_size 1 and no init_discriminator; or say --discriminator-start random"),
-    ({"corruptor": "two_tower", "tie": "all", "generator_size": 1}, "tie all is for corruptor generator"),
+    (
+        FROZEN | {"generator_steps": 10},
+        "needs generator_size 1 and no init_discriminator; or say --discriminator-start random",
+    ),
+    (
+        {"corruptor": "two_tower", "tie": "all", "generator_size": 1},
+        "tie all is for corruptor generator",
+    ),
     ({"generator_hidden_size": -8}, "generator_hidden_size must be positive"),
     ({"generator_hidden_size": 99}, "the generator gets 2 attention heads over 99"),
     ({"term_weights": {"rtd": 50.0}}, r"term_weights must name \['generator', 'rtd'\]"),
     ({"term_weights": {"generator": 1.0, "rtd": 50.0, "mlm": 1.0}}, "term_weights must name"),
-    *[({"term_weights": {"generator": 1.0, "rtd": w}}, "term_weights must be numbers from 0 on") for w in (-1.0, math.nan, math.inf)],
+    *[
+        ({"term_weights": {"generator": 1.0, "rtd": w}}, "term_weights must be numbers from 0 on")
+        for w in (-1.0, math.nan, math.inf)
+    ],
     ({"term_weights": {"generator": 0.0, "rtd": 0.0}}, "not all 0"),
-    ({"tie": "all"}, "tie all shares every encoder weight and needs generator_size 1: the generator has hidden_size 64 for 128"),
-    *[({"generator_size": s}, r"generator_size must lie in \(0, 1\]") for s in (0, -0.5, 1.5, math.nan)],
-    ({"hidden_size": 132, "num_attention_heads": 6, "generator_size": 0.75}, "the generator gets 4 attention heads over 99"),
-    *[({name: r}, r"dropout and attention_dropout must lie in \[0, 1\)") for name in ("dropout", "attention_dropout") for r in (1, -0.1, math.nan)],
-    *[({"local_amplitude": a}, "local_amplitude must be positive") for a in (0, -3, math.inf, math.nan)],
-    ({"num_attention_heads": 64, "generator_size": 1}, "init local needs heads and embeddings at least 4 wide, not 2"),
+    (
+        {"tie": "all"},
+        (
+            "tie all shares every encoder weight and needs generator_size 1: the generator has "
+            "hidden_size 64 for 128"
+        ),
+    ),
+    *[
+        ({"generator_size": s}, r"generator_size must lie in \(0, 1\]")
+        for s in (0, -0.5, 1.5, math.nan)
+    ],
+    (
+        {"hidden_size": 132, "num_attention_heads": 6, "generator_size": 0.75},
+        "the generator gets 4 attention heads over 99",
+    ),
+    *[
+        ({name: r}, r"dropout and attention_dropout must lie in \[0, 1\)")
+        for name in ("dropout", "attention_dropout")
+        for r in (1, -0.1, math.nan)
+    ],
+    *[
+        ({"local_amplitude": a}, "local_amplitude must be positive")
+        for a in (0, -3, math.inf, math.nan)
+    ],
+    (
+        {"num_attention_heads": 64, "generator_size": 1},
+        "init local needs heads and embeddings at least 4 wide, not 2",
+    ),
     ({"embedding_size": 2}, "init local needs heads and embeddings at least 4 wide, not 2"),
     *[
         ({name: 0}, f"{name} must be positive")
-        for name in ("max_steps", "train_batch_size", "logging_steps", "save_steps", "learning_rate", "eval_rows")
+        for name in (
+            "max_steps",
+            "train_batch_size",
+            "logging_steps",
+            "save_steps",
+            "learning_rate",
+            "eval_rows",
+        )
     ],
     ({"learning_rate": math.nan}, "learning_rate must be positive"),
     ({"adam_epsilon": 0}, "adam_epsilon must be positive"),
-    *[({name: -1}, f"{name} cannot be negative") for name in ("warmup_steps", "eval_steps", "weight_decay", "max_grad_norm")],
+    *[
+        ({name: -1}, f"{name} cannot be negative")
+        for name in ("warmup_steps", "eval_steps", "weight_decay", "max_grad_norm")
+    ],
     *[
         ({name: 0}, f"{name} must be positive")
-        for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "save_total_limit", "max_minutes")
+        for name in (
+            "per_device_train_batch_size",
+            "gradient_accumulation_steps",
+            "save_total_limit",
+            "max_minutes",
+        )
     ],
     ({"generator_learning_rate": 0}, "generator_learning_rate must be positive"),
-    *[({name: b}, rf"{name} must lie in \[0, 1\)") for name in ("adam_beta1", "adam_beta2") for b in (1, -0.1, math.nan)],
+    *[
+        ({name: b}, rf"{name} must lie in \[0, 1\)")
+        for name in ("adam_beta1", "adam_beta2")
+        for b in (1, -0.1, math.nan)
+    ],
     *[
         ({name: schedule}, f"the shares of {name} must be positive and sum to less than 1")
         for name in ("seq_length_schedule", "batch_size_schedule")
         for schedule in ({8: 0.0}, {8: -0.1}, {8: 1.0}, {8: 0.5, 16: 0.5}, {8: math.nan})
     ],
-    ({"seq_length_schedule": {4: 0.5}}, "seq_length_schedule: rows of 4 tokens; at least 8, at most max_position_embeddings 512"),
+    (
+        {"seq_length_schedule": {4: 0.5}},
+        "seq_length_schedule: rows of 4 tokens; at least 8, at most max_position_embeddings 512",
+    ),
     ({"seq_length_schedule": {1024: 0.5}}, "seq_length_schedule: rows of 1024 tokens"),
     ({"batch_size_schedule": {0: 0.5}}, "batch_size_schedule: batches must be positive, not 0"),
-    ({"batch_size_schedule": {4: 0.5}, "non_finite": "rollback"}, "non_finite rollback moves batches forward: it cannot go with a schedule"),
+    (
+        {"batch_size_schedule": {4: 0.5}, "non_finite": "rollback"},
+        "non_finite rollback moves batches forward: it cannot go with a schedule",
+    ),
     ({"max_non_finite": -1}, "max_non_finite cannot be negative: -1"),
     *[({"seed": s}, "seed must lie between 0 and") for s in (-1, 2**63)],
 ]
@@ -251,7 +437,10 @@ def test_check_refuses(fields: dict[str, Any], sentence: str) -> None:
     ("fields", "sentence"),
     [
         ({"corruptor": "generator"}, r"term_weights must name \['generator', 'mlm'\]"),
-        ({"corruptor": "two_tower"}, "objective mlm needs corruptor generator or mask or uniform or unigram, not two_tower"),
+        (
+            {"corruptor": "two_tower"},
+            "objective mlm needs corruptor generator or mask or uniform or unigram, not two_tower",
+        ),
         ({"objective": "rtd"}, "objective rtd needs corruptor generator"),
         ({"term_weights": {"generator": 1.0, "rtd": 50.0}}, r"term_weights must name \['mlm'\]"),
     ],
@@ -269,7 +458,12 @@ def test_check_refuses_bert(fields: dict[str, Any], sentence: str) -> None:
         {"tie": "none"},
         {"tie": "gdes"},
         {"generator_size": 0.125},  # half a head is one
-        {"generator_hidden_size": 96, "generator_num_hidden_layers": 1, "generator_num_attention_heads": 3, "generator_intermediate_size": 100},
+        {
+            "generator_hidden_size": 96,
+            "generator_num_hidden_layers": 1,
+            "generator_num_attention_heads": 3,
+            "generator_intermediate_size": 100,
+        },
         FROZEN | {"generator_steps": 10, "discriminator_start": "random"},
         FROZEN | {"generator_steps": 10, "generator_size": 1},
         FROZEN | {"init_generator": "there", "tie": "gdes"},
@@ -283,9 +477,21 @@ def test_check_refuses_bert(fields: dict[str, Any], sentence: str) -> None:
         ELECTRIC,
         {"clean_rate": 0.2, "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}},
         {"clean_rate": 0.2},
-        {"disallow_correct": True, "temperature": 2.0, "temperature_end": 1.0, "mask_unit": "word", "mask_choice": "rare"},
+        {
+            "disallow_correct": True,
+            "temperature": 2.0,
+            "temperature_end": 1.0,
+            "mask_unit": "word",
+            "mask_choice": "rare",
+        },
         {"init": "bert", "num_attention_heads": 128, "generator_size": 1},
-        {"eval_steps": 0, "warmup_steps": 0, "max_grad_norm": 0, "weight_decay": 0, "adam_beta1": 0},
+        {
+            "eval_steps": 0,
+            "warmup_steps": 0,
+            "max_grad_norm": 0,
+            "weight_decay": 0,
+            "adam_beta1": 0,
+        },
         {"warmup_steps": 10**9},
         {"seed": 2**63 - 1},
         {"term_weights": {"generator": 1.0, "rtd": 0.0}},

@@ -130,7 +130,17 @@ def test_what_cannot_be_converted_is_named(value: Any, kind: Any, message: str):
         convert(value, kind, "field")
 
 
-@given(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.lists(st.integers()), st.dictionaries(st.text(), st.integers())))
+@given(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(),
+        st.lists(st.integers()),
+        st.dictionaries(st.text(), st.integers()),
+    )
+)
 def test_any_value_gives_the_type_or_a_user_error(value: Any):
     for name, kind in field_types(Options).items():
         try:
@@ -144,7 +154,9 @@ def test_any_value_gives_the_type_or_a_user_error(value: Any):
 def test_mapping():
     options = from_mapping(Options, {"max_steps": 10, "tie": "all"}, "recipe x")
     assert options == Options(max_steps=10, tie="all")
-    with pytest.raises(UserError, match=r"recipe x has no field 'max_step'; did you mean 'max_steps'\?"):
+    with pytest.raises(
+        UserError, match=r"recipe x has no field 'max_step'; did you mean 'max_steps'\?"
+    ):
         from_mapping(Options, {"max_step": 10}, "recipe x")
     with pytest.raises(UserError, match="recipe x has no field 3; known: bf16, "):
         from_mapping(Options, {3: 10}, "recipe x")  # type: ignore[dict-item]
@@ -152,7 +164,9 @@ def test_mapping():
         from_mapping(Options, {}, "recipe x")
     with pytest.raises(UserError, match="recipe x: bf16 must be true or false, not 'perhaps'"):
         from_mapping(Options, {"max_steps": 1, "bf16": "perhaps"}, "recipe x")
-    with pytest.raises(UserError, match=r"recipe x must be a mapping of fields, not \['max_steps'\]"):
+    with pytest.raises(
+        UserError, match=r"recipe x must be a mapping of fields, not \['max_steps'\]"
+    ):
         from_mapping(Options, ["max_steps"], "recipe x")  # type: ignore[arg-type]
 
 

@@ -1,4 +1,5 @@
-"""Whole words, rare tokens first, sequences left whole; where words begin; and how draws move over a run."""
+"""Whole words, rare tokens first, sequences left whole; where words begin; and how draws move over
+a run."""
 
 from __future__ import annotations
 
@@ -9,7 +10,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batches import SPECIAL, VOCAB, VOCABULARY, at_of, draws_of, pack, packed_batches, ragged_batch, sequences_of
+from batches import (
+    SPECIAL,
+    VOCAB,
+    VOCABULARY,
+    at_of,
+    draws_of,
+    pack,
+    packed_batches,
+    ragged_batch,
+    sequences_of,
+)
 from electrify.corruption.choosing import Chooser, rarity
 from electrify.corruption.generator import Sampling
 from electrify.corruption.plan import count
@@ -24,7 +35,8 @@ NEVER = {0, 2, 3, 4, 5}
 
 
 def words_of(tokens: Tokens, cut: slice) -> list[list[int]]:
-    """The words of a sequence, in plain Python: ids from VOCAB / 2 on join the candidate before them."""
+    """The words of a sequence, in plain Python: ids from VOCAB / 2 on join the candidate before
+    them."""
     words: list[list[int]] = []
     ids = tokens.ids_T.tolist()
     for i in range(cut.start, cut.stop):
@@ -48,7 +60,9 @@ def test_words_are_chosen_whole_and_about_as_many(tokens: Tokens, rate: float, s
     for _, _, cut in sequences_of(tokens):
         words = words_of(tokens, cut)
         taken = [w for w in words if set(w) <= set(at)]
-        assert sorted(i for w in taken for i in w) == [i for i in at if cut.start <= i < cut.stop], "no half of a word"
+        assert sorted(i for w in taken for i in w) == [
+            i for i in at if cut.start <= i < cut.stop
+        ], "no half of a word"
         want = min(sum(map(len, words)), max(1, round(rate * (cut.stop - cut.start))))
         if words:
             longest = max(map(len, words))
@@ -57,7 +71,8 @@ def test_words_are_chosen_whole_and_about_as_many(tokens: Tokens, rate: float, s
 
 
 def test_rare_tokens_are_chosen_more_often() -> None:
-    """Two kinds of token with weights 1 and 3, one of eight drawn: the share of the heavy kind is 3/4 (4000 rows, five standard errors)."""
+    """Two kinds of token with weights 1 and 3, one of eight drawn: the share of the heavy kind is
+    3/4 (4000 rows, five standard errors)."""
     rows, weight = 4000, torch.ones(VOCAB, dtype=torch.float64)
     weight[7] = 3.0
     tokens = pack([[[6, 7] * 4]] * rows, row_length=8)
@@ -68,7 +83,9 @@ def test_rare_tokens_are_chosen_more_often() -> None:
 
 
 def test_rarity_by_hand() -> None:
-    assert rarity(torch.tensor([1, 3, 0])).tolist() == pytest.approx([1.609438, 0.510826, 1.609438], abs=1e-6)  # log 5, log 5/3; none counts as one
+    assert rarity(torch.tensor([1, 3, 0])).tolist() == pytest.approx(
+        [1.609438, 0.510826, 1.609438], abs=1e-6
+    )  # log 5, log 5/3; none counts as one
 
 
 def test_sequences_left_whole() -> None:
@@ -86,7 +103,9 @@ def test_disallow_correct_and_temperature() -> None:
     was, u = torch.full((5000,), 2), (torch.arange(5000) + 0.5) / 5000
     drawn, p = Sampling(disallow_correct=True).draw(logits, was, u, torch.tensor(0.0))
     assert p is None, "not the softmax of the logits"
-    assert torch.bincount(drawn, minlength=4).tolist() == pytest.approx([1667, 1667, 0, 1666], abs=2)
+    assert torch.bincount(drawn, minlength=4).tolist() == pytest.approx(
+        [1667, 1667, 0, 1666], abs=2
+    )
     moving = Sampling(1.0, 4.0)
     start, end = (moving.draw(logits, was, u, torch.tensor(progress))[0] for progress in (0.0, 1.0))
     # e^2 / (3 + e^2) = .7112; at temperature 4 e^.5 / (3 + e^.5) = .3547
@@ -104,7 +123,10 @@ def test_progress_travels_with_the_draws() -> None:
 
 SENTENCES = [
     "the gardener of the umbrella was not unremarkable, was it?",
-    "tokenization of antidisestablishmentarianism (and floccinaucinihilipilification) takes pieces.",
+    (
+        "tokenization of antidisestablishmentarianism (and floccinaucinihilipilification) takes "
+        "pieces."
+    ),
     "wavelength of the gardener and umbrellas; remarkable pieces of tokens...",
 ]
 
@@ -113,17 +135,29 @@ SENTENCES = [
 def test_words_are_those_of_the_tokenizer(kind: str, tmp_path: Path) -> None:
     """Read from the vocabulary alone, equal to what the tokenizer's own splitting says of a text."""
     vocab_size = {"wordpiece": 480, "bpe": 300, "unigram": 120}[kind]
-    tokenizer = train(SENTENCES * 3, kind=kind, vocab_size=vocab_size, lowercase=True, strip_accents=True, min_frequency=1)
+    tokenizer = train(
+        SENTENCES * 3,
+        kind=kind,
+        vocab_size=vocab_size,
+        lowercase=True,
+        strip_accents=True,
+        min_frequency=1,
+    )
     save_trained(tokenizer, tmp_path, kind=kind, lowercase=True, strip_accents=True)
     edges, joined = word_edges(tmp_path), 0
     for text in [
         *SENTENCES,
-        "the pieces unumbrellable gardenerization takes, wavelengthening remarkableness tokenizational umbrellagarden, piecestoken takespieces.",
+        (
+            "the pieces unumbrellable gardenerization takes, wavelengthening remarkableness "
+            "tokenizational umbrellagarden, piecestoken takespieces."
+        ),
     ]:
         found = tokenizer.encode(text, add_special_tokens=False)
         ids = torch.tensor(found.ids)
         joins = edges.joins(ids[:-1], ids[1:]).tolist()
         want = [a == b for a, b in zip(found.word_ids[:-1], found.word_ids[1:], strict=True)]
-        assert joins == want, [found.tokens[i : i + 2] for i in range(len(joins)) if joins[i] != want[i]]
+        assert joins == want, [
+            found.tokens[i : i + 2] for i in range(len(joins)) if joins[i] != want[i]
+        ]
         joined += sum(joins)
     assert joined > 10, "no word fell into pieces; the test saw nothing"

@@ -19,7 +19,10 @@ from electrify.tokens import Tokens
 
 NEVER_CHOSEN = {0, 2, 3, 4, 5}  # [UNK] may be asked for
 NEVER_DRAWN = NEVER_CHOSEN | {SPECIAL.unk}
-CORRUPTORS = {name: built(f"{name}-tiny", mask_rate=0.4).objective.corruptor for name in ("electra", "bert", "electric", "unigram", "uniform")}
+CORRUPTORS = {
+    name: built(f"{name}-tiny", mask_rate=0.4).objective.corruptor
+    for name in ("electra", "bert", "electric", "unigram", "uniform")
+}
 
 
 @pytest.mark.parametrize("name", CORRUPTORS)
@@ -47,12 +50,18 @@ def test_only_chosen_tokens_change(name: str, tokens: Tokens, seed: int) -> None
 
 
 def p_of(drawn: Tensor, probability_V: Tensor) -> float:
-    """Chi-square of draws against probabilities; what is expected less than five times is pooled, and the impossible must not occur."""
-    seen, wanted = torch.bincount(drawn, minlength=len(probability_V)).double(), probability_V.double() * len(drawn)
+    """Chi-square of draws against probabilities; what is expected less than five times is pooled,
+    and the impossible must not occur."""
+    seen, wanted = (
+        torch.bincount(drawn, minlength=len(probability_V)).double(),
+        probability_V.double() * len(drawn),
+    )
     assert not seen[wanted == 0].any()
     rare = wanted < 5
     pool = float(wanted[rare].sum()) >= 5
-    pooled = [[*x[~rare].tolist(), *([float(x[rare].sum())] if pool else [])] for x in (seen, wanted)]
+    pooled = [
+        [*x[~rare].tolist(), *([float(x[rare].sum())] if pool else [])] for x in (seen, wanted)
+    ]
     total = float(sum(pooled[0]) / sum(pooled[1]))
     return float(chisquare(pooled[0], [w * total for w in pooled[1]]).pvalue)
 
@@ -60,7 +69,11 @@ def p_of(drawn: Tensor, probability_V: Tensor) -> float:
 @pytest.mark.parametrize("kind", ["skewed", "even", "with gaps"])
 def test_frequency_follows_the_counts(kind: str) -> None:
     """20 000 chosen tokens; specials and [UNK] have the largest counts, and no share."""
-    counts = {"skewed": 1000 // (1 + torch.arange(VOCAB)), "even": torch.ones(VOCAB), "with gaps": torch.arange(VOCAB) % 3}[kind]
+    counts = {
+        "skewed": 1000 // (1 + torch.arange(VOCAB)),
+        "even": torch.ones(VOCAB),
+        "with gaps": torch.arange(VOCAB) % 3,
+    }[kind]
     tokens = pack([[[7] * 20]] * 2000, row_length=20)
     corruptor = Frequency(Chooser(SPECIAL, VOCAB, rate=0.5), SPECIAL, VOCAB, counts_V=counts)
     z = corrupted(corruptor, tokens, draws_of(tokens))
@@ -75,10 +88,13 @@ def test_frequency_without_any_count_says_so() -> None:
 
 
 def test_two_towers_draw_from_what_they_believe() -> None:
-    """The same sentence in 4000 rows: at each position the draws follow the softmax of the towers' logits there."""
+    """The same sentence in 4000 rows: at each position the draws follow the softmax of the towers'
+    logits there."""
     corruptor: Any = built("electric-tiny", mask_rate=0.5, init="bert").objective.corruptor.eval()
     with torch.no_grad():
-        corruptor.head.bias_V.normal_(generator=torch.Generator().manual_seed(2))  # so that there is something to follow
+        corruptor.head.bias_V.normal_(
+            generator=torch.Generator().manual_seed(2)
+        )  # so that there is something to follow
         for p in corruptor.left.parameters():
             p.mul_(3)
     tokens = pack([[[2, 9, 20, 31, 3]]] * 4000, row_length=5)

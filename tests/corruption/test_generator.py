@@ -27,9 +27,19 @@ class Fixed(nn.Module):
         return self.logits_V.expand(len(at_M), -1)
 
 
-def generator(logits_V: Tensor, *, rate: float = 0.5, mix: tuple[float, ...] = (0.4, 0.3, 0.3), temperature: float = 1.0) -> tuple[Generator, Fixed]:
+def generator(
+    logits_V: Tensor,
+    *,
+    rate: float = 0.5,
+    mix: tuple[float, ...] = (0.4, 0.3, 0.3),
+    temperature: float = 1.0,
+) -> tuple[Generator, Fixed]:
     lm = Fixed(logits_V)
-    return Generator(MaskMix(Chooser(SPECIAL, VOCAB, rate=rate), SPECIAL, VOCAB, mix=mix), lm, sampling=Sampling(temperature)), lm  # type: ignore[arg-type]
+    return Generator(
+        MaskMix(Chooser(SPECIAL, VOCAB, rate=rate), SPECIAL, VOCAB, mix=mix),
+        lm,
+        sampling=Sampling(temperature),
+    ), lm  # type: ignore[arg-type]
 
 
 def only(token: int) -> Tensor:
@@ -39,7 +49,8 @@ def only(token: int) -> Tensor:
 @given(packed_batches(), st.integers(0, 2**40))
 @settings(max_examples=60)
 def test_the_corrupted_text_starts_from_the_original(tokens: Tokens, seed: int) -> None:
-    """Also where the mix kept or randomised a token: no [MASK] and no random token of the generator's input survives."""
+    """Also where the mix kept or randomised a token: no [MASK] and no random token of the
+    generator's input survives."""
     g, lm = generator(torch.zeros(VOCAB))
     draws = draws_of(tokens, seed=seed)
     z = corrupted(g, tokens, draws)
@@ -62,7 +73,9 @@ def test_a_sample_equal_to_the_original_is_original() -> None:
     chosen = torch.zeros_like(tokens.ids_T, dtype=torch.bool).index_fill(0, z.at_M, True)
     assert torch.equal(z.replaced_T, chosen & (tokens.ids_T != favourite))
     assert bool((chosen & (tokens.ids_T == favourite)).any()), "the case occurs"
-    assert bool((z.plan.shown_M[z.was_M == favourite] != favourite).any()), "also where another token was shown"
+    assert bool((z.plan.shown_M[z.was_M == favourite] != favourite).any()), (
+        "also where another token was shown"
+    )
 
 
 def test_logits_keep_their_gradient_and_samples_have_none() -> None:
@@ -93,5 +106,8 @@ def test_the_split_into_rows_changes_nothing() -> None:
     tokens = ragged_batch()
     g, _ = generator(torch.zeros(VOCAB))
     whole = corrupted(g, tokens, draws_of(tokens, seed=4))
-    parts = [corrupted(g, tokens.rows(r, r + 1), draws_of(tokens.rows(r, r + 1), seed=4, first_row=r)) for r in range(tokens.num_rows)]
+    parts = [
+        corrupted(g, tokens.rows(r, r + 1), draws_of(tokens.rows(r, r + 1), seed=4, first_row=r))
+        for r in range(tokens.num_rows)
+    ]
     assert torch.equal(whole.tokens.ids_T, torch.cat([p.tokens.ids_T for p in parts]))

@@ -10,21 +10,48 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, chisquare
 from torch import Tensor
 
-from batches import SPECIAL, VOCAB, at_of, corrupted, draws_of, pack, packed_batches, ragged_batch, sequences_of
+from batches import (
+    SPECIAL,
+    VOCAB,
+    at_of,
+    corrupted,
+    draws_of,
+    pack,
+    packed_batches,
+    ragged_batch,
+    sequences_of,
+)
 from electrify.corruption.choosing import Candidates, Chooser, wanted
 from electrify.corruption.masking import Corrupted, MaskMix, substitute
 from electrify.corruption.plan import Plan, count
 from electrify.draws import Draws
 from electrify.tokens import SpecialIds, Tokens
 
-TABLE_8 = [(0.8, 0.1, 0.1), (1.0, 0.0, 0.0), (0.8, 0.0, 0.2), (0.8, 0.2, 0.0), (0.0, 0.2, 0.8), (0.0, 0.0, 1.0)]  # 1810.04805, Table 8
+TABLE_8 = [
+    (0.8, 0.1, 0.1),
+    (1.0, 0.0, 0.0),
+    (0.8, 0.0, 0.2),
+    (0.8, 0.2, 0.0),
+    (0.0, 0.2, 0.8),
+    (0.0, 0.0, 1.0),
+]  # 1810.04805, Table 8
 RATES = st.sampled_from([0.01, 0.15, 0.25, 0.3, 0.5, 0.99])
-NEVER = {0, 2, 3, 4, 5}  # of batches.SPECIAL, written out: [PAD] [CLS] [SEP] [MASK] and a further one; 1 = [UNK] is a candidate
+NEVER = {
+    0,
+    2,
+    3,
+    4,
+    5,
+    # Of batches.SPECIAL, written out: [PAD] [CLS] [SEP] [MASK] and a further one; 1 = [UNK] is a
+    # candidate.
+}
 
 candidates = Candidates(SPECIAL, VOCAB)
 
 
-def mask(rate: float = 0.15, mix: tuple[float, ...] = (0.8, 0.1, 0.1), *, vocab: int = VOCAB) -> MaskMix:
+def mask(
+    rate: float = 0.15, mix: tuple[float, ...] = (0.8, 0.1, 0.1), *, vocab: int = VOCAB
+) -> MaskMix:
     return MaskMix(Chooser(SPECIAL, vocab, rate=rate), SPECIAL, vocab, mix=mix)
 
 
@@ -44,14 +71,33 @@ def plain_rows(count: int, length: int, *, vocab: int = VOCAB) -> Tokens:
 
 def test_candidates_by_hand() -> None:
     tokens = pack([[[2, 0, 1, 4, 5, 6, 47, 3], [1]]], row_length=12)
-    assert candidates(tokens).tolist() == [False, False, True, False, False, True, True, False, True, False, False, False]
+    assert candidates(tokens).tolist() == [
+        False,
+        False,
+        True,
+        False,
+        False,
+        True,
+        True,
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_a_role_outweighs_being_unknown() -> None:
     """A tokenizer whose [UNK] doubles as [SEP] must not have its separators masked."""
     shared = SpecialIds(pad=0, unk=3, cls=2, sep=3, mask=4)
     assert shared.never_chosen == (0, 2, 3, 4)
-    assert SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4, others=(1, 7)).never_chosen == (0, 2, 3, 4, 7)
+    assert SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4, others=(1, 7)).never_chosen == (
+        0,
+        2,
+        3,
+        4,
+        7,
+    )
 
 
 # ---------------------------------------------------------------- how many
@@ -65,7 +111,8 @@ def test_exact_counts_never_a_special_never_padding(tokens: Tokens, rate: float,
     for _, _, cut in sequences_of(tokens):
         allowed = [i for i in range(cut.start, cut.stop) if ids[i] not in NEVER]
         chosen = [i for i in at if cut.start <= i < cut.stop]
-        # Python's round: half to even. torch.round in float64 agrees; in float32 it does not (.15 * 190).
+        # Python's round: half to even. torch.round in float64 agrees; in float32 it does not (.15 *
+        # 190).
         assert len(chosen) == min(len(allowed), max(1, round(rate * (cut.stop - cut.start))))
         assert set(chosen) <= set(allowed)
         at = [i for i in at if i not in chosen]
@@ -76,18 +123,25 @@ def test_exact_counts_never_a_special_never_padding(tokens: Tokens, rate: float,
 def test_count_is_known_before(tokens: Tokens, rate: float, seed: int) -> None:
     m, draws = mask(rate), draws_of(tokens, seed=seed)
     number = len(corrupted(m, tokens, draws).at_M)
-    assert int(count(m.plan(tokens, draws))) == int(count(m.plan(tokens, draws, fixed=True))) == number
+    assert (
+        int(count(m.plan(tokens, draws))) == int(count(m.plan(tokens, draws, fixed=True))) == number
+    )
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.07, 0.1, 0.14, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.55, 0.7])
+@pytest.mark.parametrize(
+    "rate", [0.05, 0.07, 0.1, 0.14, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.55, 0.7]
+)
 def test_rounding_is_pythons(rate: float) -> None:
     for length in range(1, 513):
         tokens = Tokens(*torch.ones(4, length, dtype=torch.long), row_length=length)
-        assert int(wanted(tokens, torch.ones(length, dtype=torch.bool), rate).sum()) == max(1, round(rate * length)), length
+        assert int(wanted(tokens, torch.ones(length, dtype=torch.bool), rate).sum()) == max(
+            1, round(rate * length)
+        ), length
 
 
 def test_specials_count_as_tokens_but_cap_nothing_else() -> None:
-    """20 tokens at .15 are 3, of which only 2 may be chosen; the neighbour's candidates do not fill in."""
+    """20 tokens at .15 are 3, of which only 2 may be chosen; the neighbour's candidates do not fill
+    in."""
     tokens = pack([[[2, 7, 8, *[3] * 17], [2, *range(6, 14), 3]]], row_length=32)
     assert wanted(tokens, candidates(tokens), 0.15)[0, :4].tolist() == [0, 2, 2, 0]
     at = choose(tokens, 0.15, draws_of(tokens)).tolist()
@@ -112,7 +166,8 @@ def test_many_short_sequences_in_one_row() -> None:
 
 
 def test_uniform_over_candidates() -> None:
-    """10 000 sequences of the same 12 tokens with specials at both ends and in the middle: 3 of the 8 candidates, each position equally often."""
+    """10 000 sequences of the same 12 tokens with specials at both ends and in the middle: 3 of the
+    8 candidates, each position equally often."""
     one = [2, 6, 7, 1, 3, 8, 9, 4, 10, 11, 12, 3]
     tokens = pack([[one, one]] * 5_000, row_length=26)
     at = choose(tokens, 0.25, draws_of(tokens, seed=3))
@@ -122,7 +177,8 @@ def test_uniform_over_candidates() -> None:
         assert inside[[0, 4, 7, 11]].tolist() == [0, 0, 0, 0]
         counts = inside[[1, 2, 3, 5, 6, 8, 9, 10]].numpy()
         assert counts.sum() == 3 * 5_000
-        # Drawn without replacement, 3 of 8: a count's variance is (1 - 3/8) of the binomial one, so the statistic is smaller by (1 - 3/8) * 8/7.
+        # Drawn without replacement, 3 of 8: a count's variance is (1 - 3/8) of the binomial one, so
+        # the statistic is smaller by (1 - 3/8) * 8/7.
         statistic = chisquare(counts).statistic / ((1 - 3 / 8) * 8 / 7)
         assert chi2.sf(statistic, 7) > 1e-3
 
@@ -137,7 +193,9 @@ def test_every_subset_is_equally_likely() -> None:
 
 def test_another_step_and_another_seed_choose_otherwise() -> None:
     tokens = plain_rows(8, 64)
-    one, step, seed = (choose(tokens, 0.15, draws_of(tokens, **k)) for k in ({}, {"step": 1}, {"seed": 1}))
+    one, step, seed = (
+        choose(tokens, 0.15, draws_of(tokens, **k)) for k in ({}, {"step": 1}, {"seed": 1})
+    )
     assert not torch.equal(one, step)
     assert not torch.equal(one, seed)
     assert torch.equal(one, choose(tokens, 0.15, draws_of(tokens)))
@@ -146,14 +204,20 @@ def test_another_step_and_another_seed_choose_otherwise() -> None:
 @given(packed_batches(max_rows=6), st.data())
 @settings(max_examples=50)
 def test_independent_of_the_split_into_rows(tokens: Tokens, data: st.DataObject) -> None:
-    """Micro-batches and ranks: rows cut out with their draws, or drawn for themselves from first_row on, see the same corruption."""
+    """Micro-batches and ranks: rows cut out with their draws, or drawn for themselves from
+    first_row on, see the same corruption."""
     m = mask(0.3, (0.5, 0.2, 0.3))
     whole = corrupted(m, tokens, draws_of(tokens, seed=5, step=7))
-    cuts = sorted({0, tokens.num_rows, *data.draw(st.lists(st.integers(0, tokens.num_rows), max_size=3))})
+    cuts = sorted(
+        {0, tokens.num_rows, *data.draw(st.lists(st.integers(0, tokens.num_rows), max_size=3))}
+    )
     for a, b in pairwise(cuts):
         inside = (whole.at_M >= a * 32) & (whole.at_M < b * 32)
         part = tokens.rows(a, b)
-        for draws in (draws_of(tokens, seed=5, step=7).rows(a, b), draws_of(part, seed=5, step=7, first_row=a)):
+        for draws in (
+            draws_of(tokens, seed=5, step=7).rows(a, b),
+            draws_of(part, seed=5, step=7, first_row=a),
+        ):
             z = corrupted(m, part, draws)
             assert torch.equal(z.at_M + a * 32, whole.at_M[inside])
             assert torch.equal(z.plan.shown_M, whole.plan.shown_M[inside])
@@ -165,7 +229,8 @@ def test_independent_of_the_split_into_rows(tokens: Tokens, data: st.DataObject)
 
 @pytest.mark.parametrize("mix", TABLE_8, ids=str)
 def test_mix_shares_of_berts_table_8(mix: tuple[float, ...]) -> None:
-    """The vocabulary is large, so that a random token is the original one time in 1000 only; the expectation corrects for it."""
+    """The vocabulary is large, so that a random token is the original one time in 1000 only; the
+    expectation corrects for it."""
     vocab, n = 1006, 0
     tokens = plain_rows(400, 500, vocab=vocab)
     z = corrupted(mask(0.2, mix, vocab=vocab), tokens, draws_of(tokens, seed=11))
@@ -178,7 +243,10 @@ def test_mix_shares_of_berts_table_8(mix: tuple[float, ...]) -> None:
     for share, number in zip(expected, seen, strict=True):
         if share == 0:
             assert number == 0
-        assert abs(number - n * share) <= 4 * (n * share * (1 - share)) ** 0.5 + 1e-6, (share, number / n)
+        assert abs(number - n * share) <= 4 * (n * share * (1 - share)) ** 0.5 + 1e-6, (
+            share,
+            number / n,
+        )
 
 
 @pytest.mark.parametrize("mix", TABLE_8, ids=str)
@@ -204,16 +272,23 @@ def test_random_tokens_are_uniform_and_never_special() -> None:
 
 
 def test_place_mix_and_random_token_are_independent() -> None:
-    """Each purpose has its own stream: which token is random does not depend on where in the mix the draw fell."""
+    """Each purpose has its own stream: which token is random does not depend on where in the mix
+    the draw fell."""
     tokens = plain_rows(400, 250)
     draws = draws_of(tokens, seed=2)
-    streams = torch.stack([draws.uniform_T(p) for p in ("choose", "mix", "random_token", "sample", "sentence")])
-    assert float((torch.corrcoef(streams) - torch.eye(5)).abs().max()) < 4 / len(tokens.ids_T) ** 0.5
+    streams = torch.stack(
+        [draws.uniform_T(p) for p in ("choose", "mix", "random_token", "sample", "sentence")]
+    )
+    assert (
+        float((torch.corrcoef(streams) - torch.eye(5)).abs().max()) < 4 / len(tokens.ids_T) ** 0.5
+    )
     assert float(streams.min()) >= 0
     assert float(streams.max()) < 1
 
 
-@pytest.mark.parametrize("mix", [(1.0, 0.0), (0.5, 0.6, -0.1), (0.8, 0.1, 0.2), (0.3, 0.3, 0.3), ()], ids=str)
+@pytest.mark.parametrize(
+    "mix", [(1.0, 0.0), (0.5, 0.6, -0.1), (0.8, 0.1, 0.2), (0.3, 0.3, 0.3), ()], ids=str
+)
 def test_an_impossible_mix_is_refused(mix: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="sum to 1"):
         mask(0.15, mix)
@@ -235,7 +310,11 @@ def test_replaced_compares_with_the_original() -> None:
     assert z.tokens.ids_T.tolist() == [2, 7, 8, 20, 3, 0]
     assert z.replaced_T.tolist() == [False, False, False, True, False, False]
     assert tokens.ids_T.tolist() == [2, 7, 8, 9, 3, 0], "the original is left alone"
-    filled = replace(plan, at_M=torch.tensor([1, 3, 0, 0]), valid_M=torch.tensor([True, True, False, False]))
-    same = Corrupted(substitute(tokens, filled, torch.tensor([7, 20, 30, 31])), tokens.ids_T, filled)
+    filled = replace(
+        plan, at_M=torch.tensor([1, 3, 0, 0]), valid_M=torch.tensor([True, True, False, False])
+    )
+    same = Corrupted(
+        substitute(tokens, filled, torch.tensor([7, 20, 30, 31])), tokens.ids_T, filled
+    )
     assert torch.equal(same.tokens.ids_T, z.tokens.ids_T), "the fillers write nothing"
     assert same.chosen_T.tolist() == z.chosen_T.tolist() == [False, True, False, True, False, False]

@@ -27,7 +27,8 @@ def uniforms(n: int, *, seed: int = 0) -> Tensor:
 
 
 def chi_square(logits_V: Tensor, *, n: int, temperature: float = 1.0) -> float:
-    """p of n draws against softmax(logits / temperature); entries expected less than 5 times are pooled."""
+    """p of n draws against softmax(logits / temperature); entries expected less than 5 times are
+    pooled."""
     drawn = sample(logits_V.expand(n, -1), uniforms(n), temperature=temperature)
     expected = (logits_V.double() / temperature).softmax(-1) * n
     counts = torch.bincount(drawn, minlength=len(logits_V)).double()
@@ -60,8 +61,9 @@ def test_follows_the_softmax(logits: list[float], temperature: float) -> None:
 
 
 def test_follows_the_softmax_over_30k() -> None:
-    """A peaked and a flat half: the cumulative sum of 30 000 float32 numbers must still resolve the flat one. Evenly spaced uniform numbers
-    must hit every block of the vocabulary as often as its probability says, to within one draw at either end."""
+    """A peaked and a flat half: the cumulative sum of 30 000 float32 numbers must still resolve the
+    flat one. Evenly spaced uniform numbers must hit every block of the vocabulary as often as its
+    probability says, to within one draw at either end."""
     rng = torch.Generator().manual_seed(0)
     logits = torch.cat([3 * torch.randn(15_000, generator=rng), torch.full((15_522,), 3.0)])
     n, blocks = 2_000, 40
@@ -75,7 +77,9 @@ def test_follows_the_softmax_over_30k() -> None:
         if tolerance:
             assert float((counts - expected).abs().max()) <= tolerance
         else:
-            assert float(chisquare(counts, expected * (counts.sum() / expected.sum())).pvalue) > 1e-3
+            assert (
+                float(chisquare(counts, expected * (counts.sum() / expected.sum())).pvalue) > 1e-3
+            )
 
 
 def test_follows_a_bfloat16_softmax() -> None:
@@ -84,7 +88,8 @@ def test_follows_a_bfloat16_softmax() -> None:
 
 
 def test_inversion_by_hand() -> None:
-    """Probabilities 1/4, 1/2, 1/4: boundaries belong to the upper token, so that each interval is half open."""
+    """Probabilities 1/4, 1/2, 1/4: boundaries belong to the upper token, so that each interval is
+    half open."""
     logits = torch.tensor([1.0, 2.0, 1.0]).log().expand(7, -1)
     u = torch.tensor([0.0, 0.24999, 0.25, 0.5, 0.74999, 0.75001, JUST_BELOW_1], dtype=torch.float64)
     assert sample(logits, u).tolist() == [0, 0, 1, 1, 1, 2, 2]
@@ -112,8 +117,18 @@ def test_never_a_token_of_probability_zero_at_the_ends(logits: list[float], u: f
 
 
 @given(
-    arrays("float32", (4, 9), elements=st.one_of(st.floats(-120, 120, width=32), st.sampled_from([-INF, 0.0, -1e30, 1e30, -104.0, 88.0]))),
-    st.lists(st.one_of(st.floats(0, JUST_BELOW_1), st.sampled_from([0.0, JUST_BELOW_1, 0.5])), min_size=4, max_size=4),
+    arrays(
+        "float32",
+        (4, 9),
+        elements=st.one_of(
+            st.floats(-120, 120, width=32), st.sampled_from([-INF, 0.0, -1e30, 1e30, -104.0, 88.0])
+        ),
+    ),
+    st.lists(
+        st.one_of(st.floats(0, JUST_BELOW_1), st.sampled_from([0.0, JUST_BELOW_1, 0.5])),
+        min_size=4,
+        max_size=4,
+    ),
     st.sampled_from([0.1, 1.0, 3.0]),
 )
 def test_never_a_token_of_probability_zero(raw: object, u: list[float], temperature: float) -> None:
@@ -129,22 +144,40 @@ def test_is_the_inverse_of_the_distribution(logits: list[float], u: float) -> No
     """Against the cumulative sum in float64, but for u within float32 rounding of a boundary."""
     p = torch.tensor(logits, dtype=torch.float64).softmax(-1)
     cumulative = p.cumsum(-1)
-    drawn = int(sample(torch.tensor([logits], dtype=torch.float64).float(), torch.tensor([u], dtype=torch.float64)))
+    drawn = int(
+        sample(
+            torch.tensor([logits], dtype=torch.float64).float(),
+            torch.tensor([u], dtype=torch.float64),
+        )
+    )
     below = float(cumulative[drawn - 1]) if drawn else 0.0
     assert below - 2e-6 <= u <= float(cumulative[drawn]) + 2e-6
 
 
-@given(st.sampled_from([1, 2, 127, 128, 129, 255, 256, 257, 300]), st.integers(0, 999), st.sampled_from([0.02, 0.5, 1.0]))
-def test_blocks_of_the_vocabulary_give_the_entry_of_the_whole_cumulative_sum(size: int, seed: int, share: float) -> None:
-    """Multiples of 2^-19 with the sum 1 are added without rounding in any order, so both ways agree to the bit: at boundaries and just below."""
+@given(
+    st.sampled_from([1, 2, 127, 128, 129, 255, 256, 257, 300]),
+    st.integers(0, 999),
+    st.sampled_from([0.02, 0.5, 1.0]),
+)
+def test_blocks_of_the_vocabulary_give_the_entry_of_the_whole_cumulative_sum(
+    size: int, seed: int, share: float
+) -> None:
+    """Multiples of 2^-19 with the sum 1 are added without rounding in any order, so both ways agree
+    to the bit: at boundaries and just below."""
     rng = torch.Generator().manual_seed(seed)
-    counts = torch.randint(0, 1024, (16, size), generator=rng) * (torch.rand(16, size, generator=rng) < share)
+    counts = torch.randint(0, 1024, (16, size), generator=rng) * (
+        torch.rand(16, size, generator=rng) < share
+    )
     counts[:, seed % size] += 2**19 - counts.sum(-1)
     p = counts.float() / 2**19
     cumulative = p.cumsum(-1)
-    boundary = cumulative.gather(1, torch.randint(0, size, (16, 1), generator=rng)).clamp(max=1 - 2**-19)
+    boundary = cumulative.gather(1, torch.randint(0, size, (16, 1), generator=rng)).clamp(
+        max=1 - 2**-19
+    )
     u = (boundary - torch.arange(16)[:, None] % 2 * 2**-20).clamp(min=0)
-    assert torch.equal(invert(p, u.squeeze(1).double()), torch.searchsorted(cumulative, u, right=True).squeeze(1))
+    assert torch.equal(
+        invert(p, u.squeeze(1).double()), torch.searchsorted(cumulative, u, right=True).squeeze(1)
+    )
 
 
 def test_ties_are_drawn_alike_and_rows_do_not_touch() -> None:
@@ -162,10 +195,17 @@ def test_a_low_temperature_takes_the_best_and_a_high_one_all() -> None:
     assert torch.bincount(sample(logits, u, temperature=1e3), minlength=3).min() > 280
 
 
-@pytest.mark.parametrize("row", [[math.nan, 0.0, 0.0], [0.0, 0.0, math.nan], [INF, 0.0, 0.0], [-INF, -INF, -INF]], ids=str)
+@pytest.mark.parametrize(
+    "row",
+    [[math.nan, 0.0, 0.0], [0.0, 0.0, math.nan], [INF, 0.0, 0.0], [-INF, -INF, -INF]],
+    ids=str,
+)
 def test_logits_that_are_no_numbers_still_give_an_id(row: list[float]) -> None:
-    """An id outside the vocabulary would crash the lookup before the loop can say that the loss is not finite. Other rows do not notice."""
-    drawn = sample(torch.tensor([row, [0.0, 5e4, 0.0]]), torch.tensor([0.5, 0.5], dtype=torch.float64))
+    """An id outside the vocabulary would crash the lookup before the loop can say that the loss is
+    not finite. Other rows do not notice."""
+    drawn = sample(
+        torch.tensor([row, [0.0, 5e4, 0.0]]), torch.tensor([0.5, 0.5], dtype=torch.float64)
+    )
     assert 0 <= int(drawn[0]) < 3
     assert int(drawn[1]) == 1
 

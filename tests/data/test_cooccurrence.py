@@ -24,10 +24,19 @@ def corpus_of(folder: Path, shards: list[list[list[int]]], *, vocab_size: int) -
         names = f"tokens-train-{i:05d}.bin", f"documents-train-{i:05d}.npy"
         tokens.tofile(folder / names[0])
         np.save(folder / names[1], np.cumsum([0, *map(len, documents)]).astype(np.int64))
-        rows.append(Shard(*names, len(tokens), len(documents), *(sha256_of(folder / name) for name in names)))
+        rows.append(
+            Shard(
+                *names, len(tokens), len(documents), *(sha256_of(folder / name) for name in names)
+            )
+        )
     everything = [t for documents in shards for d in documents for t in d]
-    np.save(folder / "unigram.npy", np.bincount(np.array(everything, dtype=np.int64), minlength=vocab_size))
-    write_manifest(folder, Manifest(1, dtype.str, vocab_size, SPECIAL, "", "", {"train": rows}, {}, [], {}))
+    np.save(
+        folder / "unigram.npy",
+        np.bincount(np.array(everything, dtype=np.int64), minlength=vocab_size),
+    )
+    write_manifest(
+        folder, Manifest(1, dtype.str, vocab_size, SPECIAL, "", "", {"train": rows}, {}, [], {})
+    )
     return Corpus(folder, "train")
 
 
@@ -45,7 +54,8 @@ def topics(*, documents: int = 300, seed: int = 0) -> list[list[int]]:
 
 
 def test_counts_by_hand(tmp_path: Path) -> None:
-    """Documents 5 6 5 7 and 6 7. Contexts in the order 5, 6, 7 (two of each: the lower id first); 7 never sees 6 across the border."""
+    """Documents 5 6 5 7 and 6 7. Contexts in the order 5, 6, 7 (two of each: the lower id first); 7
+    never sees 6 across the border."""
     corpus = corpus_of(tmp_path, [[[5, 6, 5, 7], [6, 7]]], vocab_size=9)
     found = count_neighbours(corpus, window=3)
     order = np.argsort(-corpus.unigram(), kind="stable")[:3].tolist()
@@ -59,11 +69,15 @@ def test_counts_by_hand(tmp_path: Path) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    shards=st.lists(st.lists(st.lists(st.integers(5, 11), max_size=9), max_size=5), min_size=1, max_size=3),
+    shards=st.lists(
+        st.lists(st.lists(st.integers(5, 11), max_size=9), max_size=5), min_size=1, max_size=3
+    ),
     window=st.integers(1, 12),
     block=st.sampled_from([3, 7, 1 << 16]),
 )
-def test_counts_equal_a_plain_loop(tmp_path_factory: pytest.TempPathFactory, shards: list[list[list[int]]], window: int, block: int) -> None:
+def test_counts_equal_a_plain_loop(
+    tmp_path_factory: pytest.TempPathFactory, shards: list[list[list[int]]], window: int, block: int
+) -> None:
     """Shards, empty documents and any window. A pair that a block cuts is left out, nothing else."""
     corpus = corpus_of(tmp_path_factory.mktemp("c"), shards, vocab_size=12)
     column = {int(w): i for i, w in enumerate(np.argsort(-corpus.unigram(), kind="stable"))}
@@ -88,7 +102,8 @@ def test_a_sample_of_a_large_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_columns_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large vocabulary takes fewer contexts, the most frequent ones, and a rare word still has its row."""
+    """A large vocabulary takes fewer contexts, the most frequent ones, and a rare word still has
+    its row."""
     monkeypatch.setattr(cooccurrence, "CELLS", 40)
     corpus = corpus_of(tmp_path, [[[7, 8, 7, 8, 9]]], vocab_size=20)
     found = count_neighbours(corpus, window=1)
@@ -101,14 +116,18 @@ def test_columns_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_ppmi_by_hand() -> None:
-    """Of 8 counts: p(0, 0) = 3/8 against 1/2 * 1/2, p(0, 1) = 1/8, below chance; a word and a context that were never seen are 0."""
+    """Of 8 counts: p(0, 0) = 3/8 against 1/2 * 1/2, p(0, 1) = 1/8, below chance; a word and a
+    context that were never seen are 0."""
     counts = torch.tensor([[3.0, 1.0, 0.0], [1.0, 3.0, 0.0], [0.0, 0.0, 0.0]])
     high = math.log((3 / 8) / (1 / 4))
-    torch.testing.assert_close(ppmi_(counts), torch.tensor([[high, 0.0, 0.0], [0.0, high, 0.0], [0.0, 0.0, 0.0]]))
+    torch.testing.assert_close(
+        ppmi_(counts), torch.tensor([[high, 0.0, 0.0], [0.0, high, 0.0], [0.0, 0.0, 0.0]])
+    )
 
 
 def test_factors_hold_the_matrix() -> None:
-    """Rank 3, all of it kept: the angles between rows are those of U sqrt(S) of an exact SVD, less the mean."""
+    """Rank 3, all of it kept: the angles between rows are those of U sqrt(S) of an exact SVD, less
+    the mean."""
     g = torch.Generator().manual_seed(0)
     matrix = torch.randn(40, 3, generator=g) @ torch.randn(3, 60, generator=g)
     matrix[4] = 0
@@ -118,7 +137,10 @@ def test_factors_hold_the_matrix() -> None:
     exact = exact[seen] - exact[seen].mean(0)
     assert not found[4].any()
     torch.testing.assert_close(found[seen].pow(2).mean(1), torch.ones(39))
-    cosines = [torch.nn.functional.normalize(x) @ torch.nn.functional.normalize(x).T for x in (found[seen], exact)]
+    cosines = [
+        torch.nn.functional.normalize(x) @ torch.nn.functional.normalize(x).T
+        for x in (found[seen], exact)
+    ]
     torch.testing.assert_close(*cosines, rtol=1e-3, atol=1e-3)
 
 
@@ -140,8 +162,12 @@ def test_words_of_one_topic_are_alike(tmp_path: Path) -> None:
 
 
 def test_a_pure_function_of_corpus_and_seed(tmp_path: Path) -> None:
-    """Whatever state torch's own generator is in, which is left as it was, and however many threads there are."""
-    corpus, threads = corpus_of(tmp_path, [topics(), topics(seed=1)], vocab_size=40), torch.get_num_threads()
+    """Whatever state torch's own generator is in, which is left as it was, and however many threads
+    there are."""
+    corpus, threads = (
+        corpus_of(tmp_path, [topics(), topics(seed=1)], vocab_size=40),
+        torch.get_num_threads(),
+    )
     torch.manual_seed(1)
     one = word_vectors(corpus, 8, seed=0)
     after = torch.rand(1)

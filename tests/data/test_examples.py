@@ -18,12 +18,20 @@ def offsets(lengths: list[list[int]]) -> list[np.ndarray]:
 
 @settings(max_examples=200, deadline=None)
 @given(lengths_of_shards, st.integers(5, 40), st.sampled_from([1, 2]))
-def test_every_token_is_in_exactly_one_sequence_and_no_sequence_crosses_a_document(lengths, row_length, num_segments):
+def test_every_token_is_in_exactly_one_sequence_and_no_sequence_crosses_a_document(
+    lengths, row_length, num_segments
+):
     found = sequences(offsets(lengths), max_seq_length=row_length, num_segments=num_segments)
-    covered = [t for start, length in zip(found.start_N, found.length_N, strict=True) for t in range(start, start + length)]
+    covered = [
+        t
+        for start, length in zip(found.start_N, found.length_N, strict=True)
+        for t in range(start, start + length)
+    ]
     assert covered == list(range(sum(map(sum, lengths))))
 
-    document_of_token = np.repeat(np.arange(sum(map(len, lengths))), [n for shard in lengths for n in shard])
+    document_of_token = np.repeat(
+        np.arange(sum(map(len, lengths))), [n for shard in lengths for n in shard]
+    )
     for start, length, slots in zip(found.start_N, found.length_N, found.slots_N, strict=True):
         assert length >= 1
         assert slots <= row_length
@@ -44,7 +52,8 @@ def test_a_short_sequence_is_a_short_document(lengths, row_length, num_segments)
 
 
 def test_cut_by_hand():
-    """Room for 30 tokens of text in 32 slots. 30 -> 30; 61 -> 30 + 30 + 1, whose rest takes 7; 38 -> 30 + 8 as it stands; 3 -> 3."""
+    """Room for 30 tokens of text in 32 slots. 30 -> 30; 61 -> 30 + 30 + 1, whose rest takes 7; 38
+    -> 30 + 8 as it stands; 3 -> 3."""
     found = sequences(offsets([[30, 0, 61], [38, 3]]), max_seq_length=32, num_segments=1)
     assert found.length_N.tolist() == [30, 30, 23, 8, 30, 8, 3]
     assert found.start_N.tolist() == [0, 30, 60, 83, 91, 121, 129]

@@ -23,14 +23,21 @@ REAL = Path(__file__).parents[3] / "runs" / "data8k"
 
 
 def same(one: Tokens, other: Tokens) -> bool:
-    return all(torch.equal(getattr(one, f), getattr(other, f)) for f in ("ids_T", "seq_T", "pos_T", "segment_T"))
+    return all(
+        torch.equal(getattr(one, f), getattr(other, f))
+        for f in ("ids_T", "seq_T", "pos_T", "segment_T")
+    )
 
 
 def texts(tokens: Tokens) -> list[tuple[list[int], int]]:
-    """An independent reader: (text, tokens of the first segment) of every sequence; asserts the layout on the way."""
+    """An independent reader: (text, tokens of the first segment) of every sequence; asserts the
+    layout on the way."""
     found = []
     length = tokens.row_length
-    fields = [f.reshape(-1, length).tolist() for f in (tokens.ids_T, tokens.seq_T, tokens.pos_T, tokens.segment_T)]
+    fields = [
+        f.reshape(-1, length).tolist()
+        for f in (tokens.ids_T, tokens.seq_T, tokens.pos_T, tokens.segment_T)
+    ]
     for ids, seq, pos, segment in zip(*fields, strict=True):
         used = sum(s > 0 for s in seq)
         assert ids[used:] == [SPECIAL.pad] * (length - used)
@@ -58,12 +65,26 @@ def texts(tokens: Tokens) -> list[tuple[list[int], int]]:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Corpus:
     return write_corpus(
-        tmp_path_factory.mktemp("corpus"), [lognormal_lengths(300), [], [0, 1, 0], lognormal_lengths(200, seed=1)], vocab_size=400_000
+        tmp_path_factory.mktemp("corpus"),
+        [lognormal_lengths(300), [], [0, 1, 0], lognormal_lengths(200, seed=1)],
+        vocab_size=400_000,
     )
 
 
-def loader(corpus: Corpus, *, batch_rows: int = 16, num_segments: int = 2, seed: int = 1, max_seq_length: int = 128) -> Loader:
-    return Loader(corpus, phases=one_phase(row_length=max_seq_length, batch_rows=batch_rows), num_segments=num_segments, seed=seed)
+def loader(
+    corpus: Corpus,
+    *,
+    batch_rows: int = 16,
+    num_segments: int = 2,
+    seed: int = 1,
+    max_seq_length: int = 128,
+) -> Loader:
+    return Loader(
+        corpus,
+        phases=one_phase(row_length=max_seq_length, batch_rows=batch_rows),
+        num_segments=num_segments,
+        seed=seed,
+    )
 
 
 def only(data: Loader) -> Rows:
@@ -80,7 +101,9 @@ def only(data: Loader) -> Rows:
     st.sampled_from([3000, 70_000]),
     st.integers(1, 5),
 )
-def test_no_token_is_lost_and_documents_keep_their_order(tmp_path_factory, lengths, row_length, num_segments, vocab_size, num_rows):
+def test_no_token_is_lost_and_documents_keep_their_order(
+    tmp_path_factory, lengths, row_length, num_segments, vocab_size, num_rows
+):
     corpus = write_corpus(tmp_path_factory.mktemp("c"), lengths, vocab_size=vocab_size)
     assert corpus.tokens[0].dtype == (np.uint32 if vocab_size == 70_000 else np.uint16)
     rows = Rows(corpus, max_seq_length=row_length, num_segments=num_segments)
@@ -91,7 +114,8 @@ def test_no_token_is_lost_and_documents_keep_their_order(tmp_path_factory, lengt
 
 
 def test_layout_by_hand(tmp_path):
-    """Three documents of 3, 4 and 1 tokens, ids 5 to 12, one segment, rows of 9: 6 + 3 slots and 5 slots."""
+    """Three documents of 3, 4 and 1 tokens, ids 5 to 12, one segment, rows of 9: 6 + 3 slots and 5
+    slots."""
     rows = Rows(write_corpus(tmp_path, [[3, 4, 1]]), max_seq_length=9, num_segments=1)
     assert rows.num_rows == 2
     assert rows.num_tokens == 14
@@ -120,7 +144,9 @@ def test_two_segments_by_hand(tmp_path):
 
 def test_golden_batch(tmp_path):
     """A run is resumed with the same data only while this stays."""
-    tokens = loader(write_corpus(tmp_path, [[9, 30, 4], [2, 17]]), batch_rows=3, max_seq_length=16, seed=7).batch(5)
+    tokens = loader(
+        write_corpus(tmp_path, [[9, 30, 4], [2, 17]]), batch_rows=3, max_seq_length=16, seed=7
+    ).batch(5)
     assert tokens.ids_T.reshape(3, 16).tolist() == GOLDEN_IDS
 
 
@@ -128,7 +154,10 @@ def test_text_is_that_of_the_corpus_in_both_splits(corpus):
     """The tokens of a batch, looked up where the row table says."""
     data = loader(corpus)
     everything = np.concatenate(corpus.tokens).tolist()
-    known = Counter(tuple(everything[a : a + n]) for a, n in zip(only(data).sequences.start_N, only(data).sequences.length_N, strict=True))
+    known = Counter(
+        tuple(everything[a : a + n])
+        for a, n in zip(only(data).sequences.start_N, only(data).sequences.length_N, strict=True)
+    )
     for step in range(10):
         assert all(tuple(text) in known for text, _ in texts(data.batch(step)))
 
@@ -138,7 +167,8 @@ def test_each_epoch_shows_every_row_once_in_a_new_order(corpus, num_segments):
     data = loader(corpus, num_segments=num_segments)
     steps = -(-3 * only(data).num_rows // 16)
     stream = torch.cat([data.batch(step).ids_T.reshape(-1, 128) for step in range(steps)])
-    # A row is known by the text it holds: where its sequences are split changes from visit to visit.
+    # A row is known by the text it holds: where its sequences are split changes from visit to
+    # visit.
     rows = [tuple(t for t in row if t > SPECIAL.mask) for row in stream.tolist()]
     epochs = [rows[e * only(data).num_rows : (e + 1) * only(data).num_rows] for e in range(3)]
     assert len(set(epochs[0])) == only(data).num_rows
@@ -166,12 +196,19 @@ def test_slices_are_parts_of_the_global_batch(corpus, size):
         whole = data.batch(step)
         for first in range(0, 16, size):
             count = min(size, 16 - first)
-            assert same(data.batch(step, first_row=first, num_rows=count), whole.rows(first, first + count))
+            assert same(
+                data.batch(step, first_row=first, num_rows=count), whole.rows(first, first + count)
+            )
 
 
 def test_there_is_no_row_outside_the_batch(corpus):
     data = loader(corpus)
-    for wrong in ({"step": -1}, {"step": 0, "first_row": 16}, {"step": 0, "first_row": 10, "num_rows": 7}, {"step": 0, "num_rows": 0}):
+    for wrong in (
+        {"step": -1},
+        {"step": 0, "first_row": 16},
+        {"step": 0, "first_row": 10, "num_rows": 7},
+        {"step": 0, "num_rows": 0},
+    ):
         with pytest.raises(ValueError, match="there is no such part of a batch of 16 rows"):
             data.batch(**wrong)
 
@@ -195,22 +232,38 @@ def test_counts(corpus):
     assert data.epoch(only(data).num_rows) == 16
 
 
-@pytest.mark.parametrize(("max_seq_length", "num_segments"), [(128, 1), (128, 2), (256, 2), (512, 2)])
+@pytest.mark.parametrize(
+    ("max_seq_length", "num_segments"), [(128, 1), (128, 2), (256, 2), (512, 2)]
+)
 def test_98_percent_of_the_slots_hold_a_token(tmp_path, max_seq_length, num_segments):
     corpus = write_corpus(tmp_path, [lognormal_lengths(4000, median=150, spread=1.1)])
     assert Rows(corpus, max_seq_length=max_seq_length, num_segments=num_segments).fill_rate >= 0.98
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("max_seq_length", "num_segments"), [(128, 1), (128, 2), (256, 2), (512, 2)])
+@pytest.mark.parametrize(
+    ("max_seq_length", "num_segments"), [(128, 1), (128, 2), (256, 2), (512, 2)]
+)
 def test_98_percent_of_the_slots_hold_a_token_of_the_real_corpus(max_seq_length, num_segments):
     if not (REAL / MANIFEST).is_file():
-        pytest.skip("no ../runs/data8k; make it with `electrify prepare ../shared/data/corpus --output-dir ../runs/data8k --vocab-size 8192`")
-    assert Rows(Corpus(REAL, "train"), max_seq_length=max_seq_length, num_segments=num_segments).fill_rate >= 0.98
+        pytest.skip(
+            "no ../runs/data8k; make it with `electrify prepare ../shared/data/corpus --output-dir "
+            "../runs/data8k --vocab-size 8192`"
+        )
+    assert (
+        Rows(
+            Corpus(REAL, "train"), max_seq_length=max_seq_length, num_segments=num_segments
+        ).fill_rate
+        >= 0.98
+    )
 
 
 def test_one_sequence_in_ten_is_single(corpus):
-    counts = Counter(len(text) == a for tokens in only(loader(corpus)).sequential(64) for text, a in texts(tokens))
+    counts = Counter(
+        len(text) == a
+        for tokens in only(loader(corpus)).sequential(64)
+        for text, a in texts(tokens)
+    )
     total = sum(counts.values())
     assert abs(counts[True] / total - 0.1) < 4 * np.sqrt(0.09 / total)
 
@@ -249,12 +302,20 @@ def test_sequential_is_fixed_and_pads_the_last_batch(corpus):
 
 def test_limit_is_a_fair_sample(tmp_path):
     """The packer leaves rows of one kind together: the first tenth of them would be full rows only."""
-    rows = Rows(write_corpus(tmp_path, [lognormal_lengths(3000, median=60, spread=0.8)]), max_seq_length=128, num_segments=1)
+    rows = Rows(
+        write_corpus(tmp_path, [lognormal_lengths(3000, median=60, spread=0.8)]),
+        max_seq_length=128,
+        num_segments=1,
+    )
     (sample,) = rows.sequential(rows.num_rows // 5, limit=rows.num_rows // 5)
     per_row = sample.seq_T.reshape(-1, 128).amax(1).double()
-    assert abs(per_row.mean() - rows.num_sequences / rows.num_rows) < 4 * per_row.std() / np.sqrt(len(per_row))
+    assert abs(per_row.mean() - rows.num_sequences / rows.num_rows) < 4 * per_row.std() / np.sqrt(
+        len(per_row)
+    )
     assert len(list(rows.sequential(10, limit=25))) == 3
-    assert sum(int(t.seq_T.reshape(-1, 128).any(1).sum()) for t in rows.sequential(10, limit=25)) == 25
+    assert (
+        sum(int(t.seq_T.reshape(-1, 128).any(1).sum()) for t in rows.sequential(10, limit=25)) == 25
+    )
 
 
 def test_a_split_shorter_than_a_batch_can_be_validated_on(tmp_path):
@@ -274,7 +335,13 @@ def test_a_corpus_without_tokens(tmp_path, lengths):
 
 def test_a_corpus_shorter_than_a_batch(tmp_path):
     corpus = write_corpus(tmp_path, [[100, 50, 20]])
-    with pytest.raises(UserError, match=r"the train split fills 2 rows of 128 tokens and one batch takes 16; lower train_batch_size"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"the train split fills 2 rows of 128 tokens and one batch takes 16; lower "
+            r"train_batch_size"
+        ),
+    ):
         loader(corpus)
     assert loader(corpus, batch_rows=2).batch(10).num_rows == 2
 
@@ -344,7 +411,13 @@ GOLDEN_IDS = [
 
 def two_lengths(**fields: Any) -> Phases:
     """100 updates: 60 with rows of 8, the rest of 16; batches of 2 for the first 30, then of 4."""
-    recipe = {"max_steps": 100, "max_seq_length": 16, "train_batch_size": 4, "seq_length_schedule": {8: 0.6}, "batch_size_schedule": {2: 0.3}}
+    recipe = {
+        "max_steps": 100,
+        "max_seq_length": 16,
+        "train_batch_size": 4,
+        "seq_length_schedule": {8: 0.6},
+        "batch_size_schedule": {2: 0.3},
+    }
     return phases_of(override(load_recipe("electra-tiny"), recipe | fields))
 
 
@@ -355,7 +428,10 @@ def two_lengths(**fields: Any) -> Phases:
         ({"batch_size_schedule": {2: 0.7}}, [(0, 8, 2), (60, 16, 2), (70, 16, 4)]),
         ({"batch_size_schedule": {}}, [(0, 8, 4), (60, 16, 4)]),
         ({"seq_length_schedule": {}, "batch_size_schedule": {}}, [(0, 16, 4)]),
-        ({"seq_length_schedule": {16: 0.2, 8: 0.3}, "batch_size_schedule": {}}, [(0, 16, 4), (20, 8, 4), (50, 16, 4)]),
+        (
+            {"seq_length_schedule": {16: 0.2, 8: 0.3}, "batch_size_schedule": {}},
+            [(0, 16, 4), (20, 8, 4), (50, 16, 4)],
+        ),
         ({"seq_length_schedule": {8: 0.001}, "batch_size_schedule": {}}, [(0, 16, 4)]),
     ],
 )
@@ -377,14 +453,23 @@ def test_each_length_goes_through_the_corpus_once_an_epoch(tmp_path: Path):
     phases = two_lengths()
     data = Loader(corpus, phases=phases, num_segments=1, seed=3)
     batches = [data.batch(step) for step in range(100)]
-    assert [(b.num_rows, b.row_length) for b in batches[::10]] == [(2, 8)] * 3 + [(4, 8)] * 3 + [(4, 16)] * 4
+    assert [(b.num_rows, b.row_length) for b in batches[::10]] == [(2, 8)] * 3 + [(4, 8)] * 3 + [
+        (4, 16)
+    ] * 4
     for length, stream in data.streams.items():
-        rows = [tuple(row) for b in batches if b.row_length == length for row in b.ids_T.view(-1, length).tolist()]
+        rows = [
+            tuple(row)
+            for b in batches
+            if b.row_length == length
+            for row in b.ids_T.view(-1, length).tolist()
+        ]
         epoch = stream.num_rows
         assert len(rows) > epoch, "this test wants more than an epoch"
         assert len(set(rows[:epoch])) == len(set(rows)) == epoch
     assert data.epoch(60) == pytest.approx(180 / data.streams[8].num_rows)
-    assert data.epoch(70) == pytest.approx(180 / data.streams[8].num_rows + 40 / data.streams[16].num_rows)
+    assert data.epoch(70) == pytest.approx(
+        180 / data.streams[8].num_rows + 40 / data.streams[16].num_rows
+    )
     again = Loader(corpus, phases=phases, num_segments=1, seed=3)
     assert same(again.batch(65), batches[65])
     alone = Loader(corpus, phases=one_phase(row_length=8, batch_rows=2), num_segments=1, seed=3)

@@ -39,8 +39,12 @@ def test_every_sequence_in_exactly_one_row_and_no_row_too_long(slots, row_length
 @settings(max_examples=300, deadline=None)
 @given(some_slots, st.integers(24, 40))
 def test_counts_pack_as_the_textbook_packs_one_by_one(slots, row_length):
-    """Equally full rows may be chosen in another order, so the fills of the rows are compared, not the rows."""
-    kinds = row_patterns(np.bincount(slots, minlength=row_length + 1).tolist() if slots else [0] * (row_length + 1), row_length=row_length)
+    """Equally full rows may be chosen in another order, so the fills of the rows are compared, not
+    the rows."""
+    kinds = row_patterns(
+        np.bincount(slots, minlength=row_length + 1).tolist() if slots else [0] * (row_length + 1),
+        row_length=row_length,
+    )
     ours: Counter[int] = Counter()
     for lengths, rows in kinds:
         ours[sum(lengths)] += rows
@@ -60,7 +64,9 @@ def test_the_same_rows_every_time_and_not_neighbours_of_the_corpus():
     (order, first), (again, _) = pack(slots, row_length=40), pack(slots, row_length=40)
     np.testing.assert_array_equal(order, again)
     assert set(np.diff(first)) == {4}
-    assert np.abs(np.diff(order)).mean() > 1000, "a random order of 4000 numbers has a mean step of 1333"
+    assert np.abs(np.diff(order)).mean() > 1000, (
+        "a random order of 4000 numbers has a mean step of 1333"
+    )
 
 
 def test_golden_order():

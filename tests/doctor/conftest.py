@@ -1,4 +1,5 @@
-"""One finished run of a few updates, made by the real verb, with its exported halves. Read only; `run` and `data` are copies."""
+"""One finished run of a few updates, made by the real verb, with its exported halves. Read only;
+`run` and `data` are copies."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ from small import pretrain_words
 @pytest.fixture(scope="session")
 def finished(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("doctor") / "run"
-    words = pretrain_words(small_data, run, max_steps=8, save_steps=4, logging_steps=1, eval_steps=4, init_words="random")
+    words = pretrain_words(
+        small_data,
+        run,
+        max_steps=8,
+        save_steps=4,
+        logging_steps=1,
+        eval_steps=4,
+        init_words="random",
+    )
     assert cli.main(words) == 0
     return run
 

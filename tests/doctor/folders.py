@@ -25,13 +25,18 @@ def edit(path: Path, change: Callable[[Any], Any]) -> None:
 
 
 def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], Any] = lambda m: None) -> None:
-    """Changes the manifest, hashes of what lies there included, and seals it again: as if `prepare` had written it so."""
+    """Changes the manifest, hashes of what lies there included, and seals it again: as if `prepare`
+    had written it so."""
     path = folder / MANIFEST
     m = json.loads(path.read_text(encoding="utf-8"))
     for shards in m["splits"].values():
         for s in shards:
-            s["tokens"] = (folder / s["tokens_file"]).stat().st_size // np.dtype(m["dtype"]).itemsize
-            s["tokens_sha256"], s["documents_sha256"] = (sha256_of(folder / s[f"{what}_file"]) for what in ("tokens", "documents"))
+            s["tokens"] = (folder / s["tokens_file"]).stat().st_size // np.dtype(
+                m["dtype"]
+            ).itemsize
+            s["tokens_sha256"], s["documents_sha256"] = (
+                sha256_of(folder / s[f"{what}_file"]) for what in ("tokens", "documents")
+            )
     m["unigram_sha256"] = sha256_of(folder / "unigram.npy")
     m["tokenizer_sha256"] = sha256_of(folder / "tokenizer/tokenizer.json")
     m["tokenizer_files"] = {p.name: sha256_of(p) for p in (folder / "tokenizer").iterdir()}
@@ -40,7 +45,11 @@ def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], Any] = lambda
     path.write_text(manifest_text(m | {SEAL: seal_of(m)}), encoding="utf-8")
 
 
-def edit_tokens(folder: Path, change: Callable[[np.ndarray], Any], manifest: Callable[[dict[str, Any]], Any] = lambda m: None) -> None:
+def edit_tokens(
+    folder: Path,
+    change: Callable[[np.ndarray], Any],
+    manifest: Callable[[dict[str, Any]], Any] = lambda m: None,
+) -> None:
     """Changes the ids of the train split in place, and counts and hashes with them."""
     ids = np.fromfile(folder / TOKENS, np.uint16)
     change(ids)

@@ -1,4 +1,5 @@
-"""Advice that can be followed: of this corpus, its tokenizer, its size and what `prepare` was asked for."""
+"""Advice that can be followed: of this corpus, its tokenizer, its size and what `prepare` was asked
+for."""
 
 from __future__ import annotations
 
@@ -22,8 +23,12 @@ def found(small_data: Path, counts_V: np.ndarray, **options: Any) -> dict[str, F
     lengths = Lengths()
     lengths.add(np.array([500, 600, 700]))
     manifest = read_manifest(small_data)
-    manifest = replace(manifest, vocab_size=len(counts_V), counts={}, options=manifest.options | options)
-    return {f.code: f for f in traps(manifest, unigram_V=counts_V, lengths=lengths, folder=small_data)}
+    manifest = replace(
+        manifest, vocab_size=len(counts_V), counts={}, options=manifest.options | options
+    )
+    return {
+        f.code: f for f in traps(manifest, unigram_V=counts_V, lengths=lengths, folder=small_data)
+    }
 
 
 def rich(vocab_size: int, *, unused: int = 0, rare: int = 0) -> np.ndarray:
@@ -37,7 +42,12 @@ def test_a_tokenizer_that_was_trained_here_was_not_made_on_other_text(small_data
     mine = found(small_data, rich(512, unused=200), tokenizer="bpe")["vocabulary-unused"].advice
     assert "other text" not in mine
     assert "nothing needs to be done" in mine
-    assert "other text" in found(small_data, rich(512, unused=200), tokenizer="some/folder")["vocabulary-unused"].advice
+    assert (
+        "other text"
+        in found(small_data, rich(512, unused=200), tokenizer="some/folder")[
+            "vocabulary-unused"
+        ].advice
+    )
 
 
 def test_nobody_is_told_to_train_what_was_trained(small_data: Path) -> None:
@@ -46,26 +56,40 @@ def test_nobody_is_told_to_train_what_was_trained(small_data: Path) -> None:
     mine = found(small_data, counts_V, tokenizer="wordpiece")["unk"].advice
     assert "train a tokenizer" not in mine
     assert "larger --vocab-size" in mine
-    assert "train a tokenizer on this very text" in found(small_data, counts_V, tokenizer="some/folder")["unk"].advice
+    assert (
+        "train a tokenizer on this very text"
+        in found(small_data, counts_V, tokenizer="some/folder")["unk"].advice
+    )
 
 
-@pytest.mark.parametrize(("vocab_size", "tokenizer"), [(64, "wordpiece"), (256, "wordpiece"), (512, "bpe")])
+@pytest.mark.parametrize(
+    ("vocab_size", "tokenizer"), [(64, "wordpiece"), (256, "wordpiece"), (512, "bpe")]
+)
 def test_smaller_is_smaller(small_data: Path, vocab_size: int, tokenizer: str) -> None:
-    advice = found(small_data, rich(vocab_size, rare=vocab_size - 20), tokenizer=tokenizer)["vocabulary-too-large"].advice
+    advice = found(small_data, rich(vocab_size, rare=vocab_size - 20), tokenizer=tokenizer)[
+        "vocabulary-too-large"
+    ].advice
     assert "--vocab-size" not in advice
     assert "add text" in advice
 
 
 def test_a_smaller_vocabulary_of_a_given_tokenizer_is_another_one(small_data: Path) -> None:
-    advice = found(small_data, rich(8192, rare=8000), tokenizer="some/folder")["vocabulary-too-large"].advice
+    advice = found(small_data, rich(8192, rare=8000), tokenizer="some/folder")[
+        "vocabulary-too-large"
+    ].advice
     assert "train one on this text (leave --tokenizer out), --vocab-size 256" in advice
 
 
 def test_a_multiple_of_eight_that_can_be_had(small_data: Path) -> None:
-    assert "--vocab-size 512" in found(small_data, rich(509), vocab_size=509)["vocabulary-odd"].advice
+    assert (
+        "--vocab-size 512" in found(small_data, rich(509), vocab_size=509)["vocabulary-odd"].advice
+    )
     fewer = found(small_data, rich(50), vocab_size=512)["vocabulary-odd"].advice
     assert "512 were asked for and the text has no more: --vocab-size 48" in fewer
-    assert "--vocab-size" not in found(small_data, rich(509), tokenizer="some/folder")["vocabulary-odd"].advice
+    assert (
+        "--vocab-size"
+        not in found(small_data, rich(509), tokenizer="some/folder")["vocabulary-odd"].advice
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,32 +97,63 @@ def test_a_multiple_of_eight_that_can_be_had(small_data: Path) -> None:
     [
         (2, 0.01, "2 documents are too few to set some aside"),
         (2, 0, "2 documents are too few to set some aside"),
-        (40, 0.01, "of 40 documents a share of 0.01 is too small; prepare with --valid-fraction 0.13."),
+        (
+            40,
+            0.01,
+            "of 40 documents a share of 0.01 is too small; prepare with --valid-fraction 0.13.",
+        ),
         (100_000, 0, "prepare with --valid-fraction 0.01."),
     ],
 )
-def test_validation_that_was_asked_for_and_found_nothing(small_data: Path, documents: int, share: float, says: str) -> None:
+def test_validation_that_was_asked_for_and_found_nothing(
+    small_data: Path, documents: int, share: float, says: str
+) -> None:
     manifest = read_manifest(small_data)
     shard = replace(manifest.splits["train"][0], documents=documents)
-    manifest = replace(manifest, splits={"train": (shard,), "valid": ()}, options=manifest.options | {"valid_fraction": share})  # type: ignore[arg-type]
+    manifest = replace(
+        manifest,
+        splits={"train": (shard,), "valid": ()},
+        options=manifest.options | {"valid_fraction": share},
+    )  # type: ignore[arg-type]
     lengths = Lengths()
     lengths.add(np.array([500]))
-    advice = {f.code: f.advice for f in traps(manifest, unigram_V=rich(512), lengths=lengths, folder=small_data)}
+    advice = {
+        f.code: f.advice
+        for f in traps(manifest, unigram_V=rich(512), lengths=lengths, folder=small_data)
+    }
     assert says in advice["no-valid"]
 
 
 @pytest.mark.parametrize(
     ("tokens", "level", "fits", "advice"),
     [
-        (10**9, "ok", "electra-tiny (0.0 epochs), electra-mini (1.6 epochs), electra-small (16.4 epochs); electra-small is the default", ""),
+        (
+            10**9,
+            "ok",
+            (
+                "electra-tiny (0.0 epochs), electra-mini (1.6 epochs), electra-small (16.4 "
+                "epochs); electra-small is the default"
+            ),
+            "",
+        ),
         (
             57_000_000,
             "note",
             "electra-tiny (0.7 epochs), electra-mini (28.7 epochs); the default",
             "Take --recipe electra-mini, or give electra-small",
         ),
-        (2_000_000, "note", "electra-tiny (20.5 epochs); the default", "Take --recipe electra-tiny, or"),
-        (500_000, "note", "even electra-tiny sees them 82 times", "Add text, or give --recipe electra-tiny --max-steps 4882 or fewer."),
+        (
+            2_000_000,
+            "note",
+            "electra-tiny (20.5 epochs); the default",
+            "Take --recipe electra-tiny, or",
+        ),
+        (
+            500_000,
+            "note",
+            "even electra-tiny sees them 82 times",
+            "Add text, or give --recipe electra-tiny --max-steps 4882 or fewer.",
+        ),
     ],
 )
 def test_recipes_that_fit(tmp_path: Path, tokens: int, level: str, fits: str, advice: str) -> None:

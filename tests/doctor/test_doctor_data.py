@@ -1,4 +1,5 @@
-"""Prepared corpora: a healthy one is called so, and whatever byte is damaged, that is an error and never a traceback."""
+"""Prepared corpora: a healthy one is called so, and whatever byte is damaged, that is an error and
+never a traceback."""
 
 from __future__ import annotations
 
@@ -12,7 +13,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import DOCUMENTS, TOKENS, cut, damaged, edit, edit_manifest, edit_tokens, flip, levels, of
+from folders import (
+    DOCUMENTS,
+    TOKENS,
+    cut,
+    damaged,
+    edit,
+    edit_manifest,
+    edit_tokens,
+    flip,
+    levels,
+    of,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +37,14 @@ from electrify.doctor.tokenizers import check_tokenizer
 from electrify.text.shards import MANIFEST, SEAL, manifest_text, read_manifest
 from electrify.text.workspace import UNFINISHED
 
-SEALED = ["manifest.json", TOKENS, DOCUMENTS, "tokens-valid-00000.bin", "documents-valid-00000.npy", "unigram.npy"]
+SEALED = [
+    "manifest.json",
+    TOKENS,
+    DOCUMENTS,
+    "tokens-valid-00000.bin",
+    "documents-valid-00000.npy",
+    "unigram.npy",
+]
 SEALED += ["tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json", "tokenizer/vocab.txt"]
 
 
@@ -77,18 +96,33 @@ def test_no_missing_file_passes(to_damage: Path, name: str) -> None:
 
 
 ODD = st.one_of(
-    st.none(), st.booleans(), st.integers(-3, 10**30), st.floats(), st.text(max_size=3), st.lists(st.none(), max_size=2), st.just({"a": 1})
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 10**30),
+    st.floats(),
+    st.text(max_size=3),
+    st.lists(st.none(), max_size=2),
+    st.just({"a": 1}),
 )
 
 
 @settings(max_examples=60)
 @given(data=st.data(), value=ODD)
-def test_wrong_types_in_the_manifest_are_findings(to_damage: Path, data: st.DataObject, value: Any) -> None:
+def test_wrong_types_in_the_manifest_are_findings(
+    to_damage: Path, data: st.DataObject, value: Any
+) -> None:
     """Even sealed again, so that nothing but the type itself is wrong."""
     m = json.loads((to_damage / MANIFEST).read_text())
     places: list[tuple[Any, Any]] = [(m, k) for k in m if k != SEAL]
-    places += [(m["special_ids"], k) for k in m["special_ids"]] + [(m["splits"], k) for k in m["splits"]] + [(m["counts"], "tokens")]
-    places += [(m["splits"]["train"][0], k) for k in m["splits"]["train"][0]] + [(m["tokenizer_files"], "vocab.txt"), (m["splits"]["train"], 0)]
+    places += (
+        [(m["special_ids"], k) for k in m["special_ids"]]
+        + [(m["splits"], k) for k in m["splits"]]
+        + [(m["counts"], "tokens")]
+    )
+    places += [(m["splits"]["train"][0], k) for k in m["splits"]["train"][0]] + [
+        (m["tokenizer_files"], "vocab.txt"),
+        (m["splits"]["train"], 0),
+    ]
     holder, key = data.draw(st.sampled_from(places))
     same = holder[key] == value
     holder[key] = value
@@ -98,7 +132,18 @@ def test_wrong_types_in_the_manifest_are_findings(to_damage: Path, data: st.Data
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "null", "{", "[" * 100_000, '{"a":' * 50_000, '{"format": 1}', '{"format": 1, "splits": [], "special_ids": 3}', "\ud800"]
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        "{",
+        "[" * 100_000,
+        '{"a":' * 50_000,
+        '{"format": 1}',
+        '{"format": 1, "splits": [], "special_ids": 3}',
+        "\ud800",
+    ],
 )
 def test_manifests_that_are_none(data: Path, text: str) -> None:
     (data / MANIFEST).write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -144,7 +189,9 @@ def unknowns(folder: Path) -> None:
 def begun(folder: Path) -> None:
     """What a `prepare` that was killed leaves."""
     (folder / UNFINISHED).mkdir()
-    (folder / UNFINISHED / "state.json").write_text('{"electrify": "prepare", "options": {}, "sources": []}')
+    (folder / UNFINISHED / "state.json").write_text(
+        '{"electrify": "prepare", "options": {}, "sources": []}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,26 +203,57 @@ def begun(folder: Path) -> None:
         (offsets(lambda a: first(a, 1)), "error", "offsets"),
         (unigram, "error", "unigram"),
         (lambda d: edit_manifest(d, lambda m: m["counts"].update(documents=1)), "error", "counts"),
-        (lambda d: edit_manifest(d, lambda m: m["special_ids"].update(mask=5)), "error", "special-ids"),
-        (lambda d: shutil.copy(d / TOKENS, d / "tokens-train-00007.bin"), "warning", "extra-shards"),
+        (
+            lambda d: edit_manifest(d, lambda m: m["special_ids"].update(mask=5)),
+            "error",
+            "special-ids",
+        ),
+        (
+            lambda d: shutil.copy(d / TOKENS, d / "tokens-train-00007.bin"),
+            "warning",
+            "extra-shards",
+        ),
         (link_out, "warning", "link-out"),
         (unknowns, "warning", "unk"),
         (lambda d: (d / "tokens-train-00001.bin.part").touch(), "note", "left-over"),
         (begun, "note", "left-over"),
-        (lambda d: edit_manifest(d, lambda m: m["counts"].update(duplicates=1000)), "note", "duplicates"),
-        (lambda d: edit_manifest(d, lambda m: m["counts"].update(encoding_errors=3)), "warning", "encoding"),
-        (lambda d: edit_manifest(d, lambda m: m["options"].update(deduplicate=False)), "note", "duplicates-kept"),
-        (lambda d: edit_manifest(d, lambda m: (m["splits"].update(valid=[]), m["counts"].clear())), "warning", "no-valid"),
+        (
+            lambda d: edit_manifest(d, lambda m: m["counts"].update(duplicates=1000)),
+            "note",
+            "duplicates",
+        ),
+        (
+            lambda d: edit_manifest(d, lambda m: m["counts"].update(encoding_errors=3)),
+            "warning",
+            "encoding",
+        ),
+        (
+            lambda d: edit_manifest(d, lambda m: m["options"].update(deduplicate=False)),
+            "note",
+            "duplicates-kept",
+        ),
+        (
+            lambda d: edit_manifest(
+                d, lambda m: (m["splits"].update(valid=[]), m["counts"].clear())
+            ),
+            "warning",
+            "no-valid",
+        ),
     ],
 )
-def test_findings_of_a_corpus(data: Path, small_data: Path, change: Callable[[Path], Any], level: str, code: str) -> None:
+def test_findings_of_a_corpus(
+    data: Path, small_data: Path, change: Callable[[Path], Any], level: str, code: str
+) -> None:
     change(data)
     assert levels(examine_data(data)[0])[code] == level
     assert levels(examine_data(small_data)[0]).get(code, "ok") == "ok"
 
 
 def test_a_manifest_of_an_earlier_version(data: Path) -> None:
-    edit(data / MANIFEST, lambda m: {k: v for k, v in m.items() if k not in (SEAL, "tokenizer_files")})
+    edit(
+        data / MANIFEST,
+        lambda m: {k: v for k, v in m.items() if k not in (SEAL, "tokenizer_files")},
+    )
     m = json.loads((data / MANIFEST).read_text())
     (data / MANIFEST).write_text(manifest_text(m))
     found, _ = examine_data(data)
@@ -207,7 +285,9 @@ def lengths(*each: int) -> Lengths:
 
 def trap_levels(small_data: Path, counts: np.ndarray, *documents: int) -> dict[str, str]:
     manifest = replace(read_manifest(small_data), vocab_size=len(counts), counts={})
-    return levels(list(traps(manifest, unigram_V=counts, lengths=lengths(*documents), folder=small_data)))
+    return levels(
+        list(traps(manifest, unigram_V=counts, lengths=lengths(*documents), folder=small_data))
+    )
 
 
 def test_document_lengths(small_data: Path) -> None:
@@ -215,7 +295,9 @@ def test_document_lengths(small_data: Path) -> None:
     assert trap_levels(small_data, counts, 500, 600, 700)["lengths"] == "ok"
     assert trap_levels(small_data, counts, 12, 14, 20)["short-documents"] == "warning"
     total = int(counts.sum())
-    assert trap_levels(small_data, counts, *([100] * (total // 200)), 600)["short-documents"] == "note"
+    assert (
+        trap_levels(small_data, counts, *([100] * (total // 200)), 600)["short-documents"] == "note"
+    )
     assert trap_levels(small_data, counts, 0, 600, 700)["empty-documents"] == "note"
 
 
@@ -245,7 +327,15 @@ def test_how_much_text(tmp_path: Path) -> None:
 def tokenizer_levels(data: Path, change: Callable[[dict[str, Any]], Any]) -> dict[str, str]:
     edit(data / "tokenizer/tokenizer.json", change)
     manifest = read_manifest(data)
-    return levels(list(guarded(lambda: check_tokenizer(data / "tokenizer", vocab_size=manifest.vocab_size, special=manifest.special_ids))))
+    return levels(
+        list(
+            guarded(
+                lambda: check_tokenizer(
+                    data / "tokenizer", vocab_size=manifest.vocab_size, special=manifest.special_ids
+                )
+            )
+        )
+    )
 
 
 def renamed(raw: dict[str, Any], old: str, new: str) -> None:
@@ -264,6 +354,8 @@ def renamed(raw: dict[str, Any], old: str, new: str) -> None:
         (lambda raw: raw.update(model=3), "error", "tokenizer"),
     ],
 )
-def test_tokenizers(data: Path, change: Callable[[dict[str, Any]], Any], level: str, code: str) -> None:
+def test_tokenizers(
+    data: Path, change: Callable[[dict[str, Any]], Any], level: str, code: str
+) -> None:
     assert tokenizer_levels(data, lambda raw: None).get(code, "ok") == "ok"
     assert tokenizer_levels(data, change)[code] == level

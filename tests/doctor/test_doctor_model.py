@@ -1,4 +1,5 @@
-"""Hugging Face folders: exports are called healthy, each trap is seen where it is, and nothing in a folder is run or believed."""
+"""Hugging Face folders: exports are called healthy, each trap is seen where it is, and nothing in a
+folder is run or believed."""
 
 from __future__ import annotations
 
@@ -41,7 +42,12 @@ def tensors(folder: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> N
     named = load_file(folder / "model.safetensors")
     change(named)
     save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
-    edit(folder / "electrify.json", lambda mark: {k: v for k, v in mark.items() if k not in ("weights_sha256", "files", "seal")})
+    edit(
+        folder / "electrify.json",
+        lambda mark: {
+            k: v for k, v in mark.items() if k not in ("weights_sha256", "files", "seal")
+        },
+    )
 
 
 def drop(named: dict[str, torch.Tensor], prefix: str) -> None:
@@ -51,12 +57,17 @@ def drop(named: dict[str, torch.Tensor], prefix: str) -> None:
 
 def never_trained(named: dict[str, torch.Tensor]) -> None:
     for name, t in named.items():
-        t.fill_(0.0) if name.endswith("bias") else t.fill_(1.0) if "LayerNorm" in name else t.normal_(0, 0.02)
+        t.fill_(0.0) if name.endswith("bias") else t.fill_(
+            1.0
+        ) if "LayerNorm" in name else t.normal_(0, 0.02)
 
 
 def config(**fields: Any) -> Callable[[Path], None]:
     def apply(folder: Path) -> None:
-        edit(folder / "config.json", lambda c: {k: v for k, v in (c | fields).items() if v is not None})
+        edit(
+            folder / "config.json",
+            lambda c: {k: v for k, v in (c | fields).items() if v is not None},
+        )
 
     return apply
 
@@ -67,7 +78,10 @@ def weights(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path]
 
 def options(**fields: Any) -> Callable[[Path], None]:
     def apply(folder: Path) -> None:
-        edit(folder / "tokenizer_config.json", lambda c: {k: v for k, v in (c | fields).items() if v is not None})
+        edit(
+            folder / "tokenizer_config.json",
+            lambda c: {k: v for k, v in (c | fields).items() if v is not None},
+        )
 
     return apply
 
@@ -91,7 +105,11 @@ def only_pickle(folder: Path) -> None:
         (weights(lambda n: drop(n, "discriminator_predictions")), "error", "missing-weights"),
         (weights(lambda n: drop(n, "electra.encoder.layer.0.output")), "error", "missing-weights"),
         (weights(lambda n: n.update(extra=torch.zeros(2))), "note", "extra-weights"),
-        (weights(lambda n: n["electra.embeddings.LayerNorm.weight"].fill_(torch.nan)), "error", "not-finite"),
+        (
+            weights(lambda n: n["electra.embeddings.LayerNorm.weight"].fill_(torch.nan)),
+            "error",
+            "not-finite",
+        ),
         (weights(never_trained), "note", "untrained"),
         (config(intermediate_size=65), "error", "shapes"),
         (config(embedding_size=16), "error", "projection"),
@@ -116,10 +134,16 @@ def only_pickle(folder: Path) -> None:
         (options(model_max_length=10_000), "warning", "max-length"),
         (options(model_max_length=None), "note", "max-length"),
         (masked, "warning", "special-missing"),
-        (lambda m: [(m / n).unlink() for n in ("tokenizer.json", "vocab.txt")], "warning", "no-tokenizer"),
+        (
+            lambda m: [(m / n).unlink() for n in ("tokenizer.json", "vocab.txt")],
+            "warning",
+            "no-tokenizer",
+        ),
     ],
 )
-def test_findings_of_a_model(model: Path, finished: Path, change: Callable[[Path], Any], level: str, code: str) -> None:
+def test_findings_of_a_model(
+    model: Path, finished: Path, change: Callable[[Path], Any], level: str, code: str
+) -> None:
     assert levels(examine_model(finished / "discriminator")).get(code, "ok") == "ok"
     change(model)
     assert levels(examine_model(model))[code] == level
@@ -152,7 +176,11 @@ def test_two_vocabularies(model: Path, generator: Path) -> None:
 
 
 @settings(max_examples=40)
-@given(name=st.sampled_from(["model.safetensors", "config.json", "tokenizer.json", "electrify.json"]), at=st.floats(0, 1), bit=st.integers(0, 7))
+@given(
+    name=st.sampled_from(["model.safetensors", "config.json", "tokenizer.json", "electrify.json"]),
+    at=st.floats(0, 1),
+    bit=st.integers(0, 7),
+)
 def test_damage_breaks_nothing(finished: Path, name: str, at: float, bit: int) -> None:
     """Weights have a hash; a flipped digit of a config may pass, and no check breaks."""
     path = finished / "discriminator" / name
@@ -169,7 +197,9 @@ class Bomb:
         return (Path.write_text, (Path("exploded"), "boom"))
 
 
-def test_pickles_are_named_and_never_loaded(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pickles_are_named_and_never_loaded(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (model / "model.safetensors").unlink()
     (model / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
@@ -180,13 +210,32 @@ def test_pickles_are_named_and_never_loaded(model: Path, tmp_path: Path, monkeyp
 
 def test_giant_sizes_cost_no_memory(model: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    config(vocab_size=16_000_000, hidden_size=4_000_000, embedding_size=4_000_000, intermediate_size=16_000_000)(model)
+    config(
+        vocab_size=16_000_000,
+        hidden_size=4_000_000,
+        embedding_size=4_000_000,
+        intermediate_size=16_000_000,
+    )(model)
     found = examine_model(model)
     assert "shapes" in of(found, "error")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kilobytes; one such table has 256 TB
+    assert (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+    )  # kilobytes; one such table has 256 TB
 
 
-@pytest.mark.parametrize("text", ["", "[]", "null", "[" * 100_000, '{"a":' * 50_000, '{"model_type": 3}', '{"architectures": {"a": 1}}', "\0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        "[" * 100_000,
+        '{"a":' * 50_000,
+        '{"model_type": 3}',
+        '{"architectures": {"a": 1}}',
+        "\0",
+    ],
+)
 def test_configs_that_are_none(model: Path, text: str) -> None:
     (model / "config.json").write_text(text)
     assert of(examine_model(model), "error")
@@ -211,7 +260,14 @@ def test_shards_with_an_index(model: Path) -> None:
 def test_a_model_of_another_kind(tmp_path: Path) -> None:
     from transformers import BertConfig, BertForMaskedLM
 
-    small = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, max_position_embeddings=20)
+    small = BertConfig(
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=20,
+    )
     BertForMaskedLM(small).save_pretrained(tmp_path / "bert")
     found = examine_model(tmp_path / "bert")
     assert of(found, "error") == set()
@@ -227,9 +283,21 @@ def test_weights_of_eight_bits(model: Path) -> None:
 
 def test_numbers_that_other_architectures_have(tmp_path: Path) -> None:
     """DeBERTa has no token types, ModernBERT's ignored label is -100."""
-    from transformers import DebertaV2Config, DebertaV2ForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
+    from transformers import (
+        DebertaV2Config,
+        DebertaV2ForMaskedLM,
+        ModernBertConfig,
+        ModernBertForMaskedLM,
+    )
 
-    same = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "pad_token_id": 0}
+    same = {
+        "vocab_size": 50,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "pad_token_id": 0,
+    }
     ids = {"bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
     for name, one in {
         "deberta": DebertaV2ForMaskedLM(DebertaV2Config(**same)),

@@ -47,7 +47,9 @@ def test_a_damaged_folder_in_json(data: Path, capsys: pytest.CaptureFixture[str]
         (lambda p: (p.mkdir(), (p / "vocab.txt").touch()), "holds a tokenizer only"),
     ],
 )
-def test_what_is_none_of_the_three(tmp_path: Path, make, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_none_of_the_three(
+    tmp_path: Path, make, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     make(tmp_path / "x")
     assert cli.main(["doctor", str(tmp_path / "x")]) == 2
     out, err = capsys.readouterr()
@@ -55,7 +57,18 @@ def test_what_is_none_of_the_three(tmp_path: Path, make, says: str, capsys: pyte
     assert says in one_sentence(err)
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "unigram.npy", "run.json", "config.yaml", "metrics.jsonl", "config.json", "model.safetensors"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "manifest.json",
+        "unigram.npy",
+        "run.json",
+        "config.yaml",
+        "metrics.jsonl",
+        "config.json",
+        "model.safetensors",
+    ],
+)
 def test_one_file_is_enough_to_know_a_damaged_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     report = electrify.diagnose(electrify.DoctorConfig(paths=(str(tmp_path),)))
@@ -84,7 +97,9 @@ def test_what_a_check_breaks_on_is_a_finding() -> None:
 
 
 def test_the_worst_stands_last_and_nothing_steers_the_terminal() -> None:
-    d = Diagnosis(Path("d"), "MODEL", [error("e", "a\x1b[2Jb", "Do."), ok("o", "fine"), note("n", "so")])
+    d = Diagnosis(
+        Path("d"), "MODEL", [error("e", "a\x1b[2Jb", "Do."), ok("o", "fine"), note("n", "so")]
+    )
     lines = group(d).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["ok", "note", "error", "->"]
     assert "\x1b" not in group(d)

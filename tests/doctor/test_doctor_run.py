@@ -1,4 +1,5 @@
-"""Runs: a healthy one is called so, no damage to a checkpoint passes, and each trap is seen where it is and nowhere else."""
+"""Runs: a healthy one is called so, no damage to a checkpoint passes, and each trap is seen where
+it is and nowhere else."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def test_a_healthy_run_with_its_data_and_models(finished: Path, small_data: Path
         assert of(folder, "warning") <= TRUE_OF_TINY
     run, discriminator, generator = report.folders[1:]
     assert {"checkpoints", "finished", "learning", "same-data", "tokenizer"} <= of(run, "ok")
-    assert {"whole", "shapes", "finite", "tokenizer"} <= of(discriminator, "ok") & of(generator, "ok")
+    assert {"whole", "shapes", "finite", "tokenizer"} <= of(discriminator, "ok") & of(
+        generator, "ok"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +53,16 @@ def to_damage(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @settings(max_examples=80)
-@given(name=st.sampled_from(FILES), step=st.sampled_from([4, 8]), at=st.floats(0, 1), bit=st.integers(0, 7), cuts=st.booleans())
-def test_no_damage_to_a_checkpoint_passes(to_damage: Path, name: str, step: int, at: float, bit: int, cuts: bool) -> None:
+@given(
+    name=st.sampled_from(FILES),
+    step=st.sampled_from([4, 8]),
+    at=st.floats(0, 1),
+    bit=st.integers(0, 7),
+    cuts=st.booleans(),
+)
+def test_no_damage_to_a_checkpoint_passes(
+    to_damage: Path, name: str, step: int, at: float, bit: int, cuts: bool
+) -> None:
     path = to_damage / f"checkpoint-{step}" / name
     whole = path.read_bytes()
     with damaged(path, cut(whole, at) if cuts else flip(whole, at, bit)):
@@ -73,8 +84,11 @@ HEADS = st.sampled_from(["run.json", "config.yaml", "metrics.jsonl", "tokenizer/
 
 @settings(max_examples=60)
 @given(name=HEADS, at=st.floats(0, 1), bit=st.integers(0, 7), cuts=st.booleans())
-def test_damage_at_the_head_of_a_run_breaks_nothing(to_damage: Path, name: str, at: float, bit: int, cuts: bool) -> None:
-    """These have no hashes of their own, except the tokenizer: a digit may change unseen, a check may not break."""
+def test_damage_at_the_head_of_a_run_breaks_nothing(
+    to_damage: Path, name: str, at: float, bit: int, cuts: bool
+) -> None:
+    """These have no hashes of their own, except the tokenizer: a digit may change unseen, a check
+    may not break."""
     path = to_damage / name
     with damaged(path, cut(path.read_bytes(), at) if cuts else flip(path.read_bytes(), at, bit)):
         (found,) = examine_run(to_damage, data=[])
@@ -84,7 +98,18 @@ def test_damage_at_the_head_of_a_run_breaks_nothing(to_damage: Path, name: str, 
 
 
 @pytest.mark.parametrize("name", ["run.json", "config.yaml", "tokenizer/tokenizer.json"])
-@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, "a: [" * 5_000, "\0", '{"vocab_size": 1e999, "special_ids": {"others": 3}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        "a: [" * 5_000,
+        "\0",
+        '{"vocab_size": 1e999, "special_ids": {"others": 3}}',
+    ],
+)
 def test_heads_that_are_none(run: Path, name: str, text: str) -> None:
     (run / name).write_text(text)
     assert of(examine_run(run, data=[])[0], "error")
@@ -116,14 +141,34 @@ def half_done(run: Path) -> None:
         (half_done, "note", "unfinished"),
         (lambda run: without(run, "discriminator", "generator"), "warning", "not-exported"),
         (lambda run: without(run, "checkpoint-4", "checkpoint-8"), "note", "no-checkpoint"),
-        (lambda run: without(run, "checkpoint-4", "checkpoint-8", "discriminator"), "warning", "no-checkpoint"),
+        (
+            lambda run: without(run, "checkpoint-4", "checkpoint-8", "discriminator"),
+            "warning",
+            "no-checkpoint",
+        ),
         (lambda run: (run / f".tmp-4-{'a' * 32}").mkdir(), "note", "left-over"),
         (tear, "warning", "torn"),
         (lambda run: (run / "metrics.jsonl").unlink(), "warning", "no-log"),
-        (lambda run: edit(run / "run.json", lambda f: f.update(tokenizer_sha256="0" * 64)), "error", "hash"),
-        (lambda run: edit(run / "run.json", lambda f: f["special_ids"].update(mask=9)), "error", "special-ids"),
-        (lambda run: edit(run / "run.json", lambda f: f.update(vocab_size=f["vocab_size"] - 1)), "error", "tokenizer-too-large"),
-        (lambda run: edit(run / "run.json", lambda f: f.update(vocab_size=f["vocab_size"] + 1)), "error", "vocabulary"),
+        (
+            lambda run: edit(run / "run.json", lambda f: f.update(tokenizer_sha256="0" * 64)),
+            "error",
+            "hash",
+        ),
+        (
+            lambda run: edit(run / "run.json", lambda f: f["special_ids"].update(mask=9)),
+            "error",
+            "special-ids",
+        ),
+        (
+            lambda run: edit(run / "run.json", lambda f: f.update(vocab_size=f["vocab_size"] - 1)),
+            "error",
+            "tokenizer-too-large",
+        ),
+        (
+            lambda run: edit(run / "run.json", lambda f: f.update(vocab_size=f["vocab_size"] + 1)),
+            "error",
+            "vocabulary",
+        ),
         (lambda run: yaml_edit(run, "tie: embeddings", "tie: none"), "error", "tie"),
         (lambda run: yaml_edit(run, "mask_rate: 0.15", "mask_rate: 1.5"), "error", "refused"),
         (lambda run: yaml_edit(run, "mask_rate: 0.15", "mask_rat: 0.15"), "error", "refused"),
@@ -137,7 +182,9 @@ def test_findings_of_a_run(run: Path, change: Callable[[Path], Any], level: str,
 
 def test_a_recipe_that_grows_when_it_is_read(run: Path) -> None:
     """Ten lines of aliases are 10^10 values where somebody prints them."""
-    laughs = ["a0: &a0 [x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 11)]
+    laughs = ["a0: &a0 [x]"] + [
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 11)
+    ]
     (run / "config.yaml").write_text("\n".join(laughs))
     assert "refused" in of(examine_run(run, data=[])[0], "error")
 
@@ -166,7 +213,9 @@ def test_two_runs_of_one_seed(run: Path, finished: Path) -> None:
     report = diagnose(DoctorConfig(paths=(str(run), str(finished))))
     assert "same-seed" in of(report.folders[3], "note")
     yaml_edit(run, "seed: 0", "seed: 1")
-    assert "same-seed" not in of(diagnose(DoctorConfig(paths=(str(run), str(finished)))).folders[3], "note")
+    assert "same-seed" not in of(
+        diagnose(DoctorConfig(paths=(str(run), str(finished)))).folders[3], "note"
+    )
 
 
 # ------------------------------------------------------------------ recipes
@@ -188,14 +237,29 @@ def test_shipped_recipes_fall_into_no_trap(name: str) -> None:
     [
         ("electra-base", {"train_batch_size": 4}, "warning", "learning-rate-high"),
         ("electra-small", {"learning_rate": 0.01}, "warning", "learning-rate-high"),
-        ("electra-large", {"train_batch_size": 128, "learning_rate": 5e-4}, "warning", "learning-rate-high"),
+        (
+            "electra-large",
+            {"train_batch_size": 128, "learning_rate": 5e-4},
+            "warning",
+            "learning-rate-high",
+        ),
         ("electra-small", {"learning_rate": 1e-6}, "warning", "learning-rate-low"),
         ("electra-small", {"warmup_steps": 1_000_000}, "warning", "warmup"),
         ("electra-small", {"max_steps": 20_000}, "note", "warmup"),
         ("electra-tiny", {"max_steps": 120, "warmup_steps": 1}, "warning", "few-steps"),
-        ("electra-tiny", {"max_steps": 1200, "warmup_steps": 1, "init": "bert"}, "warning", "few-steps"),
+        (
+            "electra-tiny",
+            {"max_steps": 1200, "warmup_steps": 1, "init": "bert"},
+            "warning",
+            "few-steps",
+        ),
         ("electra-small", {"generator_size": 1.0}, "warning", "generator-size"),
-        ("electra-small", {"generator_size": 0.0625, "generator_num_attention_heads": 1}, "warning", "generator-size"),
+        (
+            "electra-small",
+            {"generator_size": 0.0625, "generator_num_attention_heads": 1},
+            "warning",
+            "generator-size",
+        ),
         ("electra-small", {"mask_rate": 0.4}, "warning", "mask-rate"),
         ("bert-small", {"mask_rate": 0.6}, "warning", "mask-rate"),
         ("bert-small", {"mask_rate": 0.03}, "warning", "mask-rate"),
@@ -228,21 +292,42 @@ GOOD = {
 
 
 def lines(kind: str, *each: dict[str, Any], **same: Any) -> list[dict[str, Any]]:
-    return [{"kind": kind, "step": 100 * (i + 1), "tokens": LATE, "epoch": 1.0} | same | more for i, more in enumerate(each)]
+    return [
+        {"kind": kind, "step": 100 * (i + 1), "tokens": LATE, "epoch": 1.0} | same | more
+        for i, more in enumerate(each)
+    ]
 
 
-TRAIN = lines("train", *({"generator": 4 - i / 10, "tokens_per_s": 1000.0, "grad_norm": 1.0, "rtd": 0.3} for i in range(10)))
-VALID = lines("valid", *({"generator": 4 - i / 10} for i in range(4)), **{k: v for k, v in GOOD.items() if k != "generator"})
+TRAIN = lines(
+    "train",
+    *(
+        {"generator": 4 - i / 10, "tokens_per_s": 1000.0, "grad_norm": 1.0, "rtd": 0.3}
+        for i in range(10)
+    ),
+)
+VALID = lines(
+    "valid",
+    *({"generator": 4 - i / 10} for i in range(4)),
+    **{k: v for k, v in GOOD.items() if k != "generator"},
+)
 
 
-def history(folder: Path, records: list[dict[str, Any]], *, entropy: float | None = 6.5, recipe: str = "electra-tiny") -> dict[str, str]:
+def history(
+    folder: Path,
+    records: list[dict[str, Any]],
+    *,
+    entropy: float | None = 6.5,
+    recipe: str = "electra-tiny",
+) -> dict[str, str]:
     (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     return levels(list(history_findings(folder, load_recipe(recipe), unigram_entropy=entropy)))
 
 
 def test_a_healthy_log(tmp_path: Path) -> None:
     assert set(history(tmp_path, TRAIN + VALID).values()) == {"ok"}
-    assert {k for k, v in history(tmp_path, TRAIN + VALID, entropy=None).items() if v != "ok"} == {"no-entropy"}
+    assert {k for k, v in history(tmp_path, TRAIN + VALID, entropy=None).items() if v != "ok"} == {
+        "no-entropy"
+    }
 
 
 def last(records: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
@@ -262,9 +347,28 @@ def last(records: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
         ([*TRAIN[:3], TRAIN[3] | {"rtd": "inf"}, *TRAIN[4:]], "not-finite", "warning"),
         ([*TRAIN[:6], *(r | {"tokens_per_s": 400.0} for r in TRAIN[6:])], "slower", "warning"),
         ([*TRAIN, TRAIN[2]], "log-order", "warning"),
-        ([*TRAIN, {"kind": "event", "step": 5, "warning": "the loss or gradient of update 5 is not finite: left out"}], "event", "warning"),
         (
-            [*TRAIN, {"kind": "event", "step": 5, "warning": "the discriminator calls every token original after 5.5 M tokens"}, *VALID],
+            [
+                *TRAIN,
+                {
+                    "kind": "event",
+                    "step": 5,
+                    "warning": "the loss or gradient of update 5 is not finite: left out",
+                },
+            ],
+            "event",
+            "warning",
+        ),
+        (
+            [
+                *TRAIN,
+                {
+                    "kind": "event",
+                    "step": 5,
+                    "warning": "the discriminator calls every token original after 5.5 M tokens",
+                },
+                *VALID,
+            ],
             "event",
             "note",
         ),
@@ -272,41 +376,62 @@ def last(records: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
         ([], "empty-log", "note"),
     ],
 )
-def test_findings_of_a_log(tmp_path: Path, records: list[dict[str, Any]], code: str, level: str) -> None:
+def test_findings_of_a_log(
+    tmp_path: Path, records: list[dict[str, Any]], code: str, level: str
+) -> None:
     assert history(tmp_path, TRAIN + VALID).get(code, "ok") == "ok"
     assert history(tmp_path, records)[code] == level
 
 
 def test_one_trouble_is_one_finding(tmp_path: Path) -> None:
     """Said by the run, by the monitor now, and seen in the area under the curve."""
-    text = "the discriminator calls every token original after 5.5 M tokens (it finds 0.0% of the replaced ones): look elsewhere"
+    text = (
+        "the discriminator calls every token original after 5.5 M tokens (it finds 0.0% of the "
+        "replaced ones): look elsewhere"
+    )
     bad = last(VALID, rtd_detection_recall=0.0, rtd_detection_auc=0.5)
     history(tmp_path, [*TRAIN, {"kind": "event", "step": 7, "warning": text}, *bad])
-    found = [f for f in history_findings(tmp_path, load_recipe("electra-tiny"), unigram_entropy=6.5) if f.level != "ok"]
+    found = [
+        f
+        for f in history_findings(tmp_path, load_recipe("electra-tiny"), unigram_entropy=6.5)
+        if f.level != "ok"
+    ]
     assert [f.code for f in found] == ["monitor"]
     assert "(first said at step 7)" in found[0].fact
 
 
 def test_a_warning_that_nobody_can_judge_stays_one(tmp_path: Path) -> None:
-    event = {"kind": "event", "step": 7, "warning": "generator: no better than word frequencies after 5.5 M tokens (loss 6.4): it does not"}
+    event = {
+        "kind": "event",
+        "step": 7,
+        "warning": "generator: no better than word frequencies after 5.5 M tokens (loss 6.4): it does not",
+    }
     assert history(tmp_path, [*TRAIN, event, *VALID], entropy=None)["event"] == "warning"
     assert history(tmp_path, [*TRAIN, event, *VALID])["event"] == "note"
 
 
 def test_no_false_alarm_before_anything_is_expected(tmp_path: Path) -> None:
-    early = [r | {"tokens": 1000} for r in last(VALID, rtd_detection_recall=0.0, generator_loss_masked=9.0)]
+    early = [
+        r | {"tokens": 1000}
+        for r in last(VALID, rtd_detection_recall=0.0, generator_loss_masked=9.0)
+    ]
     assert set(history(tmp_path, TRAIN + early).values()) == {"ok"}
 
 
 def test_chance_is_not_called_learning(tmp_path: Path) -> None:
-    """Early it is usual, and still nothing that was learnt; late it is a warning, and not beside an ok."""
+    """Early it is usual, and still nothing that was learnt; late it is a warning, and not beside an
+    ok."""
     early = [r | {"tokens": 1000} for r in last(VALID, rtd_detection_auc=0.511)]
     found = history(tmp_path, TRAIN + early)
     assert found["not-learning-yet"] == "note"
     assert "learning" not in found
     assert "warning" not in found.values()
     late = history(tmp_path, TRAIN + last(VALID, rtd_detection_auc=0.511))
-    assert (late["chance"], "learning" in late, "not-learning-yet" in late) == ("warning", False, False)
+    assert (late["chance"], "learning" in late, "not-learning-yet" in late) == (
+        "warning",
+        False,
+        False,
+    )
 
 
 def test_a_discriminators_loss_may_rise(tmp_path: Path) -> None:
@@ -325,4 +450,6 @@ def test_word_frequencies_of_the_corpus_judge_the_generator(run: Path, small_dat
     assert data is not None
     assert entropy_of(facts, []) is None
     assert entropy_of(facts, [data]) == pytest.approx(written)
-    assert torch.isfinite(load_file(run / "checkpoint-8/model.safetensors")["corruptor.lm.head.bias_V"]).all()
+    assert torch.isfinite(
+        load_file(run / "checkpoint-8/model.safetensors")["corruptor.lm.head.bias_V"]
+    ).all()

@@ -1,4 +1,5 @@
-"""Models that are whole and that no verb takes, or that it would read as something else: doctor says what `detect` would refuse."""
+"""Models that are whole and that no verb takes, or that it would read as something else: doctor
+says what `detect` would refuse."""
 
 from __future__ import annotations
 
@@ -34,8 +35,15 @@ def typed(kind: torch.dtype) -> Callable[[Path], None]:
     def apply(folder: Path) -> None:
         named = load_file(folder / "model.safetensors")
         name = "electra.embeddings.word_embeddings.weight"
-        save_file(named | {name: named[name].to(kind)}, folder / "model.safetensors", metadata={"format": "pt"})
-        edit(folder / "electrify.json", lambda mark: {k: v for k, v in mark.items() if k != "weights_sha256"})
+        save_file(
+            named | {name: named[name].to(kind)},
+            folder / "model.safetensors",
+            metadata={"format": "pt"},
+        )
+        edit(
+            folder / "electrify.json",
+            lambda mark: {k: v for k, v in mark.items() if k != "weights_sha256"},
+        )
 
     return apply
 
@@ -55,7 +63,12 @@ def cut_short(folder: Path) -> None:
     ("change", "code", "level", "refused"),
     [
         (config(is_decoder=True), "decoder", "error", True),
-        (config(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}), "quantized", "error", True),
+        (
+            config(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}),
+            "quantized",
+            "error",
+            True,
+        ),
         (options(tokenizer_class="T5Tokenizer"), "cannot-load", "error", True),
         (options(tokenizer_class=3), "cannot-load", "error", True),
         (options(tokenizer_class="GPT2Tokenizer"), "cannot-load", "error", True),
@@ -66,10 +79,28 @@ def cut_short(folder: Path) -> None:
         (typed(torch.bool), "dtype", "error", False),
         (typed(torch.float8_e4m3fn), "dtype", "error", False),
     ],
-    ids=["is_decoder", "quantised", "T5", "number", "GPT2", "do_lower_case", "swapped", "cut", "int8", "bool", "fp8"],
+    ids=[
+        "is_decoder",
+        "quantised",
+        "T5",
+        "number",
+        "GPT2",
+        "do_lower_case",
+        "swapped",
+        "cut",
+        "int8",
+        "bool",
+        "fp8",
+    ],
 )
 def test_what_no_verb_takes(
-    capsys: pytest.CaptureFixture[str], model: Path, finished: Path, change: Callable[[Path], None], code: str, level: str, refused: bool
+    capsys: pytest.CaptureFixture[str],
+    model: Path,
+    finished: Path,
+    change: Callable[[Path], None],
+    code: str,
+    level: str,
+    refused: bool,
 ) -> None:
     assert levels(examine_model(finished / "discriminator")).get(code, "ok") == "ok"
     change(model)
@@ -83,8 +114,15 @@ def test_what_no_verb_takes(
 
 def test_a_table_of_positions_is_no_weight(model: Path) -> None:
     named = load_file(model / "model.safetensors")
-    save_file(named | {"electra.embeddings.position_ids": torch.arange(32)}, model / "model.safetensors", metadata={"format": "pt"})
-    edit(model / "electrify.json", lambda mark: {k: v for k, v in mark.items() if k != "weights_sha256"})
+    save_file(
+        named | {"electra.embeddings.position_ids": torch.arange(32)},
+        model / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    edit(
+        model / "electrify.json",
+        lambda mark: {k: v for k, v in mark.items() if k != "weights_sha256"},
+    )
     assert "dtype" not in levels(examine_model(model))
 
 
@@ -100,7 +138,15 @@ def test_a_model_that_reads_from_left_to_right(tmp_path: Path) -> None:
     """`evaluate` scores with it, so it is no error."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    small = GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2, n_positions=20, bos_token_id=0, eos_token_id=0)
+    small = GPT2Config(
+        vocab_size=50,
+        n_embd=16,
+        n_layer=1,
+        n_head=2,
+        n_positions=20,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     GPT2LMHeadModel(small).save_pretrained(tmp_path / "gpt")
     found = examine_model(tmp_path / "gpt")
     assert of(found, "error") == set()
@@ -113,12 +159,22 @@ def test_the_status_is_kept_where_the_reader_is_gone(model: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     words = [sys.executable, "-u", "-m", "electrify", "doctor", str(model)]
-    done = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, text=True, env=environment(), timeout=120, check=False)
+    done = subprocess.run(
+        words,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        timeout=120,
+        check=False,
+    )
     os.close(write)
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_json_of_a_healthy_model_names_no_error(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_a_healthy_model_names_no_error(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from electrify import cli
 
     assert cli.main(["doctor", str(finished / "discriminator"), "--json"]) == 0

@@ -19,32 +19,74 @@ from transformers import (
 )
 from transformers.utils import logging as hf_logging
 
-WORDS = ["good", "great", "fine", "bad", "awful", "poor", "the", "a", "film", "plot", "was", "is", "very", "not", "and", "it", "one", "two", "three"]
-SHAPE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 40}
+WORDS = [
+    "good",
+    "great",
+    "fine",
+    "bad",
+    "awful",
+    "poor",
+    "the",
+    "a",
+    "film",
+    "plot",
+    "was",
+    "is",
+    "very",
+    "not",
+    "and",
+    "it",
+    "one",
+    "two",
+    "three",
+]
+SHAPE = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 40,
+}
 
 
 def save_tokenizer(folder: Path) -> int:
-    vocabulary = {w: i for i, w in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s", "##ly"])}
+    vocabulary = {
+        w: i
+        for i, w in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s", "##ly"])
+    }
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
-    names = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    names = {
+        "unk_token": "[UNK]",
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
     return len(vocabulary)
 
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders electra (a discriminator with a projection), bert and roberta (masked LMs), all with one tokenizer."""
+    """Folders electra (a discriminator with a projection), bert and roberta (masked LMs), all with
+    one tokenizer."""
     root = tmp_path_factory.mktemp("zoo")
     hf_logging.disable_progress_bar()
     made = {
         "electra": (ElectraForPreTraining, ElectraConfig, {"embedding_size": 8}),
         "bert": (BertForMaskedLM, BertConfig, {}),
-        "roberta": (RobertaForMaskedLM, RobertaConfig, {"pad_token_id": 0, "type_vocab_size": 1, "bos_token_id": 2, "eos_token_id": 3}),
+        "roberta": (
+            RobertaForMaskedLM,
+            RobertaConfig,
+            {"pad_token_id": 0, "type_vocab_size": 1, "bos_token_id": 2, "eos_token_id": 3},
+        ),
     }
     for name, (model, config, more) in made.items():
         size = save_tokenizer(root / name)
@@ -57,8 +99,17 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def reviews(tmp_path: Path) -> tuple[str, str]:
     """Own files that a model can learn: the class is which word occurs."""
     kinds = {"positive": ("good", "great", "fine"), "negative": ("bad", "awful", "poor")}
-    openings = [f"the {thing} was {more}" for thing in ("film", "plot", "one") for more in ("", "very ", "not very ")]
-    rows = [{"text": opening + word, "label": label} for label, words in kinds.items() for word in words for opening in openings]
+    openings = [
+        f"the {thing} was {more}"
+        for thing in ("film", "plot", "one")
+        for more in ("", "very ", "not very ")
+    ]
+    rows = [
+        {"text": opening + word, "label": label}
+        for label, words in kinds.items()
+        for word in words
+        for opening in openings
+    ]
     paths = tmp_path / "reviews.jsonl", tmp_path / "held.jsonl"
     paths[0].write_text("".join(json.dumps(r) + "\n" for r in rows[::2] + rows[1::2]))
     paths[1].write_text("".join(json.dumps(r) + "\n" for r in rows[::3]))

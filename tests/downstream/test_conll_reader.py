@@ -36,7 +36,9 @@ UD = """# newdoc id = a
 """
 
 
-def read(tmp_path: Path, text: str | bytes, name: str = "t.txt", **given: Any) -> tuple[Sentence, ...]:
+def read(
+    tmp_path: Path, text: str | bytes, name: str = "t.txt", **given: Any
+) -> tuple[Sentence, ...]:
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return (read_sentence_rows if ".jsonl" in name else read_sentences)(path, **given)
@@ -57,39 +59,60 @@ def sentence(*pairs: str) -> Sentence:
         ("a  N   X \n b V Y\n", {}, [sentence("a/X", "b/Y")]),
         ("a N X\nb V Y\n", {"tag": 1}, [sentence("a/N", "b/V")]),
         ("a N X\nb V Y\n", {"word": -1, "tag": 0}, [sentence("X/a", "Y/b")]),
-        ("-DOCSTART- -X- O\n\na N X\n\n-DOCSTART- -X- O\n\nb N Y\n", {}, [sentence("a/X"), sentence("b/Y")]),
+        (
+            "-DOCSTART- -X- O\n\na N X\n\n-DOCSTART- -X- O\n\nb N Y\n",
+            {},
+            [sentence("a/X"), sentence("b/Y")],
+        ),
         ("a N X\n-DOCSTART- O\nb N Y\n", {}, [sentence("a/X"), sentence("b/Y")]),
         ("# NN B\n#hash NN I\n", {}, [sentence("#/B", "#hash/I")]),
         (b"\xef\xbb\xbfa X\r\nb Y\r\n\r\nc Z\r\n", {}, [sentence("a/X", "b/Y"), sentence("c/Z")]),
-        ("a\u00a0b X\n\u2028 Y\n\u3000\u200b Z\n\x85\x0b W\n", {}, [sentence("a\u00a0b/X", "\u2028/Y", "\u3000\u200b/Z", "\x85\x0b/W")]),
+        (
+            "a\u00a0b X\n\u2028 Y\n\u3000\u200b Z\n\x85\x0b W\n",
+            {},
+            [sentence("a\u00a0b/X", "\u2028/Y", "\u3000\u200b/Z", "\x85\x0b/W")],
+        ),
         ("New York\tX\n", {}, [sentence("New York/X")]),
         ("en:a B-X\nen:en: O\n", {"prefix": "en:"}, [sentence("a/B-X", "en:/O")]),
         ("en:a B-X\n", {}, [sentence("en:a/B-X")]),
     ],
 )
-def test_column_files(tmp_path: Path, text: str | bytes, given: dict[str, Any], found: list[Sentence]):
+def test_column_files(
+    tmp_path: Path, text: str | bytes, given: dict[str, Any], found: list[Sentence]
+):
     assert list(read(tmp_path, text, **given)) == found
 
 
 def test_tsv_cells_may_hold_spaces(tmp_path: Path):
-    assert read(tmp_path, "New York\tB LOC\n . \tO\n", "t.tsv") == (sentence("New York/B LOC", "./O"),)
+    assert read(tmp_path, "New York\tB LOC\n . \tO\n", "t.tsv") == (
+        sentence("New York/B LOC", "./O"),
+    )
 
 
 def test_conllu(tmp_path: Path):
     upos = (sentence("He/PRON", "ca/AUX", "n't/PART", "./PUNCT"), sentence("10 000/NUM"))
     for more in ({}, {"tag": "upos"}, {"tag": 3}, {"tag": -7}):
         assert read(tmp_path, UD, "t.conllu", **more) == upos
-    assert [s.tags for s in read(tmp_path, UD, "t.CONLLU", tag="xpos")] == [("PRP", "MD", "RB", "."), ("CD",)]
+    assert [s.tags for s in read(tmp_path, UD, "t.CONLLU", tag="xpos")] == [
+        ("PRP", "MD", "RB", "."),
+        ("CD",),
+    ]
     assert read(tmp_path, UD, "t.conllu", word=2)[0].words == ("he", "can", "not", ".")
-    assert read(tmp_path, UD, "t.conllu", tag=9)[0].tags == ("_",) * 4  # no tags, but asked for by its number
+    assert (
+        read(tmp_path, UD, "t.conllu", tag=9)[0].tags == ("_",) * 4
+    )  # no tags, but asked for by its number
 
 
 @pytest.mark.parametrize("ending", PACK)
 def test_compressed_files(tmp_path: Path, ending: str):
-    assert read(tmp_path, PACK[ending](UD.encode()), f"t.conllu{ending}") == read(tmp_path, UD, "t.conllu")
+    assert read(tmp_path, PACK[ending](UD.encode()), f"t.conllu{ending}") == read(
+        tmp_path, UD, "t.conllu"
+    )
     assert read(tmp_path, PACK[ending](b"# X\n"), f"t.txt{ending}") == (sentence("#/X"),)
     assert read(tmp_path, PACK[ending](b"a b\tX\n"), f"t.tsv{ending}") == (sentence("a b/X"),)
-    assert read(tmp_path, PACK[ending](b'{"tokens": ["a"], "tags": ["X"]}'), f"t.jsonl{ending}") == (sentence("a/X"),)
+    assert read(
+        tmp_path, PACK[ending](b'{"tokens": ["a"], "tags": ["X"]}'), f"t.jsonl{ending}"
+    ) == (sentence("a/X"),)
     with pytest.raises(UserError, match=rf"t\.txt\{ending} is (truncated|damaged)"):
         read(tmp_path, PACK[ending](b"a X\n" * 1000)[:-12], f"t.txt{ending}")
 
@@ -103,7 +126,10 @@ UD_LINE = "1\ta\ta\tNOUN\tNN\t_\t0\troot\t_\t_\n"
         ("t.txt", "a N X\n\nb X\n", {}, r"t\.txt, line 3: 2 columns, expected 3 as in line 1$"),
         ("t.txt", "a X\nb Y Z\n", {}, r"line 2: 3 columns, expected 2"),
         ("t.txt", "a\tX\nb\tX\tY\n", {}, r"line 2: 3 columns, expected 2"),
-        ("t.txt", "\na\nb\n", {}, r"line 2: one column; a word and its tag must stand in two, separated by a tab or spaces"),
+        ("t.txt", "\na\nb\n", {}, (
+            r"line 2: one column; a word and its tag must stand in two, separated by a tab or "
+            r"spaces"
+        )),
         ("t.tsv", "a X\n", {}, r"line 1: one column; a word and its tag must stand in two, separated by a tab$"),
         ("t.tsv", "a\tX\nb Y\n", {}, r"line 2: 1 columns, expected 2"),
         ("t.txt", "a\tX\n\tY\n", {}, r"line 2: the word is empty"),
@@ -152,7 +178,9 @@ UD_LINE = "1\ta\ta\tNOUN\tNN\t_\t0\troot\t_\t_\n"
         ("t.jsonl", "\n", {}, r"t\.jsonl: no sentences"),
     ],
 )  # fmt: skip
-def test_bad_files_name_file_and_line(tmp_path: Path, name: str, text: str | bytes, given: dict[str, Any], said: str):
+def test_bad_files_name_file_and_line(
+    tmp_path: Path, name: str, text: str | bytes, given: dict[str, Any], said: str
+):
     with pytest.raises(UserError, match=said) as caught:
         read(tmp_path, text, name, **given)
     assert name in str(caught.value)
@@ -168,20 +196,37 @@ def test_missing_files_and_folders(tmp_path: Path, reader: Callable[[Path], Any]
 
 
 def test_json_lines(tmp_path: Path):
-    rows = [{"tokens": ["a", "New York"], "tags": ["O", "B-X"]}, {"words": ["b"], "labels": ["O"]}, {"words": ["c"], "ner_tags": ["O"], "labels": 3}]
+    rows = [
+        {"tokens": ["a", "New York"], "tags": ["O", "B-X"]},
+        {"words": ["b"], "labels": ["O"]},
+        {"words": ["c"], "ner_tags": ["O"], "labels": 3},
+    ]
     text = "\ufeff" + "\r\n\n".join(map(json.dumps, rows))
-    assert read(tmp_path, text, "t.jsonl") == (sentence("a/O", "New York/B-X"), sentence("b/O"), sentence("c/O"))
+    assert read(tmp_path, text, "t.jsonl") == (
+        sentence("a/O", "New York/B-X"),
+        sentence("b/O"),
+        sentence("c/O"),
+    )
 
 
-WORD = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters=" \ufeff"), min_size=1, max_size=6)
+WORD = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters=" \ufeff"),
+    min_size=1,
+    max_size=6,
+)
 
 
 @pytest.mark.parametrize("separator", ["\t", " ", "   "])
 def test_any_words_survive(tmp_path: Path, separator: str):
     @settings(max_examples=30)
-    @given(st.lists(st.lists(st.tuples(WORD, WORD), min_size=1, max_size=5), min_size=1, max_size=4))
+    @given(
+        st.lists(st.lists(st.tuples(WORD, WORD), min_size=1, max_size=5), min_size=1, max_size=4)
+    )
     def check(sentences: list[list[tuple[str, str]]]) -> None:
-        text = "\n\n".join("\n".join(separator.join((word, "filler", tag)) for word, tag in pairs) for pairs in sentences)
+        text = "\n\n".join(
+            "\n".join(separator.join((word, "filler", tag)) for word, tag in pairs)
+            for pairs in sentences
+        )
         assert [list(zip(s.words, s.tags, strict=True)) for s in read(tmp_path, text)] == sentences
 
     check()
@@ -210,7 +255,9 @@ def test_any_words_survive(tmp_path: Path, separator: str):
 )
 def test_schemes(scheme: str, tags: str):
     assert tag_scheme([tags.split()]) == scheme
-    assert tag_scheme([[tag] for tag in ("O", "O")] + [tags.split()]) == (scheme if tags else "iob2")
+    assert tag_scheme([[tag] for tag in ("O", "O")] + [tags.split()]) == (
+        scheme if tags else "iob2"
+    )
 
 
 def test_a_scheme_is_that_of_all_sentences():
@@ -234,7 +281,15 @@ def test_to_iob2_by_hand(tags: str, wanted: str):
     assert to_iob2(tags.split()) == tuple(wanted.split())
 
 
-TAG = st.sampled_from(["O", *(f"{letter}-{kind}" for letter in "BIES" for kind in ("X", "Y", "A-B", "")), *"BIES", "NOUN", "NP-X"])
+TAG = st.sampled_from(
+    [
+        "O",
+        *(f"{letter}-{kind}" for letter in "BIES" for kind in ("X", "Y", "A-B", "")),
+        *"BIES",
+        "NOUN",
+        "NP-X",
+    ]
+)
 
 
 @given(st.lists(TAG, max_size=12))
@@ -245,7 +300,12 @@ def test_to_iob2_keeps_the_spans_and_is_idempotent(tags: list[str]):
     assert tag_scheme([once]) in ("iob2", "plain")
 
 
-@given(st.lists(st.tuples(st.sampled_from(["X", "Y", "A-B", ""]), st.integers(1, 3), st.integers(0, 2)), max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["X", "Y", "A-B", ""]), st.integers(1, 3), st.integers(0, 2)),
+        max_size=5,
+    )
+)
 def test_every_scheme_of_the_same_chunks_comes_out_as_iob2(chunks: list[tuple[str, int, int]]):
     iob1: list[str] = []
     iob2: list[str] = []
@@ -254,10 +314,18 @@ def test_every_scheme_of_the_same_chunks_comes_out_as_iob2(chunks: list[tuple[st
         needed = bool(iob1) and iob1[-1] != "O" and iob1[-1].partition("-")[2] == kind
         iob1 += [f"{'B' if needed else 'I'}-{kind}"] + [f"I-{kind}"] * (length - 1) + ["O"] * gap
         iob2 += [f"B-{kind}"] + [f"I-{kind}"] * (length - 1) + ["O"] * gap
-        iobes += ([f"S-{kind}"] if length == 1 else [f"B-{kind}", *[f"I-{kind}"] * (length - 2), f"E-{kind}"]) + ["O"] * gap
+        iobes += (
+            [f"S-{kind}"]
+            if length == 1
+            else [f"B-{kind}", *[f"I-{kind}"] * (length - 2), f"E-{kind}"]
+        ) + ["O"] * gap
     assert to_iob2(iob1) == to_iob2(iob2) == to_iob2(iobes) == tuple(iob2)
     if chunks:
-        assert (tag_scheme([iob1]), tag_scheme([iob2]), tag_scheme([iobes])) == ("iob1", "iob2", "iobes")
+        assert (tag_scheme([iob1]), tag_scheme([iob2]), tag_scheme([iobes])) == (
+            "iob1",
+            "iob2",
+            "iobes",
+        )
 
 
 REAL = [
@@ -290,10 +358,21 @@ def test_the_treebank_and_its_two_columns_agree(part: str, sentences: int):
     assert len(treebank) == sentences
     assert treebank == read_sentences(real(f"ud_ewt/{part}.upos.tsv"))
     assert len({tag for s in treebank for tag in s.tags}) == 17
-    assert [s.words for s in read_sentences(real(f"ud_ewt/en_ewt-ud-{part}.conllu.xz"), tag="xpos")] == [s.words for s in treebank]
+    assert [
+        s.words for s in read_sentences(real(f"ud_ewt/en_ewt-ud-{part}.conllu.xz"), tag="xpos")
+    ] == [s.words for s in treebank]
 
 
 def test_the_published_numbers_of_entities():
     found = read_sentences(real("conll2003/eng.testb"))
-    assert Counter(kind for s in found for kind, _, _ in spans(s.tags)) == {"LOC": 1668, "ORG": 1661, "PER": 1617, "MISC": 702}
-    assert Counter(tag[0] for s in found for tag in to_iob2(s.tags)) == {"O": 38323, "B": 5648, "I": 2464}
+    assert Counter(kind for s in found for kind, _, _ in spans(s.tags)) == {
+        "LOC": 1668,
+        "ORG": 1661,
+        "PER": 1617,
+        "MISC": 702,
+    }
+    assert Counter(tag[0] for s in found for tag in to_iob2(s.tags)) == {
+        "O": 38323,
+        "B": 5648,
+        "I": 2464,
+    }

@@ -18,7 +18,10 @@ CPU = torch.device("cpu")
 
 
 def classifier(folder: Path) -> Finetuned:
-    return Finetuned(load(str(folder), device=CPU).encoder, TextHead(16, 2, dropout=0.0, std=0.02, last=False, grade=grade_class))
+    return Finetuned(
+        load(str(folder), device=CPU).encoder,
+        TextHead(16, 2, dropout=0.0, std=0.02, last=False, grade=grade_class),
+    )
 
 
 def copy(zoo: Path, name: str, tmp_path: Path) -> Path:
@@ -33,16 +36,24 @@ def edit_weights(folder: Path, change) -> None:
 
 
 @pytest.mark.parametrize("name", ["electra", "bert", "roberta"])
-def test_the_weights_are_those_of_the_checkpoint_and_every_parameter_is_in_one_group(zoo: Path, name: str):
+def test_the_weights_are_those_of_the_checkpoint_and_every_parameter_is_in_one_group(
+    zoo: Path, name: str
+):
     model = classifier(zoo / name)
     saved = load_file(zoo / name / "model.safetensors")
     named = dict(model.named_parameters())
     for key, parameter in named.items():
         if not key.startswith("head."):
             assert torch.equal(parameter, saved[f"{name}.{key.removeprefix('encoder.')}"])
-    assert not [key for key in named if "pooler" in key], "a pooler would be random, and is not used"
-    groups = parameter_groups(named, rates=learning_rates(named, peak=1.0, decay=0.5), weight_decay=0.0)
-    assert sorted(id(p) for g in groups for p in g["params"]) == sorted(id(p) for p in model.parameters())
+    assert not [key for key in named if "pooler" in key], (
+        "a pooler would be random, and is not used"
+    )
+    groups = parameter_groups(
+        named, rates=learning_rates(named, peak=1.0, decay=0.5), weight_decay=0.0
+    )
+    assert sorted(id(p) for g in groups for p in g["params"]) == sorted(
+        id(p) for p in model.parameters()
+    )
 
 
 def test_layerwise_decay_by_hand(zoo: Path):
@@ -79,7 +90,13 @@ def test_other_names_of_layers():
 def test_a_checkpoint_without_some_encoder_weights_is_refused_by_name(zoo: Path, tmp_path: Path):
     folder = copy(zoo, "electra", tmp_path)
     edit_weights(folder, lambda t: t.pop("electra.encoder.layer.1.output.dense.weight"))
-    with pytest.raises(UserError, match=r"lacks 1 of the encoder's 39 weights: encoder.layer.1.output.dense.weight; for random weights say random:"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"lacks 1 of the encoder's 39 weights: encoder.layer.1.output.dense.weight; for random "
+            r"weights say random:"
+        ),
+    ):
         load(str(folder), device=CPU)
 
 
@@ -120,7 +137,9 @@ def test_a_folder_without_tokenizer_or_with_a_foreign_one(zoo: Path, tmp_path: P
     whole = json.loads((zoo / "bert" / "tokenizer.json").read_text())
     whole["model"]["vocab"]["surplus"] = 99
     (folder / "tokenizer.json").write_text(json.dumps(whole))
-    with pytest.raises(UserError, match=r"ids up to 99, the model has \d+ embeddings; they do not belong together"):
+    with pytest.raises(
+        UserError, match=r"ids up to 99, the model has \d+ embeddings; they do not belong together"
+    ):
         load(str(folder), device=CPU)
 
 
@@ -132,7 +151,9 @@ def test_places_that_hold_no_model(zoo: Path, tmp_path: Path):
     with pytest.raises(UserError, match="a file, not a folder"):
         load(str(zoo / "bert" / "config.json"), device=CPU)
     shutil.copytree(zoo / "electra", tmp_path / "run" / "discriminator")
-    with pytest.raises(UserError, match=r"holds no config.json, .*; did you mean .*run/discriminator\?"):
+    with pytest.raises(
+        UserError, match=r"holds no config.json, .*; did you mean .*run/discriminator\?"
+    ):
         load(str(tmp_path / "run"), device=CPU)
     (tmp_path / "gpt").mkdir()
     (tmp_path / "gpt" / "config.json").write_text('{"model_type": "t5"}')
@@ -146,7 +167,11 @@ def test_places_that_hold_no_model(zoo: Path, tmp_path: Path):
 def test_random_weights_have_the_same_shape_and_other_values_by_seed(zoo: Path):
     def drawn(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
-        return load(f"random:{zoo / 'electra'}", device=CPU).encoder.encoder.layer[0].output.dense.weight.detach()  # type: ignore[union-attr,index]
+        return (
+            load(f"random:{zoo / 'electra'}", device=CPU)
+            .encoder.encoder.layer[0]
+            .output.dense.weight.detach()
+        )  # type: ignore[union-attr,index]
 
     trained = AutoModel.from_pretrained(zoo / "electra").encoder.layer[0].output.dense.weight
     assert drawn(0).shape == trained.shape
@@ -157,8 +182,16 @@ def test_random_weights_have_the_same_shape_and_other_values_by_seed(zoo: Path):
 
 def test_what_inputs_may_be(zoo: Path):
     facts = {name: load(str(zoo / name), device=CPU) for name in ("electra", "bert", "roberta")}
-    assert {name: f.segments for name, f in facts.items()} == {"electra": True, "bert": True, "roberta": False}
-    assert {name: f.positions for name, f in facts.items()} == {"electra": 40, "bert": 40, "roberta": 39}
+    assert {name: f.segments for name, f in facts.items()} == {
+        "electra": True,
+        "bert": True,
+        "roberta": False,
+    }
+    assert {name: f.positions for name, f in facts.items()} == {
+        "electra": 40,
+        "bert": 40,
+        "roberta": 39,
+    }
 
 
 def test_fingerprints_notice_weights_but_not_for_random_ones(zoo: Path, tmp_path: Path):

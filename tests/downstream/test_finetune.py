@@ -11,7 +11,12 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from electrify.config.finetune import FinetuneConfig, FinetuneSettings, add_finetune_flags, finetune_from_flags
+from electrify.config.finetune import (
+    FinetuneConfig,
+    FinetuneSettings,
+    add_finetune_flags,
+    finetune_from_flags,
+)
 from electrify.downstream.examples import Example
 from electrify.downstream.finetune import finetune
 from electrify.downstream.read.own import read_own
@@ -20,14 +25,27 @@ from electrify.downstream.single import finetune_one, training_examples
 from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
 
-QUICK = FinetuneSettings(num_train_epochs=1, max_seq_length=16, bf16="false", max_train_samples=24, per_device_train_batch_size=8)
+QUICK = FinetuneSettings(
+    num_train_epochs=1,
+    max_seq_length=16,
+    bf16="false",
+    max_train_samples=24,
+    per_device_train_batch_size=8,
+)
 THOROUGH = FinetuneSettings(
-    num_train_epochs=12, max_seq_length=16, bf16="false", learning_rate=5e-3, layerwise_lr_decay=1.0, per_device_train_batch_size=8
+    num_train_epochs=12,
+    max_seq_length=16,
+    bf16="false",
+    learning_rate=5e-3,
+    layerwise_lr_decay=1.0,
+    per_device_train_batch_size=8,
 )
 
 
 def read(reviews: tuple[str, str]) -> TaskData:
-    return read_own(*reviews, text_column=None, pair_column=None, label_column=None, problem_type="auto")
+    return read_own(
+        *reviews, text_column=None, pair_column=None, label_column=None, problem_type="auto"
+    )
 
 
 def options(zoo: Path, reviews: tuple[str, str], out: Path, **more: object) -> FinetuneConfig:
@@ -44,15 +62,32 @@ def options(zoo: Path, reviews: tuple[str, str], out: Path, **more: object) -> F
 
 def values() -> TaskData:
     """A value that counts a word: regression."""
-    texts = [Example(f"the film was {'very ' * n}good", "one film" if n % 2 else "it", 100.0 + 10 * n) for n in (0, 1, 2, 3, 4, 5)]
-    return TaskData("very", "regression", (), ("pearson", "spearman"), 12, tuple(texts * 6), tuple(texts), symmetric=True)
+    texts = [
+        Example(f"the film was {'very ' * n}good", "one film" if n % 2 else "it", 100.0 + 10 * n)
+        for n in (0, 1, 2, 3, 4, 5)
+    ]
+    return TaskData(
+        "very",
+        "regression",
+        (),
+        ("pearson", "spearman"),
+        12,
+        tuple(texts * 6),
+        tuple(texts),
+        symmetric=True,
+    )
 
 
 @pytest.mark.parametrize("name", ["electra", "bert", "roberta"])
 def test_it_learns_a_class(zoo: Path, reviews: tuple[str, str], name: str):
     found = finetune_one(str(zoo / name), read(reviews), seed=0, settings=THOROUGH)
     assert found.scores["accuracy"] == 1.0
-    assert [p.step for p in found.curve] == [21, 42, 63, 84]  # 7 updates an epoch, every third of 12 epochs
+    assert [p.step for p in found.curve] == [
+        21,
+        42,
+        63,
+        84,
+    ]  # 7 updates an epoch, every third of 12 epochs
     assert found.curve[0].loss > found.curve[-1].loss
     assert found.curve[-1].metrics == found.scores
     assert (found.train_examples, found.updates) == (54, 84)
@@ -63,25 +98,39 @@ def test_it_learns_a_value_far_from_zero(zoo: Path):
     assert found.scores["pearson"] > 0.9
 
 
-def test_a_run_is_a_function_of_its_seed_and_leaves_torch_alone(zoo: Path, reviews: tuple[str, str]):
+def test_a_run_is_a_function_of_its_seed_and_leaves_torch_alone(
+    zoo: Path, reviews: tuple[str, str]
+):
     task, model = read(reviews), f"random:{zoo / 'electra'}"
     torch.manual_seed(5)
     first = finetune_one(model, task, seed=3, settings=QUICK)
     drawn = torch.rand(1)
     torch.manual_seed(5)
     assert torch.equal(drawn, torch.rand(1))
-    again, other = finetune_one(model, task, seed=3, settings=QUICK), finetune_one(model, task, seed=4, settings=QUICK)
+    again, other = (
+        finetune_one(model, task, seed=3, settings=QUICK),
+        finetune_one(model, task, seed=4, settings=QUICK),
+    )
     assert again.curve == first.curve
     assert other.curve[0].loss != first.curve[0].loss
 
 
-def test_the_subset_is_of_the_seed_and_a_smaller_one_is_inside_a_larger_one(reviews: tuple[str, str]):
+def test_the_subset_is_of_the_seed_and_a_smaller_one_is_inside_a_larger_one(
+    reviews: tuple[str, str],
+):
     task = read(reviews)
-    drawn = {n: training_examples(task, seed=1, settings=FinetuneSettings(max_train_samples=n)) for n in (10, 20)}
+    drawn = {
+        n: training_examples(task, seed=1, settings=FinetuneSettings(max_train_samples=n))
+        for n in (10, 20)
+    }
     assert drawn[10] == drawn[20][:10]
     assert len(set(drawn[20])) == 20
-    assert drawn[10] != training_examples(task, seed=2, settings=FinetuneSettings(max_train_samples=10))
-    assert training_examples(task, seed=1, settings=FinetuneSettings(max_train_samples=999)) == list(task.train)
+    assert drawn[10] != training_examples(
+        task, seed=2, settings=FinetuneSettings(max_train_samples=10)
+    )
+    assert training_examples(
+        task, seed=1, settings=FinetuneSettings(max_train_samples=999)
+    ) == list(task.train)
 
 
 def test_pairs_in_both_orders():
@@ -98,14 +147,21 @@ def test_the_whole_grid_its_files_and_going_on(zoo: Path, reviews: tuple[str, st
         ("accuracy", False, 2), ("accuracy", True, 2), ("macro_f1", False, 2), ("macro_f1", True, 2),
     ]  # fmt: skip
     before = [json.loads(line) for line in (out / "scores.jsonl").read_text().splitlines()]
-    assert [(r["seed"], r["train_examples"], r["validation_examples"]) for r in before] == [(0, 24, 18), (1, 24, 18)] * 2
-    assert str(tmp_path) not in "".join(p.read_text() for p in out.iterdir() if p.suffix != ".png"), "relative paths only"
+    assert [(r["seed"], r["train_examples"], r["validation_examples"]) for r in before] == [
+        (0, 24, 18),
+        (1, 24, 18),
+    ] * 2
+    assert str(tmp_path) not in "".join(
+        p.read_text() for p in out.iterdir() if p.suffix != ".png"
+    ), "relative paths only"
     # a run that was cut off between two of its scores ends with what it had, and what was missing
     (out / "scores.jsonl").write_text("".join(json.dumps(r) + "\n" for r in before[:3]))
     report = finetune(options(zoo, reviews, out, random_baseline=True, seeds=3))
     after = [json.loads(line) for line in (out / "scores.jsonl").read_text().splitlines()]
     assert after[:3] == before[:3]
-    assert {(r["model"], r["seed"]) for r in after} == {(r["model"], s) for r in before for s in range(3)}
+    assert {(r["model"], r["seed"]) for r in after} == {
+        (r["model"], s) for r in before for s in range(3)
+    }
     again = next(r for r in after if (r["model"], r["seed"]) == (before[3]["model"], 1))
     assert again["curve"] == before[3]["curve"]
     check_report(report, out)
@@ -128,59 +184,118 @@ def test_folders_of_other_runs_are_refused(zoo: Path, reviews: tuple[str, str], 
     out = tmp_path / "out"
     first = options(zoo, reviews, out, models=(str(model),), seeds=1)
     finetune(first)
-    with pytest.raises(UserError, match=r"out: holds runs with --max-train-samples 24, not None; choose another --output-dir"):
+    with pytest.raises(
+        UserError,
+        match=r"out: holds runs with --max-train-samples 24, not None; choose another --output-dir",
+    ):
         finetune(
-            options(zoo, reviews, out, settings=FinetuneSettings(num_train_epochs=1, max_seq_length=16, bf16="false", per_device_train_batch_size=8))
+            options(
+                zoo,
+                reviews,
+                out,
+                settings=FinetuneSettings(
+                    num_train_epochs=1,
+                    max_seq_length=16,
+                    bf16="false",
+                    per_device_train_batch_size=8,
+                ),
+            )
         )
     shutil.copy(zoo / "bert" / "model.safetensors", model / "model.safetensors")
     with pytest.raises(UserError, match=r"holds scores of model .* from before it changed"):
         finetune(first)
     shutil.copy(zoo / "electra" / "model.safetensors", model / "model.safetensors")
     Path(reviews[1]).write_text(Path(reviews[0]).read_text())
-    with pytest.raises(UserError, match=r"holds scores of the examples of task 'reviews' from before it changed"):
+    with pytest.raises(
+        UserError, match=r"holds scores of the examples of task 'reviews' from before it changed"
+    ):
         finetune(first)
     with pytest.raises(UserError, match=r"holds other files and no finetune.json"):
         finetune(options(zoo, reviews, model))
 
 
-def test_a_broken_second_model_is_found_before_the_first_one_trains(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
+def test_a_broken_second_model_is_found_before_the_first_one_trains(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+):
     with pytest.raises(UserError, match="no such folder"):
-        finetune(options(zoo, reviews, tmp_path / "out", models=(str(zoo / "electra"), str(tmp_path / "none"))))
+        finetune(
+            options(
+                zoo,
+                reviews,
+                tmp_path / "out",
+                models=(str(zoo / "electra"), str(tmp_path / "none")),
+            )
+        )
     assert not (tmp_path / "out").exists(), "nothing half-written"
 
 
 def test_sequences_longer_than_the_model_reads(zoo: Path, reviews: tuple[str, str]):
     with pytest.raises(UserError, match=r"reads 39 tokens at most; give --max-seq-length 39"):
-        finetune_one(str(zoo / "roberta"), read(reviews), seed=0, settings=FinetuneSettings(max_seq_length=64))
+        finetune_one(
+            str(zoo / "roberta"),
+            read(reviews),
+            seed=0,
+            settings=FinetuneSettings(max_seq_length=64),
+        )
 
 
 @pytest.mark.parametrize("name", ["electra", "bert", "roberta"])
 @pytest.mark.parametrize("kind", ["classification", "regression"])
-def test_a_saved_model_says_what_the_run_said(zoo: Path, reviews: tuple[str, str], tmp_path: Path, name: str, kind: str):
+def test_a_saved_model_says_what_the_run_said(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, name: str, kind: str
+):
     task = read(reviews) if kind == "classification" else values()
-    found = finetune_one(str(zoo / name), task, seed=0, settings=THOROUGH, save_to=tmp_path / "saved")
+    found = finetune_one(
+        str(zoo / name), task, seed=0, settings=THOROUGH, save_to=tmp_path / "saved"
+    )
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "saved")
     inputs = tokenizer(
-        [e.text for e in task.validation], None if kind == "classification" else [e.pair for e in task.validation], padding=True, return_tensors="pt"
+        [e.text for e in task.validation],
+        None if kind == "classification" else [e.pair for e in task.validation],
+        padding=True,
+        return_tensors="pt",
     )
     with torch.no_grad():
         logits = model(**inputs).logits
     if kind == "classification":
         said = [model.config.id2label[int(i)] for i in logits.argmax(-1)]
-        assert sum(a == task.labels[int(e.label)] for a, e in zip(said, task.validation, strict=True)) / len(said) == found.scores["accuracy"]
+        assert (
+            sum(a == task.labels[int(e.label)] for a, e in zip(said, task.validation, strict=True))
+            / len(said)
+            == found.scores["accuracy"]
+        )
     else:
         labels = torch.tensor([e.label for e in task.validation])
-        assert float(torch.corrcoef(torch.stack([labels, logits[:, 0]]))[0, 1]) == pytest.approx(found.scores["pearson"], abs=1e-3)
+        assert float(torch.corrcoef(torch.stack([labels, logits[:, 0]]))[0, 1]) == pytest.approx(
+            found.scores["pearson"], abs=1e-3
+        )
         assert abs(float(logits.mean()) - 125) < 20, "on the scale of the labels"
 
 
 def test_flags_give_options():
     parser = argparse.ArgumentParser()
     add_finetune_flags(parser)
-    given = ["--task", "cola,sst2", "--data-dir", "d", "--output-dir", "o", "--max-train-samples", "500", "--random-baseline", "--bf16", "false"]
+    given = [
+        "--task",
+        "cola,sst2",
+        "--data-dir",
+        "d",
+        "--output-dir",
+        "o",
+        "--max-train-samples",
+        "500",
+        "--random-baseline",
+        "--bf16",
+        "false",
+    ]
     found = finetune_from_flags(parser.parse_args(given), models=["m", "n"])
-    assert (found.models, found.task, found.seeds, found.random_baseline) == (("m", "n"), ("cola", "sst2"), 5, True)
+    assert (found.models, found.task, found.seeds, found.random_baseline) == (
+        ("m", "n"),
+        ("cola", "sst2"),
+        5,
+        True,
+    )
     assert found.settings == FinetuneSettings(max_train_samples=500, bf16="false")
 
 
@@ -189,7 +304,10 @@ def test_flags_give_options():
     [
         ({}, "nothing to fine-tune on"),
         ({"train_file": "a.csv"}, "--validation-file is missing"),
-        ({"task": ("cola",), "data_dir": "d", "train_file": "a.csv", "validation_file": "b.csv"}, "exclude each other"),
+        (
+            {"task": ("cola",), "data_dir": "d", "train_file": "a.csv", "validation_file": "b.csv"},
+            "exclude each other",
+        ),
         ({"task": ("cola",), "data_dir": "d", "seeds": 0}, "seeds must be at least 1"),
         ({"task": ("cola",), "data_dir": "d", "models": ()}, "no model is given"),
     ],
@@ -199,18 +317,33 @@ def test_options_are_checked(given: dict[str, object], said: str):
         FinetuneConfig(**{"models": ("m",), "output_dir": "o"} | given)  # type: ignore[arg-type]
 
 
-def test_the_first_seeds_model_is_kept_on_request(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
+def test_the_first_seeds_model_is_kept_on_request(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+):
     wanted = options(zoo, reviews, tmp_path / "out", save_model=True)
     finetune(wanted)
     (kept,) = (tmp_path / "out" / "models").iterdir()
-    assert AutoModelForSequenceClassification.from_pretrained(kept).config.id2label == {0: "negative", 1: "positive"}
+    assert AutoModelForSequenceClassification.from_pretrained(kept).config.id2label == {
+        0: "negative",
+        1: "positive",
+    }
     shutil.rmtree(kept)
     finetune(wanted)  # the score is there, the model is not: the first seed runs again
     assert kept.is_dir()
     (tmp_path / "distil").mkdir()
     (tmp_path / "distil" / "config.json").write_text('{"model_type": "distilbert"}')
-    with pytest.raises(UserError, match="--save-model knows electra, bert, roberta, not 'distilbert'"):
-        finetune(options(zoo, reviews, tmp_path / "other", save_model=True, models=(str(tmp_path / "distil"),)))
+    with pytest.raises(
+        UserError, match="--save-model knows electra, bert, roberta, not 'distilbert'"
+    ):
+        finetune(
+            options(
+                zoo,
+                reviews,
+                tmp_path / "other",
+                save_model=True,
+                models=(str(tmp_path / "distil"),),
+            )
+        )
 
 
 def test_it_learns_several_labels_at_once_and_keeps_them(zoo: Path, tmp_path: Path):
@@ -221,42 +354,82 @@ def test_it_learns_several_labels_at_once_and_keeps_them(zoo: Path, tmp_path: Pa
     ]  # fmt: skip
     path = tmp_path / "several.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    task = read_own(str(path), str(path), text_column=None, pair_column=None, label_column=None, problem_type="auto")
+    task = read_own(
+        str(path),
+        str(path),
+        text_column=None,
+        pair_column=None,
+        label_column=None,
+        problem_type="auto",
+    )
     longer = dataclasses.replace(THOROUGH, num_train_epochs=60.0, dropout=0.0)
-    found = finetune_one(str(zoo / "electra"), task, seed=1, settings=longer, save_to=tmp_path / "saved")
-    assert (list(found.scores), task.labels) == (["micro_f1", "macro_f1", "accuracy"], ("film", "good", "plot"))
+    found = finetune_one(
+        str(zoo / "electra"), task, seed=1, settings=longer, save_to=tmp_path / "saved"
+    )
+    assert (list(found.scores), task.labels) == (
+        ["micro_f1", "macro_f1", "accuracy"],
+        ("film", "good", "plot"),
+    )
     assert found.scores["accuracy"] > 0.9, found.curve
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
     assert model.config.problem_type == "multi_label_classification"
     inputs = AutoTokenizer.from_pretrained(tmp_path / "saved")(rows[0]["text"], return_tensors="pt")
     with torch.no_grad():
-        said = [model.config.id2label[k] for k, x in enumerate(model(**inputs).logits[0].tolist()) if x > 0]
+        said = [
+            model.config.id2label[k]
+            for k, x in enumerate(model(**inputs).logits[0].tolist())
+            if x > 0
+        ]
     assert said == ["film", "good"]
 
 
 @pytest.mark.slow
 def test_a_compiled_run_says_the_same(zoo: Path, reviews: tuple[str, str]):
-    """The encoder is compiled once for all lengths; without dropout the curve is the same up to rounding."""
+    """The encoder is compiled once for all lengths; without dropout the curve is the same up to
+    rounding."""
     short = dataclasses.replace(THOROUGH, dropout=0.0, num_train_epochs=2.0)
     plain, compiled = (
-        finetune_one(str(zoo / "electra"), read(reviews), seed=0, settings=dataclasses.replace(short, torch_compile=c)) for c in (False, True)
+        finetune_one(
+            str(zoo / "electra"),
+            read(reviews),
+            seed=0,
+            settings=dataclasses.replace(short, torch_compile=c),
+        )
+        for c in (False, True)
     )
     assert [p.step for p in plain.curve] == [p.step for p in compiled.curve]
-    assert compiled.curve[0].loss == pytest.approx(plain.curve[0].loss, rel=0.05), "its own dropout is drawn otherwise when compiled"
+    assert compiled.curve[0].loss == pytest.approx(plain.curve[0].loss, rel=0.05), (
+        "its own dropout is drawn otherwise when compiled"
+    )
 
 
-def test_a_folder_of_a_version_with_fewer_options_goes_on(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
+def test_a_folder_of_a_version_with_fewer_options_goes_on(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+):
     out = tmp_path / "out"
     before = finetune(options(zoo, reviews, out))
     held = json.loads((out / "finetune.json").read_text())
-    (out / "finetune.json").write_text(json.dumps({k: v for k, v in held.items() if k not in ("torch_compile", "answer_head", "seal", "electrify")}))
+    (out / "finetune.json").write_text(
+        json.dumps(
+            {
+                k: v
+                for k, v in held.items()
+                if k not in ("torch_compile", "answer_head", "seal", "electrify")
+            }
+        )
+    )
     assert finetune(options(zoo, reviews, out)).rows == before.rows
     with pytest.raises(UserError, match="holds runs with --torch-compile False, not True"):
-        finetune(options(zoo, reviews, out, settings=dataclasses.replace(QUICK, torch_compile=True)))
+        finetune(
+            options(zoo, reviews, out, settings=dataclasses.replace(QUICK, torch_compile=True))
+        )
 
 
-def test_threads_are_chosen_once_and_kept_by_a_rerun(zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Written down with every run; a rerun takes those of the runs that are done, and torch has its own number back."""
+def test_threads_are_chosen_once_and_kept_by_a_rerun(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Written down with every run; a rerun takes those of the runs that are done, and torch has its
+    own number back."""
     from electrify.train import threads
 
     asked: list[object] = []
@@ -269,7 +442,12 @@ def test_threads_are_chosen_once_and_kept_by_a_rerun(zoo: Path, reviews: tuple[s
     before = torch.get_num_threads()
     finetune(options(zoo, reviews, tmp_path / "out", seeds=1))
     finetune(options(zoo, reviews, tmp_path / "out", seeds=2, threads="2"))
-    finetune(options(zoo, reviews, tmp_path / "out", seeds=2))  # nothing is left to run, so nothing is measured
+    finetune(
+        options(zoo, reviews, tmp_path / "out", seeds=2)
+    )  # nothing is left to run, so nothing is measured
     assert asked == [("auto", None), ("2", 2)]
-    assert [json.loads(line)["threads"] for line in (tmp_path / "out" / "scores.jsonl").read_text().splitlines()] == [2, 2]
+    assert [
+        json.loads(line)["threads"]
+        for line in (tmp_path / "out" / "scores.jsonl").read_text().splitlines()
+    ] == [2, 2]
     assert torch.get_num_threads() == before

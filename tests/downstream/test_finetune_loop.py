@@ -13,7 +13,14 @@ from electrify.config.finetune import FinetuneSettings
 from electrify.downstream import loop
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Example
-from electrify.downstream.heads import Finetuned, JointHead, SpanHead, TagHead, TextHead, grade_class
+from electrify.downstream.heads import (
+    Finetuned,
+    JointHead,
+    SpanHead,
+    TagHead,
+    TextHead,
+    grade_class,
+)
 from electrify.downstream.problems.texts import Texts
 from electrify.downstream.rows import Rows
 from electrify.downstream.tasks import TaskData
@@ -22,7 +29,12 @@ from electrify.errors import UserError
 CPU = torch.device("cpu")
 
 
-@given(st.lists(st.integers(3, 60), min_size=1, max_size=300), st.integers(1, 40), st.integers(0, 5), st.integers(0, 3))
+@given(
+    st.lists(st.integers(3, 60), min_size=1, max_size=300),
+    st.integers(1, 40),
+    st.integers(0, 5),
+    st.integers(0, 3),
+)
 def test_every_example_once_an_epoch(lengths: list[int], batch_size: int, seed: int, epoch: int):
     lengths_N = torch.tensor(lengths)
     batches = loop.epoch_batches(lengths_N, batch_size=batch_size, seed=seed, epoch=epoch)
@@ -40,7 +52,10 @@ def test_epochs_differ_and_lengths_are_alike_in_a_batch():
     assert not torch.equal(first[0], second[0])
     slots = sum(32 * int(lengths_N[b].max()) for b in first)
     assert lengths_N.sum() / slots > 0.9
-    assert {len({int(i) for i in a} & {int(i) for i in b}) for a in first for b in second} != {0, 32}
+    assert {len({int(i) for i in a} & {int(i) for i in b}) for a in first for b in second} != {
+        0,
+        32,
+    }
 
 
 def test_neither_the_incomplete_batch_nor_the_first_ones_are_long_or_short():
@@ -63,8 +78,13 @@ def test_a_permutation_is_the_same_on_every_machine():
 def encoded(zoo: Path, name: str = "electra") -> tuple[Finetuned, Rows]:
     loaded = load(str(zoo / name), device=CPU)
     torch.manual_seed(0)
-    examples = tuple(Example("good " * n, "bad film" if n % 2 else "the", k % 3) for k, n in enumerate((9, 1, 4, 20, 2)))
-    task = TaskData("three", "classification", ("a", "b", "c"), ("accuracy",), 3, examples, examples)
+    examples = tuple(
+        Example("good " * n, "bad film" if n % 2 else "the", k % 3)
+        for k, n in enumerate((9, 1, 4, 20, 2))
+    )
+    task = TaskData(
+        "three", "classification", ("a", "b", "c"), ("accuracy",), 3, examples, examples
+    )
     problem = Texts(task, loaded, max_seq_length=16, device=CPU)
     return problem.model(dropout=0.5, std=0.5), problem.training(examples)
 
@@ -88,7 +108,9 @@ def test_neither_padding_nor_order_changes_a_prediction(zoo: Path, name: str):
     assert model.training
     model.eval()
     with torch.no_grad():
-        alone = torch.cat([model.answers(data.batch(torch.tensor([i])))["logits"] for i in range(5)])
+        alone = torch.cat(
+            [model.answers(data.batch(torch.tensor([i])))["logits"] for i in range(5)]
+        )
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
 
 
@@ -96,22 +118,47 @@ def test_each_part_moves_by_its_learning_rate(zoo: Path):
     """AdamW's first update moves every weight that has a gradient by the rate itself."""
     model, data = encoded(zoo)
     model.eval()
-    settings = FinetuneSettings(learning_rate=1e-3, layerwise_lr_decay=0.5, max_grad_norm=1e9, per_device_train_batch_size=5, warmup_ratio=0)
+    settings = FinetuneSettings(
+        learning_rate=1e-3,
+        layerwise_lr_decay=0.5,
+        max_grad_norm=1e9,
+        per_device_train_batch_size=5,
+        warmup_ratio=0,
+    )
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     seen: list[tuple[int, float]] = []
     rates = loop.rates_for(dict(model.named_parameters()), settings, width=16)
-    loop.train(model, data, rates=rates, settings=settings, epochs=1, seed=0, bf16=False, after=lambda s, e, _: seen.append((s, e)))
+    loop.train(
+        model,
+        data,
+        rates=rates,
+        settings=settings,
+        epochs=1,
+        seed=0,
+        bf16=False,
+        after=lambda s, e, _: seen.append((s, e)),
+    )
     assert seen == [(1, 1.0)]
     moved: dict[float, float] = {}
     for name, p in model.named_parameters():
-        moved[rates[name]] = max(moved.get(rates[name], 0.0), float((p.detach() - before[name]).abs().max()))
+        moved[rates[name]] = max(
+            moved.get(rates[name], 0.0), float((p.detach() - before[name]).abs().max())
+        )
     assert sorted(moved) == pytest.approx([1e-3 * 0.5**3, 1e-3 * 0.5**2, 1e-3 * 0.5, 1e-3])
     for rate, most in moved.items():
-        assert most == pytest.approx(0.5 * rate, rel=0.02), "a run of one update stands in the middle of its decay"
+        assert most == pytest.approx(0.5 * rate, rel=0.02), (
+            "a run of one update stands in the middle of its decay"
+        )
 
 
 def test_default_rates():
-    assert [loop.default_rates(d) for d in (128, 256, 312, 768, 1024)] == [(3e-4, 0.8), (3e-4, 0.8), (1e-4, 0.8), (1e-4, 0.8), (5e-5, 0.9)]
+    assert [loop.default_rates(d) for d in (128, 256, 312, 768, 1024)] == [
+        (3e-4, 0.8),
+        (3e-4, 0.8),
+        (1e-4, 0.8),
+        (1e-4, 0.8),
+        (5e-5, 0.9),
+    ]
 
 
 def test_a_loss_that_is_no_number_is_reported(zoo: Path):
@@ -119,8 +166,19 @@ def test_a_loss_that_is_no_number_is_reported(zoo: Path):
     with torch.no_grad():
         model.head.out.bias.fill_(float("nan"))
     rates = loop.rates_for(dict(model.named_parameters()), FinetuneSettings(), width=16)
-    with pytest.raises(UserError, match=r"the loss is nan after 1 updates \(seed 7\): lower --learning-rate"):
-        loop.train(model, data, rates=rates, settings=FinetuneSettings(), epochs=1, seed=7, bf16=False, after=lambda *_: None)
+    with pytest.raises(
+        UserError, match=r"the loss is nan after 1 updates \(seed 7\): lower --learning-rate"
+    ):
+        loop.train(
+            model,
+            data,
+            rates=rates,
+            settings=FinetuneSettings(),
+            epochs=1,
+            seed=7,
+            bf16=False,
+            after=lambda *_: None,
+        )
 
 
 def test_devices_and_precision():
@@ -133,7 +191,13 @@ def test_devices_and_precision():
 
 
 def test_settings_are_checked():
-    for wrong in ({"learning_rate": 0.0}, {"max_train_samples": 0}, {"warmup_ratio": 1.0}, {"max_seq_length": 3}, {"weight_decay": -1.0}):
+    for wrong in (
+        {"learning_rate": 0.0},
+        {"max_train_samples": 0},
+        {"warmup_ratio": 1.0},
+        {"max_seq_length": 3},
+        {"weight_decay": -1.0},
+    ):
         with pytest.raises(UserError, match=next(iter(wrong))):
             FinetuneSettings(**wrong)  # type: ignore[arg-type]
 
@@ -146,13 +210,20 @@ def test_a_long_batch_in_pieces_has_the_same_gradient(monkeypatch: pytest.Monkey
     lengths_N = torch.tensor([5, 9, 3, 12, 7])
     places_NL = (torch.arange(12) > 1) & (torch.arange(12) < lengths_N[:, None])
     if kind == "text":
-        head, targets = TextHead(8, 3, **common, last=False, grade=grade_class), torch.tensor([0, 1, 2, 1, 0])
+        head, targets = (
+            TextHead(8, 3, **common, last=False, grade=grade_class),
+            torch.tensor([0, 1, 2, 1, 0]),
+        )
     elif kind == "tags":
         head, targets = TagHead(8, 3, **common, longest=12), torch.randint(0, 3, (5, 12))
     else:
         targets = torch.tensor([[2, 3, 0], [4, 8, 0], [0, 0, 1], [3, 3, 0], [2, 5, 0]])
         spans: dict[str, Any] = common | {"last": False, "keep": 2, "longest_answer": 4}
-        head = SpanHead(8, **spans) if kind == "spans" else JointHead(8, **spans, beam=3, answerable=True)
+        head = (
+            SpanHead(8, **spans)
+            if kind == "spans"
+            else JointHead(8, **spans, beam=3, answerable=True)
+        )
 
     class Encoder(torch.nn.Module):
         def __init__(self) -> None:

@@ -5,27 +5,74 @@ from electrify.downstream.report import report_of
 
 
 def record(model: str, seed: int, accuracy: float) -> dict[str, object]:
-    return {"model": model, "task": "sst2", "seed": seed, "scores": {"accuracy": accuracy}, "train_examples": 500, "validation_examples": 872}
+    return {
+        "model": model,
+        "task": "sst2",
+        "seed": seed,
+        "scores": {"accuracy": accuracy},
+        "train_examples": 500,
+        "validation_examples": 872,
+    }
 
 
 def test_median_mean_spread_and_best_by_hand():
-    runs = [record("../m", s, x) for s, x in enumerate((0.5, 0.9, 0.7, 0.6, 0.8))] + [record("/abs", 0, 0.4)]
-    report = report_of(runs, {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={"../m": "m"})
+    runs = [record("../m", s, x) for s, x in enumerate((0.5, 0.9, 0.7, 0.6, 0.8))] + [
+        record("/abs", 0, 0.4)
+    ]
+    report = report_of(
+        runs, {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={"../m": "m"}
+    )
     row, single = report.rows
-    assert (row.model, row.median, round(row.mean, 9), row.best, row.worst, row.seeds) == ("m", 0.7, 0.7, 0.9, 0.5, 5)
+    assert (row.model, row.median, round(row.mean, 9), row.best, row.worst, row.seeds) == (
+        "m",
+        0.7,
+        0.7,
+        0.9,
+        0.5,
+        5,
+    )
     assert row.std is not None
     assert round(row.std, 6) == 0.158114  # sqrt(.1 / 4)
     assert single.std is None
     assert report.median(task="sst2", model="m") == 0.7
-    assert "| sst2 | accuracy | m | 70.0 | 70.0 | 15.8 | 90.0 | 50.0 | 5 | 500 |" in report.markdown()
+    assert (
+        "| sst2 | accuracy | m | 70.0 | 70.0 | 15.8 | 90.0 | 50.0 | 5 | 500 |" in report.markdown()
+    )
     assert "ELECTRA-Small++ 91.2" in report.markdown()
     assert "| 40.0 | 40.0 | - | 40.0 |" in report.markdown()
-    assert report.table().splitlines()[1].split() == ["sst2", "accuracy", "m", "70.0", "70.0", "15.8", "90.0", "50.0", "5", "500"]
+    assert report.table().splitlines()[1].split() == [
+        "sst2",
+        "accuracy",
+        "m",
+        "70.0",
+        "70.0",
+        "15.8",
+        "90.0",
+        "50.0",
+        "5",
+        "500",
+    ]
 
 
 def test_resources_beside_scores():
-    runs = [record("../m", s, 0.5) | {"seconds": x, "parameters": 13_548_800, "peak_memory_bytes": 2**30 + x} for s, x in enumerate((9, 3, 4))]
-    report = report_of([*runs, record("old", 0, 0.4)], {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={"../m": "m"})
-    assert report.resources()[1:] == [["sst2", "m", "13.5 M", "4.0", "1,024 MiB"]], "a record of an earlier version does not say"
+    runs = [
+        record("../m", s, 0.5)
+        | {"seconds": x, "parameters": 13_548_800, "peak_memory_bytes": 2**30 + x}
+        for s, x in enumerate((9, 3, 4))
+    ]
+    report = report_of(
+        [*runs, record("old", 0, 0.4)],
+        {"sst2": ("accuracy",)},
+        settings=FinetuneSettings(),
+        shown={"../m": "m"},
+    )
+    assert report.resources()[1:] == [["sst2", "m", "13.5 M", "4.0", "1,024 MiB"]], (
+        "a record of an earlier version does not say"
+    )
     assert "| sst2 | m | 13.5 M | 4.0 | 1,024 MiB |" in report.markdown()
-    assert "Resources" not in report_of([record("old", 0, 0.4)], {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={}).markdown()
+    assert (
+        "Resources"
+        not in report_of(
+            [record("old", 0, 0.4)], {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={}
+        ).markdown()
+    )

@@ -1,4 +1,5 @@
-"""All nine tasks in one command, on files in GLUE's own layouts: rows, averages, notes, and a resumed run."""
+"""All nine tasks in one command, on files in GLUE's own layouts: rows, averages, notes, and a
+resumed run."""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ HEADERS = {
     "wnli": "index\tsentence1\tsentence2\tlabel",
 }
 
-MEASURED = {"seconds": 0, "peak_memory_bytes": 0, "seal": ""}  # what differs between two runs of the same numbers
+MEASURED = {
+    "seconds": 0,
+    "peak_memory_bytes": 0,
+    "seal": "",
+}  # what differs between two runs of the same numbers
 
 
 def text_of(name: str, rows: int) -> str:
@@ -41,7 +46,9 @@ def text_of(name: str, rows: int) -> str:
             lines.append(f"gj04\t{labels[k % 2]}\t\tthe {words}")
             continue
         cells = {column.removeprefix("\ufeff"): "-" for column in header.split("\t")}
-        cells |= {str(task.text): f"the {words}", str(task.label): labels[k % len(labels)]} | ({str(task.pair): "it was"} if task.pair else {})
+        cells |= {str(task.text): f"the {words}", str(task.label): labels[k % len(labels)]} | (
+            {str(task.pair): "it was"} if task.pair else {}
+        )
         lines.append("\t".join(cells.values()))
     return "\n".join(lines) + "\n"
 
@@ -57,16 +64,27 @@ def glue(tmp_path: Path) -> Path:
 
 
 def run(zoo: Path, glue: Path, out: Path, *tasks: str, **more: Any):
-    settings = FinetuneSettings(num_train_epochs=1, max_seq_length=16, bf16="false", per_device_train_batch_size=8)
+    settings = FinetuneSettings(
+        num_train_epochs=1, max_seq_length=16, bf16="false", per_device_train_batch_size=8
+    )
     return finetune(
-        FinetuneConfig(models=(str(zoo / "electra"),), output_dir=str(out), task=tasks, data_dir=str(glue), settings=settings, **{"seeds": 1} | more)
+        FinetuneConfig(
+            models=(str(zoo / "electra"),),
+            output_dir=str(out),
+            task=tasks,
+            data_dir=str(glue),
+            settings=settings,
+            **{"seeds": 1} | more,
+        )
     )
 
 
 def test_all_nine(zoo: Path, glue: Path, tmp_path: Path):
     report = run(zoo, glue, tmp_path / "out", "glue")
     assert [r.task for r in report.rows if r.metric == GLUE[r.task].metrics[0]] == list(GLUE)
-    assert {(r.task, r.metric) for r in report.rows} == {(n, m) for n, t in GLUE.items() for m in t.metrics} | {("mnli", "accuracy_mismatched")}
+    assert {(r.task, r.metric) for r in report.rows} == {
+        (n, m) for n, t in GLUE.items() for m in t.metrics
+    } | {("mnli", "accuracy_mismatched")}
     (average,) = report.glue_averages().values()
     medians = [report.median(task=name, model=report.rows[0].model) for name in AVERAGED]
     assert average == pytest.approx(sum(medians) / 8)
@@ -76,7 +94,9 @@ def test_all_nine(zoo: Path, glue: Path, tmp_path: Path):
     assert not report.notes()
 
 
-def test_eight_tasks_without_one_have_no_average_and_subsets_are_told(zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_eight_tasks_without_one_have_no_average_and_subsets_are_told(
+    zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     (glue / "QNLI" / "train.tsv").rename(glue / "QNLI" / "train_subset.tsv")
     (glue / "MNLI" / "dev_mismatched.tsv").unlink()
     report = run(zoo, glue, tmp_path / "out", "qnli", "mnli", "wnli")
@@ -90,15 +110,23 @@ def test_eight_tasks_without_one_have_no_average_and_subsets_are_told(zoo: Path,
     assert all(f"note: {note}" in report.table() for note in told)
     assert "GLUE average" not in report.markdown()
     before = (tmp_path / "out" / "scores.jsonl").read_bytes()
-    assert run(zoo, glue, tmp_path / "out", "qnli", "mnli", "wnli").notes() == told, "also where nothing is left to run"
+    assert run(zoo, glue, tmp_path / "out", "qnli", "mnli", "wnli").notes() == told, (
+        "also where nothing is left to run"
+    )
     assert (tmp_path / "out" / "scores.jsonl").read_bytes() == before
     assert json.loads(before.splitlines()[0])["notes"]
 
 
 def write_test_sets(glue: Path) -> None:
     for name, task in GLUE.items():
-        header = "index\tsentence" if HEADERS[name] is None else f"index\t{task.text}" + (f"\t{task.pair}" if task.pair else "")
-        rows = "".join(f"{k}\tthe good film" + ("\tit was" if task.pair else "") + "\n" for k in range(5))
+        header = (
+            "index\tsentence"
+            if HEADERS[name] is None
+            else f"index\t{task.text}" + (f"\t{task.pair}" if task.pair else "")
+        )
+        rows = "".join(
+            f"{k}\tthe good film" + ("\tit was" if task.pair else "") + "\n" for k in range(5)
+        )
         for file in (task.test or {"": "test.tsv"}).values():
             path = glue / task.folder / file
             path.parent.mkdir(exist_ok=True)
@@ -106,7 +134,8 @@ def write_test_sets(glue: Path) -> None:
 
 
 def test_a_submission(zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Eleven files, each with a header and one line an example, labels as the task writes them; the best seed of each task; the same bytes again."""
+    """Eleven files, each with a header and one line an example, labels as the task writes them; the
+    best seed of each task; the same bytes again."""
     write_test_sets(glue)
     out = tmp_path / "out"
     report = run(zoo, glue, out, "glue", predict_test=True, seeds=2)
@@ -114,17 +143,34 @@ def test_a_submission(zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.Capt
     content = archive.read_bytes()
     with zipfile.ZipFile(io.BytesIO(content)) as z:
         files = {name: z.read(name).decode().splitlines() for name in z.namelist()}
-    wanted = {"CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "AX", "QNLI", "RTE", "WNLI"}
+    wanted = {
+        "CoLA",
+        "SST-2",
+        "MRPC",
+        "STS-B",
+        "QQP",
+        "MNLI-m",
+        "MNLI-mm",
+        "AX",
+        "QNLI",
+        "RTE",
+        "WNLI",
+    }
     assert set(files) == {f"{name}.tsv" for name in wanted}
     for lines in files.values():
         assert lines[0] == "index\tprediction"
         assert [line.split("\t")[0] for line in lines[1:]] == ["0", "1", "2", "3", "4"]
-        assert len({line.split("\t")[1] for line in lines[1:]}) == 1, "the same text has the same answer"
+        assert len({line.split("\t")[1] for line in lines[1:]}) == 1, (
+            "the same text has the same answer"
+        )
     assert files["AX.tsv"][1].split("\t")[1] in GLUE["mnli"].labels
     assert files["RTE.tsv"][1].split("\t")[1] in GLUE["rte"].labels
     assert 0 < float(files["STS-B.tsv"][1].split("\t")[1]) < 6
     for name, task in GLUE.items():
-        best = max((r for r in report.records if r["task"] == name), key=lambda r: r["scores"][task.metrics[0]])
+        best = max(
+            (r for r in report.records if r["task"] == name),
+            key=lambda r: r["scores"][task.metrics[0]],
+        )
         test = next(iter(task.test), task.folder)
         (folder,) = (out / "predictions").glob(f"*/{name}-seed{best['seed']}")
         assert (folder / f"{test}.tsv").read_text().splitlines() == files[f"{test}.tsv"]
@@ -139,7 +185,9 @@ def test_a_submission(zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.Capt
     ]
 
 
-def test_a_submission_of_some_tasks(zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_submission_of_some_tasks(
+    zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     (glue / "RTE" / "test.tsv").write_text("index\tsentence1\tsentence2\n0\tthe film\tit was\n")
     run(zoo, glue, tmp_path / "out", "rte", "wnli", predict_test=True)
     assert "1 test sets; GLUE's server also wants CoLA, SST-2" in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""Data sets in the Hub's layout: clones of them with parquet files, read by the code that reads the Hub."""
+"""Data sets in the Hub's layout: clones of them with parquet files, read by the code that reads the
+Hub."""
 
 from __future__ import annotations
 
@@ -37,7 +38,10 @@ def clone(folder: Path, sets: dict[str, dict[str, list[dict[str, object]]]]) -> 
 def rows(name: str, n: int, *, labelled: bool = True) -> list[dict[str, object]]:
     classes = len(GLUE[name].labels)
     labels = [(k % classes if classes else k / 2) if labelled else -1 for k in range(n)]
-    return [{**{c: f"{c} {k}" for c in COLUMNS[name]}, "label": label, "idx": k} for k, label in enumerate(labels)]
+    return [
+        {**{c: f"{c} {k}" for c in COLUMNS[name]}, "label": label, "idx": k}
+        for k, label in enumerate(labels)
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -49,24 +53,49 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("name", list(GLUE))
 def test_all_nine(tmp_path: Path, name: str):
     ends = ("_matched", "_mismatched") if name == "mnli" else ("",)
-    splits = {s: rows(name, 6, labelled="test" not in s) for s in ("train", *("validation" + e for e in ends), *("test" + e for e in ends))}
+    splits = {
+        s: rows(name, 6, labelled="test" not in s)
+        for s in ("train", *("validation" + e for e in ends), *("test" + e for e in ends))
+    }
     data = read_task(GLUE[name], clone(tmp_path / "glue", {name: splits}), test=True)
     first, second = (*COLUMNS[name], None)[:2]
     classes = len(GLUE[name].labels)
     labels = [k % classes if classes else k / 2 for k in range(6)]
-    wanted = tuple(Example(f"{first} {k}", None if second is None else f"{second} {k}", label) for k, label in enumerate(labels))
+    wanted = tuple(
+        Example(f"{first} {k}", None if second is None else f"{second} {k}", label)
+        for k, label in enumerate(labels)
+    )
     assert data.train == data.validation == wanted
     assert [n for n, _ in data.also] == (["mismatched"] if name == "mnli" else [])
-    assert [n for n, _ in data.test] == (["MNLI-m", "MNLI-mm"] if name == "mnli" else [GLUE[name].folder])
+    assert [n for n, _ in data.test] == (
+        ["MNLI-m", "MNLI-mm"] if name == "mnli" else [GLUE[name].folder]
+    )
     assert len(data.test[0][1]) == 6
 
 
 def test_squad(tmp_path: Path):
-    told = {"id": "q1", "title": "t", "context": "It was good.", "question": "What?", "answers": {"text": ["good"], "answer_start": [7]}}
-    none = {"id": "q2", "title": "t", "context": "It was.", "question": "What?", "answers": {"text": [], "answer_start": []}}
-    source = clone(tmp_path / "squad_v2", {"squad_v2": {"train": [told, none], "validation": [told, none]}})
+    told = {
+        "id": "q1",
+        "title": "t",
+        "context": "It was good.",
+        "question": "What?",
+        "answers": {"text": ["good"], "answer_start": [7]},
+    }
+    none = {
+        "id": "q2",
+        "title": "t",
+        "context": "It was.",
+        "question": "What?",
+        "answers": {"text": [], "answer_start": []},
+    }
+    source = clone(
+        tmp_path / "squad_v2", {"squad_v2": {"train": [told, none], "validation": [told, none]}}
+    )
     data = read_task(ANSWERING["squad2"], source)
-    assert data.train == (Question("q1", "What?", "It was good.", (Answer("good", 7),)), Question("q2", "What?", "It was.", ()))
+    assert data.train == (
+        Question("q1", "What?", "It was good.", (Answer("good", 7),)),
+        Question("q2", "What?", "It was.", ()),
+    )
     assert data.metrics[0] == "best_exact"
 
 
@@ -77,10 +106,16 @@ def test_what_is_wrong_is_said(tmp_path: Path):
     with pytest.raises(UserError, match=r"data set .*a cola cannot be loaded \(ValueError: .*cola"):
         read_task(GLUE["cola"], source)
     bad = [*rows("rte", 3), {"sentence1": "a", "sentence2": "b", "label": 2, "idx": 3}]
-    with pytest.raises(UserError, match=r"rte train, row 4: label 2 is none of entailment, not_entailment"):
+    with pytest.raises(
+        UserError, match=r"rte train, row 4: label 2 is none of entailment, not_entailment"
+    ):
         read_task(GLUE["rte"], clone(tmp_path / "b", {"rte": {"train": bad, "validation": bad}}))
-    with pytest.raises(UserError, match=r"row 1: no text in column 'sentence2'; found: sentence1, label"):
-        read_task(GLUE["rte"], clone(tmp_path / "c", {"rte": {"train": [{"sentence1": "a", "label": 0}]}}))
+    with pytest.raises(
+        UserError, match=r"row 1: no text in column 'sentence2'; found: sentence1, label"
+    ):
+        read_task(
+            GLUE["rte"], clone(tmp_path / "c", {"rte": {"train": [{"sentence1": "a", "label": 0}]}})
+        )
 
 
 def test_a_place_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -88,7 +123,13 @@ def test_a_place_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise ConnectionError("no network")
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
-    with pytest.raises(UserError, match=r"data set nyu-mll/glue cola cannot be loaded \(ConnectionError: no network\); --data-dir takes a folder"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"data set nyu-mll/glue cola cannot be loaded \(ConnectionError: no network\); "
+            r"--data-dir takes a folder"
+        ),
+    ):
         read_task(GLUE["cola"], None)
     with pytest.raises(UserError, match="data set rajpurkar/squad cannot be loaded"):
         read_task(ANSWERING["squad1"], None)

@@ -14,7 +14,9 @@ from electrify.downstream import metrics
 from electrify.errors import UserError
 
 classes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
-numbers = st.one_of(st.floats(-1e6, 1e6), st.sampled_from([0.0, -0.0, 1e-300, 1e300, 1.0, 1.0 + 1e-15]))
+numbers = st.one_of(
+    st.floats(-1e6, 1e6), st.sampled_from([0.0, -0.0, 1e-300, 1e300, 1.0, 1.0 + 1e-15])
+)
 values = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=30)
 
 
@@ -31,14 +33,20 @@ def test_hand_computed_f1_and_accuracy():
 
 def test_hand_computed_correlations():
     assert metrics.pearson([1, 2, 3], [1, 2, 4]) == pytest.approx(3 / math.sqrt(2 * (42 / 9)))
-    assert metrics.spearman([1, 2, 3, 4], [10, 20, 40, 30]) == pytest.approx(0.8)  # 1 - 6 * 2 / (4 * 15)
+    assert metrics.spearman([1, 2, 3, 4], [10, 20, 40, 30]) == pytest.approx(
+        0.8
+    )  # 1 - 6 * 2 / (4 * 15)
     assert metrics.spearman([1, 2, 3], [0.1, 0.2, 9e9]) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("name", ["matthews", "pearson", "spearman"])
 @pytest.mark.parametrize("constant", [0, 1, 0.1])
 def test_a_constant_scores_zero_on_either_side(name: str, constant: float):
-    for pair in (([0, 1, 1, 0], [constant] * 4), ([constant] * 4, [0, 1, 1, 0]), ([constant] * 4, [constant] * 4)):
+    for pair in (
+        ([0, 1, 1, 0], [constant] * 4),
+        ([constant] * 4, [0, 1, 1, 0]),
+        ([constant] * 4, [constant] * 4),
+    ):
         if name == "matthews" and constant == 0.1:
             continue
         assert metrics.METRICS[name](*pair) == 0.0
@@ -48,7 +56,9 @@ def test_a_constant_scores_zero_on_either_side(name: str, constant: float):
 def test_classification_agrees_with_scikit_learn(pairs: list[tuple[int, int]]):
     y, p = zip(*pairs, strict=True)
     assert metrics.accuracy(y, p) == pytest.approx(np.mean(np.array(y) == np.array(p)))
-    wanted = 0.0 if len(set(y)) == 1 or len(set(p)) == 1 else sklearn.metrics.matthews_corrcoef(y, p)
+    wanted = (
+        0.0 if len(set(y)) == 1 or len(set(p)) == 1 else sklearn.metrics.matthews_corrcoef(y, p)
+    )
     assert metrics.matthews(y, p) == pytest.approx(wanted, abs=1e-12)
     tp = sum(a == b == 1 for a, b in pairs)
     assert metrics.f1(y, p) == pytest.approx(2 * tp / max(1, y.count(1) + p.count(1)), abs=1e-12)
@@ -56,19 +66,28 @@ def test_classification_agrees_with_scikit_learn(pairs: list[tuple[int, int]]):
         assert math.isfinite(metrics.METRICS[name](y, p))
 
 
-rows = st.integers(1, 4).flatmap(lambda c: st.lists(st.tuples(*[st.tuples(st.integers(0, 1), st.integers(0, 1))] * c), min_size=1, max_size=20))
+rows = st.integers(1, 4).flatmap(
+    lambda c: st.lists(
+        st.tuples(*[st.tuples(st.integers(0, 1), st.integers(0, 1))] * c), min_size=1, max_size=20
+    )
+)
 
 
 @given(rows)
 def test_several_labels_at_once_by_counting(pairs: list[tuple[tuple[int, int], ...]]):
-    """Micro F1 counts every (example, class) alike, macro F1 is the mean over classes, accuracy wants all classes of an example right."""
+    """Micro F1 counts every (example, class) alike, macro F1 is the mean over classes, accuracy
+    wants all classes of an example right."""
     y, p = (np.array([[cell[k] for cell in row] for row in pairs]) for k in (0, 1))
     right, both = (y & p).sum(0), y.sum(0) + p.sum(0)
     assert metrics.micro_f1(y, p) == pytest.approx(2 * right.sum() / max(1, both.sum()), abs=1e-12)
-    assert metrics.macro_f1(y, p) == pytest.approx(np.mean(2 * right / np.maximum(1, both)), abs=1e-12)
+    assert metrics.macro_f1(y, p) == pytest.approx(
+        np.mean(2 * right / np.maximum(1, both)), abs=1e-12
+    )
     if y.shape[1] > 1:  # one column alone is a plain list of classes to scikit-learn
         for average, ours in (("micro", metrics.micro_f1), ("macro", metrics.macro_f1)):
-            assert ours(y, p) == pytest.approx(sklearn.metrics.f1_score(y, p, average=average, zero_division=0), abs=1e-12)
+            assert ours(y, p) == pytest.approx(
+                sklearn.metrics.f1_score(y, p, average=average, zero_division=0), abs=1e-12
+            )
     assert metrics.accuracy(y, p) == pytest.approx((y == p).all(1).mean())
 
 
@@ -83,8 +102,12 @@ def test_correlations_are_finite_and_bounded_whatever_the_numbers(pairs: list[tu
 def test_correlations_agree_with_scipy(pairs: list[tuple[int, int]]):
     x, y = zip(*pairs, strict=True)
     if len(set(x)) > 1 and len(set(y)) > 1:
-        assert metrics.pearson(x, y) == pytest.approx(scipy.stats.pearsonr(x, y).statistic, abs=1e-9)
-        assert metrics.spearman(x, y) == pytest.approx(scipy.stats.spearmanr(x, y).statistic, abs=1e-9)
+        assert metrics.pearson(x, y) == pytest.approx(
+            scipy.stats.pearsonr(x, y).statistic, abs=1e-9
+        )
+        assert metrics.spearman(x, y) == pytest.approx(
+            scipy.stats.spearmanr(x, y).statistic, abs=1e-9
+        )
 
 
 def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch):

@@ -6,17 +6,43 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModel, BertConfig, DebertaV2Config, Gemma2Config, GPT2Config, ModernBertConfig, OPTConfig, Qwen2Config, XLNetConfig
+from transformers import (
+    AutoModel,
+    BertConfig,
+    DebertaV2Config,
+    Gemma2Config,
+    GPT2Config,
+    ModernBertConfig,
+    OPTConfig,
+    Qwen2Config,
+    XLNetConfig,
+)
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from electrify.downstream.attention import PLAIN, implementation_for
 
-SHAPE: dict[str, Any] = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+SHAPE: dict[str, Any] = {
+    "vocab_size": 50,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+}
 MADE = {
     "bert": BertConfig(**SHAPE),
-    "modernbert": ModernBertConfig(**SHAPE, pad_token_id=0, cls_token_id=2, sep_token_id=3, local_attention=4),
+    "modernbert": ModernBertConfig(
+        **SHAPE, pad_token_id=0, cls_token_id=2, sep_token_id=3, local_attention=4
+    ),
     "gpt2": GPT2Config(vocab_size=50, n_embd=32, n_layer=2, n_head=4),
-    "opt": OPTConfig(vocab_size=50, hidden_size=32, word_embed_proj_dim=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=48, pad_token_id=1),
+    "opt": OPTConfig(
+        vocab_size=50,
+        hidden_size=32,
+        word_embed_proj_dim=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        ffn_dim=48,
+        pad_token_id=1,
+    ),
     "qwen2": Qwen2Config(**SHAPE, num_key_value_heads=2),  # two heads of queries to one of keys
 }
 WITH_THEIR_OWN = {
@@ -42,7 +68,9 @@ def test_it_is_the_attention_of_the_library(name: str):
     mask = (torch.arange(12) < torch.tensor([[12], [7], [1]])).long()
     inputs = {"input_ids": ids, "attention_mask": mask}
     for x, y in ((theirs(**inputs), ours(**inputs)), (theirs(input_ids=ids), ours(input_ids=ids))):
-        torch.testing.assert_close(x.last_hidden_state[mask.bool()], y.last_hidden_state[mask.bool()], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            x.last_hidden_state[mask.bool()], y.last_hidden_state[mask.bool()], atol=1e-5, rtol=1e-5
+        )
     with torch.autocast("cpu", torch.bfloat16):
         near = ours(**inputs).last_hidden_state[mask.bool()].float()
     assert near.isfinite().all()
@@ -51,7 +79,9 @@ def test_it_is_the_attention_of_the_library(name: str):
 
 
 def test_weights_are_dropped_in_training_only():
-    _, ours = encoders(BertConfig(**SHAPE, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.5))
+    _, ours = encoders(
+        BertConfig(**SHAPE, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.5)
+    )
     ids = torch.arange(4, 16)[None]
     assert torch.equal(ours(ids).last_hidden_state, ours(ids).last_hidden_state)
     ours.train()
@@ -61,5 +91,8 @@ def test_weights_are_dropped_in_training_only():
 @pytest.mark.parametrize("name", [*MADE, *WITH_THEIR_OWN])
 def test_which_classes_it_is_for(name: str):
     config = (MADE | WITH_THEIR_OWN)[name]
-    found = [implementation_for(MODEL_MAPPING[type(config)], config, torch.device(kind)) for kind in ("cpu", "cuda")]
+    found = [
+        implementation_for(MODEL_MAPPING[type(config)], config, torch.device(kind))
+        for kind in ("cpu", "cuda")
+    ]
     assert found == ([PLAIN, "sdpa"] if name in MADE else ["eager", "eager"])

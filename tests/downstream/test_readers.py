@@ -31,7 +31,12 @@ def glue(tmp_path: Path, task: str, train: str, dev: str | None = None) -> TaskD
 def own(tmp_path: Path, text: str | bytes, *, name: str = "train.csv", **given: str) -> TaskData:
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    named = {"text_column": None, "pair_column": None, "label_column": None, "problem_type": "auto"} | given
+    named = {
+        "text_column": None,
+        "pair_column": None,
+        "label_column": None,
+        "problem_type": "auto",
+    } | given
     return read_own(str(path), str(path), **named)  # type: ignore[arg-type]
 
 
@@ -57,11 +62,23 @@ def test_windows_line_ends_and_odd_separators_in_texts(tmp_path: Path):
     ("task", "text", "said"),
     [
         ("cola", "gj04\t1\t\tfine\ngj04\t1\tcut", r"CoLA/train.tsv, line 2: 3 columns, expected 4"),
-        ("cola", "gj04\t1\t\tfine\ngj04\t*\t1\tmoved\n", r"line 2: label '\*' is none of the classes 0, 1"),
-        ("cola", "source\tlabel\tstar\tsentence\n", r"line 1: label 'label' is none of the classes"),
+        (
+            "cola",
+            "gj04\t1\t\tfine\ngj04\t*\t1\tmoved\n",
+            r"line 2: label '\*' is none of the classes 0, 1",
+        ),
+        (
+            "cola",
+            "source\tlabel\tstar\tsentence\n",
+            r"line 1: label 'label' is none of the classes",
+        ),
         ("cola", "", r"CoLA/train.tsv: no examples"),
         ("cola", "gj04\t1\t\tfine\n\ngj04\t1\t\tfine\n", r"line 2: 1 columns, expected 4"),
-        ("sst2", "sentence\nfine\n", r"SST-2/train.tsv, line 1: no column 'label' in the header; found: sentence"),
+        (
+            "sst2",
+            "sentence\nfine\n",
+            r"SST-2/train.tsv, line 1: no column 'label' in the header; found: sentence",
+        ),
         ("sst2", "sentence\tlabel\nfine\t1\nmore\t2\n", r"line 3: label '2' is none"),
         ("sst2", "sentence\tlabel\nfine\t1\t0\n", r"line 2: 3 columns, expected 2"),
         ("sst2", "sentence\tlabel\n", r"no examples"),
@@ -80,8 +97,12 @@ QQP = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
 
 
 def qqp(*cut: int, lines: int = 400) -> str:
-    """Some lines have three columns, as 97,931 of the official file has: a line feed within a question."""
-    return QQP + "".join("9\tand so?\t0\n" if k in cut else f"{k}\t1\t2\twhy {k}\tand so?\t{k % 2}\n" for k in range(2, lines + 2))
+    """Some lines have three columns, as 97,931 of the official file has: a line feed within a
+    question."""
+    return QQP + "".join(
+        "9\tand so?\t0\n" if k in cut else f"{k}\t1\t2\twhy {k}\tand so?\t{k % 2}\n"
+        for k in range(2, lines + 2)
+    )
 
 
 def test_a_few_malformed_lines_of_an_official_file_are_left_out_and_told(tmp_path: Path):
@@ -89,7 +110,9 @@ def test_a_few_malformed_lines_of_an_official_file_are_left_out_and_told(tmp_pat
     (tmp_path / "QQP" / "train.tsv").write_text(qqp(98, 99, 300))
     (tmp_path / "QQP" / "dev_subset.tsv").write_text(qqp(7))
     data = read_glue(GLUE["qqp"], tmp_path)
-    assert [e.text for e in data.train] == [f"why {k}" for k in range(2, 402) if k not in (98, 99, 300)]
+    assert [e.text for e in data.train] == [
+        f"why {k}" for k in range(2, 402) if k not in (98, 99, 300)
+    ]
     assert len(data.validation) == 399
     assert data.notes == (
         "train.tsv: 3 malformed lines left out (line 98 has 3 of 6 columns)",
@@ -101,7 +124,10 @@ def test_a_few_malformed_lines_of_an_official_file_are_left_out_and_told(tmp_pat
 def test_many_malformed_lines_or_a_cut_end_are_a_broken_file(tmp_path: Path):
     (tmp_path / "QQP").mkdir()
     (tmp_path / "QQP" / "dev.tsv").write_text(qqp())
-    for cut, said in (((5, 9, 20, 30, 50), r"line 5: 3 columns, expected 6, as 5 of 400 lines have not"), ((401,), "the last line is cut off")):
+    for cut, said in (
+        ((5, 9, 20, 30, 50), r"line 5: 3 columns, expected 6, as 5 of 400 lines have not"),
+        ((401,), "the last line is cut off"),
+    ):
         (tmp_path / "QQP" / "train.tsv").write_text(qqp(*cut))
         with pytest.raises(UserError, match=said):
             read_glue(GLUE["qqp"], tmp_path)
@@ -109,13 +135,24 @@ def test_many_malformed_lines_or_a_cut_end_are_a_broken_file(tmp_path: Path):
 
 def test_malformed_lines_of_ones_own_files_are_told(tmp_path: Path):
     for name in ("a.tsv", "b.tsv"):
-        (tmp_path / name).write_text("text\tlabel\n" + "good\t1\nbad\t0\n" * 200 + "cut\n" + "good\t1\n")
+        (tmp_path / name).write_text(
+            "text\tlabel\n" + "good\t1\nbad\t0\n" * 200 + "cut\n" + "good\t1\n"
+        )
     with pytest.raises(UserError, match=r"a\.tsv, line 402: 1 columns, expected 2"):
-        read_own(str(tmp_path / "a.tsv"), str(tmp_path / "b.tsv"), text_column=None, pair_column=None, label_column=None, problem_type="auto")
+        read_own(
+            str(tmp_path / "a.tsv"),
+            str(tmp_path / "b.tsv"),
+            text_column=None,
+            pair_column=None,
+            label_column=None,
+            problem_type="auto",
+        )
 
 
 def test_missing_files_and_folders(tmp_path: Path):
-    with pytest.raises(UserError, match=r"CoLA: no such folder; --data-dir must hold GLUE's folder CoLA"):
+    with pytest.raises(
+        UserError, match=r"CoLA: no such folder; --data-dir must hold GLUE's folder CoLA"
+    ):
         read_glue(TASKS["cola"], tmp_path)
     (tmp_path / "CoLA").mkdir()
     with pytest.raises(UserError, match=r"CoLA/train.tsv: no such file"):
@@ -132,11 +169,17 @@ def test_all_of_glue():
     assert len(GLUE) == 9
     assert set(AVERAGED) == set(GLUE) - {"wnli"}
     assert [name for name, task in GLUE.items() if task.symmetric] == ["mrpc", "stsb"]
-    assert {name: task.epochs for name, task in GLUE.items() if task.epochs != 3} == {"stsb": 10, "rte": 10}
+    assert {name: task.epochs for name, task in GLUE.items() if task.epochs != 3} == {
+        "stsb": 10,
+        "rte": 10,
+    }
 
 
 def test_mrpc_with_a_byte_order_mark(tmp_path: Path):
-    text = '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tA "plane .\tA jet .\n0\t7\t9\tA\tB\n'
+    text = (
+        '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tA "plane .\tA jet '
+        ".\n0\t7\t9\tA\tB\n"
+    )
     data = glue(tmp_path, "mrpc", text)
     assert data.train == (Example('A "plane .', "A jet .", 1), Example("A", "B", 0))
     assert data.symmetric
@@ -229,7 +272,11 @@ def test_own_pairs_and_decimal_labels_are_regression(tmp_path: Path):
     ],
 )
 def test_kinds_of_labels(tmp_path: Path, labels: list[object], kind: str, names: tuple[str, ...]):
-    data = own(tmp_path, "".join(json.dumps({"text": "t", "label": x}) + "\n" for x in labels), name="x.jsonl")
+    data = own(
+        tmp_path,
+        "".join(json.dumps({"text": "t", "label": x}) + "\n" for x in labels),
+        name="x.jsonl",
+    )
     assert (data.kind, set(data.labels)) == (kind, set(names))
     if all(isinstance(x, int) for x in labels):
         assert data.labels == names
@@ -237,7 +284,14 @@ def test_kinds_of_labels(tmp_path: Path, labels: list[object], kind: str, names:
 
 def test_problem_type_and_columns_can_be_said(tmp_path: Path):
     rows = "q,body,title,stars\n1,b,a,1\n2,d,c,5\n"
-    data = own(tmp_path, rows, text_column="title", pair_column="body", label_column="stars", problem_type="regression")
+    data = own(
+        tmp_path,
+        rows,
+        text_column="title",
+        pair_column="body",
+        label_column="stars",
+        problem_type="regression",
+    )
     assert (data.kind, data.train[1]) == ("regression", Example("c", "d", 5.0))
 
 
@@ -246,7 +300,14 @@ def test_problem_type_and_columns_can_be_said(tmp_path: Path):
     [
         ("t.csv", "text,label\na,1\nb\n", r"t.csv, line 3: 1 columns, expected 2"),
         ("t.csv", 'text,label\n"a,1\n', r"t.csv, line 2: broken CSV"),
-        ("t.csv", "body,label\na,1\n", r"none of its columns \(body, label\) is called text or sentence or sentence1; name it with --text-column"),
+        (
+            "t.csv",
+            "body,label\na,1\n",
+            (
+                r"none of its columns \(body, label\) is called text or sentence or sentence1; "
+                r"name it with --text-column"
+            ),
+        ),
         ("t.csv", "text,text\na,1\n", r"line 1: a column name occurs twice"),
         ("t.csv", "text,label\na,1\nb,\n", r"line 3: 'label' must be a text or a number"),
         ("t.csv", "text,label\na,x\nb,x\n", r"only the label 'x'"),
@@ -255,14 +316,26 @@ def test_problem_type_and_columns_can_be_said(tmp_path: Path):
         ("t.csv", b"text,label\na\0,1\n", r"line 2: a zero byte; this is a binary file"),
         ("t.jsonl", '{"text": "a", "label": 1}\n{"text": "b"\n', r"t.jsonl, line 2: broken JSON"),
         ("t.jsonl", "[" * 100_000, r"line 1: broken JSON"),
-        ("t.jsonl", '{"text": "a", "label": 1}\n{"label": 1}\n', r"line 2: no column 'text'; found: label"),
-        ("t.jsonl", '{"text": "a", "label": 1}\n{"text": null, "label": 1}\n', r"line 2: 'text' must be a text, not null"),
+        (
+            "t.jsonl",
+            '{"text": "a", "label": 1}\n{"label": 1}\n',
+            r"line 2: no column 'text'; found: label",
+        ),
+        (
+            "t.jsonl",
+            '{"text": "a", "label": 1}\n{"text": null, "label": 1}\n',
+            r"line 2: 'text' must be a text, not null",
+        ),
         (
             "t.jsonl",
             '{"text": "a", "label": 1}\n\n{"text": "b", "label": null}\n',
             r"line 3: 'label' must be a text or a number, or a list of them",
         ),
-        ("t.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n', r"line 2: broken JSON \(NaN is not a number of JSON\)"),
+        (
+            "t.jsonl",
+            '{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n',
+            r"line 2: broken JSON \(NaN is not a number of JSON\)",
+        ),
         ("t.jsonl", "3\n", r"line 1: not a JSON object"),
         ("t.xlsx", "x", r"ending '.xlsx' is not known"),
     ],
@@ -279,10 +352,21 @@ def test_an_unknown_class_in_the_validation_file(tmp_path: Path):
     with pytest.raises(UserError, match=r"b.csv, line 3: label '7' is none of the classes 0, 1"):
         read_own(str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), **named, problem_type="auto")
     with pytest.raises(UserError, match=r"no column 'texd'; did you mean 'text'"):
-        read_own(str(tmp_path / "a.csv"), str(tmp_path / "a.csv"), **named | {"text_column": "texd"}, problem_type="auto")
+        read_own(
+            str(tmp_path / "a.csv"),
+            str(tmp_path / "a.csv"),
+            **named | {"text_column": "texd"},
+            problem_type="auto",
+        )
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\t\n\0", exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=8))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="\t\n\0", exclude_categories=["Cs"]), min_size=1),
+        min_size=1,
+        max_size=8,
+    )
+)
 def test_any_text_survives_a_tsv(tmp_path_factory: pytest.TempPathFactory, texts: list[str]):
     texts = [t for t in texts if not t.endswith("\r")] or ["a"]
     path = tmp_path_factory.mktemp("any")
@@ -291,7 +375,16 @@ def test_any_text_survives_a_tsv(tmp_path_factory: pytest.TempPathFactory, texts
 
 
 @pytest.mark.parametrize(
-    ("task", "rows"), [("cola", 1063), ("sst2", 1821), ("mrpc", 1725), ("stsb", 1379), ("qnli", 5463), ("rte", 3000), ("wnli", 146)]
+    ("task", "rows"),
+    [
+        ("cola", 1063),
+        ("sst2", 1821),
+        ("mrpc", 1725),
+        ("stsb", 1379),
+        ("qnli", 5463),
+        ("rte", 3000),
+        ("wnli", 146),
+    ],
 )
 def test_the_official_test_sets(task: str, rows: int):
     if not DATA.is_dir():
@@ -303,7 +396,14 @@ def test_the_official_test_sets(task: str, rows: int):
 
 
 MULTI = [
-    ("t.jsonl", '{"text": "a", "label": ["x", "y"]}\n{"text": "b", "label": []}\n{"text": "c", "label": ["y"]}\n', None),
+    (
+        "t.jsonl",
+        (
+            '{"text": "a", "label": ["x", "y"]}\n{"text": "b", "label": []}\n{"text": "c", '
+            '"label": ["y"]}\n'
+        ),
+        None,
+    ),
     ("t.csv", "text,x,y\na,1,1\nb,0,0\nc,false,True\n", "x,y"),
 ]
 
@@ -311,52 +411,121 @@ MULTI = [
 @pytest.mark.parametrize(("name", "text", "column"), MULTI)
 def test_several_labels_at_once(tmp_path: Path, name: str, text: str, column: str | None):
     data = own(tmp_path, text, name=name, **({"label_column": column} if column else {}))
-    assert (data.kind, data.labels, data.metrics) == ("multilabel", ("x", "y"), ("micro_f1", "macro_f1", "accuracy"))
+    assert (data.kind, data.labels, data.metrics) == (
+        "multilabel",
+        ("x", "y"),
+        ("micro_f1", "macro_f1", "accuracy"),
+    )
     assert [e.label for e in data.train] == [(0, 1), (), (1,)]
 
 
 def test_labels_between_bars_on_request(tmp_path: Path):
     data = own(tmp_path, "text,label\na,x|y\nb,y\n", problem_type="multilabel")
     assert [e.label for e in data.train] == [(0, 1), (1,)]
-    assert own(tmp_path, "text,label\na,x|y\nb,y\n").labels == ("x|y", "y"), "and classes as they are written else"
+    assert own(tmp_path, "text,label\na,x|y\nb,y\n").labels == ("x|y", "y"), (
+        "and classes as they are written else"
+    )
 
 
 def test_own_sentences_and_questions(tmp_path: Path):
     tagged = own(tmp_path, "the\tD\nfilm\tN\n\nit\tP\n", name="t.conll")
-    assert (tagged.kind, tagged.labels, tagged.metrics) == ("tagging", ("D", "N", "P"), ("accuracy",))
-    chunked = own(tmp_path, '{"tokens": ["good", "film"], "tags": ["I-X", "I-X"]}\n{"tokens": ["it"], "tags": ["O"]}\n', name="t.jsonl")
+    assert (tagged.kind, tagged.labels, tagged.metrics) == (
+        "tagging",
+        ("D", "N", "P"),
+        ("accuracy",),
+    )
+    chunked = own(
+        tmp_path,
+        '{"tokens": ["good", "film"], "tags": ["I-X", "I-X"]}\n{"tokens": ["it"], "tags": ["O"]}\n',
+        name="t.jsonl",
+    )
     assert (chunked.labels, chunked.metrics[0]) == (("B-X", "I-X", "O"), "f1")
     columns = own(tmp_path, "D the x\nN film y\n", name="t.txt", text_column="1", label_column="0")
     assert columns.train[0] == Sentence(("the", "film"), ("D", "N"))
-    asked = own(tmp_path, '{"context": "it was good", "question": "what", "answers": "good"}\n', name="q.jsonl")
+    asked = own(
+        tmp_path,
+        '{"context": "it was good", "question": "what", "answers": "good"}\n',
+        name="q.jsonl",
+    )
     assert (asked.kind, asked.metrics) == ("answering", ("exact", "f1"))
-    assert "1 contexts of the validation questions are among the training contexts" in asked.notes[0]
+    assert (
+        "1 contexts of the validation questions are among the training contexts" in asked.notes[0]
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "text", "given", "said"),
     [
-        ("t.csv", "text,x,y\na,1,2\n", {"label_column": "x,y"}, r"line 2: 'y' must be 0 or 1, not '2'"),
+        (
+            "t.csv",
+            "text,x,y\na,1,2\n",
+            {"label_column": "x,y"},
+            r"line 2: 'y' must be 0 or 1, not '2'",
+        ),
         ("t.csv", "text,x,y\na,1,0\n", {"label_column": "x,z"}, r"line 2: no column 'z'"),
-        ("t.jsonl", '{"text": "a", "label": ["x", null]}\n', {}, r"line 1: 'label' must be a text or a number, or a list of them"),
+        (
+            "t.jsonl",
+            '{"text": "a", "label": ["x", null]}\n',
+            {},
+            r"line 1: 'label' must be a text or a number, or a list of them",
+        ),
         ("t.jsonl", '{"text": "a", "label": []}\n', {}, r"no example has a label"),
-        ("t.jsonl", '{"text": "a", "label": ["x"]}\n', {"problem_type": "classification"}, r"its problem type is multilabel, not classification"),
-        ("t.jsonl", '{"tokens": ["a"], "tags": ["D"]}\n', {"text_column": "words"}, r"--text-column is not for this kind of file"),
-        ("q.jsonl", '{"context": "a", "question": "b", "answers": "a"}\n', {"label_column": "x"}, r"--label-column is not for this kind of file"),
+        (
+            "t.jsonl",
+            '{"text": "a", "label": ["x"]}\n',
+            {"problem_type": "classification"},
+            r"its problem type is multilabel, not classification",
+        ),
+        (
+            "t.jsonl",
+            '{"tokens": ["a"], "tags": ["D"]}\n',
+            {"text_column": "words"},
+            r"--text-column is not for this kind of file",
+        ),
+        (
+            "q.jsonl",
+            '{"context": "a", "question": "b", "answers": "a"}\n',
+            {"label_column": "x"},
+            r"--label-column is not for this kind of file",
+        ),
         ("t.conll", "the D\nfilm\n", {}, r"line 2"),
-        ("t.conll", "the D\n", {"text_column": "word"}, r"--text-column of a file of columns is a number from 0, not 'word'"),
+        (
+            "t.conll",
+            "the D\n",
+            {"text_column": "word"},
+            r"--text-column of a file of columns is a number from 0, not 'word'",
+        ),
         ("q.json", "{}", {}, r"data"),
         ("q.jsonl", '{"context": "a", "question": "b", "answers": "z"}\n', {}, r"line 1"),
     ],
 )
-def test_bad_own_files_of_other_kinds(tmp_path: Path, name: str, text: str, given: dict[str, str], said: str):
+def test_bad_own_files_of_other_kinds(
+    tmp_path: Path, name: str, text: str, given: dict[str, str], said: str
+):
     with pytest.raises(UserError, match=said):
         own(tmp_path, text, name=name, **given)
 
 
 def test_compressed_files_of_every_layout(tmp_path: Path):
     asked = json.dumps(
-        {"data": [{"paragraphs": [{"context": "a b", "qas": [{"id": "1", "question": "c", "answers": [{"text": "a", "answer_start": 0}]}]}]}]}
+        {
+            "data": [
+                {
+                    "paragraphs": [
+                        {
+                            "context": "a b",
+                            "qas": [
+                                {
+                                    "id": "1",
+                                    "question": "c",
+                                    "answers": [{"text": "a", "answer_start": 0}],
+                                }
+                            ],
+                        }
+                    ]
+                }
+            ]
+        }
     )
     layouts = {
         "t.csv": "text,label\na,1\nb,0\n", "t.tsv": "text\tlabel\na\t1\nb\t0\n", "t.jsonl": '{"text": "a", "label": 1}\n{"text": "b", "label": 0}\n',
@@ -364,7 +533,10 @@ def test_compressed_files_of_every_layout(tmp_path: Path):
         "q.jsonl": '{"context": "a b", "question": "c", "answers": "a"}\n',
     }  # fmt: skip
     for name, text in layouts.items():
-        plain, packed = own(tmp_path, text, name=name), own(tmp_path, gzip.compress(text.encode()), name=name + ".gz")
+        plain, packed = (
+            own(tmp_path, text, name=name),
+            own(tmp_path, gzip.compress(text.encode()), name=name + ".gz"),
+        )
         assert (plain.train, plain.kind) == (packed.train, packed.kind)
 
 
@@ -373,7 +545,9 @@ def test_wikiann_with_its_prefixes(tmp_path: Path):
     for name in ("train", "dev", "test"):
         with gzip.open(tmp_path / "wikiann-en" / f"{name}.gz", "wt") as stream:
             stream.write("en:Sioux B-ORG\nen:Falls I-ORG\n\nen:it O\n")
-    assert read_task(TASKS["wikiann"], str(tmp_path)).train[0] == Sentence(("Sioux", "Falls"), ("B-ORG", "I-ORG"))
+    assert read_task(TASKS["wikiann"], str(tmp_path)).train[0] == Sentence(
+        ("Sioux", "Falls"), ("B-ORG", "I-ORG")
+    )
 
 
 def test_own_files_do_not_take_the_name_of_a_benchmark(tmp_path: Path):
@@ -382,4 +556,6 @@ def test_own_files_do_not_take_the_name_of_a_benchmark(tmp_path: Path):
 
 
 def test_an_empty_cell_is_no_label_where_there_may_be_several(tmp_path: Path):
-    assert [e.label for e in own(tmp_path, "text,label\na,x|y\nb,\n", problem_type="multilabel").train] == [(0, 1), ()]
+    assert [
+        e.label for e in own(tmp_path, "text,label\na,x|y\nb,\n", problem_type="multilabel").train
+    ] == [(0, 1), ()]

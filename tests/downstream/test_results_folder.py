@@ -1,4 +1,5 @@
-"""The output folder of `finetune`: one writer, nobody else's files, and no score that is not of what was asked."""
+"""The output folder of `finetune`: one writer, nobody else's files, and no score that is not of
+what was asked."""
 
 from __future__ import annotations
 
@@ -21,19 +22,40 @@ from electrify.errors import UserError
 from electrify.files.lock import lock
 from small import listing
 
-QUICK = FinetuneSettings(num_train_epochs=1, max_seq_length=16, bf16="false", max_train_samples=16, per_device_train_batch_size=8, device="cpu")
+QUICK = FinetuneSettings(
+    num_train_epochs=1,
+    max_seq_length=16,
+    bf16="false",
+    max_train_samples=16,
+    per_device_train_batch_size=8,
+    device="cpu",
+)
 
 
 def options(zoo: Path, reviews: tuple[str, str], out: Path, **more: object) -> FinetuneConfig:
-    given = {"models": (str(zoo / "bert"),), "output_dir": str(out), "train_file": reviews[0], "validation_file": reviews[1], "seeds": 1}
+    given = {
+        "models": (str(zoo / "bert"),),
+        "output_dir": str(out),
+        "train_file": reviews[0],
+        "validation_file": reviews[1],
+        "seeds": 1,
+    }
     return FinetuneConfig(**given | {"settings": QUICK} | more)  # type: ignore[arg-type]
 
 
 def test_two_in_one_folder(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    code = "import sys\nfrom pathlib import Path\nfrom electrify.files.lock import lock\nwith lock(Path(sys.argv[1])):\n"
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom electrify.files.lock import lock\nwith "
+        "lock(Path(sys.argv[1])):\n"
+    )
     code += "    print('in', flush=True)\n    sys.stdin.readline()\n"
-    with subprocess.Popen([sys.executable, "-c", code, str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
         assert other.stdout is not None
         assert other.stdin is not None
         assert other.stdout.readline() == "in\n"
@@ -46,7 +68,9 @@ def test_two_in_one_folder(zoo: Path, reviews: tuple[str, str], tmp_path: Path) 
         finetune(options(zoo, reviews, out))
 
 
-def test_one_model_by_several_names_is_one(zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_model_by_several_names_is_one(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(zoo)
     (tmp_path / "link").symlink_to(zoo / "bert")
     names = ("bert", "./bert", "bert/", str(zoo / "bert"), str(tmp_path / "link"))
@@ -55,8 +79,11 @@ def test_one_model_by_several_names_is_one(zoo: Path, reviews: tuple[str, str], 
     assert len((tmp_path / "out" / "scores.jsonl").read_text().splitlines()) == 2
 
 
-def test_a_changed_tokenizer_is_another_model(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
-    """Also where only its options changed; records of earlier versions, which did not know them, still count."""
+def test_a_changed_tokenizer_is_another_model(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+) -> None:
+    """Also where only its options changed; records of earlier versions, which did not know them,
+    still count."""
     import shutil
 
     model = Path(shutil.copytree(zoo / "bert", tmp_path / "model"))
@@ -64,11 +91,20 @@ def test_a_changed_tokenizer_is_another_model(zoo: Path, reviews: tuple[str, str
     finetune(asked)
     path = model / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"do_lower_case": False}))
-    with pytest.raises(UserError, match=r"holds scores of the tokenizer of .* from before it changed"):
+    with pytest.raises(
+        UserError, match=r"holds scores of the tokenizer of .* from before it changed"
+    ):
         finetune(asked)
     scores = tmp_path / "out" / "scores.jsonl"
     rows = [json.loads(line) for line in scores.read_text().splitlines()]
-    scores.write_text("".join(line_of({k: v for k, v in row.items() if k not in ("tokenizer", "test", "answers", "seal")}) for row in rows))
+    scores.write_text(
+        "".join(
+            line_of(
+                {k: v for k, v in row.items() if k not in ("tokenizer", "test", "answers", "seal")}
+            )
+            for row in rows
+        )
+    )
     finetune(asked)
 
 
@@ -83,7 +119,9 @@ def test_a_changed_tokenizer_is_another_model(zoo: Path, reviews: tuple[str, str
         ("finetune.json", '{"mine": 1}'),
     ],
 )
-def test_files_of_others_with_our_names(zoo: Path, reviews: tuple[str, str], tmp_path: Path, name: str, text: str) -> None:
+def test_files_of_others_with_our_names(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, name: str, text: str
+) -> None:
     out = tmp_path / "out"
     asked = options(zoo, reviews, out)
     if name == "scores.jsonl" and text:
@@ -91,7 +129,13 @@ def test_files_of_others_with_our_names(zoo: Path, reviews: tuple[str, str], tmp
     out.mkdir(exist_ok=True)
     (out / name).write_text(text)
     before = listing(out)
-    with pytest.raises(UserError, match=r"not a file of scores|not written by electrify finetune|holds other files and no finetune\.json|holds list"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"not a file of scores|not written by electrify finetune|holds other files and no "
+            r"finetune\.json|holds list"
+        ),
+    ):
         finetune(asked)
     assert listing(out) == before
 
@@ -108,7 +152,9 @@ def test_a_report_of_somebody_else(zoo: Path, reviews: tuple[str, str], tmp_path
         assert listing(out) == before
 
 
-def test_scores_that_are_not_numbers(zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_that_are_not_numbers(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """JSON that every reader takes, a note that says so, and the same when it is read again."""
     real = verb.finetune_one
 
@@ -132,7 +178,9 @@ def test_scores_that_are_not_numbers(zoo: Path, reviews: tuple[str, str], tmp_pa
         assert strictly((out / "scores.jsonl").read_text())["scores"]["accuracy"] is None  # type: ignore[index]
 
 
-def test_a_model_folder_that_holds_results_may_be_written_again(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+def test_a_model_folder_that_holds_results_may_be_written_again(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+) -> None:
     from electrify.files.model_folder import replaced
 
     model = tmp_path / "model"
@@ -140,7 +188,9 @@ def test_a_model_folder_that_holds_results_may_be_written_again(zoo: Path, revie
     for k in range(2):
         with replaced(model, identity) as new:
             for path in (zoo / "bert").iterdir():
-                (new / path.name).write_bytes(path.read_bytes() + b" " * k * (path.suffix == ".json"))
+                (new / path.name).write_bytes(
+                    path.read_bytes() + b" " * k * (path.suffix == ".json")
+                )
         if not k:
             finetune(options(zoo, reviews, model / "results", models=(str(model),)))
             before = listing(model / "results")
@@ -148,7 +198,9 @@ def test_a_model_folder_that_holds_results_may_be_written_again(zoo: Path, revie
     assert (model / "config.json").read_bytes().endswith(b" ")
 
 
-def test_a_full_disk_leaves_no_model(zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_model(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from safetensors import SafetensorError
     from transformers import PreTrainedModel
 
@@ -168,7 +220,9 @@ def saved(out: Path) -> Path:
     return next((out / "models").iterdir())
 
 
-def test_reports_that_the_user_edited_are_kept(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+def test_reports_that_the_user_edited_are_kept(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+) -> None:
     out, mine = tmp_path / "out", ("report.md", "report.png", "report.csv", "report.json")
     finetune(options(zoo, reviews, out))
     wanted = listing(out)
@@ -179,7 +233,9 @@ def test_reports_that_the_user_edited_are_kept(zoo: Path, reviews: tuple[str, st
     assert all((out / f"{name}.changed").read_text() == "mine" for name in mine)
 
 
-def test_a_search_keeps_what_the_user_wrote(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+def test_a_search_keeps_what_the_user_wrote(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+) -> None:
     out, asked = tmp_path / "out", {"hyperparameter_search": "weight_decay=0,0.1"}
     finetune(options(zoo, reviews, out, **asked))
     (out / "search.md").write_text("mine")
@@ -193,7 +249,9 @@ def test_a_search_keeps_what_the_user_wrote(zoo: Path, reviews: tuple[str, str],
     assert listing(tmp_path / "outside") == before
 
 
-def test_a_saved_model_without_weights_is_not_done(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+def test_a_saved_model_without_weights_is_not_done(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     asked = options(zoo, reviews, out, save_model=True)
     finetune(asked)
@@ -218,7 +276,9 @@ def test_a_saved_model_that_the_user_changed_is_refused_before_training(
 
 
 @pytest.mark.parametrize("name", ["models", "models/one", "predictions"])
-def test_links_in_the_folder_of_results(zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_links_in_the_folder_of_results(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     out, outside = tmp_path / "out", tmp_path / "outside"
     asked = options(zoo, reviews, out, save_model=True)
     finetune(asked)
@@ -241,7 +301,10 @@ def test_predictions_are_not_written_through_a_link(tmp_path: Path) -> None:
     submission.write_files(out / "predictions" / "m" / "t", {"a.tsv": "1"}, top=out)
     (out / "predictions" / "m" / "t" / "a.tsv").write_text("mine")
     submission.write_files(out / "predictions" / "m" / "t", {"a.tsv": "1"}, top=out)
-    assert {p.name: p.read_text() for p in (out / "predictions" / "m" / "t").iterdir()} == {"a.tsv": "1", "a.tsv.changed": "mine"}
+    assert {p.name: p.read_text() for p in (out / "predictions" / "m" / "t").iterdir()} == {
+        "a.tsv": "1",
+        "a.tsv.changed": "mine",
+    }
     (out / "predictions" / "m" / "t").rename(outside)
     (out / "predictions" / "m" / "t").symlink_to(outside)
     with pytest.raises(UserError, match="t is a link"):

@@ -13,8 +13,15 @@ from electrify.errors import UserError
 
 
 def options(zoo: Path, reviews: tuple[str, str], out: Path, **more: object) -> FinetuneConfig:
-    settings = FinetuneSettings(layerwise_lr_decay=1.0, per_device_train_batch_size=16, bf16="false", dropout=0.0)
-    given = {"models": (str(zoo / "electra"), str(zoo / "bert")), "seeds": 2, "train_file": reviews[0], "validation_file": reviews[1]}
+    settings = FinetuneSettings(
+        layerwise_lr_decay=1.0, per_device_train_batch_size=16, bf16="false", dropout=0.0
+    )
+    given = {
+        "models": (str(zoo / "electra"), str(zoo / "bert")),
+        "seeds": 2,
+        "train_file": reviews[0],
+        "validation_file": reviews[1],
+    }
     return FinetuneConfig(output_dir=str(out), settings=settings, **{**given, **more})  # type: ignore[arg-type]
 
 
@@ -24,7 +31,12 @@ def test_the_grid_by_hand():
         "learning_rate=0.0001,num_train_epochs=2.0", "learning_rate=0.0001,num_train_epochs=1.0", "learning_rate=0.0003,num_train_epochs=2.0",
         "learning_rate=0.0003,num_train_epochs=1.0",
     ]  # fmt: skip
-    assert [(s.learning_rate, s.num_train_epochs) for _, s in grid] == [(1e-4, 2), (1e-4, 1), (3e-4, 2), (3e-4, 1)]
+    assert [(s.learning_rate, s.num_train_epochs) for _, s in grid] == [
+        (1e-4, 2),
+        (1e-4, 1),
+        (3e-4, 2),
+        (3e-4, 1),
+    ]
     assert search_grid("auto", FinetuneSettings()) == search_grid(AUTO_GRID, FinetuneSettings())
     assert len(search_grid("auto", FinetuneSettings())) == 6
 
@@ -47,26 +59,44 @@ def test_bad_grids(zoo: Path, reviews: tuple[str, str], tmp_path: Path, text: st
         options(zoo, reviews, tmp_path / "out", hyperparameter_search=text)
 
 
-def test_a_search_reports_the_best_and_writes_the_grid(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
+def test_a_search_reports_the_best_and_writes_the_grid(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+):
     out = tmp_path / "out"
-    asked = options(zoo, reviews, out, hyperparameter_search="learning_rate=1e-9,1e-2;num_train_epochs=1,8")
+    asked = options(
+        zoo, reviews, out, hyperparameter_search="learning_rate=1e-9,1e-2;num_train_epochs=1,8"
+    )
     report = finetune(asked)
     grid = json.loads((out / "search.json").read_text())
     assert len(grid) == 4
-    best, worst = "learning_rate=0.01,num_train_epochs=8.0", "learning_rate=1e-09,num_train_epochs=1.0"
+    best, worst = (
+        "learning_rate=0.01,num_train_epochs=8.0",
+        "learning_rate=1e-09,num_train_epochs=1.0",
+    )
     for model in ("electra", "bert"):
-        mine_only = {name: [r for r in rows if Path(r["model"]).name == model and r["metric"] == "accuracy"] for name, rows in grid.items()}
+        mine_only = {
+            name: [r for r in rows if Path(r["model"]).name == model and r["metric"] == "accuracy"]
+            for name, rows in grid.items()
+        }
         medians = {name: rows[0]["median"] for name, rows in mine_only.items()}
-        mine = next(r for r in report.rows if Path(r.model).name == model and r.metric == "accuracy")
+        mine = next(
+            r for r in report.rows if Path(r.model).name == model and r.metric == "accuracy"
+        )
         assert mine.median == max(medians.values()) == medians[best] > medians[worst]
         assert any(f"{model}: {best} is the best of 4 settings" in note for note in report.notes())
-    stars = [line.count("*") for line in (out / "search.md").read_text().splitlines() if line.startswith("| reviews")]
+    stars = [
+        line.count("*")
+        for line in (out / "search.md").read_text().splitlines()
+        if line.startswith("| reviews")
+    ]
     assert stars == [1, 1]
     before = (out / "report.md").read_text()
     scores = {p: p.stat().st_mtime_ns for p in out.glob("grid/*/scores.jsonl")}
     assert finetune(asked).rows == report.rows
     assert (out / "report.md").read_text() == before
-    assert {p: p.stat().st_mtime_ns for p in out.glob("grid/*/scores.jsonl")} == scores, "nothing ran again"
+    assert {p: p.stat().st_mtime_ns for p in out.glob("grid/*/scores.jsonl")} == scores, (
+        "nothing ran again"
+    )
     assert len(scores) == 4
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
@@ -76,12 +106,20 @@ def test_a_search_reports_the_best_and_writes_the_grid(zoo: Path, reviews: tuple
 
 def test_equal_points_take_the_first(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
     grid = "weight_decay=0,0.1;learning_rate=1e-12"
-    report = finetune(options(zoo, reviews, tmp_path / "out", models=(str(zoo / "bert"),), hyperparameter_search=grid))
-    assert any("weight_decay=0.0,learning_rate=1e-12 is the best of 2" in note for note in report.notes())
+    report = finetune(
+        options(
+            zoo, reviews, tmp_path / "out", models=(str(zoo / "bert"),), hyperparameter_search=grid
+        )
+    )
+    assert any(
+        "weight_decay=0.0,learning_rate=1e-12 is the best of 2" in note for note in report.notes()
+    )
 
 
 def test_the_plot_has_a_panel_for_each_task(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
     finetune(options(zoo, reviews, tmp_path / "out"))
     with Image.open(tmp_path / "out" / "report.png") as picture:
         assert picture.width > 400
-        assert len(picture.convert("RGB").resize((60, 40)).getcolors(2400) or []) > 20, "something is drawn"
+        assert len(picture.convert("RGB").resize((60, 40)).getcolors(2400) or []) > 20, (
+            "something is drawn"
+        )

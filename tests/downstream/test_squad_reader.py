@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from electrify.downstream.examples import Answer, Question
-from electrify.downstream.read.squad import gathered, question_of, read_question_rows, read_questions
+from electrify.downstream.read.squad import (
+    gathered,
+    question_of,
+    read_question_rows,
+    read_questions,
+)
 from electrify.errors import UserError
 
 SQUAD = Path(__file__).parents[3] / "shared" / "data" / "squad"
@@ -17,9 +22,15 @@ CONTEXT = "Paris lies on the Seine. Paris is large."
 GONE = object()
 
 
-def qa(id_: Any = "q1", question: Any = "Where?", answers: Any = None, **more: Any) -> dict[str, Any]:
+def qa(
+    id_: Any = "q1", question: Any = "Where?", answers: Any = None, **more: Any
+) -> dict[str, Any]:
     answers = [{"text": "the Seine", "answer_start": 14}] if answers is None else answers
-    return {k: v for k, v in {"id": id_, "question": question, "answers": answers, **more}.items() if v is not GONE}
+    return {
+        k: v
+        for k, v in {"id": id_, "question": question, "answers": answers, **more}.items()
+        if v is not GONE
+    }
 
 
 def squad(*qas: Any, context: Any = CONTEXT, version: str = "v2.0") -> dict[str, Any]:
@@ -27,7 +38,10 @@ def squad(*qas: Any, context: Any = CONTEXT, version: str = "v2.0") -> dict[str,
     first = {"context": "x", "qas": []}
     return {
         "version": version,
-        "data": [{"title": "A", "paragraphs": []}, {"title": "B", "paragraphs": [first, {"context": context, "qas": list(qas)}]}],
+        "data": [
+            {"title": "A", "paragraphs": []},
+            {"title": "B", "paragraphs": [first, {"context": context, "qas": list(qas)}]},
+        ],
     }
 
 
@@ -37,24 +51,38 @@ def answer(text: Any, start: Any) -> list[dict[str, Any]]:
 
 def read(tmp_path: Path, content: Any, name: str = "dev.json") -> tuple[Question, ...]:
     path = tmp_path / name
-    path.write_bytes(content if isinstance(content, bytes) else (content if isinstance(content, str) else json.dumps(content)).encode())
+    path.write_bytes(
+        content
+        if isinstance(content, bytes)
+        else (content if isinstance(content, str) else json.dumps(content)).encode()
+    )
     return read_questions(path)
 
 
 def rows(tmp_path: Path, *lines: Any) -> tuple[Question, ...]:
     path = tmp_path / "own.jsonl"
-    path.write_bytes("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines).encode())
+    path.write_bytes(
+        "".join(
+            (line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines
+        ).encode()
+    )
     return read_question_rows(path)
 
 
 def row(answers: Any = "Paris", **more: Any) -> dict[str, Any]:
-    return {k: v for k, v in {"context": CONTEXT, "question": "Where?", "answers": answers, **more}.items() if v is not GONE}
+    return {
+        k: v
+        for k, v in {"context": CONTEXT, "question": "Where?", "answers": answers, **more}.items()
+        if v is not GONE
+    }
 
 
 def test_answers_are_kept_in_order_and_repeated(tmp_path: Path):
     three = [*answer("Paris", 25), *answer("Paris", 0), *answer("Paris", 25)]
     (question,) = read(tmp_path, squad(qa(answers=three), version="1.1"))
-    assert question == Question("q1", "Where?", CONTEXT, (Answer("Paris", 25), Answer("Paris", 0), Answer("Paris", 25)))
+    assert question == Question(
+        "q1", "Where?", CONTEXT, (Answer("Paris", 25), Answer("Paris", 0), Answer("Paris", 25))
+    )
 
 
 def test_a_question_without_answers_is_one_that_the_context_does_not_answer(tmp_path: Path):
@@ -65,14 +93,25 @@ def test_a_question_without_answers_is_one_that_the_context_does_not_answer(tmp_
 
 def test_version_and_titles_are_not_needed_and_a_byte_order_mark_is_no_matter(tmp_path: Path):
     bare = {"data": [{"paragraphs": [{"context": CONTEXT, "qas": [qa()]}]}]}
-    assert read(tmp_path, b"\xef\xbb\xbf" + json.dumps(bare, indent=1).encode()) == read(tmp_path, squad(qa()))
+    assert read(tmp_path, b"\xef\xbb\xbf" + json.dumps(bare, indent=1).encode()) == read(
+        tmp_path, squad(qa())
+    )
 
 
 def test_places_count_characters_and_texts_stay_as_they_are(tmp_path: Path):
     context = " \U0001d54f\u00e9e\u0301\r\n\u2028 two  blanks "
-    (question,) = read(tmp_path, squad(qa(question=" Where? ", answers=[*answer("e\u0301\r\n", 3), *answer(" two  ", 8)]), context=context))
+    (question,) = read(
+        tmp_path,
+        squad(
+            qa(question=" Where? ", answers=[*answer("e\u0301\r\n", 3), *answer(" two  ", 8)]),
+            context=context,
+        ),
+    )
     assert (question.question, question.context) == (" Where? ", context)
-    assert [context[a.start : a.start + len(a.text)] for a in question.answers] == ["e\u0301\r\n", " two  "]
+    assert [context[a.start : a.start + len(a.text)] for a in question.answers] == [
+        "e\u0301\r\n",
+        " two  ",
+    ]
 
 
 QUOTED = '"{}" of question \'q1\' is not at answer_start {} of the context, where "{}'
@@ -83,7 +122,10 @@ LATER = "data[1].paragraphs[1].qas[1]"
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"data": [\n {"paragraphs": [', "dev.json, line 2, column 18: broken JSON (Expecting value); was the file copied in full?"),
+        ('{"data": [\n {"paragraphs": [', (
+            "dev.json, line 2, column 18: broken JSON (Expecting value); was the file copied in "
+            "full?"
+        )),
         ("", "dev.json, line 1, column 1: broken JSON (Expecting value)"),
         ('{"data": []}\n{"data": []}', "line 2, column 1: broken JSON (Extra data); the layout of SQuAD is"),
         ('{"data": ' + "9" * 5000 + "}", "dev.json: broken JSON (ValueError)"),
@@ -112,26 +154,44 @@ LATER = "data[1].paragraphs[1].qas[1]"
         (squad(qa(id_=" ")), f"{BAD}: 'id' is blank"),
         (squad(qa(), qa("q2", question=GONE)), f"{LATER}: no key 'question'"),
         (squad(qa(question="\u3000")), f"{BAD}: 'question' is blank"),
-        (squad(qa(question="\ud83d")), f"{BAD}: 'question' holds half a surrogate pair, \"\\ud83d\"; write the character in full"),
+        (squad(qa(question="\ud83d")), (
+            f"{BAD}: 'question' holds half a surrogate pair, \"\\ud83d\"; write the character in "
+            "full"
+        )),
         (squad(qa(answers=GONE)), f"{BAD}: no key 'answers'; found"),
         (squad(qa(answers="Paris")), f"{BAD}: 'answers' must be a list, not \"Paris\""),
         (squad(qa(answers=["Paris"])), f'{BAD}, answers[0]: must be an object, not "Paris"'),
         (squad(qa(answers=[*answer("Paris", 0), {"text": "Paris"}])), f"{BAD}, answers[1]: no key 'answer_start'; found: \"text\""),
         (squad(qa(answers=answer(5, 0))), f"{BAD}, answers[0]: 'text' must be a text, not 5"),
-        (squad(qa(answers=answer("", 0))), f"{BAD}, answers[0]: 'text' is blank; a question that the context does not answer has no answers: []"),
+        (squad(qa(answers=answer("", 0))), (
+            f"{BAD}, answers[0]: 'text' is blank; a question that the context does not answer has "
+            "no answers: []"
+        )),
         (squad(qa(answers=answer("Paris", "0"))), f"{BAD}, answers[0]: 'answer_start' must be a whole number, not \"0\""),
         (squad(qa(answers=answer("Paris", 0.0))), "'answer_start' must be a whole number, not 0.0"),
         (squad(qa(answers=answer("Paris", False))), "'answer_start' must be a whole number, not false"),
         (squad(qa(answers=answer("Paris", None))), "'answer_start' must be a whole number, not null"),
-        (squad(qa(answers=answer(".", -1))), f"{BAD}, answers[0]: answer_start -1 of question 'q1' is outside the context of 40 characters"),
-        (squad(qa(answers=answer("Paris", 40))), "answer_start 40 of question 'q1' is outside the context of 40 characters, counted from 0"),
+        (squad(qa(answers=answer(".", -1))), (
+            f"{BAD}, answers[0]: answer_start -1 of question 'q1' is outside the context of 40 "
+            "characters"
+        )),
+        (squad(qa(answers=answer("Paris", 40))), (
+            "answer_start 40 of question 'q1' is outside the context of 40 characters, counted "
+            "from 0"
+        )),
         (squad(qa(answers=answer("Paris", 1))), QUOTED.format("Paris", 1, 'aris " stands; answer_start counts characters from 0')),
         (squad(qa(answers=answer("paris", 0))), QUOTED.format("paris", 0, 'Paris" stands')),
         (squad(qa(answers=answer("large. It", 34))), QUOTED.format("large. It", 34, 'large." stands')),
         (squad(qa(answers=answer("b" * 99, 0)), context="a" * 99), '"' + "b" * 36 + "... of question 'q1' is not at"),
         (squad(qa(answers=answer("b" * 99, 0)), context="a" * 99), 'where "' + "a" * 36 + "... stands"),
-        (squad(qa(is_impossible=True)), f"{BAD}: is_impossible is true and 'answers' holds 1; empty 'answers' or set is_impossible to false"),
-        (squad(qa(answers=[], is_impossible=False)), "is_impossible is false and 'answers' is empty; give an answer or set is_impossible to true"),
+        (squad(qa(is_impossible=True)), (
+            f"{BAD}: is_impossible is true and 'answers' holds 1; empty 'answers' or set "
+            "is_impossible to false"
+        )),
+        (squad(qa(answers=[], is_impossible=False)), (
+            "is_impossible is false and 'answers' is empty; give an answer or set is_impossible to "
+            "true"
+        )),
         (squad(qa(is_impossible=0)), f"{BAD}: 'is_impossible' must be true or false, not 0"),
         (squad(qa(is_impossible="false")), f"{BAD}: 'is_impossible' must be true or false, not \"false\""),
         (squad(qa(), qa()), f"dev.json, {LATER}: id 'q1' is also that of {BAD}; give each question an id of its own"),
@@ -187,12 +247,21 @@ def test_own_rows(tmp_path: Path, answers: Any, wanted: list[tuple[str, int]]):
         ([row(id=None)], "own.jsonl, line 1: 'id' must be a text, not null"),
         ([row(id="2"), row()], "own.jsonl, line 2: id '2' is also that of line 1; give each question an id of its own"),
         ([row(None)], "own.jsonl, line 1: 'answers' must be a text, a list or an object, not null"),
-        ([row("London")], "own.jsonl, line 1, answers[0]: the context does not hold \"London\"; an answer must be a piece of it, letter by letter"),
+        ([row("London")], (
+            "own.jsonl, line 1, answers[0]: the context does not hold \"London\"; an answer must "
+            "be a piece of it, letter by letter"
+        )),
         ([row(["Paris", "paris"])], "own.jsonl, line 1, answers[1]: the context does not hold \"paris\""),
         ([row("\ud83d")], "own.jsonl, line 1, answers[0]: the context does not hold \"\\ud83d\""),
-        ([row("")], "own.jsonl, line 1, answers[0]: 'text' is blank; a question that the context does not answer has no answers: []"),
+        ([row("")], (
+            "own.jsonl, line 1, answers[0]: 'text' is blank; a question that the context does not "
+            "answer has no answers: []"
+        )),
         ([row([3])], "own.jsonl, line 1, answers[0]: must be an object, not 3"),
-        ([row(answer("Paris", 3))], "line 1, answers[0]: \"Paris\" of question '1' is not at answer_start 3 of the context, where \"is li\" stands"),
+        ([row(answer("Paris", 3))], (
+            "line 1, answers[0]: \"Paris\" of question '1' is not at answer_start 3 of the "
+            "context, where \"is li\" stands"
+        )),
         ([row({"text": ["Paris"]})], "own.jsonl, line 1, answers: no key 'answer_start'; found: \"text\""),
         ([row({"text": "Paris", "answer_start": 0})], "own.jsonl, line 1, answers: 'text' must be a list, not \"Paris\""),
         ([row({"text": ["Paris"], "answer_start": []})], "own.jsonl, line 1: 'answers' has 1 in 'text' and 0 in 'answer_start'"),
@@ -208,8 +277,17 @@ def test_bad_own_rows_name_the_line(tmp_path: Path, lines: list[Any], said: str)
 
 
 def test_rows_of_the_hub():
-    hub = {"id": "5", "title": "T", "context": CONTEXT, "question": "Where?", "answers": {"text": ["Seine"], "answer_start": [18]}}
-    found = [question_of(hub, "squad, row 0"), question_of(hub | {"id": "6", "answers": {"text": [], "answer_start": []}}, "squad, row 1")]
+    hub = {
+        "id": "5",
+        "title": "T",
+        "context": CONTEXT,
+        "question": "Where?",
+        "answers": {"text": ["Seine"], "answer_start": [18]},
+    }
+    found = [
+        question_of(hub, "squad, row 0"),
+        question_of(hub | {"id": "6", "answers": {"text": [], "answer_start": []}}, "squad, row 1"),
+    ]
     assert [q.answers for q in found] == [(Answer("Seine", 18),), ()]
     assert gathered("squad", zip(("row 0", "row 1"), found, strict=True)) == tuple(found)
     with pytest.raises(UserError, match=r"^squad, row 7: id '5' is also that of row 0"):
@@ -218,15 +296,29 @@ def test_rows_of_the_hub():
         question_of({k: v for k, v in hub.items() if k != "id"}, "squad, row 0")
 
 
-letters = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(str.strip)
+letters = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1
+).filter(str.strip)
 
 
-@given(st.lists(st.tuples(letters, letters, letters, letters), min_size=1, max_size=4), st.booleans())
-def test_any_text_survives_every_layout(tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[str, str, str, str]], ascii_only: bool):
+@given(
+    st.lists(st.tuples(letters, letters, letters, letters), min_size=1, max_size=4), st.booleans()
+)
+def test_any_text_survives_every_layout(
+    tmp_path_factory: pytest.TempPathFactory,
+    parts: list[tuple[str, str, str, str]],
+    ascii_only: bool,
+):
     tmp_path = tmp_path_factory.mktemp("any")
-    wanted = tuple(Question(str(k), q, a + b + c, (Answer(b, len(a)),)) for k, (a, b, c, q) in enumerate(parts, 1))
+    wanted = tuple(
+        Question(str(k), q, a + b + c, (Answer(b, len(a)),))
+        for k, (a, b, c, q) in enumerate(parts, 1)
+    )
     named = [qa(q.id, q.question, answer(q.answers[0].text, q.answers[0].start)) for q in wanted]
-    data = [{"paragraphs": [{"context": q.context, "qas": [name]}]} for q, name in zip(wanted, named, strict=True)]
+    data = [
+        {"paragraphs": [{"context": q.context, "qas": [name]}]}
+        for q, name in zip(wanted, named, strict=True)
+    ]
     assert read(tmp_path, json.dumps({"data": data}, ensure_ascii=ascii_only)) == wanted
     lines = [name | {"context": q.context} for q, name in zip(wanted, named, strict=True)]
     assert rows(tmp_path, *(json.dumps(line, ensure_ascii=ascii_only) for line in lines)) == wanted
@@ -244,7 +336,9 @@ def test_the_official_questions(name: str, count: int, without: int):
         pytest.skip("no ../shared/data/squad")
     questions = read_questions(SQUAD / f"{name}.json")
     assert (len(questions), sum(not q.answers for q in questions)) == (count, without)
-    assert all(q.context[a.start : a.start + len(a.text)] == a.text for q in questions for a in q.answers)
+    assert all(
+        q.context[a.start : a.start + len(a.text)] == a.text for q in questions for a in q.answers
+    )
 
 
 def test_the_answerable_half_is_the_same_in_both_layouts():

@@ -1,4 +1,5 @@
-"""Small run folders, written without training: a recipe, a tokenizer, a record, and networks with random weights far from their initial values."""
+"""Small run folders, written without training: a recipe, a tokenizer, a record, and networks with
+random weights far from their initial values."""
 
 from __future__ import annotations
 
@@ -70,18 +71,32 @@ def write_tokenizer(folder: Path, words: list[str] | None = None) -> Path:
     words = words or WORDS
     (folder / "vocab.txt").write_text("".join(f"{w}\n" for w in words), encoding="utf-8")
     BertWordPieceTokenizer(str(folder / "vocab.txt")).save(str(folder / "tokenizer.json"))
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
-    options = special | {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 512}
+    special = {
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
+    options = special | {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": True,
+        "model_max_length": 512,
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(options), encoding="utf-8")
     return folder
 
 
 def shake(module: torch.nn.Module, seed: int = 1) -> None:
-    """Random values everywhere, biases and LayerNorms too, so that no parameter can be left out unseen."""
+    """Random values everywhere, biases and LayerNorms too, so that no parameter can be left out
+    unseen."""
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in module.named_parameters():
-            p.copy_(torch.randn(p.shape, generator=rng) * 0.2 + (1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0))
+            p.copy_(
+                torch.randn(p.shape, generator=rng) * 0.2
+                + (1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0)
+            )
 
 
 def random_built(config: PretrainConfig, *, vocab_size: int = len(WORDS), seed: int = 1) -> Built:
@@ -100,25 +115,44 @@ def write_run(folder: Path, config: PretrainConfig, *, steps: tuple[int, ...] = 
     write_tokenizer(folder / "tokenizer")
     (folder / "config.yaml").write_text(dump(config), encoding="utf-8")
     facts = {
-        "machine": {"device": "cpu", "device_name": "Abacus 3", "torch": torch.__version__, "commit": None},
+        "machine": {
+            "device": "cpu",
+            "device_name": "Abacus 3",
+            "torch": torch.__version__,
+            "commit": None,
+        },
         "data": "d" * 64,
         "tokenizer_sha256": "e" * 64,
         "vocab_size": len(WORDS),
         "special_ids": asdict(SPECIAL),
         "corpus": {
             "counts": {"documents": 12, "tokens": 3456.0},
-            "sources": [{"name": "part|1<b>.txt", "bytes": 99, "sha256": "f" * 64}, {"name": "/home/somebody/secret.txt", "bytes": 1}],
+            "sources": [
+                {"name": "part|1<b>.txt", "bytes": 99, "sha256": "f" * 64},
+                {"name": "/home/somebody/secret.txt", "bytes": 1},
+            ],
         },
     }
     (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
-    records = [{"kind": "train", "step": s, "tokens": 1000 * s, "seconds": 36.0, "rtd": 0.5} for s in range(5, 11, 5)]
+    records = [
+        {"kind": "train", "step": s, "tokens": 1000 * s, "seconds": 36.0, "rtd": 0.5}
+        for s in range(5, 11, 5)
+    ]
     records += [{"kind": "valid", "step": 10, "tokens": 10_000, "rtd": 0.4321, "seconds": 40.0}]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    (folder / "metrics.jsonl").write_text(
+        "".join(json.dumps(r) + "\n" for r in records), encoding="utf-8"
+    )
     built = random_built(config)
     for step in steps:
         built = random_built(config, seed=step)
         model = {n: p.detach().clone() for n, p in built.objective.named_parameters()}
-        checkpoint.save(folder, step, tensors={"model": model, "optimizer": {}}, state=STATE | {"step": step}, keep=None)
+        checkpoint.save(
+            folder,
+            step,
+            tensors={"model": model, "optimizer": {}},
+            state=STATE | {"step": step},
+            keep=None,
+        )
     return built
 
 

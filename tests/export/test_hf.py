@@ -18,7 +18,15 @@ from electrify.errors import UserError
 from electrify.export import hf
 from electrify.export.hf import ExportError, export, export_run
 
-FILES = {"README.md", "config.json", "electrify.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"}
+FILES = {
+    "README.md",
+    "config.json",
+    "electrify.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -40,14 +48,29 @@ def test_both_halves_of_a_run(tmp_path, capfd):
         config = json.loads((folder / "config.json").read_text())
         shape = built.exports[name].encoder.shape
         assert config["model_type"] == "electra"
-        assert config["architectures"] == [{"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}[name]]
-        assert (config["dtype"], config["pad_token_id"], config["type_vocab_size"]) == ("float32", 0, 2)
+        assert config["architectures"] == [
+            {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}[name]
+        ]
+        assert (config["dtype"], config["pad_token_id"], config["type_vocab_size"]) == (
+            "float32",
+            0,
+            2,
+        )
         assert (config["hidden_dropout_prob"], config["attention_probs_dropout_prob"]) == (0.1, 0.2)
-        assert (config["hidden_size"], config["num_attention_heads"]) == (shape.hidden_size, shape.num_attention_heads)
+        assert (config["hidden_size"], config["num_attention_heads"]) == (
+            shape.hidden_size,
+            shape.num_attention_heads,
+        )
         assert {t.dtype for t in tensors(folder).values()} == {torch.float32}
         assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 20
         assert (folder / "vocab.txt").read_text().split("\n")[:-1] == WORDS
-    assert {p.name for p in (tmp_path / "run").iterdir()} == {"config.yaml", "run.json", "metrics.jsonl", "tokenizer", *folders}
+    assert {p.name for p in (tmp_path / "run").iterdir()} == {
+        "config.yaml",
+        "run.json",
+        "metrics.jsonl",
+        "tokenizer",
+        *folders,
+    }
     assert capfd.readouterr() == ("", ""), "transformers is silenced"
 
 
@@ -60,7 +83,9 @@ def test_it_replaces_its_own_folder_and_nothing_else(tmp_path):
     (run / "discriminator" / "notes.txt").write_text("mine")
     export_run(run, built=new)
     assert (run / "discriminator" / "notes.txt").read_text() == "mine"
-    assert not torch.equal(first["generator_lm_head.bias"], tensors(run / "discriminator")["generator_lm_head.bias"])
+    assert not torch.equal(
+        first["generator_lm_head.bias"], tensors(run / "discriminator")["generator_lm_head.bias"]
+    )
     (run / "discriminator" / "electrify.json").unlink()
     with pytest.raises(UserError, match="is not an export of electrify"):
         export_run(run, built=old)
@@ -82,7 +107,8 @@ def test_a_network_that_transformers_cannot_compute_leaves_nothing(tmp_path):
 
 
 def test_rounding_is_no_wrong_number(tmp_path):
-    """Sharp attention makes float32 differ by more than the tolerance between two right computations; float64 then decides."""
+    """Sharp attention makes float32 differ by more than the tolerance between two right
+    computations; float64 then decides."""
     config = with_model(MLM, num_hidden_layers=6)
     run = tmp_path / "run"
     write_run(run, config)
@@ -91,7 +117,7 @@ def test_rounding_is_no_wrong_number(tmp_path):
         for block in built.kept.encoder.blocks:
             block.qkv.weight *= 30
     export_run(run, built=built)
-    worst = hf.check_folder(run / "discriminator", built.kept, built.architecture, SPECIAL)
+    worst = hf.check_folder(run / "discriminator", built.kept, SPECIAL)
     assert 0 < worst < 1e-9
 
 
@@ -111,7 +137,9 @@ def test_a_checkpoint_exports_as_its_networks_did(tmp_path):
     for part in ("discriminator", "generator"):
         out = export(run, output_dir=tmp_path / "deep" / part, part=part)
         assert {p.name for p in out.iterdir()} == FILES
-        assert (out / "model.safetensors").read_bytes() == (run / part / "model.safetensors").read_bytes()
+        assert (out / "model.safetensors").read_bytes() == (
+            run / part / "model.safetensors"
+        ).read_bytes()
     fifth = export(run, output_dir=tmp_path / "five", step=5)
     expected = random_built(RTD, seed=5).kept.head.dense.bias
     assert torch.equal(tensors(fifth)["discriminator_predictions.dense.bias"], expected)
@@ -129,7 +157,13 @@ def test_a_generator_of_its_own_shape(tmp_path):
 
     run, config = tmp_path / "run", with_model(RTD, tie="none")
     write_run(run, config)
-    shape = replace(generator_shape(config.model, len(WORDS)), num_hidden_layers=1, hidden_size=12, embedding_size=12, num_attention_heads=3)
+    shape = replace(
+        generator_shape(config.model, len(WORDS)),
+        num_hidden_layers=1,
+        hidden_size=12,
+        embedding_size=12,
+        num_attention_heads=3,
+    )
     built = build(config, Vocabulary(len(WORDS), SPECIAL), generator=shape)
     model = {n: p.detach() for n, p in built.objective.named_parameters()}
     checkpoint.save(run, 1, tensors={"model": model}, state=STATE | {"step": 1}, keep=None)
@@ -141,7 +175,18 @@ def test_a_generator_of_its_own_shape(tmp_path):
     assert json.loads((out / "config.json").read_text())["num_attention_heads"] == 3
 
 
-@pytest.mark.parametrize("case", ["no run", "no checkpoint", "no such step", "no generator", "foreign folder", "a file", "damaged run.json"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "no run",
+        "no checkpoint",
+        "no such step",
+        "no generator",
+        "foreign folder",
+        "a file",
+        "damaged run.json",
+    ],
+)
 def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, case):
     run, out = tmp_path / "run", tmp_path / "out"
     if case != "no run":
@@ -172,7 +217,9 @@ def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, case):
 def test_an_empty_folder_is_filled(tmp_path):
     write_run(tmp_path / "run", MLM, steps=(5,))
     (tmp_path / "out").mkdir()
-    assert {p.name for p in export(tmp_path / "run", output_dir=tmp_path / "out").iterdir()} == FILES
+    assert {
+        p.name for p in export(tmp_path / "run", output_dir=tmp_path / "out").iterdir()
+    } == FILES
 
 
 def test_word_pieces_get_a_vocabulary_file(tmp_path):
@@ -186,7 +233,11 @@ def test_word_pieces_get_a_vocabulary_file(tmp_path):
 
 
 def test_the_card_tells_the_run(tmp_path):
-    config = with_model(RTD, init_discriminator="/home/somebody/start", init_generator="google/electra-small-generator")
+    config = with_model(
+        RTD,
+        init_discriminator="/home/somebody/start",
+        init_generator="google/electra-small-generator",
+    )
     built = write_run(tmp_path / "my run", config)
     folders = export_run(tmp_path / "my run", built=built)
     card = (folders["discriminator"] / "README.md").read_text()
@@ -214,7 +265,10 @@ def test_the_card_tells_the_run(tmp_path):
     assert "/home" not in card
     assert "None" not in body
     generator = yaml.safe_load((folders["generator"] / "README.md").read_text().split("---\n")[1])
-    assert (generator["pipeline_tag"], generator["base_model"]) == ("fill-mask", "google/electra-small-generator")
+    assert (generator["pipeline_tag"], generator["base_model"]) == (
+        "fill-mask",
+        "google/electra-small-generator",
+    )
 
 
 def test_the_recipe_in_the_card_runs_again(tmp_path):
@@ -259,10 +313,28 @@ print(sorted(pipeline("fill-mask", model=sys.argv[2], top_k=1)("the [MASK] ate")
 def test_a_process_without_electrify_uses_both_folders(tmp_path):
     built = write_run(tmp_path / "run", RTD)
     folders = export_run(tmp_path / "run", built=built)
-    arguments = [sys.executable, "-I", "-c", WITHOUT_ELECTRIFY, *(str(f) for f in folders.values()), str(tmp_path / "logits.pt")]
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"HF_HUB_OFFLINE": "1"}, check=False)
+    arguments = [
+        sys.executable,
+        "-I",
+        "-c",
+        WITHOUT_ELECTRIFY,
+        *(str(f) for f in folders.values()),
+        str(tmp_path / "logits.pt"),
+    ]
+    done = subprocess.run(
+        arguments,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines() == ["(1, 12, 16)", "(1, 12, 8)", "['score', 'sequence', 'token', 'token_str']"]
+    assert done.stdout.splitlines() == [
+        "(1, 12, 16)",
+        "(1, 12, 8)",
+        "['score', 'sequence', 'token', 'token_str']",
+    ]
     from electrify.tokens import from_sequences
 
     half = built.kept

@@ -9,14 +9,27 @@ import pytest
 import torch
 from runs import MLM, RTD, random_built, table_of, with_model
 
-from electrify.architectures.electra import bert_for_masked_lm, electra_for_masked_lm, electra_for_pre_training
+from electrify.architectures.electra import (
+    bert_for_masked_lm,
+    electra_for_masked_lm,
+    electra_for_pre_training,
+)
 from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import KeyMismatchError, Row, to_ours, to_theirs, without_tied
 
 
 def halves() -> list[ExportedModel]:
     same_width = with_model(RTD, embedding_size=16, generator_size=1.0)
-    built = [random_built(c) for c in (RTD, MLM, same_width, with_model(RTD, tie="none"), with_model(same_width, tie="all"))]
+    built = [
+        random_built(c)
+        for c in (
+            RTD,
+            MLM,
+            same_width,
+            with_model(RTD, tie="none"),
+            with_model(same_width, tie="all"),
+        )
+    ]
     return [half for b in built for half in b.exports.values()]
 
 
@@ -43,7 +56,9 @@ def test_the_fused_projection_is_cut_into_query_key_value():
         got = theirs[f"electra.encoder.layer.1.attention.self.{which}.weight"]
         assert torch.equal(got, half.encoder.blocks[1].qkv.weight[16 * n : 16 * (n + 1)])
         assert got.is_contiguous()
-        assert got.untyped_storage().nbytes() == got.numel() * 4, "a view would write the whole fused tensor"
+        assert got.untyped_storage().nbytes() == got.numel() * 4, (
+            "a view would write the whole fused tensor"
+        )
 
 
 BERT = [partial(bert_for_masked_lm, kind=kind) for kind in ("token", "binary")]
@@ -83,7 +98,10 @@ def test_a_repeated_key_must_repeat():
     table = table_of(half)
     theirs = to_theirs(table.rows, half.parameters())
     words = theirs["electra.embeddings.word_embeddings.weight"]
-    assert without_tied(table, theirs | {"generator_lm_head.weight": words.clone()}).keys() == theirs.keys()
+    assert (
+        without_tied(table, theirs | {"generator_lm_head.weight": words.clone()}).keys()
+        == theirs.keys()
+    )
     with pytest.raises(KeyMismatchError, match=r"generator_lm_head\.weight should repeat"):
         without_tied(table, theirs | {"generator_lm_head.weight": words + 1})
 

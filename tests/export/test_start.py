@@ -1,4 +1,5 @@
-"""Starting from Hugging Face folders: what is taken, what is told, what is refused. Every folder here is written by transformers itself."""
+"""Starting from Hugging Face folders: what is taken, what is told, what is refused. Every folder
+here is written by transformers itself."""
 
 from __future__ import annotations
 
@@ -49,7 +50,10 @@ def folder(path: Path, kind: str, fields: dict[str, Any] | None = None, *, seed:
 
 
 def values(built: Built) -> dict[str, dict[str, torch.Tensor]]:
-    return {name: {n: p.detach().clone() for n, p in half.parameters().items()} for name, half in built.exports.items()}
+    return {
+        name: {n: p.detach().clone() for n, p in half.parameters().items()}
+        for name, half in built.exports.items()
+    }
 
 
 def changed(built: Built, before: dict[str, dict[str, torch.Tensor]], half: str) -> set[str]:
@@ -59,7 +63,12 @@ def changed(built: Built, before: dict[str, dict[str, torch.Tensor]], half: str)
 
 def test_the_shape_of_a_folder(tmp_path):
     shape = folder_shape(folder(tmp_path, "ElectraForMaskedLM", SMALL), "electra")
-    assert (shape.hidden_size, shape.embedding_size, shape.num_attention_heads, shape.vocab_size) == (8, 8, 1, len(WORDS))
+    assert (
+        shape.hidden_size,
+        shape.embedding_size,
+        shape.num_attention_heads,
+        shape.vocab_size,
+    ) == (8, 8, 1, len(WORDS))
     with pytest.raises(UserError, match=f"vocabulary of {len(WORDS)}, the corpus one of 99"):
         folder_shape(str(tmp_path), "electra", vocab_size=99)
 
@@ -72,13 +81,20 @@ def test_every_weight_is_taken(tmp_path):
     assert changed(built, before, "discriminator") == set(before["discriminator"])
 
 
-@pytest.mark.parametrize("kind", ["ElectraModel", "ElectraForMaskedLM", "ElectraForTokenClassification"])
+@pytest.mark.parametrize(
+    "kind", ["ElectraModel", "ElectraForMaskedLM", "ElectraForTokenClassification"]
+)
 def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
     built = random_built(RTD)
     before = values(built)
     lines = load_model(built.kept, ELECTRA, folder(tmp_path, kind), what="discriminator")
-    assert lines[0] == f"discriminator: {tmp_path} has no weights of the head; it keeps its initial values"
-    assert changed(built, before, "discriminator") == {n for n in before["discriminator"] if n.startswith("encoder.")}
+    assert (
+        lines[0]
+        == f"discriminator: {tmp_path} has no weights of the head; it keeps its initial values"
+    )
+    assert changed(built, before, "discriminator") == {
+        n for n in before["discriminator"] if n.startswith("encoder.")
+    }
     ignored = {"ElectraModel": 0, "ElectraForMaskedLM": 5, "ElectraForTokenClassification": 2}[kind]
     assert [f"ignored {ignored} weights" in line for line in lines[1:]] == [True] * (ignored > 0)
 
@@ -93,19 +109,35 @@ def test_a_partial_head_is_named(tmp_path):
     built = random_built(RTD)
     before = values(built)
     lines = load_model(built.kept, ELECTRA, start, what="discriminator")
-    assert lines == [f"discriminator: {tmp_path} lacks discriminator_predictions.dense.bias; they keep their initial values"]
-    assert changed(built, before, "discriminator") == set(before["discriminator"]) - {"head.dense.bias"}
+    assert lines == [
+        (
+            f"discriminator: {tmp_path} lacks discriminator_predictions.dense.bias; they keep "
+            "their initial values"
+        )
+    ]
+    assert changed(built, before, "discriminator") == set(before["discriminator"]) - {
+        "head.dense.bias"
+    }
 
 
 def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path):
     built = random_built(RTD)
     kept = built.kept
-    load_model(kept, ELECTRA, folder(tmp_path / "d", "ElectraForPreTraining", seed=1), what="discriminator")
+    load_model(
+        kept, ELECTRA, folder(tmp_path / "d", "ElectraForPreTraining", seed=1), what="discriminator"
+    )
     before = values(built)
     start = folder(tmp_path / "g", "ElectraForMaskedLM", SMALL | {"embedding_size": 8}, seed=2)
     lines = load_weights(built, "generator", start, given=kept)
-    assert lines == [f"generator: {start}: its 5 embeddings weights are ignored: they are shared with the discriminator, whose folder decides them"]
-    assert changed(built, before, "generator") == {n for n in before["generator"] if ".embeddings." not in n}
+    assert lines == [
+        (
+            f"generator: {start}: its 5 embeddings weights are ignored: they are shared with the "
+            "discriminator, whose folder decides them"
+        )
+    ]
+    assert changed(built, before, "generator") == {
+        n for n in before["generator"] if ".embeddings." not in n
+    }
     assert not changed(built, before, "discriminator")
 
 
@@ -114,7 +146,9 @@ def test_a_generator_alone_gives_its_embeddings_to_both(tmp_path):
     before = values(built)
     lines = load_weights(built, "generator", folder(tmp_path, "ElectraForMaskedLM", SMALL))
     assert lines == [f"generator: {tmp_path}: every weight found and used"]
-    assert changed(built, before, "discriminator") == {n for n in before["discriminator"] if ".embeddings." in n}
+    assert changed(built, before, "discriminator") == {
+        n for n in before["discriminator"] if ".embeddings." in n
+    }
 
 
 @pytest.mark.parametrize("objective", [RTD, MLM])
@@ -124,7 +158,9 @@ def test_bert_folders_of_one_width(tmp_path, objective):
     half = built.kept
     lines = load_model(half, ELECTRA, folder(tmp_path, "BertForPreTraining"), what="discriminator")
     got, all_names = changed(built, before, "discriminator"), set(before["discriminator"])
-    assert got == (all_names if objective is MLM else {n for n in all_names if n.startswith("encoder.")})
+    assert got == (
+        all_names if objective is MLM else {n for n in all_names if n.startswith("encoder.")}
+    )
     assert any("ignored 4 weights" in line for line in lines), "pooler and next-sentence head"
 
 
@@ -135,14 +171,24 @@ def test_bert_gives_its_own_logits(tmp_path):
     half = random_built(with_model(MLM, embedding_size=16)).kept
     load_model(half, ELECTRA, start, what="discriminator")
     with quiet(), torch.no_grad():
-        theirs = transformers.BertForMaskedLM.from_pretrained(start).eval()(torch.tensor([[2, 5, 9, 8, 3]])).logits[0]
-        ours = half.head(half.encoder.eval()(from_sequences([[2, 5, 9, 8, 3]], row_length=5, pad=0)))
+        theirs = (
+            transformers.BertForMaskedLM.from_pretrained(start)
+            .eval()(torch.tensor([[2, 5, 9, 8, 3]]))
+            .logits[0]
+        )
+        ours = half.head(
+            half.encoder.eval()(from_sequences([[2, 5, 9, 8, 3]], row_length=5, pad=0))
+        )
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
 
 
 REFUSED = [
     ("other vocabulary", SHAPE | {"vocab_size": 40}, "vocabulary of 40, the corpus one of 23"),
-    ("other width", SHAPE | {"hidden_size": 32}, "another shape than the discriminator of this run: hidden_size 32 there, 16 here"),
+    (
+        "other width",
+        SHAPE | {"hidden_size": 32},
+        "another shape than the discriminator of this run: hidden_size 32 there, 16 here",
+    ),
     ("other depth", SHAPE | {"num_hidden_layers": 3}, "num_hidden_layers 3 there, 2 here"),
     ("other heads", SHAPE | {"num_attention_heads": 4}, "num_attention_heads 4 there, 2 here"),
     ("other epsilon", SHAPE | {"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-05 there, 1e-12 here"),
@@ -150,12 +196,19 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "says"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+@pytest.mark.parametrize(
+    ("fields", "says"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
 def test_a_folder_that_does_not_fit(tmp_path, fields, says):
     built = random_built(RTD)
     before = values(built)
     with pytest.raises(UserError, match=says):
-        load_model(built.kept, ELECTRA, folder(tmp_path, "ElectraForPreTraining", fields), what="discriminator")
+        load_model(
+            built.kept,
+            ELECTRA,
+            folder(tmp_path, "ElectraForPreTraining", fields),
+            what="discriminator",
+        )
     assert not changed(built, before, "discriminator")
 
 
@@ -166,7 +219,9 @@ def test_embeddings_that_cannot_be_shared(tmp_path):
     from runs import SPECIAL
 
     built = build(RTD, Vocabulary(len(WORDS), SPECIAL), generator=folder_shape(start, "electra"))
-    with pytest.raises(UserError, match="where it is shared with the other network; choose --tie none"):
+    with pytest.raises(
+        UserError, match="where it is shared with the other network; choose --tie none"
+    ):
         load_weights(built, "generator", start)
 
 
@@ -208,12 +263,19 @@ def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
 
     start = folder(tmp_path, "ElectraForPreTraining")
     state = load_file(tmp_path / "model.safetensors")
-    save_file({k: t for k, t in state.items() if "layer.1.output" not in k}, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    save_file(
+        {k: t for k, t in state.items() if "layer.1.output" not in k},
+        tmp_path / "model.safetensors",
+        metadata={"format": "pt"},
+    )
     with pytest.raises(UserError, match="lacks 4 weights of the encoder"):
         load_model(random_built(RTD).kept, ELECTRA, start, what="discriminator")
     folder_of_wrong_size = state | {"electra.embeddings.word_embeddings.weight": torch.zeros(5, 8)}
     save_file(folder_of_wrong_size, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match=r"word_embeddings.weight does not have the shape that its config\.json says"):
+    with pytest.raises(
+        UserError,
+        match=r"word_embeddings.weight does not have the shape that its config\.json says",
+    ):
         load_model(random_built(RTD).kept, ELECTRA, start, what="discriminator")
 
 

@@ -1,4 +1,5 @@
-"""A new objective and a new architecture from this folder alone: what the rest of the program has to do for them is nothing."""
+"""A new objective and a new architecture from this folder alone: what the rest of the program has
+to do for them is nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +16,18 @@ from electrify.config.architectures import ARCHITECTURES
 from electrify.config.objectives import OBJECTIVES
 from electrify.config.pretrain import load_recipe, override
 from electrify.flops.count import recipe_flops
-from small import SMALL, TORCHRUN, Process, mistake, model_files, records, run, same_ending, same_numbers, steps_of
+from small import (
+    SMALL,
+    TORCHRUN,
+    Process,
+    mistake,
+    model_files,
+    records,
+    run,
+    same_ending,
+    same_numbers,
+    steps_of,
+)
 
 SCRIPT = str(Path(with_toys.__file__))
 TOYS = {
@@ -36,8 +48,17 @@ def toys() -> Iterator[None]:
 
 
 def words(data: Path, folder: Path, toy: str, **more: object) -> list[str]:
-    fields = SMALL | TOYS[toy] | {"max_steps": STEPS, "logging_steps": 3, "save_steps": 4, "eval_steps": 6} | more
-    flags = [word for name, value in fields.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    fields = (
+        SMALL
+        | TOYS[toy]
+        | {"max_steps": STEPS, "logging_steps": 3, "save_steps": 4, "eval_steps": 6}
+        | more
+    )
+    flags = [
+        word
+        for name, value in fields.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
     return ["pretrain", str(data), "--recipe", "electra-tiny", "--output-dir", str(folder), *flags]
 
 
@@ -46,15 +67,29 @@ def in_a_process(line: list[str], folder: Path, *, prefix: tuple[str, ...] = ())
 
 
 @pytest.mark.parametrize("toy", TOYS)
-def test_a_run_its_export_and_what_is_said_of_them(toy: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_its_export_and_what_is_said_of_them(
+    toy: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(*words(small_data, tmp_path / "run", toy)) == 0
     last = records(tmp_path / "run", "train")[-1]
-    assert {"generator", "margin" if toy == "objective" else "rtd", "generator_accuracy", "replaced"} <= last.keys()
+    assert {
+        "generator",
+        "margin" if toy == "objective" else "rtd",
+        "generator_accuracy",
+        "replaced",
+    } <= last.keys()
     assert any(name.endswith("_detection_auc") for name in records(tmp_path / "run", "valid")[-1])
     assert run("export", str(tmp_path / "run"), "--output-dir", str(tmp_path / "out")) == 0
-    assert model_files(tmp_path / "out")["model.safetensors"] == model_files(tmp_path / "run" / "discriminator")["model.safetensors"]
+    assert (
+        model_files(tmp_path / "out")["model.safetensors"]
+        == model_files(tmp_path / "run" / "discriminator")["model.safetensors"]
+    )
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert ("to keep replaced tokens 0.25 apart" if toy == "objective" else "RobertaPreLayerNormForTokenClassification") in card
+    assert (
+        "to keep replaced tokens 0.25 apart"
+        if toy == "objective"
+        else "RobertaPreLayerNormForTokenClassification"
+    ) in card
     capsys.readouterr()
     assert run("doctor", str(tmp_path / "run"), str(tmp_path / "out")) == 0, capsys.readouterr().out
     assert run("detect", str(tmp_path / "out"), "a text", "--json") == 0
@@ -63,7 +98,8 @@ def test_a_run_its_export_and_what_is_said_of_them(toy: str, small_data: Path, t
 
 
 def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Path) -> None:
-    """The export of the toy architecture was compared with transformers; here the probabilities are compared with its own logits."""
+    """The export of the toy architecture was compared with transformers; here the probabilities are
+    compared with its own logits."""
     from electrify.build import Vocabulary, compose
     from electrify.config.pretrain import load_file
     from electrify.scoring.detect import detect
@@ -73,11 +109,18 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Pat
 
     assert run(*words(small_data, tmp_path / "run", "architecture")) == 0
     manifest = Corpus(small_data, "train").manifest
-    built = compose(load_file(tmp_path / "run" / "config.yaml"), Vocabulary(manifest.vocab_size, manifest.special_ids))
+    built = compose(
+        load_file(tmp_path / "run" / "config.yaml"),
+        Vocabulary(manifest.vocab_size, manifest.special_ids),
+    )
     tensors, _ = checkpoint.load(tmp_path / "run" / f"checkpoint-{STEPS}")
     built.objective.load_state_dict(tensors["model"], strict=False)
     (found,) = detect(str(tmp_path / "run" / "discriminator"), ["the chef ate a meal"])
-    ids = [manifest.special_ids.cls, *_ids(tmp_path / "run" / "discriminator", "the chef ate a meal"), manifest.special_ids.sep]
+    ids = [
+        manifest.special_ids.cls,
+        *_ids(tmp_path / "run" / "discriminator", "the chef ate a meal"),
+        manifest.special_ids.sep,
+    ]
     tokens = from_sequences([ids], row_length=len(ids), pad=manifest.special_ids.pad)
     kept = built.kept
     kept.encoder.eval()
@@ -89,24 +132,51 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Pat
 def _ids(folder: Path, text: str) -> list[int]:
     from tokenizers import Tokenizer
 
-    return Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text, add_special_tokens=False).ids
+    return (
+        Tokenizer.from_file(str(folder / "tokenizer.json"))
+        .encode(text, add_special_tokens=False)
+        .ids
+    )
 
 
 @pytest.mark.parametrize("toy", TOYS)
 def test_accumulation_gives_the_same_numbers(toy: str, small_data: Path, tmp_path: Path) -> None:
     assert run(*words(small_data, tmp_path / "whole", toy, dropout=0, attention_dropout=0)) == 0
-    assert run(*words(small_data, tmp_path / "parts", toy, dropout=0, attention_dropout=0, per_device_train_batch_size=2)) == 0
+    assert (
+        run(
+            *words(
+                small_data,
+                tmp_path / "parts",
+                toy,
+                dropout=0,
+                attention_dropout=0,
+                per_device_train_batch_size=2,
+            )
+        )
+        == 0
+    )
     same_numbers(tmp_path / "whole", tmp_path / "parts")
 
 
-def test_a_split_that_would_cut_a_group_is_refused(small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = mistake(capsys, *words(small_data, tmp_path / "run", "objective", per_device_train_batch_size=1))
-    assert "objective toy_margin compares 2 rows with each other, and forward passes of 1 rows would cut such a group" in said
+def test_a_split_that_would_cut_a_group_is_refused(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = mistake(
+        capsys, *words(small_data, tmp_path / "run", "objective", per_device_train_batch_size=1)
+    )
+    assert (
+        "objective toy_margin compares 2 rows with each other, and forward passes of 1 rows would "
+        "cut such a group" in said
+    )
     assert not (tmp_path / "run").exists()
 
 
-def test_own_options_are_flags_of_this_objective_only(small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "margin must be positive, not -1" in mistake(capsys, *words(small_data, tmp_path / "run", "objective", margin=-1))
+def test_own_options_are_flags_of_this_objective_only(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "margin must be positive, not -1" in mistake(
+        capsys, *words(small_data, tmp_path / "run", "objective", margin=-1)
+    )
     line = words(small_data, tmp_path / "run", "architecture", margin=2)
     assert "--margin 2.0 is for objective toy_margin, not rtd" in mistake(capsys, *line)
     assert "init local is not known for architecture toy_prenorm" in mistake(
@@ -116,14 +186,20 @@ def test_own_options_are_flags_of_this_objective_only(small_data: Path, tmp_path
 
 @pytest.mark.parametrize("toy", TOYS)
 def test_flops(toy: str) -> None:
-    config = override(load_recipe("electra-tiny"), TOYS[toy] | ({"embedding_size": 128} if toy == "architecture" else {}))
+    config = override(
+        load_recipe("electra-tiny"),
+        TOYS[toy] | ({"embedding_size": 128} if toy == "architecture" else {}),
+    )
     for convention in ("hardware", "paper"):
         assert recipe_flops(config, vocab_size=1000, convention=convention).train > 0  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("toy", TOYS)
 def test_killed_and_resumed_to_the_bit(toy: str, small_data: Path, tmp_path: Path) -> None:
-    assert run(*words(small_data, tmp_path / "unbroken", toy, dropout=0.1, max_steps=40, save_steps=8)) == 0
+    assert (
+        run(*words(small_data, tmp_path / "unbroken", toy, dropout=0.1, max_steps=40, save_steps=8))
+        == 0
+    )
     line = words(small_data, tmp_path / "killed", toy, dropout=0.1, max_steps=40, save_steps=8)
     process = in_a_process(line, tmp_path)
     assert process.wait_for(lambda: 16 in steps_of(tmp_path / "killed")), process.end().err
@@ -141,7 +217,9 @@ def test_killed_and_resumed_to_the_bit(toy: str, small_data: Path, tmp_path: Pat
 def test_two_processes(toy: str, fsdp: str, small_data: Path, tmp_path: Path) -> None:
     exact = {"dropout": 0, "attention_dropout": 0}
     assert run(*words(small_data, tmp_path / "one", toy, **exact)) == 0
-    done = in_a_process(words(small_data, tmp_path / "two", toy, fsdp=fsdp, **exact), tmp_path, prefix=TORCHRUN).end()
+    done = in_a_process(
+        words(small_data, tmp_path / "two", toy, fsdp=fsdp, **exact), tmp_path, prefix=TORCHRUN
+    ).end()
     assert done.status == 0, done.err
     same_numbers(tmp_path / "one", tmp_path / "two")
     assert (tmp_path / "two" / "discriminator" / "model.safetensors").is_file()

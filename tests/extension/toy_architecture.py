@@ -1,5 +1,5 @@
-"""An architecture as a user would add it: a file, and a row. Pre-norm blocks, positions that begin behind the padding's, one norm at the end: what
-transformers calls RoBERTa-PreLayerNorm.
+"""An architecture as a user would add it: a file, and a row. Pre-norm blocks, positions that begin
+behind the padding's, one norm at the end: what transformers calls RoBERTa-PreLayerNorm.
 
 Shape suffixes: T flat tokens, E embedding width, D hidden width.
 """
@@ -56,12 +56,17 @@ class PreNormBlock(nn.Module):
         self.heads, self.dropout = shape.num_attention_heads, dropout
         self.norm1, self.norm2 = nn.LayerNorm(width, eps=eps), nn.LayerNorm(width, eps=eps)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, shape.intermediate_size), nn.Linear(shape.intermediate_size, width)
+        self.up, self.down = (
+            nn.Linear(width, shape.intermediate_size),
+            nn.Linear(shape.intermediate_size, width),
+        )
 
     def forward(self, x_TD: Tensor, context: AttentionContext) -> Tensor:
         a_TD = self.out(context(self.qkv(self.norm1(x_TD)), self.heads))
         x_TD = x_TD + drop(a_TD, self.dropout, self.training)
-        return x_TD + drop(self.down(F.gelu(self.up(self.norm2(x_TD)))), self.dropout, self.training)
+        return x_TD + drop(
+            self.down(F.gelu(self.up(self.norm2(x_TD)))), self.dropout, self.training
+        )
 
     def attention_flops(self, row_length: int) -> float:
         return 2 * (2 * row_length * self.out.in_features)
@@ -75,15 +80,33 @@ class Roberta(Architecture):
 
     name = "toy_prenorm"
     model_type = "roberta-prelayernorm"
-    classes: ClassVar = {"token": "RobertaPreLayerNormForMaskedLM", "binary": "RobertaPreLayerNormForTokenClassification"}
+    classes: ClassVar = {
+        "token": "RobertaPreLayerNormForMaskedLM",
+        "binary": "RobertaPreLayerNormForTokenClassification",
+    }
     head_prefixes: ClassVar = {"token": "lm_head.", "binary": "classifier."}
-    config_keys = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings")
+    config_keys = (
+        "vocab_size",
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "intermediate_size",
+        "max_position_embeddings",
+    )
     binary_code = "model(**inputs).logits.diff(dim=-1).squeeze(-1)"
 
     def embeddings(self, shape: Shape, *, dropout: float, words: Words | None = None) -> Embeddings:
         return Embeddings(shape, dropout=dropout, words=words)
 
-    def encoder(self, shape: Shape, embeddings: nn.Module, *, dropout: float, attention_dropout: float, direction: Direction = "both") -> Encoder:
+    def encoder(
+        self,
+        shape: Shape,
+        embeddings: nn.Module,
+        *,
+        dropout: float,
+        attention_dropout: float,
+        direction: Direction = "both",
+    ) -> Encoder:
         return Encoder(
             shape,
             embeddings=embeddings,
@@ -96,15 +119,26 @@ class Roberta(Architecture):
     def binary_head(self, shape: Shape) -> Head:
         return LinearHead(shape.hidden_size)
 
-    def initialise(self, objective: nn.Module, encoders: Sequence[Encoder], values: InitialValues, rng: torch.Generator) -> None:
+    def initialise(
+        self,
+        objective: nn.Module,
+        encoders: Sequence[Encoder],
+        values: InitialValues,
+        rng: torch.Generator,
+    ) -> None:
         init_bert(objective, rng)
 
-    def hf_config(self, shape: Shape, kind: HeadKind, *, pad: int, dropout: float, attention_dropout: float) -> Any:
+    def hf_config(
+        self, shape: Shape, kind: HeadKind, *, pad: int, dropout: float, attention_dropout: float
+    ) -> Any:
         from transformers import RobertaPreLayerNormConfig
 
         assert pad == PAD
         config = RobertaPreLayerNormConfig(
-            **{name: getattr(shape, name) for name in (*self.config_keys[:-1], "type_vocab_size", "layer_norm_eps")},
+            **{
+                name: getattr(shape, name)
+                for name in (*self.config_keys[:-1], "type_vocab_size", "layer_norm_eps")
+            },
             max_position_embeddings=shape.max_position_embeddings + PAD + 1,
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=attention_dropout,
@@ -116,27 +150,40 @@ class Roberta(Architecture):
         return config
 
     def shape_of(self, config: Any) -> Shape:
-        numbers = {name: getattr(config, name) for name in (*self.config_keys[:-1], "type_vocab_size", "layer_norm_eps")}
+        numbers = {
+            name: getattr(config, name)
+            for name in (*self.config_keys[:-1], "type_vocab_size", "layer_norm_eps")
+        }
         longest = config.max_position_embeddings - PAD - 1
         return Shape(**numbers, embedding_size=config.hidden_size, max_position_embeddings=longest)
 
     def must_compute_the_same(self, start: str, config: Any) -> None:
         if config.hidden_act != "gelu":
-            raise UserError(f"{start} computes what our encoder does not: hidden_act {config.hidden_act}")
+            raise UserError(
+                f"{start} computes what our encoder does not: hidden_act {config.hidden_act}"
+            )
 
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         base = "roberta_prelayernorm"
         rows = [
             Row("encoder.embeddings.words.weight", (f"{base}.embeddings.word_embeddings.weight",)),
-            Row("encoder.embeddings.positions.weight", (f"{base}.embeddings.position_embeddings.weight",)),
-            Row("encoder.embeddings.segments.weight", (f"{base}.embeddings.token_type_embeddings.weight",)),
+            Row(
+                "encoder.embeddings.positions.weight",
+                (f"{base}.embeddings.position_embeddings.weight",),
+            ),
+            Row(
+                "encoder.embeddings.segments.weight",
+                (f"{base}.embeddings.token_type_embeddings.weight",),
+            ),
             *layer(f"{base}.embeddings.LayerNorm", "encoder.embeddings.norm"),
             *layer(f"{base}.LayerNorm", "encoder.norm"),
         ]
         for n in range(shape.num_hidden_layers):
             theirs, ours = f"{base}.encoder.layer.{n}", f"encoder.blocks.{n}"
             for part in ("weight", "bias"):
-                fused = tuple(f"{theirs}.attention.self.{which}.{part}" for which in ("query", "key", "value"))
+                fused = tuple(
+                    f"{theirs}.attention.self.{which}.{part}" for which in ("query", "key", "value")
+                )
                 rows.append(Row(f"{ours}.qkv.{part}", fused))
             rows += layer(f"{theirs}.attention.LayerNorm", f"{ours}.norm1")
             rows += layer(f"{theirs}.attention.output.dense", f"{ours}.out")
@@ -145,14 +192,25 @@ class Roberta(Architecture):
             rows += layer(f"{theirs}.output.dense", f"{ours}.down")
         if kind == "binary":
             return KeyTable(self.classes[kind], tuple(rows), tuple(layer("classifier", "head.out")))
-        head = [*layer("lm_head.dense", "head.dense"), *layer("lm_head.layer_norm", "head.norm"), Row("head.bias_V", ("lm_head.bias",))]
-        tied = {"lm_head.decoder.weight": f"{base}.embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"}
+        head = [
+            *layer("lm_head.dense", "head.dense"),
+            *layer("lm_head.layer_norm", "head.norm"),
+            Row("head.bias_V", ("lm_head.bias",)),
+        ]
+        tied = {
+            "lm_head.decoder.weight": f"{base}.embeddings.word_embeddings.weight",
+            "lm_head.decoder.bias": "lm_head.bias",
+        }
         return KeyTable(self.classes[kind], tuple(rows), tuple(head), tied)
 
     def head_tensors(self, head: Head) -> dict[str, Tensor]:
         """Two labels, of which the first one's logit is 0: softmax is then the sigmoid of ours."""
         named = head.tensors()
-        return named if head.kind == "token" else {name: torch.cat([torch.zeros_like(t), t]) for name, t in named.items()}
+        return (
+            named
+            if head.kind == "token"
+            else {name: torch.cat([torch.zeros_like(t), t]) for name, t in named.items()}
+        )
 
     @torch.no_grad()
     def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
@@ -166,7 +224,14 @@ class Roberta(Architecture):
 
 def check(model: Any, options: Any) -> str | None:
     same = model.embedding_size == model.hidden_size == model.generator_numbers()["hidden_size"]
-    return None if same else "toy_prenorm has no projection: embedding_size, hidden_size and the generator's width must be equal"
+    return (
+        None
+        if same
+        else (
+            "toy_prenorm has no projection: embedding_size, hidden_size and the generator's width "
+            "must be equal"
+        )
+    )
 
 
 ROW = ArchitectureRow(

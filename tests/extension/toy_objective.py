@@ -1,4 +1,5 @@
-"""An objective as a user would add it: a file, and a row. It has an option, two losses and a head of its own.
+"""An objective as a user would add it: a file, and a row. It has an option, two losses and a head
+of its own.
 
 Shape suffixes: T flat tokens, R rows, G rows of a group, D hidden width.
 """
@@ -43,14 +44,20 @@ class SquaredHead(Head):
     def tensors(self) -> dict[str, Tensor]:
         """With the output layer that computes the mean."""
         width, weight = self.dense.in_features, self.dense.weight
-        out = {"out.weight": weight.new_full((1, width), 1 / width), "out.bias": weight.new_full((1,), -0.1)}
+        out = {
+            "out.weight": weight.new_full((1, width), 1 / width),
+            "out.bias": weight.new_full((1,), -0.1),
+        }
         return {"dense.weight": weight, "dense.bias": self.dense.bias} | out
 
 
 class Margin(Base):
-    """Replaced and original tokens are told apart by a margin; the first tokens of a group of rows are kept apart by a contrast."""
+    """Replaced and original tokens are told apart by a margin; the first tokens of a group of rows
+    are kept apart by a contrast."""
 
-    def __init__(self, corruptor: Corruptor, encoder: Encoder, head: Head, *, margin: float, group: int) -> None:
+    def __init__(
+        self, corruptor: Corruptor, encoder: Encoder, head: Head, *, margin: float, group: int
+    ) -> None:
         super().__init__()
         self.corruptor = corruptor
         self.encoder = encoder
@@ -60,7 +67,13 @@ class Margin(Base):
 
     @classmethod
     def build(cls, parts: Parts, *, margin: float, group: int) -> Margin:
-        return cls(parts.corruptor, parts.encoder, SquaredHead(parts.shape.hidden_size), margin=margin, group=group)
+        return cls(
+            parts.corruptor,
+            parts.encoder,
+            SquaredHead(parts.shape.hidden_size),
+            margin=margin,
+            group=group,
+        )
 
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
         return {"margin": tokens.real_T.sum(), "contrast": torch.tensor(tokens.num_rows)}
@@ -73,7 +86,9 @@ class Margin(Base):
         states_TD = self.encoder(z.tokens)
         logits_T = self.head(states_TD).float()
         sign_T = torch.where(z.replaced_T, 1.0, -1.0)
-        first_RD = F.normalize(states_TD.float().view(tokens.num_rows, tokens.row_length, -1)[:, 0], dim=-1)
+        first_RD = F.normalize(
+            states_TD.float().view(tokens.num_rows, tokens.row_length, -1)[:, 0], dim=-1
+        )
         groups_RGD = first_RD.view(-1, self.group, first_RD.shape[-1])
         alike_RGG = (groups_RGD @ groups_RGD.transpose(1, 2)).flatten(0, 1)
         own_R = torch.arange(self.group, device=alike_RGG.device).repeat(len(groups_RGD))
@@ -110,5 +125,9 @@ ROW = Objective(
     check=lambda o: None if o.margin > 0 else f"margin must be positive, not {o.margin}",
     logits="replaced",
     group_rows=lambda o: o.group,
-    card=Card(title="margin detector", tag="toy-margin", asked=lambda o: f"to keep replaced tokens {o.margin:g} apart from others"),
+    card=Card(
+        title="margin detector",
+        tag="toy-margin",
+        asked=lambda o: f"to keep replaced tokens {o.margin:g} apart from others",
+    ),
 )

@@ -1,4 +1,5 @@
-"""`python with_toys.py WORDS`: electrify WORDS with a toy objective and a toy architecture among its rows."""
+"""`python with_toys.py WORDS`: electrify WORDS with a toy objective and a toy architecture among
+its rows."""
 
 from __future__ import annotations
 

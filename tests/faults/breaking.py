@@ -1,4 +1,5 @@
-"""Breaking `electrify` at little cost: every process is forked from a server that has imported everything, so that a broken run takes a second."""
+"""Breaking `electrify` at little cost: every process is forked from a server that has imported
+everything, so that a broken run takes a second."""
 
 from __future__ import annotations
 
@@ -19,16 +20,34 @@ import torch
 from electrify import cli, faults
 from small import DROPOUT
 
-# Of the intervals none divides another: a checkpoint stands in the middle of a log line, and the sums of that line must survive.
-SHORT: dict[str, Any] = DROPOUT | {"max_steps": 24, "logging_steps": 3, "save_steps": 7, "eval_steps": 10}
+# Of the intervals none divides another: a checkpoint stands in the middle of a log line, and the
+# sums of that line must survive.
+SHORT: dict[str, Any] = DROPOUT | {
+    "max_steps": 24,
+    "logging_steps": 3,
+    "save_steps": 7,
+    "eval_steps": 10,
+}
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["electrify.pretraining", "electrify.text.prepare", "electrify.text.encode", "transformers.models.electra", "breaking"])
+SERVER.set_forkserver_preload(
+    [
+        "electrify.pretraining",
+        "electrify.text.prepare",
+        "electrify.text.encode",
+        "transformers.models.electra",
+        "breaking",
+    ]
+)
 
 
 def _main(words: Sequence[str], errors: str, variables: dict[str, str]) -> None:
     os.environ.update(variables)
     torch.set_num_threads(1)
-    with Path(errors).open("w", buffering=1, encoding="utf-8") as err, contextlib.redirect_stderr(err), contextlib.redirect_stdout(err):
+    with (
+        Path(errors).open("w", buffering=1, encoding="utf-8") as err,
+        contextlib.redirect_stderr(err),
+        contextlib.redirect_stdout(err),
+    ):
         os.dup2(err.fileno(), 2)
         status = cli.main(list(words))
     sys.exit(status)
@@ -81,7 +100,8 @@ def begin(words: Sequence[str], folder: Path, **variables: str) -> Broken:
 
 
 def run(words: Sequence[str], folder: Path, *, fault: str = "", expect: int = 0) -> str:
-    """Runs `electrify WORDS` to its end with faults in its environment, checks the status, and returns what it said."""
+    """Runs `electrify WORDS` to its end with faults in its environment, checks the status, and
+    returns what it said."""
     broken = begin(words, folder, **{faults.VARIABLE: fault})
     status = broken.end()
     assert status == expect, f"status {status}, not {expect}: {broken.said()}"
@@ -95,4 +115,9 @@ SAVED = 75
 
 def core(cases: Iterable[Any], *fast: Any) -> list[Any]:
     """The cases of a test, of which only `fast` are for every day."""
-    return [case if case in fast else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow) for case in cases]
+    return [
+        case
+        if case in fast
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
+        for case in cases
+    ]

@@ -53,7 +53,15 @@ def nothing(data: bytes, chance: random.Random) -> bytes:
     return b""
 
 
-KINDS: tuple[Callable[[bytes, random.Random], bytes], ...] = (cut, flip, flip, zeros, longer, swapped, nothing)
+KINDS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
+    cut,
+    flip,
+    flip,
+    zeros,
+    longer,
+    swapped,
+    nothing,
+)
 
 
 def open_checkpoint(folder: Path) -> None:
@@ -65,7 +73,14 @@ def open_data(folder: Path) -> None:
     verify_sample(folder, max_bytes=1 << 30, key=0)
 
 
-def believed(folder: Path, names: list[str], opens: Callable[[Path], None], *, rounds: int, chance: random.Random) -> list[str]:
+def believed(
+    folder: Path,
+    names: list[str],
+    opens: Callable[[Path], None],
+    *,
+    rounds: int,
+    chance: random.Random,
+) -> list[str]:
     """The corruptions that were not noticed. Each is undone before the next."""
     silent = []
     for _ in range(rounds):
@@ -90,21 +105,34 @@ def test_of_checkpoints(unbroken: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(unbroken / "checkpoint-24", tmp_path / "checkpoint-24"))
     names = sorted(listing(folder))
     assert names == ["manifest.json", "model.safetensors", "optimizer.safetensors", "state.json"]
-    assert believed(folder, names, open_checkpoint, rounds=CORRUPTIONS // 2, chance=random.Random(0)) == []
+    assert (
+        believed(folder, names, open_checkpoint, rounds=CORRUPTIONS // 2, chance=random.Random(0))
+        == []
+    )
 
 
 def test_of_prepared_data(small_data: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(small_data, tmp_path / "data"))
-    names = [n for n in sorted(listing(folder)) if n.endswith((".bin", ".npy")) or n in ("manifest.json", "tokenizer/tokenizer.json")]
+    names = [
+        n
+        for n in sorted(listing(folder))
+        if n.endswith((".bin", ".npy")) or n in ("manifest.json", "tokenizer/tokenizer.json")
+    ]
     assert len(names) == 7
-    assert believed(folder, names, open_data, rounds=CORRUPTIONS // 2, chance=random.Random(1)) == []
+    assert (
+        believed(folder, names, open_data, rounds=CORRUPTIONS // 2, chance=random.Random(1)) == []
+    )
 
 
 def test_of_tokenizer_files(small_data: Path, tmp_path: Path) -> None:
     """Of the corpus, as a run opens them; hashes of them all are in the manifest."""
     folder = Path(shutil.copytree(small_data, tmp_path / "data"))
     names = [n for n in sorted(listing(folder)) if n.startswith("tokenizer/")]
-    assert {"tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json", "tokenizer/vocab.txt"} <= set(names)
+    assert {
+        "tokenizer/tokenizer.json",
+        "tokenizer/tokenizer_config.json",
+        "tokenizer/vocab.txt",
+    } <= set(names)
     assert believed(folder, names, open_data, rounds=CORRUPTIONS, chance=random.Random(4)) == []
 
 
@@ -114,7 +142,12 @@ def test_of_a_runs_tokenizer(unbroken: Path, tmp_path: Path) -> None:
     names = ["run.json", *(n for n in sorted(listing(folder)) if n.startswith("tokenizer/"))]
 
     def opens(run: Path) -> None:
-        copy_tokenizer(run / "tokenizer", tmp_path / "copy", within=run, hashes=read_facts(run)[0].tokenizer_files)
+        copy_tokenizer(
+            run / "tokenizer",
+            tmp_path / "copy",
+            within=run,
+            hashes=read_facts(run)[0].tokenizer_files,
+        )
 
     opens(folder)
     assert len(names) >= 4
@@ -125,7 +158,14 @@ def test_of_exported_folders(unbroken: Path, tmp_path: Path) -> None:
     """As every verb that takes a model opens them. README.md is for people, who may write into it."""
     folder = Path(shutil.copytree(unbroken / "discriminator", tmp_path / "model"))
     names = [n for n in sorted(listing(folder)) if n != "README.md"]
-    assert {"config.json", "electrify.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"} <= set(names)
+    assert {
+        "config.json",
+        "electrify.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+    } <= set(names)
     look_over(folder)
     assert believed(folder, names, look_over, rounds=CORRUPTIONS, chance=random.Random(6)) == []
     (folder / "README.md").write_text("my notes", encoding="utf-8")
@@ -133,10 +173,25 @@ def test_of_exported_folders(unbroken: Path, tmp_path: Path) -> None:
 
 
 def test_of_finetunes_records(tmp_path: Path) -> None:
-    """A file that is cut between two lines has lost runs, which are made again; what it still says is true."""
+    """A file that is cut between two lines has lost runs, which are made again; what it still says
+    is true."""
     results = [
-        {"model": "../run/discriminator", "task": "rte", "seed": seed, "weights": "ab" * 8, "data": "cd" * 8, "scores": {"accuracy": 0.5 + seed / 7}}
-        | {"train_examples": 2490, "validation_examples": 277, "updates": 780, "seconds": 12.5, "curve": [{"step": 780, "loss": 0.6}], "notes": []}
+        {
+            "model": "../run/discriminator",
+            "task": "rte",
+            "seed": seed,
+            "weights": "ab" * 8,
+            "data": "cd" * 8,
+            "scores": {"accuracy": 0.5 + seed / 7},
+        }
+        | {
+            "train_examples": 2490,
+            "validation_examples": 277,
+            "updates": 780,
+            "seconds": 12.5,
+            "curve": [{"step": 780, "loss": 0.6}],
+            "notes": [],
+        }
         for seed in range(5)
     ]
     (tmp_path / "scores.jsonl").write_text("".join(map(line_of, results)), encoding="utf-8")
@@ -149,10 +204,21 @@ def test_of_finetunes_records(tmp_path: Path) -> None:
             raise UserError("nothing false")
 
     assert (read_records(tmp_path), read_settings(tmp_path)) == (results, settings)
-    assert believed(tmp_path, ["scores.jsonl", "finetune.json"], opens, rounds=CORRUPTIONS, chance=random.Random(7)) == []
+    assert (
+        believed(
+            tmp_path,
+            ["scores.jsonl", "finetune.json"],
+            opens,
+            rounds=CORRUPTIONS,
+            chance=random.Random(7),
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
+)
 def test_a_run_falls_back(small_data: Path, unbroken: Path, tmp_path: Path, name: str) -> None:
     """To the checkpoint before, names the damage, and ends as if nothing had been."""
     whole = Path(shutil.copytree(unbroken, tmp_path / "run"))
@@ -168,12 +234,24 @@ def test_a_run_falls_back(small_data: Path, unbroken: Path, tmp_path: Path, name
 
 def test_a_run_refuses_damaged_data(small_data: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(small_data, tmp_path / "data"))
-    shards = [f"{kind}-{split}-00000.{end}" for split in ("train", "valid") for kind, end in (("tokens", "bin"), ("documents", "npy"))]
-    for name in (*shards, "unigram.npy", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"):
+    shards = [
+        f"{kind}-{split}-00000.{end}"
+        for split in ("train", "valid")
+        for kind, end in (("tokens", "bin"), ("documents", "npy"))
+    ]
+    for name in (
+        *shards,
+        "unigram.npy",
+        "tokenizer/tokenizer.json",
+        "tokenizer/tokenizer_config.json",
+    ):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(flip(whole, random.Random(3)))
         said = run(pretrain_words(folder, tmp_path / "run", **SHORT), tmp_path, expect=2)
-        assert f"{name} does not have the hash in the manifest" in said or f"{name} does not agree with the manifest" in said
+        assert (
+            f"{name} does not have the hash in the manifest" in said
+            or f"{name} does not agree with the manifest" in said
+        )
         assert len(said.splitlines()) == 1
         assert not (tmp_path / "run").exists()
         (folder / name).write_bytes(whole)

@@ -1,4 +1,5 @@
-"""Every verb under SIGHUP and SIGTERM, in the middle of its work: the right status, one sentence, nothing half-written."""
+"""Every verb under SIGHUP and SIGTERM, in the middle of its work: the right status, one sentence,
+nothing half-written."""
 
 from __future__ import annotations
 
@@ -18,13 +19,22 @@ import pytest
 from breaking import KILLED, SAVED, SERVER, SHORT, Broken, _main, begin, run
 
 from electrify import faults
-from small import environment, listing, logged_step, pretrain_words, same_ending, steps_of, write_text
+from small import (
+    environment,
+    listing,
+    logged_step,
+    pretrain_words,
+    same_ending,
+    steps_of,
+    write_text,
+)
 
 AGAIN = "run the same command again to continue"
 
 
 def _interrupted(where: str, call: int, number: int, words: list[str], errors: str) -> None:
-    """`electrify WORDS`, which sends itself the signal as it calls the function `module:name` for the n-th time."""
+    """`electrify WORDS`, which sends itself the signal as it calls the function `module:name` for
+    the n-th time."""
     if words[0] == "demo":
         shorten_the_demo()
     module, name = importlib.import_module(where.partition(":")[0]), where.partition(":")[2]
@@ -50,14 +60,20 @@ def shorten_the_demo() -> None:
     from electrify.text import pydocs
 
     every = pydocs.source_files
-    pydocs.source_files = lambda: [(package, path) for package, path in every() if package in ("numpy", "hypothesis")]
+    pydocs.source_files = lambda: [
+        (package, path) for package, path in every() if package in ("numpy", "hypothesis")
+    ]
     demo.SEEDS, demo.EPOCHS = 1, 1
 
 
-def interrupt(where: str, words: list[str], folder: Path, *, number: signal.Signals, call: int = 1) -> tuple[int, str]:
+def interrupt(
+    where: str, words: list[str], folder: Path, *, number: signal.Signals, call: int = 1
+) -> tuple[int, str]:
     """Status and sayings of such a process."""
     errors = folder / "said.txt"
-    process = SERVER.Process(target=_interrupted, args=(where, call, number, words, str(errors)), daemon=False)
+    process = SERVER.Process(
+        target=_interrupted, args=(where, call, number, words, str(errors)), daemon=False
+    )
     process.start()
     broken = Broken(process, errors)
     status = broken.end()
@@ -96,29 +112,57 @@ STAGES = [
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda n: n.name)
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: f"{s.verb}-{s.call}")
-def test_every_verb(small_data: Path, finished: Path, tmp_path: Path, stage: Stage, number: signal.Signals) -> None:
+def test_every_verb(
+    small_data: Path, finished: Path, tmp_path: Path, stage: Stage, number: signal.Signals
+) -> None:
     write_text(tmp_path / "a.txt", size=5000)
     (tmp_path / "a.csv").write_text("text,label\n" + "one,0\ntwo,1\n" * 4, encoding="utf-8")
     (tmp_path / "pairs").mkdir()
-    (tmp_path / "pairs" / "one.jsonl").write_text('{"sentence_good": "the one", "sentence_bad": "one the"}\n', encoding="utf-8")
+    (tmp_path / "pairs" / "one.jsonl").write_text(
+        '{"sentence_good": "the one", "sentence_bad": "one the"}\n', encoding="utf-8"
+    )
     files = ["--train-file", str(tmp_path / "a.csv"), "--validation-file", str(tmp_path / "a.csv")]
     quick = ["--seeds", "2", "--num-train-epochs", "1", "--max-seq-length", "16", "--device", "cpu"]
     model, out = str(finished / "discriminator"), tmp_path / "out"
     words = {
-        "prepare": [str(tmp_path / "a.txt"), "--workers", "1", "--vocab-size", "300", "--output-dir", str(out)],
+        "prepare": [
+            str(tmp_path / "a.txt"),
+            "--workers",
+            "1",
+            "--vocab-size",
+            "300",
+            "--output-dir",
+            str(out),
+        ],
         "finetune": [model, *files, *quick, "--output-dir", str(out)],
-        "evaluate": [model, "--data-dir", str(tmp_path / "pairs"), "--device", "cpu", "--output-dir", str(out)],
+        "evaluate": [
+            model,
+            "--data-dir",
+            str(tmp_path / "pairs"),
+            "--device",
+            "cpu",
+            "--output-dir",
+            str(out),
+        ],
         "detect": [model, "the one"],
         "export": [str(finished), "--output-dir", str(out)],
         "doctor": [str(small_data)],
         "flops": [],
     }[stage.verb]
     before = listing(finished)
-    status, said = interrupt(stage.where, [stage.verb, *words], tmp_path, number=number, call=stage.call)
+    status, said = interrupt(
+        stage.where, [stage.verb, *words], tmp_path, number=number, call=stage.call
+    )
     last = said.splitlines()[-1]
-    assert last == f"electrify {stage.verb}: stopped by {number.name}" + f"; {AGAIN}" * stage.continues
+    assert (
+        last == f"electrify {stage.verb}: stopped by {number.name}" + f"; {AGAIN}" * stage.continues
+    )
     assert status == (SAVED if stage.continues else 128 + number)
-    left = {name for name in listing(out) if not name.startswith("unfinished/")} if out.exists() else set()
+    left = (
+        {name for name in listing(out) if not name.startswith("unfinished/")}
+        if out.exists()
+        else set()
+    )
     assert not [name for name in left if name.endswith((".part", ".old")) or "/.tmp" in name], left
     assert not {"model.safetensors", "report.md", "blimp.json", "manifest.json"} & left
     assert listing(finished) == before
@@ -127,7 +171,11 @@ def test_every_verb(small_data: Path, finished: Path, tmp_path: Path, stage: Sta
 
 DEMO = [
     ("electrify.text.prepare:join", 1, f"stopped by {{}}; {AGAIN}"),
-    ("electrify.train.loop:Run.update", 3, f"the demo was stopped after step 3 and is saved; {AGAIN}"),
+    (
+        "electrify.train.loop:Run.update",
+        3,
+        f"the demo was stopped after step 3 and is saved; {AGAIN}",
+    ),
     ("electrify.demo:judge", 1, f"stopped by {{}}; {AGAIN}"),
     ("electrify.downstream.loop:train", 2, f"stopped by {{}}; {AGAIN}"),
 ]
@@ -136,16 +184,22 @@ DEMO = [
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_demo_that_is_stopped(tmp_path: Path) -> None:
-    """At every stage in turn, by a signal of each kind: status 75, and the same command goes on to its end."""
+    """At every stage in turn, by a signal of each kind: status 75, and the same command goes on to
+    its end."""
     words = ["demo", "--output-dir", str(tmp_path / "demo"), "--max-steps", "6"]
     numbers = [signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP]
     for (where, call, says), number in zip(DEMO, numbers, strict=True):
         status, said = interrupt(where, words, tmp_path, number=number, call=call)
-        assert (status, said.splitlines()[-1]) == (SAVED, f"electrify demo: {says.format(number.name)}")
+        assert (status, said.splitlines()[-1]) == (
+            SAVED,
+            f"electrify demo: {says.format(number.name)}",
+        )
     assert interrupt("electrify.demo:draw", words, tmp_path, number=number, call=9)[0] == 0
 
 
-def test_a_demo_stopped_while_it_trains(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_demo_stopped_while_it_trains(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The quick half of the above: what the demo makes of a pre-training that was stopped."""
     from electrify import cli, demo
     from electrify.running import Result
@@ -171,8 +225,18 @@ def test_nohup(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """Whoever ignores SIGHUP for us wants the run to go on."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        words = [sys.executable, "-m", "electrify", *pretrain_words(small_data, tmp_path / "run", **SHORT)]
-        subprocess.run(words, env=environment(**{faults.VARIABLE: "hup:build,hup:update@11"}), check=True, timeout=300)
+        words = [
+            sys.executable,
+            "-m",
+            "electrify",
+            *pretrain_words(small_data, tmp_path / "run", **SHORT),
+        ]
+        subprocess.run(
+            words,
+            env=environment(**{faults.VARIABLE: "hup:build,hup:update@11"}),
+            check=True,
+            timeout=300,
+        )
     finally:
         signal.signal(signal.SIGHUP, before)
     same_ending(unbroken, tmp_path / "run", step=24)
@@ -184,7 +248,9 @@ def test_a_terminal_that_is_closed(small_data: Path, unbroken: Path, tmp_path: P
     pid, terminal = pty.fork()
     if pid == 0:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        os.execve(sys.executable, [sys.executable, "-m", "electrify", *words], environment(TERM="dumb"))  # noqa: S606 - no shell is wanted
+        os.execve(
+            sys.executable, [sys.executable, "-m", "electrify", *words], environment(TERM="dumb")
+        )  # noqa: S606 - no shell is wanted
     began, ended = time.monotonic(), 0
     while not ended and time.monotonic() < began + 200:
         if terminal >= 0 and logged_step(tmp_path / "run") >= 9:

@@ -1,4 +1,5 @@
-"""What belongs to a run is deleted, moved, replaced or cut while it trains: noticed at the next save, with a sentence, and nothing is lost by it."""
+"""What belongs to a run is deleted, moved, replaced or cut while it trains: noticed at the next
+save, with a sentence, and nothing is lost by it."""
 
 from __future__ import annotations
 
@@ -15,9 +16,19 @@ from electrify import faults
 from small import listing, model_files, pretrain_words, same_ending, steps_of
 
 
-def disturbed(words: list[str], folder: Path, disturb: Callable[[], object], *, fault: str = "", expect: int = 0) -> str:
-    """Runs `electrify WORDS`, disturbs it at update 10 (saves are at 7, 14, 21 and 24), and returns what it said."""
-    process: Broken = begin(words, folder, **{faults.VARIABLE: ",".join(filter(None, ("stop:update@10", fault)))})
+def disturbed(
+    words: list[str],
+    folder: Path,
+    disturb: Callable[[], object],
+    *,
+    fault: str = "",
+    expect: int = 0,
+) -> str:
+    """Runs `electrify WORDS`, disturbs it at update 10 (saves are at 7, 14, 21 and 24), and returns
+    what it said."""
+    process: Broken = begin(
+        words, folder, **{faults.VARIABLE: ",".join(filter(None, ("stop:update@10", fault)))}
+    )
     process.wait_for("T")
     disturb()
     os.kill(process.pid, signal.SIGCONT)
@@ -38,15 +49,22 @@ CHANGED: dict[str, Callable[[Path], object]] = {
     "run.json": lambda r: (r / "run.json").write_text("mine\n"),
     "tokenizer/tokenizer.json": lambda r: (r / "tokenizer" / "tokenizer.json").write_text("mine\n"),
     "tokenizer": lambda r: (shutil.rmtree(r / "tokenizer"), (r / "tokenizer").write_text("mine\n")),
-    "metrics.jsonl": lambda r: ((r / "metrics.jsonl").unlink(), (r / "metrics.jsonl").write_text("mine\n")),
+    "metrics.jsonl": lambda r: (
+        (r / "metrics.jsonl").unlink(),
+        (r / "metrics.jsonl").write_text("mine\n"),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", LOST)
-def test_a_file_at_the_head_is_deleted(small_data: Path, unbroken: Path, tmp_path: Path, name: str) -> None:
+def test_a_file_at_the_head_is_deleted(
+    small_data: Path, unbroken: Path, tmp_path: Path, name: str
+) -> None:
     """Also behind a kill: what the save after it left is a run like any other."""
     words, folder = pretrain_words(small_data, tmp_path / "run", **SHORT), tmp_path / "run"
-    said = disturbed(words, tmp_path, lambda: LOST[name](folder), fault="kill:update@18", expect=-signal.SIGKILL)
+    said = disturbed(
+        words, tmp_path, lambda: LOST[name](folder), fault="kill:update@18", expect=-signal.SIGKILL
+    )
     assert f"{name}" in said
     assert "was lost while the run trained; it is written again" in said
     run(words, tmp_path)
@@ -55,7 +73,9 @@ def test_a_file_at_the_head_is_deleted(small_data: Path, unbroken: Path, tmp_pat
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_a_file_at_the_head_is_replaced(small_data: Path, unbroken: Path, tmp_path: Path, name: str) -> None:
+def test_a_file_at_the_head_is_replaced(
+    small_data: Path, unbroken: Path, tmp_path: Path, name: str
+) -> None:
     """What somebody put there is moved aside and kept."""
     words, folder = pretrain_words(small_data, tmp_path / "run", **SHORT), tmp_path / "run"
     disturbed(words, tmp_path, lambda: CHANGED[name](folder))
@@ -64,8 +84,11 @@ def test_a_file_at_the_head_is_replaced(small_data: Path, unbroken: Path, tmp_pa
     assert model_files(folder / "discriminator") == model_files(unbroken / "discriminator")
 
 
-def test_a_tokenizer_is_replaced_by_a_link(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """Nothing is written through it, whatever it leads to; the run's own folder may be a link, for that is what the user named."""
+def test_a_tokenizer_is_replaced_by_a_link(
+    small_data: Path, unbroken: Path, tmp_path: Path
+) -> None:
+    """Nothing is written through it, whatever it leads to; the run's own folder may be a link, for
+    that is what the user named."""
     (tmp_path / "real").mkdir()
     folder, outside = tmp_path / "run", tmp_path / "outside"
     folder.symlink_to(tmp_path / "real")
@@ -103,16 +126,26 @@ def test_the_folder_is_deleted(small_data: Path, unbroken: Path, tmp_path: Path)
     assert f"is in use by process {process.pid}" in run(words, other, expect=2)
     process.kill_after(0)
     said = process.said()
-    assert f"{folder} was deleted while the run trained, and its earlier checkpoints with it: it is made again" in said
+    assert (
+        f"{folder} was deleted while the run trained, and its earlier checkpoints with it: it is "
+        "made again" in said
+    )
     assert "continuing after step 14" in run(words, tmp_path)
     same_ending(unbroken, folder, step=24)
     assert model_files(folder / "generator") == model_files(unbroken / "generator")
 
 
 def test_the_folder_is_moved(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    words, folder, there = pretrain_words(small_data, tmp_path / "run", **SHORT), tmp_path / "run", tmp_path / "there"
+    words, folder, there = (
+        pretrain_words(small_data, tmp_path / "run", **SHORT),
+        tmp_path / "run",
+        tmp_path / "there",
+    )
     said = disturbed(words, tmp_path, lambda: folder.rename(there), expect=2)
-    assert f"{folder} was moved to {there} while the run trained, which is saved there; move it back" in said.splitlines()[-1]
+    assert (
+        f"{folder} was moved to {there} while the run trained, which is saved there; move it back"
+        in said.splitlines()[-1]
+    )
     assert (steps_of(there), folder.exists()) == ([7, 14], False)
     there.rename(folder)
     run(words, tmp_path)
@@ -121,7 +154,11 @@ def test_the_folder_is_moved(small_data: Path, unbroken: Path, tmp_path: Path) -
 
 def test_the_folder_is_replaced(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """Nothing is written into what somebody else has put there."""
-    words, folder, beside = pretrain_words(small_data, tmp_path / "run", **SHORT), tmp_path / "run", tmp_path / "run-saved"
+    words, folder, beside = (
+        pretrain_words(small_data, tmp_path / "run", **SHORT),
+        tmp_path / "run",
+        tmp_path / "run-saved",
+    )
 
     def replace() -> None:
         shutil.rmtree(folder)
@@ -129,7 +166,10 @@ def test_the_folder_is_replaced(small_data: Path, unbroken: Path, tmp_path: Path
         (folder / "thesis.tex").write_text("years of work")
 
     said = disturbed(words, tmp_path, replace, expect=2)
-    assert f"{folder} was replaced by another folder while the run trained, which is saved in {beside}" in said.splitlines()[-1]
+    assert (
+        f"{folder} was replaced by another folder while the run trained, which is saved in {beside}"
+        in said.splitlines()[-1]
+    )
     assert [p.name for p in folder.iterdir()] == ["thesis.tex"]
     shutil.rmtree(folder)
     beside.rename(folder)
@@ -168,7 +208,10 @@ def test_a_shard_is_cut(own_data: Path, unbroken: Path, tmp_path: Path, split: s
     whole = path.read_bytes()
     said = disturbed(words, tmp_path, lambda: os.truncate(path, 0), expect=2)
     last = said.splitlines()[-1]
-    assert f"{path} has 0 bytes where the manifest says {len(whole)}: it was cut while it was read" in last
+    assert (
+        f"{path} has 0 bytes where the manifest says {len(whole)}: it was cut while it was read"
+        in last
+    )
     assert "run the same command again to continue" in last
     assert steps_of(tmp_path / "run") == [7]
     path.write_bytes(whole)
@@ -195,7 +238,8 @@ def test_a_shard_is_changed(own_data: Path, unbroken: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("how", ["deleted", "replaced", "touched", "copied"])
 def test_a_shard_that_stays_open(own_data: Path, unbroken: Path, tmp_path: Path, how: str) -> None:
-    """Another file has its name, or none: the run goes on with the one that it has, and says so once; the same bytes are no matter."""
+    """Another file has its name, or none: the run goes on with the one that it has, and says so
+    once; the same bytes are no matter."""
     words, path = pretrain_words(own_data, tmp_path / "run", **SHORT), shard(own_data, "train")
     new = tmp_path / "new"
 

@@ -1,4 +1,5 @@
-"""A fault at every named point of the code, then the same command again: what an undisturbed run leaves, to the byte."""
+"""A fault at every named point of the code, then the same command again: what an undisturbed run
+leaves, to the byte."""
 
 from __future__ import annotations
 
@@ -14,19 +15,45 @@ from breaking import KILLED, SAVED, SHORT, core, run
 
 from electrify import faults
 from electrify.train import log
-from small import Process, electrify, listing, model_files, pretrain_words, records, same_ending, steps_of, write_text
+from small import (
+    Process,
+    electrify,
+    listing,
+    model_files,
+    pretrain_words,
+    records,
+    same_ending,
+    steps_of,
+    write_text,
+)
 
 SIGNALS = ("term", "int", "usr1", "hup")
-# Where in a short run each point is met: the third checkpoint is the first after which an older one is removed.
+# Where in a short run each point is met: the third checkpoint is the first after which an older one
+# is removed.
 STEPS = {"batch": 0, "update": 11, "validation": 10} | dict.fromkeys(faults.SAVE_POINTS, 21)
-KILLS = [f"{point}@{STEPS.get(point, 0)}" for point in faults.POINTS["pretrain"] if point != "batch"]
+KILLS = [
+    f"{point}@{STEPS.get(point, 0)}" for point in faults.POINTS["pretrain"] if point != "batch"
+]
 
 
 def no_leftovers(folder: Path) -> None:
-    assert not [p.name for p in folder.rglob("*") if p.name.startswith(".tmp") or p.name.endswith(".part")]
+    assert not [
+        p.name for p in folder.rglob("*") if p.name.startswith(".tmp") or p.name.endswith(".part")
+    ]
 
 
-@pytest.mark.parametrize("fault", core(KILLS, "build@0", "header@0", "update@11", "mid_optimizer@21", "during_rotation@21", "replace@0"))
+@pytest.mark.parametrize(
+    "fault",
+    core(
+        KILLS,
+        "build@0",
+        "header@0",
+        "update@11",
+        "mid_optimizer@21",
+        "during_rotation@21",
+        "replace@0",
+    ),
+)
 def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, fault: str) -> None:
     """Twice at the same point, where it can be met twice."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
@@ -42,17 +69,36 @@ def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, fault: str)
     no_leftovers(tmp_path / "run")
 
 
-PHASES = ("build", "update", "validation", "mid_model", "before_rename", "during_rotation", "export")
-DAILY = [("build", "int"), ("update", "usr1"), ("validation", "term"), ("before_rename", "int"), ("export", "term")]
+PHASES = (
+    "build",
+    "update",
+    "validation",
+    "mid_model",
+    "before_rename",
+    "during_rotation",
+    "export",
+)
+DAILY = [
+    ("build", "int"),
+    ("update", "usr1"),
+    ("validation", "term"),
+    ("before_rename", "int"),
+    ("export", "term"),
+]
 
 
 @pytest.mark.parametrize(("point", "action"), core(product(PHASES, SIGNALS), *DAILY))
-def test_a_signal_in_every_phase(small_data: Path, unbroken: Path, tmp_path: Path, point: str, action: str) -> None:
-    """Status 75, whatever the run is doing (the update that follows is the last), and the same command continues."""
+def test_a_signal_in_every_phase(
+    small_data: Path, unbroken: Path, tmp_path: Path, point: str, action: str
+) -> None:
+    """Status 75, whatever the run is doing (the update that follows is the last), and the same
+    command continues."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
     said = run(words, tmp_path, fault=f"{action}:{point}@{STEPS.get(point, 0)}", expect=SAVED)
     assert "run the same command again to continue" in said.splitlines()[-1]
-    saved = {"build": [], "update": [7, 11], "validation": [7, 11], "export": [21, 24]}.get(point, [21, 22])
+    saved = {"build": [], "update": [7, 11], "validation": [7, 11], "export": [21, 24]}.get(
+        point, [21, 22]
+    )
     assert steps_of(tmp_path / "run") == saved
     run(words, tmp_path)
     same_ending(unbroken, tmp_path / "run", step=24)
@@ -70,7 +116,8 @@ def at_work(process: Process, program: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_signal_in_a_compile(small_data: Path, tmp_path: Path) -> None:
-    """It ends at once, for there is nothing to save yet; to the process alone as from a scheduler, or to its compilers, too, as from a terminal."""
+    """It ends at once, for there is nothing to save yet; to the process alone as from a scheduler,
+    or to its compilers, too, as from a terminal."""
     fields = SHORT | {"max_steps": 8, "torch_compile": True}
     kernels = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "kernels")}
     words = pretrain_words(small_data, tmp_path / "run", **fields)
@@ -82,8 +129,13 @@ def test_a_signal_in_a_compile(small_data: Path, tmp_path: Path) -> None:
                 p.send_signal(signal.SIGINT)
         done = process.end()
         assert done.status == SAVED
-        assert done.err.splitlines()[-1] == "electrify pretrain: stopped by SIGINT; run the same command again to continue"
-        assert steps_of(tmp_path / "run") == records(tmp_path / "run") == [], "not an update was done"
+        assert (
+            done.err.splitlines()[-1]
+            == "electrify pretrain: stopped by SIGINT; run the same command again to continue"
+        )
+        assert steps_of(tmp_path / "run") == records(tmp_path / "run") == [], (
+            "not an update was done"
+        )
     electrify(words, tmp_path, **kernels)
     electrify(pretrain_words(small_data, tmp_path / "whole", **fields), tmp_path, **kernels)
     same_ending(tmp_path / "whole", tmp_path / "run", step=8)
@@ -101,20 +153,30 @@ def test_a_second_signal_ends_at_once(small_data: Path, unbroken: Path, tmp_path
 FAILING = ("before_tmp", "mid_model", "mid_optimizer", "before_manifest", "before_rename")
 
 
-@pytest.mark.parametrize(("point", "error"), core(product(FAILING, faults.ERRORS), ("mid_optimizer", "enospc"), ("before_rename", "eio")))
-def test_a_save_that_fails(small_data: Path, unbroken: Path, tmp_path: Path, point: str, error: str) -> None:
+@pytest.mark.parametrize(
+    ("point", "error"),
+    core(product(FAILING, faults.ERRORS), ("mid_optimizer", "enospc"), ("before_rename", "eio")),
+)
+def test_a_save_that_fails(
+    small_data: Path, unbroken: Path, tmp_path: Path, point: str, error: str
+) -> None:
     """Tried twice, written down, and the run goes on to its end without that checkpoint."""
     whole = tmp_path / "run"
     said = run(pretrain_words(small_data, whole, **SHORT), tmp_path, fault=f"{error}:{point}@14")
     assert "trying once more" in said
     assert "the run goes on, and tries again at its next save" in said
-    assert [r["step"] for r in log.read(whole / log.FILE) if "could not be written" in r.get("warning", "")] == [14]
+    assert [
+        r["step"]
+        for r in log.read(whole / log.FILE)
+        if "could not be written" in r.get("warning", "")
+    ] == [14]
     same_ending(unbroken, whole, step=24)
     no_leftovers(whole)
 
 
 def test_a_last_save_that_fails(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """The run ends with the sentence, keeps the earlier checkpoints, and continues when there is room."""
+    """The run ends with the sentence, keeps the earlier checkpoints, and continues when there is
+    room."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
     said = run(words, tmp_path, fault="enospc:mid_optimizer@24", expect=2)
     assert "free some space and run the same command again" in said.splitlines()[-1]
@@ -136,28 +198,58 @@ def data(text: Path) -> Path:
 
 
 def prepare_words(text: Path, folder: Path) -> list[str]:
-    return ["prepare", str(text), "--output-dir", str(folder), "--vocab-size", "300", "--workers", "1", "--valid-fraction", "0.05"]
+    return [
+        "prepare",
+        str(text),
+        "--output-dir",
+        str(folder),
+        "--vocab-size",
+        "300",
+        "--workers",
+        "1",
+        "--valid-fraction",
+        "0.05",
+    ]
 
 
-STOPS = [("collected", "term"), ("encoded", "kill"), ("encoded", "int"), ("joined", "usr1"), ("before_data_manifest", "kill")]
+STOPS = [
+    ("collected", "term"),
+    ("encoded", "kill"),
+    ("encoded", "int"),
+    ("joined", "usr1"),
+    ("before_data_manifest", "kill"),
+]
 
 
-@pytest.mark.parametrize(("point", "action"), core(product(faults.POINTS["prepare"], ("kill", *SIGNALS)), *STOPS))
+@pytest.mark.parametrize(
+    ("point", "action"), core(product(faults.POINTS["prepare"], ("kill", *SIGNALS)), *STOPS)
+)
 def test_prepare(text: Path, data: Path, tmp_path: Path, point: str, action: str) -> None:
     out = tmp_path / "data"
-    said = run(prepare_words(text, out), tmp_path, fault=f"{action}:{point}", expect=KILLED if action == "kill" else SAVED)
+    said = run(
+        prepare_words(text, out),
+        tmp_path,
+        fault=f"{action}:{point}",
+        expect=KILLED if action == "kill" else SAVED,
+    )
     assert not (out / "manifest.json").exists()
     assert action == "kill" or "run the same command again to continue" in said.splitlines()[-1]
     run(prepare_words(text, out), tmp_path)
-    hashes = [{name: h for name, h in listing(folder).items() if name != "prepare.log.json"} for folder in (out, data)]
+    hashes = [
+        {name: h for name, h in listing(folder).items() if name != "prepare.log.json"}
+        for folder in (out, data)
+    ]
     assert hashes[0] == hashes[1]
     reused = json.loads((out / "prepare.log.json").read_text())["parts_reused"]
     assert (reused > 0) == (point in ("encoded", "joined", "before_data_manifest"))
     no_leftovers(out)
 
 
-def test_nobody_can_ask_for_nothing(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The grammar of a wish, and that every point of the table stands in the code (KILLS would end with status 0)."""
+def test_nobody_can_ask_for_nothing(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The grammar of a wish, and that every point of the table stands in the code (KILLS would end
+    with status 0)."""
     assert faults.asked("update", 3) == []
     monkeypatch.setenv(faults.VARIABLE, "nan:batch@3,before_rename,eio:batch@5%1")
     assert [faults.asked("batch", n) for n in (2, 3, 5)] == [[], ["nan"], []]

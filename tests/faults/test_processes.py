@@ -1,4 +1,5 @@
-"""Several processes, and something happens to one of them: the others leave with it, and the same command continues."""
+"""Several processes, and something happens to one of them: the others leave with it, and the same
+command continues."""
 
 from __future__ import annotations
 
@@ -24,12 +25,19 @@ def pair(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def two(words: list[str], folder: Path, fault: str) -> Process:
-    return Process(["-m", "electrify", *words], folder / "stderr.txt", prefix=TORCHRUN, variables={faults.VARIABLE: fault})
+    return Process(
+        ["-m", "electrify", *words],
+        folder / "stderr.txt",
+        prefix=TORCHRUN,
+        variables={faults.VARIABLE: fault},
+    )
 
 
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("point", ["update@11", "validation@10"])
-def test_a_signal_to_one(small_data: Path, pair: Path, tmp_path: Path, point: str, rank: int) -> None:
+def test_a_signal_to_one(
+    small_data: Path, pair: Path, tmp_path: Path, point: str, rank: int
+) -> None:
     """All stop at the same update and save."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
     done = two(words, tmp_path, f"term:{point}%{rank}").end()
@@ -41,7 +49,9 @@ def test_a_signal_to_one(small_data: Path, pair: Path, tmp_path: Path, point: st
 
 
 @pytest.mark.parametrize("point", ["mid_optimizer@21", "after_rename@21", "update@18"])
-def test_the_writing_one_is_killed(small_data: Path, pair: Path, tmp_path: Path, point: str) -> None:
+def test_the_writing_one_is_killed(
+    small_data: Path, pair: Path, tmp_path: Path, point: str
+) -> None:
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
     assert two(words, tmp_path, f"{point}%0").end().status != 0
     assert 24 not in steps_of(tmp_path / "run")

@@ -18,11 +18,16 @@ ROUNDS = 50
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_fifty_random_kills(small_data: Path, tmp_path: Path) -> None:
-    """At any time between the start of a process and the end of its export; runs that come through are compared, and another one begins."""
+    """At any time between the start of a process and the end of its export; runs that come through
+    are compared, and another one begins."""
     chance = random.Random(0)
     kills, runs = 0, 0
     while kills < ROUNDS:
-        options: dict[str, Any] = SHORT | {"max_steps": 150, "seed": runs, "recipe": ("electra-tiny", "bert-tiny")[runs % 2]}
+        options: dict[str, Any] = SHORT | {
+            "max_steps": 150,
+            "seed": runs,
+            "recipe": ("electra-tiny", "bert-tiny")[runs % 2],
+        }
         whole, broken = (tmp_path / f"{name}-{runs}" for name in ("whole", "broken"))
         began = time.monotonic()
         run(pretrain_words(small_data, whole, **options), tmp_path)
@@ -57,5 +62,8 @@ def test_random_kills_of_prepare(tmp_path: Path) -> None:
     for _ in range(15):
         begin(words, tmp_path).kill_after(chance.uniform(0, seconds))
     run(words, tmp_path)
-    whole, broken = ({n: h for n, h in listing(tmp_path / name).items() if n != "prepare.log.json"} for name in ("whole", "broken"))
+    whole, broken = (
+        {n: h for n, h in listing(tmp_path / name).items() if n != "prepare.log.json"}
+        for name in ("whole", "broken")
+    )
     assert whole == broken

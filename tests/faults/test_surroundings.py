@@ -1,4 +1,5 @@
-"""What is around a run goes wrong: a full disk, a closed output, a clock that jumps, other processes, foreign files."""
+"""What is around a run goes wrong: a full disk, a closed output, a clock that jumps, other
+processes, foreign files."""
 
 from __future__ import annotations
 
@@ -22,14 +23,22 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of a few MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)], capture_output=True, check=False).returncode:
+    if (
+        os.geteuid()
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)],
+            capture_output=True,
+            check=False,
+        ).returncode
+    ):
         pytest.skip("mounting a file system needs root")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_full_disk(small_data: Path, unbroken: Path, small_disk: Path, tmp_path: Path) -> None:
-    """Filled while the run goes: it warns, keeps what it has, ends with the sentence, and continues when there is room."""
+    """Filled while the run goes: it warns, keeps what it has, ends with the sentence, and continues
+    when there is room."""
     folder, ballast = small_disk / "run", small_disk / "ballast"
     words = pretrain_words(small_data, folder, **SHORT)
     process = begin(words, tmp_path, **{faults.VARIABLE: "stop:update@10"})
@@ -47,20 +56,50 @@ def test_a_full_disk(small_data: Path, unbroken: Path, small_disk: Path, tmp_pat
     same_ending(unbroken, folder, step=24)
 
 
-def test_a_disk_too_small_from_the_start(small_data: Path, small_disk: Path, tmp_path: Path) -> None:
-    said = run(pretrain_words(small_data, small_disk / "run", **SHORT | {"hidden_size": 128, "embedding_size": 128}), tmp_path, expect=2)
+def test_a_disk_too_small_from_the_start(
+    small_data: Path, small_disk: Path, tmp_path: Path
+) -> None:
+    said = run(
+        pretrain_words(
+            small_data, small_disk / "run", **SHORT | {"hidden_size": 128, "embedding_size": 128}
+        ),
+        tmp_path,
+        expect=2,
+    )
     assert "the checkpoints of this run need" in said
     assert not (small_disk / "run").exists()
 
 
-OUTPUTS = (">&-", "2>&-", ">&- 2>&-", "> /dev/full", "2> /dev/full", "> /dev/full 2> /dev/full", "| true")
+OUTPUTS = (
+    ">&-",
+    "2>&-",
+    ">&- 2>&-",
+    "> /dev/full",
+    "2> /dev/full",
+    "> /dev/full 2> /dev/full",
+    "| true",
+)
 
 
 @pytest.mark.parametrize("redirection", core(OUTPUTS, ">&- 2>&-", "> /dev/full 2> /dev/full"))
-def test_outputs_that_fail(small_data: Path, unbroken: Path, tmp_path: Path, redirection: str) -> None:
-    """Closed or full, standard output and standard error do not cost a run; it is whole, whatever the status says about the output."""
-    words = [sys.executable, "-m", "electrify", *pretrain_words(small_data, tmp_path / "run", **SHORT)]
-    subprocess.run(["sh", "-c", f'"$@" {redirection}', "sh", *words], env=environment(), check=False, timeout=120, stderr=subprocess.DEVNULL)
+def test_outputs_that_fail(
+    small_data: Path, unbroken: Path, tmp_path: Path, redirection: str
+) -> None:
+    """Closed or full, standard output and standard error do not cost a run; it is whole, whatever
+    the status says about the output."""
+    words = [
+        sys.executable,
+        "-m",
+        "electrify",
+        *pretrain_words(small_data, tmp_path / "run", **SHORT),
+    ]
+    subprocess.run(
+        ["sh", "-c", f'"$@" {redirection}', "sh", *words],
+        env=environment(),
+        check=False,
+        timeout=120,
+        stderr=subprocess.DEVNULL,
+    )
     same_ending(unbroken, tmp_path / "run", step=24)
     assert (tmp_path / "run" / "generator" / "config.json").is_file()
 
@@ -74,13 +113,18 @@ time.time_ns = lambda: int(time.time() * 1e9)
 
 
 def test_a_clock_set_back(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """Time runs backwards from eleven days ago, and files lie about theirs: the newest checkpoint is the one of the highest step."""
+    """Time runs backwards from eleven days ago, and files lie about theirs: the newest checkpoint
+    is the one of the highest step."""
     (tmp_path / "sitecustomize.py").write_text(BACKWARDS)
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
     run(words, tmp_path, fault="kill:update@16", expect=KILLED)
     for k, path in enumerate(sorted((tmp_path / "run").glob("checkpoint-*"))):
         os.utime(path, (k, k))
-    done = electrify(words, tmp_path, PYTHONPATH=os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))))
+    done = electrify(
+        words,
+        tmp_path,
+        PYTHONPATH=os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))),
+    )
     assert "continuing after step 14" in done.err
     same_ending(unbroken, tmp_path / "run", step=24)
 
@@ -117,7 +161,9 @@ def test_foreign_things_in_the_folder(small_data: Path, unbroken: Path, tmp_path
     assert (folder / "checkpoint-abc").is_dir()
 
 
-def test_the_order_of_listings_says_nothing(small_data: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_listings_says_nothing(
+    small_data: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every file system lists names in an order of its own."""
     from electrify import cli
 
@@ -130,7 +176,9 @@ def test_the_order_of_listings_says_nothing(small_data: Path, unbroken: Path, tm
         return items
 
     monkeypatch.setattr(Path, "iterdir", lambda self: iter(shuffled(iterdir(self))))
-    monkeypatch.setattr(Path, "glob", lambda self, pattern, **more: iter(shuffled(glob(self, pattern, **more))))
+    monkeypatch.setattr(
+        Path, "glob", lambda self, pattern, **more: iter(shuffled(glob(self, pattern, **more)))
+    )
     monkeypatch.setattr(os, "listdir", lambda *path: shuffled(listdir(*path)))
     assert cli.main(pretrain_words(small_data, tmp_path / "run", **SHORT | {"max_steps": 9})) == 0
     assert cli.main(pretrain_words(small_data, tmp_path / "run", **SHORT | {"max_steps": 9})) == 0
@@ -144,8 +192,20 @@ def test_no_network(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """Training and exporting ask nobody."""
     if os.geteuid() or subprocess.run(["unshare", "-n", "true"], check=False).returncode:
         pytest.skip("a process without network needs root")
-    words = [sys.executable, "-m", "electrify", *pretrain_words(small_data, tmp_path / "run", **SHORT)]
-    done = subprocess.run(["unshare", "-n", *words], env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    words = [
+        sys.executable,
+        "-m",
+        "electrify",
+        *pretrain_words(small_data, tmp_path / "run", **SHORT),
+    ]
+    done = subprocess.run(
+        ["unshare", "-n", *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     same_ending(unbroken, tmp_path / "run", step=24)
     assert logged_step(tmp_path / "run") == 24

@@ -1,4 +1,5 @@
-"""Two hosts (network namespaces joined by a cable of their own), one of which is lost and comes back."""
+"""Two hosts (network namespaces joined by a cable of their own), one of which is lost and comes
+back."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def ip(*words: str, check: bool = True) -> bool:
 
 @dataclass(frozen=True)
 class Host:
-    """A network namespace with an address. All hosts see the same files, as a cluster with shared storage does."""
+    """A network namespace with an address. All hosts see the same files, as a cluster with shared
+    storage does."""
 
     name: str
     address: str
@@ -34,18 +36,55 @@ class Host:
 
     def torchrun(self, words: list[str], errors: Path, *, first: str) -> Process:
         """The agent of this host. first: address of the host where the agents meet."""
-        flags = ("--nnodes", "2", "--nproc-per-node", "1", "--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{first}:29511")
-        meets = "is_host=" + str(self.address == first).lower()  # torchrun does not know the addresses of a namespace
-        words = ["--rdzv-conf", meets, "--rdzv-id", "two-hosts", "--local-addr", self.address, "-m", "electrify", *words]
-        prefix = ("-c", f"import os, sys; os.execvp('ip', ['ip', 'netns', 'exec', {self.name!r}, sys.executable, *sys.argv[1:]])")
+        flags = (
+            "--nnodes",
+            "2",
+            "--nproc-per-node",
+            "1",
+            "--max-restarts",
+            "3",
+            "--rdzv-backend",
+            "c10d",
+            "--rdzv-endpoint",
+            f"{first}:29511",
+        )
+        meets = (
+            "is_host=" + str(self.address == first).lower()
+        )  # torchrun does not know the addresses of a namespace
+        words = [
+            "--rdzv-conf",
+            meets,
+            "--rdzv-id",
+            "two-hosts",
+            "--local-addr",
+            self.address,
+            "-m",
+            "electrify",
+            *words,
+        ]
+        prefix = (
+            "-c",
+            (
+                f"import os, sys; os.execvp('ip', ['ip', 'netns', 'exec', {self.name!r}, "
+                "sys.executable, *sys.argv[1:]])"
+            ),
+        )
         run = ("-m", "torch.distributed.run", *flags)
         cable = {"GLOO_SOCKET_IFNAME": self.cable, "TP_SOCKET_IFNAME": self.cable}
-        # Without it torchrun waits for ever for an agent that comes back: it looks for the address of the store where nobody writes it again.
-        return Process([*run, *words], errors, prefix=prefix, variables=cable | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+        # Without it torchrun waits for ever for an agent that comes back: it looks for the address
+        # of the store where nobody writes it again.
+        return Process(
+            [*run, *words],
+            errors,
+            prefix=prefix,
+            variables=cable | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
+        )
 
     def power_off(self) -> int:
         """Every process of the host at once. Returns how many there were."""
-        found = subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True, check=True).stdout.split()
+        found = subprocess.run(
+            ["ip", "netns", "pids", self.name], capture_output=True, text=True, check=True
+        ).stdout.split()
         for pid in found:
             os.kill(int(pid), signal.SIGKILL)
         return len(found)
@@ -53,14 +92,30 @@ class Host:
 
 @pytest.fixture
 def hosts() -> Iterator[tuple[Host, Host]]:
-    one, other = (Host(f"electrify-{os.getpid()}-{k}", f"10.231.7.{k}", f"el{os.getpid() % 100000}-{k}") for k in (1, 2))
+    one, other = (
+        Host(f"electrify-{os.getpid()}-{k}", f"10.231.7.{k}", f"el{os.getpid() % 100000}-{k}")
+        for k in (1, 2)
+    )
     if os.geteuid() or not ip("netns", "add", one.name, check=False):
         pytest.skip("network namespaces need root and the program ip")
     with ExitStack() as undo:
         undo.callback(ip, "netns", "delete", one.name, check=False)
         ip("netns", "add", other.name)
         undo.callback(ip, "netns", "delete", other.name, check=False)
-        ip("link", "add", one.cable, "netns", one.name, "type", "veth", "peer", "name", other.cable, "netns", other.name)
+        ip(
+            "link",
+            "add",
+            one.cable,
+            "netns",
+            one.name,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            other.cable,
+            "netns",
+            other.name,
+        )
         for host in (one, other):
             ip("-n", host.name, "link", "set", "lo", "up")
             ip("-n", host.name, "address", "add", f"{host.address}/24", "dev", host.cable)
@@ -68,8 +123,11 @@ def hosts() -> Iterator[tuple[Host, Host]]:
         yield one, other
 
 
-def test_a_host_is_lost_and_returns(small_data: Path, hosts: tuple[Host, Host], tmp_path: Path) -> None:
-    """The first host's agent waits for it; with both back the run goes on by itself to the bytes of two undisturbed processes."""
+def test_a_host_is_lost_and_returns(
+    small_data: Path, hosts: tuple[Host, Host], tmp_path: Path
+) -> None:
+    """The first host's agent waits for it; with both back the run goes on by itself to the bytes of
+    two undisturbed processes."""
     whole, run = tmp_path / "whole", tmp_path / "run"
     done = torchrun(pretrain_words(small_data, whole, **LONGER), tmp_path).end()
     assert done.status == 0, done.err
@@ -77,7 +135,9 @@ def test_a_host_is_lost_and_returns(small_data: Path, hosts: tuple[Host, Host], 
     words = [*pretrain_words(small_data, run, **LONGER), "--ddp-timeout", "60"]
     with ExitStack() as ends:
         first = ends.enter_context(one.torchrun(words, tmp_path / "first.txt", first=one.address))
-        second = ends.enter_context(other.torchrun(words, tmp_path / "second.txt", first=one.address))
+        second = ends.enter_context(
+            other.torchrun(words, tmp_path / "second.txt", first=one.address)
+        )
         assert first.wait_for(lambda: logged_step(run) >= 60), first.end().err
         assert other.power_off() >= 2, "an agent and its worker"
         assert second.end().status == -signal.SIGKILL
@@ -86,7 +146,9 @@ def test_a_host_is_lost_and_returns(small_data: Path, hosts: tuple[Host, Host], 
         time.sleep(10)
         assert first.popen.poll() is None, "it waits"
         assert logged_step(run) <= step + 3, "alone it does not go on"
-        returned = ends.enter_context(other.torchrun(words, tmp_path / "returned.txt", first=one.address))
+        returned = ends.enter_context(
+            other.torchrun(words, tmp_path / "returned.txt", first=one.address)
+        )
         ended = returned.end(), first.end()
     assert [d.status for d in ended] == [0, 0], "\n".join(d.err for d in ended)
     assert "continuing after step" in ended[0].err + ended[1].err

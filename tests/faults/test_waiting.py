@@ -26,7 +26,13 @@ def port() -> int:
 
 def alone(words: list[str], folder: Path, *, rank: int, port: int, fault: str = "") -> Process:
     """One of two processes, as a scheduler starts them, without torchrun."""
-    place = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    place = {
+        "RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "LOCAL_RANK": str(rank),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
     return Process(words, folder / f"stderr-{rank}.txt", variables=place | {faults.VARIABLE: fault})
 
 
@@ -34,23 +40,40 @@ def says(process: Process, text: str) -> bool:
     return process.wait_for(lambda: text in process.errors.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("rank", "number"), [(0, signal.SIGTERM), (1, signal.SIGHUP), pytest.param(0, signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_signal_while_processes_meet(small_data: Path, tmp_path: Path, port: int, rank: int, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("rank", "number"),
+    [
+        (0, signal.SIGTERM),
+        (1, signal.SIGHUP),
+        pytest.param(0, signal.SIGINT, marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_while_processes_meet(
+    small_data: Path, tmp_path: Path, port: int, rank: int, number: signal.Signals
+) -> None:
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
     with alone(words, tmp_path, rank=rank, port=port) as process:
         whom = "1 of 2 processes (rank 1), 1" if rank == 0 else f"rank 0 at 127.0.0.1:{port}, 1"
         assert says(process, f"waiting for {whom}")
         process.signal(number)
         assert process.popen.wait(timeout=30) == SAVED
-        assert process.errors.read_text().splitlines()[-1] == f"electrify pretrain: stopped by {number.name}; run the same command again to continue"
+        assert process.errors.read_text().splitlines()[-1] == (
+            f"electrify pretrain: stopped by {number.name}; run the same command again to continue"
+        )
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_whoever_does_not_come_is_named(small_data: Path, tmp_path: Path, port: int, rank: int) -> None:
+def test_whoever_does_not_come_is_named(
+    small_data: Path, tmp_path: Path, port: int, rank: int
+) -> None:
     words = [*pretrain_words(small_data, tmp_path / "run", **SHORT), "--ddp-timeout", "1"]
     done = alone(words, tmp_path, rank=rank, port=port).end()
-    missing = "not all 2 processes came within 1 s: rank 1 is missing" if rank == 0 else f"nobody answers at 127.0.0.1:{port} after 1 s"
+    missing = (
+        "not all 2 processes came within 1 s: rank 1 is missing"
+        if rank == 0
+        else f"nobody answers at 127.0.0.1:{port} after 1 s"
+    )
     assert missing in done.err.splitlines()[-1]
     assert "frame #" not in done.err
     assert done.status == 2
@@ -58,11 +81,19 @@ def test_whoever_does_not_come_is_named(small_data: Path, tmp_path: Path, port: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hung", [0, 1])
-def test_a_signal_while_another_hangs(small_data: Path, tmp_path: Path, port: int, hung: int) -> None:
-    """Rank `hung` stops like a machine that hangs. The other says so, leaves at a signal, and both together continue."""
+def test_a_signal_while_another_hangs(
+    small_data: Path, tmp_path: Path, port: int, hung: int
+) -> None:
+    """Rank `hung` stops like a machine that hangs. The other says so, leaves at a signal, and both
+    together continue."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
     with ExitStack() as ends:
-        pair = [ends.enter_context(alone(words, tmp_path, rank=r, port=port, fault=f"stop:update@16%{hung}")) for r in range(2)]
+        pair = [
+            ends.enter_context(
+                alone(words, tmp_path, rank=r, port=port, fault=f"stop:update@16%{hung}")
+            )
+            for r in range(2)
+        ]
         other = pair[1 - hung]
         assert says(other, "waiting for 1 of 2 processes, 3")
         assert f"rank {hung}" in other.errors.read_text()
@@ -81,7 +112,13 @@ def test_a_signal_while_another_hangs(small_data: Path, tmp_path: Path, port: in
 def test_a_process_that_dies_is_named(small_data: Path, tmp_path: Path, port: int) -> None:
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
     with ExitStack() as ends:
-        pair = [ends.enter_context(alone(words, tmp_path, rank=r, port=port, fault="kill:update@16%1")) for r in range(2)]
+        pair = [
+            ends.enter_context(alone(words, tmp_path, rank=r, port=port, fault="kill:update@16%1"))
+            for r in range(2)
+        ]
         done = pair[0].end()
     assert done.status == SAVED
-    assert "another process of the run ended or did not answer (rank 1 (process" in done.err.splitlines()[-1]
+    assert (
+        "another process of the run ended or did not answer (rank 1 (process"
+        in done.err.splitlines()[-1]
+    )

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from electrify.errors import UserError
-from electrify.files.inside import make_inside, must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
+from electrify.files.inside import (
+    make_inside,
+    must_be_utf8,
+    must_not_be_in_a_checkpoint,
+    must_stay_inside,
+)
 from electrify.files.lock import lock
 
 
@@ -20,7 +25,9 @@ def test_a_link_on_the_way_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "real" / "a" / "b").is_dir()
     (tmp_path / "real" / "a" / "link").symlink_to(tmp_path / "outside")
     for path in ("a/link", "a/link/c"):
-        with pytest.raises(UserError, match="link is a link, and files would be written through it"):
+        with pytest.raises(
+            UserError, match="link is a link, and files would be written through it"
+        ):
             make_inside(tmp_path / "top" / path, tmp_path / "top")
     (tmp_path / "real" / "dangling").symlink_to(tmp_path / "nothing")
     with pytest.raises(UserError, match="dangling is a link"):
@@ -37,10 +44,18 @@ def test_a_checkpoint_is_no_output_folder(tmp_path: Path, beside: str) -> None:
     must_not_be_in_a_checkpoint(inside)  # of whom nobody knows
     (tmp_path / "run" / beside).touch()
     (tmp_path / "link").symlink_to(inside)
-    for path in (inside, inside / "ft", inside / "a" / "b", tmp_path / "link", inside / ".." / "checkpoint-4"):
+    for path in (
+        inside,
+        inside / "ft",
+        inside / "a" / "b",
+        tmp_path / "link",
+        inside / ".." / "checkpoint-4",
+    ):
         with pytest.raises(UserError, match="checkpoint of a run"), lock(path):
             pass
-    assert sorted(p.name for p in inside.iterdir()) == sorted({"state.json", *([beside.split("/")[1]] if "/" in beside else [])})
+    assert sorted(p.name for p in inside.iterdir()) == sorted(
+        {"state.json", *([beside.split("/")[1]] if "/" in beside else [])}
+    )
     must_not_be_in_a_checkpoint(tmp_path / "run" / "checkpoints" / "x")
 
 

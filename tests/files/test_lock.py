@@ -26,7 +26,12 @@ def test_a_second_process_is_named_and_the_file_goes_with_the_last(tmp_path: Pat
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "mine").touch()
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
         assert other.stdout is not None
         assert other.stdin is not None
         assert other.stdout.readline() == "in\n"
@@ -64,7 +69,12 @@ def test_a_file_of_that_name_is_not_followed_and_not_emptied(tmp_path: Path, kin
         case _:
             (folder / LOCK).mkdir()
     before = (folder / LOCK).lstat()
-    with pytest.raises(UserError, match=r"is a link and not a lock|somebody's own file|cannot be written"), lock(folder):
+    with (
+        pytest.raises(
+            UserError, match=r"is a link and not a lock|somebody's own file|cannot be written"
+        ),
+        lock(folder),
+    ):
         pass
     assert (folder / LOCK).lstat().st_size == before.st_size
     assert target.read_text() == "years of work"
@@ -74,17 +84,28 @@ def test_a_file_of_that_name_is_not_followed_and_not_emptied(tmp_path: Path, kin
 def test_a_linked_folder_is_the_folder(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "real").mkdir()
-    with lock(tmp_path / "real"), pytest.raises(UserError, match="this very process"), lock(tmp_path / "link"):
+    with (
+        lock(tmp_path / "real"),
+        pytest.raises(UserError, match="this very process"),
+        lock(tmp_path / "link"),
+    ):
         pass
 
 
-@pytest.mark.parametrize(("text", "keep"), [("", False), ("4711\n", False), ("4711\n", True), ("", True)])
+@pytest.mark.parametrize(
+    ("text", "keep"), [("", False), ("4711\n", False), ("4711\n", True), ("", True)]
+)
 def test_a_file_that_may_be_of_another_program_stays(tmp_path: Path, text: str, keep: bool) -> None:
     """Empty, or a number: nobody can tell whose it is."""
     (tmp_path / LOCK).write_text(text)
     with lock(tmp_path, keep=keep):
-        code = f"from electrify.files.lock import lock\nfrom pathlib import Path\nwith lock(Path({str(tmp_path)!r})): pass"
-        second = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        code = (
+            "from electrify.files.lock import lock\nfrom pathlib import Path\nwith "
+            f"lock(Path({str(tmp_path)!r})): pass"
+        )
+        second = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        )
         assert "is in use by process" in second.stderr
         if text:
             assert (tmp_path / LOCK).read_text() == text

@@ -15,13 +15,26 @@ import pytest
 from electrify import faults
 from electrify.errors import UserError
 from electrify.files.folders import sha256
-from electrify.files.model_folder import is_whole, may_write, model_mark, must_be_whole, replaced, sealed
+from electrify.files.model_folder import (
+    is_whole,
+    may_write,
+    model_mark,
+    must_be_whole,
+    replaced,
+    sealed,
+)
 from small import listing
 
 MINE = {"part": "discriminator", "objective": "rtd", "data": "d" * 64, "run": "r" * 64}
 
 
-def fill(target: Path, *, version: str = "1", names: tuple[str, ...] = ("tokenizer.json",), identity: dict[str, str] = MINE) -> None:
+def fill(
+    target: Path,
+    *,
+    version: str = "1",
+    names: tuple[str, ...] = ("tokenizer.json",),
+    identity: dict[str, str] = MINE,
+) -> None:
     with replaced(target, MINE | identity) as new:
         for name in ("config.json", "model.safetensors", *names):
             (new / name).write_text(f"{name} {version}")
@@ -29,7 +42,11 @@ def fill(target: Path, *, version: str = "1", names: tuple[str, ...] = ("tokeniz
 
 
 def there(target: Path) -> dict[str, str]:
-    return {p.name: p.read_text() for p in target.iterdir() if p.name != "electrify.json" and p.is_file()}
+    return {
+        p.name: p.read_text()
+        for p in target.iterdir()
+        if p.name != "electrify.json" and p.is_file()
+    }
 
 
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:
@@ -64,7 +81,9 @@ def test_a_file_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
     assert there(target)["config.json"] == "config.json 1"
 
 
-def test_a_card_that_somebody_changed_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_card_that_somebody_changed_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "model"
     fill(target)
     (target / "README.md").write_text("# My own words about it\n")
@@ -78,7 +97,12 @@ def test_a_card_that_somebody_changed_stays(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("identity", "says"), [({"part": "generator"}, "another kind"), ({"run": "x" * 64}, "another run"), ({"data": "x" * 64}, "another run")]
+    ("identity", "says"),
+    [
+        ({"part": "generator"}, "another kind"),
+        ({"run": "x" * 64}, "another run"),
+        ({"data": "x" * 64}, "another run"),
+    ],
 )
 def test_another_model_is_refused(tmp_path: Path, identity: dict[str, str], says: str) -> None:
     fill(tmp_path / "model")
@@ -118,7 +142,11 @@ def test_an_export_of_an_earlier_version_is_replaced(tmp_path: Path) -> None:
     """Its mark has no list of files: those of the fixed list are its own."""
     target = tmp_path / "model"
     fill(target)
-    old = {k: v for k, v in (model_mark(target) or {}).items() if k not in ("electrify", "files", "run")}
+    old = {
+        k: v
+        for k, v in (model_mark(target) or {}).items()
+        if k not in ("electrify", "files", "run")
+    }
     (target / "electrify.json").write_text(json.dumps(old))
     (target / "notes.txt").write_text("mine")
     fill(target, version="2")
@@ -151,7 +179,11 @@ def test_a_kill_between_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pid = os.fork()
     if not pid:
         met = iter(range(9))
-        monkeypatch.setattr(faults, "at", lambda point: os.kill(os.getpid(), signal.SIGKILL) if next(met) == at else None)
+        monkeypatch.setattr(
+            faults,
+            "at",
+            lambda point: os.kill(os.getpid(), signal.SIGKILL) if next(met) == at else None,
+        )
         with contextlib.suppress(BaseException):
             fill(target, version="2")
         os._exit(0)
@@ -174,12 +206,15 @@ def forged(target: Path, victim: str, digest: str) -> None:
 
 @pytest.mark.parametrize("name", ["../victim.txt", "victim.txt", "absolute"])
 def test_a_mark_of_others_deletes_nothing(tmp_path: Path, name: str) -> None:
-    """What a mark lists may be removed when it is replaced, so only a mark that we sealed is believed, and names of our files only."""
+    """What a mark lists may be removed when it is replaced, so only a mark that we sealed is
+    believed, and names of our files only."""
     target, victim = tmp_path / "model", tmp_path / "victim.txt"
     target.mkdir()
     victim.write_text("thesis")
     shutil.copy(victim, target)
-    forged(target, str(victim) if name == "absolute" else name, hashlib.sha256(b"thesis").hexdigest())
+    forged(
+        target, str(victim) if name == "absolute" else name, hashlib.sha256(b"thesis").hexdigest()
+    )
     with pytest.raises(UserError, match="is not an export of electrify"):
         fill(target)
     assert victim.read_text() == (target / "victim.txt").read_text() == "thesis"
@@ -189,7 +224,9 @@ def test_a_mark_that_was_edited_is_not_believed(tmp_path: Path) -> None:
     target = tmp_path / "model"
     fill(target)
     mark = json.loads((target / "electrify.json").read_text())
-    (target / "electrify.json").write_text(json.dumps(mark | {"files": mark["files"] | {"vocab.txt": "0" * 64}}))
+    (target / "electrify.json").write_text(
+        json.dumps(mark | {"files": mark["files"] | {"vocab.txt": "0" * 64}})
+    )
     with pytest.raises(UserError, match="or one that was changed"):
         fill(target, version="2")
 
@@ -204,12 +241,15 @@ def test_a_folder_where_a_mark_is_looked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
 def test_a_file_that_the_user_changed_is_not_overwritten(tmp_path: Path, name: str) -> None:
-    """Its hash is not the one in the mark: a model trained further in place, a configuration that was edited."""
+    """Its hash is not the one in the mark: a model trained further in place, a configuration that
+    was edited."""
     target = tmp_path / "model"
     fill(target)
     (target / name).write_text("my own")
     before = listing(tmp_path)
-    with pytest.raises(UserError, match=rf"{name} was changed after electrify wrote it; move it away or remove it"):
+    with pytest.raises(
+        UserError, match=rf"{name} was changed after electrify wrote it; move it away or remove it"
+    ):
         may_write(target, MINE)
     with pytest.raises(UserError, match=rf"{name} was changed after electrify wrote it"):
         fill(target, version="2")
@@ -236,8 +276,11 @@ def test_a_file_changed_while_its_model_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_a_file_changed_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """Until the model is whole each file is the old one, the new one, or the user's; another version may follow."""
+def test_a_file_changed_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Until the model is whole each file is the old one, the new one, or the user's; another
+    version may follow."""
     target = tmp_path / "model"
     fill(target)
     met = iter(range(9))
@@ -273,6 +316,9 @@ def test_a_link_inside_the_folder_that_the_user_named(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out" / "models").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match="models is a link"), replaced(tmp_path / "out" / "models" / "x", MINE, top=tmp_path / "out"):
+    with (
+        pytest.raises(UserError, match="models is a link"),
+        replaced(tmp_path / "out" / "models" / "x", MINE, top=tmp_path / "out"),
+    ):
         pass
     assert not list((tmp_path / "elsewhere").iterdir())

@@ -45,7 +45,9 @@ CASES: list[tuple[Callable[[Path], None], str]] = [
 
 
 @pytest.mark.parametrize(("make", "why"), CASES, ids=[make.__name__ for make, _ in CASES])
-def test_what_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], why: str) -> None:
+def test_what_is_not_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], why: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     make(Path("x"))
     with pytest.raises(FileError) as e:

@@ -34,7 +34,18 @@ GOOD: dict[str, Any] = {"name": "a.bin", "kind": "a", "inner": {"size": 3}}
 
 
 def test_values_of_their_kind() -> None:
-    found = check(Outer, GOOD | {"ids": [1, 2], "pair": [1, 2.5], "counts": {"x": 1}, "rows": [{"size": 1}], "flag": True}, "f.json")
+    found = check(
+        Outer,
+        GOOD
+        | {
+            "ids": [1, 2],
+            "pair": [1, 2.5],
+            "counts": {"x": 1},
+            "rows": [{"size": 1}],
+            "flag": True,
+        },
+        "f.json",
+    )
     assert found == Outer("a.bin", "a", Inner(3), {"x": 1}, [Inner(1)], (1, 2), (1, 2.5), flag=True)
 
 
@@ -44,9 +55,15 @@ ODD = [
     ({"counts": {"train": float("nan")}}, "counts.train is nan, a number is needed"),
     ({"counts": []}, "counts is [], an object is needed"),
     ({"inner": {"size": 0}}, "inner.size is 0, an integer from 1 is needed"),
-    ({"inner": {"size": 10**30}}, "inner.size is 1000000000000000000000000000000, an integer from 1 is needed"),
+    (
+        {"inner": {"size": 10**30}},
+        "inner.size is 1000000000000000000000000000000, an integer from 1 is needed",
+    ),
     ({"inner": {}}, "inner.size is missing"),
-    ({"inner": {"size": 1, "hash": "xyz"}}, "inner.hash is 'xyz', a SHA-256 in hexadecimal digits is needed"),
+    (
+        {"inner": {"size": 1, "hash": "xyz"}},
+        "inner.hash is 'xyz', a SHA-256 in hexadecimal digits is needed",
+    ),
     ({"rows": [{"size": 1}, 5]}, "rows[1] is 5, an object is needed"),
     ({"ids": [1, "2"]}, "ids[1] is '2', an integer is needed"),
     ({"pair": [1]}, "pair is [1], a list of 2 is needed"),

@@ -21,8 +21,15 @@ def test_an_edited_report_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not capsys.readouterr().err
     (tmp_path / "report.md").write_text("my notes")
     write_results(tmp_path, {"report.md": "three", "report.csv": "1"})
-    assert there(tmp_path) == {"report.md": "three", "report.md.changed": "my notes", "report.csv": "1"}
-    assert "report.md is not what electrify wrote there: it is kept as report.md.changed" in capsys.readouterr().err
+    assert there(tmp_path) == {
+        "report.md": "three",
+        "report.md.changed": "my notes",
+        "report.csv": "1",
+    }
+    assert (
+        "report.md is not what electrify wrote there: it is kept as report.md.changed"
+        in capsys.readouterr().err
+    )
 
 
 def test_what_was_there_before_us(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""A tokenizer's files are put in place one by one: nobody else's is touched, and a killed writer's leftovers go."""
+"""A tokenizer's files are put in place one by one: nobody else's is touched, and a killed writer's
+leftovers go."""
 
 from __future__ import annotations
 

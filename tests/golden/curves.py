@@ -1,4 +1,5 @@
-"""Ten updates of a recipe, two layers of width 32, through the loop's own `Run.update`: on the CPU, in float32, two micro-batches, no dropout."""
+"""Ten updates of a recipe, two layers of width 32, through the loop's own `Run.update`: on the CPU,
+in float32, two micro-batches, no dropout."""
 
 from __future__ import annotations
 
@@ -20,29 +21,57 @@ from electrify.train.sums import MetricSums
 HERE = Path(__file__).parent
 # The published optimiser and initial values, and ours; then one of every other objective.
 RECIPES = (
-    *("bert-small", "bert-tiny", "electra-small", "electra-tiny", "electra-15-tiny", "replace-mlm-tiny", "all-tokens-mlm-tiny", "two-stage-tiny"),
+    *(
+        "bert-small",
+        "bert-tiny",
+        "electra-small",
+        "electra-tiny",
+        "electra-15-tiny",
+        "replace-mlm-tiny",
+        "all-tokens-mlm-tiny",
+        "two-stage-tiny",
+    ),
     *("adversarial-tiny", "electric-tiny", "unigram-tiny", "uniform-tiny"),
 )
 STEPS, ROWS, MICRO_ROWS, ROW_LENGTH = 10, 8, 4, 32
-SHORT: dict[str, Any] = {"max_steps": STEPS, "warmup_steps": 3, "learning_rate": 2e-3, "train_batch_size": ROWS, "generator_learning_rate": 4e-3}
+SHORT: dict[str, Any] = {
+    "max_steps": STEPS,
+    "warmup_steps": 3,
+    "learning_rate": 2e-3,
+    "train_batch_size": ROWS,
+    "generator_learning_rate": 4e-3,
+}
 HEADER = (
-    "# {name}: ten updates of tests/golden/curves.py. Written by `python tests/golden/make.py {name}`, only when a change of the numbers is meant.\n"
+    "# {name}: ten updates of tests/golden/curves.py. Written by `python tests/golden/make.py "
+    "{name}`, only when a change of the numbers is meant.\n"
 )
 
 
 def batch(step: int, *, first_row: int, num_rows: int) -> Tokens:
-    """Skewed words with a rule between neighbours, hashed from the step: nothing is read and nothing is left to a library's generator."""
-    return text_batch(seed=1000 + step, rows=ROWS, row_length=ROW_LENGTH, vocab=VOCAB).rows(first_row, first_row + num_rows)
+    """Skewed words with a rule between neighbours, hashed from the step: nothing is read and
+    nothing is left to a library's generator."""
+    return text_batch(seed=1000 + step, rows=ROWS, row_length=ROW_LENGTH, vocab=VOCAB).rows(
+        first_row, first_row + num_rows
+    )
 
 
 def run_of(name: str, folder: Path) -> Run:
     fields = SHORT | ({"generator_size": 0.5} if name.startswith("electra") else {})
     objective, config = built(name, **fields), tiny(name, **fields)
-    loader: Any = SimpleNamespace(phases=one_phase(row_length=ROW_LENGTH, batch_rows=ROWS), batch=batch)
+    loader: Any = SimpleNamespace(
+        phases=one_phase(row_length=ROW_LENGTH, batch_rows=ROWS), batch=batch
+    )
     data = TrainingData(loader, None, MICRO_ROWS, unigram_entropy=4.0)
     context = RunContext(World(rank=0, size=1, local_rank=0, device=torch.device("cpu")), folder)
     weights = config.objective.term_weights
-    return Run(objective.objective, config.train, data, context, weights=weights, kept=kept_names(objective))
+    return Run(
+        objective.objective,
+        config.train,
+        data,
+        context,
+        weights=weights,
+        kept=kept_names(objective),
+    )
 
 
 def curve(name: str, *, folder: Path) -> list[dict[str, float]]:
@@ -56,17 +85,24 @@ def curve(name: str, *, folder: Path) -> list[dict[str, float]]:
             run.state.sums = MetricSums(torch.device("cpu"))
             run.update(run.batch(step))
             means = run.state.sums.means()
-            points.append({key: means[key] for key in [*run.weights, "replaced", "grad_norm"] if key in means})
+            points.append(
+                {key: means[key] for key in [*run.weights, "replaced", "grad_norm"] if key in means}
+            )
         return points
     finally:
         torch.set_num_threads(threads)
 
 
 def write(name: str, points: list[dict[str, float]]) -> str:
-    lines = [f"{step} " + " ".join(f"{key}={number:.6f}" for key, number in point.items()) for step, point in enumerate(points, start=1)]
+    lines = [
+        f"{step} " + " ".join(f"{key}={number:.6f}" for key, number in point.items())
+        for step, point in enumerate(points, start=1)
+    ]
     return HEADER.format(name=name) + "\n".join(lines) + "\n"
 
 
 def read(text: str) -> list[dict[str, float]]:
     lines = [line.split()[1:] for line in text.splitlines() if not line.startswith("#")]
-    return [{key: float(number) for key, number in (pair.split("=") for pair in line)} for line in lines]
+    return [
+        {key: float(number) for key, number in (pair.split("=") for pair in line)} for line in lines
+    ]

@@ -14,15 +14,28 @@ from torch import Tensor
 
 from batches import packed_batches, ragged_batch, sequences_of
 from electrify.model import attention
-from electrify.model.attention import AttentionContext, Backend, attend, packed_kernel, run_starts, sequence_bias
+from electrify.model.attention import (
+    AttentionContext,
+    Backend,
+    attend,
+    packed_kernel,
+    run_starts,
+    sequence_bias,
+)
 from electrify.tokens import Tokens
 
 
-def heads(tokens: Tokens, *, seed: int = 0, scale: float = 1.0, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
+def heads(
+    tokens: Tokens, *, seed: int = 0, scale: float = 1.0, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor, Tensor]:
     shape = (tokens.num_rows, 2, tokens.row_length, 8)
     rng = torch.Generator().manual_seed(seed)
     q, k, v = (torch.randn(shape, generator=rng) for _ in range(3))
-    return (scale * q).to(dtype).requires_grad_(), k.to(dtype).requires_grad_(), v.to(dtype).requires_grad_()
+    return (
+        (scale * q).to(dtype).requires_grad_(),
+        k.to(dtype).requires_grad_(),
+        v.to(dtype).requires_grad_(),
+    )
 
 
 def reference(q_RHLW: Tensor, k_RHLW: Tensor, v_RHLW: Tensor, tokens: Tokens) -> Tensor:
@@ -41,7 +54,9 @@ def real(tokens: Tokens) -> Tensor:
 
 @given(packed_batches(), st.sampled_from([0.1, 1.0, 10.0]), st.integers(0, 1000))
 @settings(max_examples=40)
-def test_both_backends_compute_each_sequence_for_itself(tokens: Tokens, scale: float, seed: int) -> None:
+def test_both_backends_compute_each_sequence_for_itself(
+    tokens: Tokens, scale: float, seed: int
+) -> None:
     q, k, v = heads(tokens, seed=seed, scale=scale)
     bias = sequence_bias(tokens, torch.float32)
     expected = reference(q, k, v, tokens).detach()
@@ -80,8 +95,14 @@ def test_bfloat16_is_near(backend: Backend) -> None:
 
 
 def test_by_hand() -> None:
-    """Two sequences of 2 and 1 tokens and a pad, one head of width 1. Scores of token 0: 0 and ln 3, so weights 1/4 and 3/4."""
-    tokens = Tokens(torch.zeros(4, dtype=torch.long), torch.tensor([1, 1, 2, 0]), *torch.zeros(2, 4, dtype=torch.long), row_length=4)
+    """Two sequences of 2 and 1 tokens and a pad, one head of width 1. Scores of token 0: 0 and ln
+    3, so weights 1/4 and 3/4."""
+    tokens = Tokens(
+        torch.zeros(4, dtype=torch.long),
+        torch.tensor([1, 1, 2, 0]),
+        *torch.zeros(2, 4, dtype=torch.long),
+        row_length=4,
+    )
     q = torch.ones(1, 1, 4, 1)
     k = torch.tensor([0.0, math.log(3), 50.0, 60.0]).view(1, 1, 4, 1)
     v = torch.tensor([4.0, 8.0, 100.0, -7.0]).view(1, 1, 4, 1)
@@ -91,7 +112,12 @@ def test_by_hand() -> None:
 
 
 def test_bias_by_hand() -> None:
-    tokens = Tokens(torch.zeros(4, dtype=torch.long), torch.tensor([1, 1, 2, 0]), *torch.zeros(2, 4, dtype=torch.long), row_length=4)
+    tokens = Tokens(
+        torch.zeros(4, dtype=torch.long),
+        torch.tensor([1, 1, 2, 0]),
+        *torch.zeros(2, 4, dtype=torch.long),
+        row_length=4,
+    )
     open_ = sequence_bias(tokens, torch.float32)[0, 0] == 0
     assert open_.int().tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
     assert float(sequence_bias(tokens, torch.bfloat16).min()) == torch.finfo(torch.bfloat16).min
@@ -112,7 +138,8 @@ def test_dropout_is_on_the_weights(backend: Backend) -> None:
 
 
 def test_where_runs_begin_by_hand() -> None:
-    """Two rows of six: sequences of 2 and 3 and a pad; a sequence of 6. Four runs, room for two more."""
+    """Two rows of six: sequences of 2 and 3 and a pad; a sequence of 6. Four runs, room for two
+    more."""
     seq = torch.tensor([1, 1, 2, 2, 2, 0, 1, 1, 1, 1, 1, 1])
     tokens = Tokens(*torch.zeros(4, 12, dtype=torch.long), row_length=6)
     for runs, behind in ((4, []), (6, [12, 12])):
@@ -126,13 +153,17 @@ def slow_varlen(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, longest: int) -
     out = torch.zeros_like(v)
     for a, b in pairwise(starts.tolist()):
         assert b - a <= longest
-        weights = (torch.einsum("qhw,khw->hqk", q[a:b], k[a:b]) / math.sqrt(q.shape[-1])).softmax(-1)
+        weights = (torch.einsum("qhw,khw->hqk", q[a:b], k[a:b]) / math.sqrt(q.shape[-1])).softmax(
+            -1
+        )
         out[a:b] = torch.einsum("hqk,khw->qhw", weights, v[a:b])
     return out
 
 
 @pytest.mark.parametrize("spare", [0, 7])
-def test_the_kernel_for_packed_sequences_gets_what_it_needs(monkeypatch: pytest.MonkeyPatch, spare: int) -> None:
+def test_the_kernel_for_packed_sequences_gets_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, spare: int
+) -> None:
     """Its place taken by a loop over runs: the same states of every token, pads included."""
     monkeypatch.setattr(attention, "varlen", slow_varlen)
     tokens = ragged_batch()
@@ -140,9 +171,13 @@ def test_the_kernel_for_packed_sequences_gets_what_it_needs(monkeypatch: pytest.
     runs = tokens.num_rows + int((seq_RL[:, 1:] != seq_RL[:, :-1]).sum())
     qkv = torch.randn(len(tokens.ids_T), 3 * 16, generator=torch.Generator().manual_seed(0))
     wanted = AttentionContext(tokens, torch.float32, backend="matmul")(qkv, heads=2)
-    found = AttentionContext(replace(tokens, runs=runs + spare), torch.float32, backend="varlen")(qkv, heads=2)
+    found = AttentionContext(replace(tokens, runs=runs + spare), torch.float32, backend="varlen")(
+        qkv, heads=2
+    )
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_the_kernel_for_packed_sequences_is_for_gpus() -> None:
-    assert not packed_kernel(replace(ragged_batch(), runs=9), torch.bfloat16, direction="both", dropout=0.0)
+    assert not packed_kernel(
+        replace(ragged_batch(), runs=9), torch.bfloat16, direction="both", dropout=0.0
+    )

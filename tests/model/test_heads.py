@@ -11,7 +11,13 @@ from electrify.model.heads import BinaryHead, LMHead, MaskedLM
 from electrify.model.shape import Shape
 
 SHAPE = Shape(
-    vocab_size=3, embedding_size=2, hidden_size=2, num_hidden_layers=1, num_attention_heads=1, intermediate_size=2, max_position_embeddings=8
+    vocab_size=3,
+    embedding_size=2,
+    hidden_size=2,
+    num_hidden_layers=1,
+    num_attention_heads=1,
+    intermediate_size=2,
+    max_position_embeddings=8,
 )
 
 
@@ -34,7 +40,8 @@ def test_binary_head_by_hand() -> None:
 
 
 def test_lm_head_by_hand() -> None:
-    """Width 2, so LayerNorm leaves (1, -1) before its weight (2, 3) and bias (0, 1): (2, -2). Words (1, 0), (0, 1), (1, 1), bias (0, 0, 10)."""
+    """Width 2, so LayerNorm leaves (1, -1) before its weight (2, 3) and bias (0, 1): (2, -2). Words
+    (1, 0), (0, 1), (1, 1), bias (0, 0, 10)."""
     words = nn.Embedding(3, 2)
     head = LMHead(SHAPE, words)
     assert head.bias_V.tolist() == [0, 0, 0]
@@ -52,7 +59,12 @@ def test_input_and_output_table_are_one() -> None:
     lm = built("bert-tiny").kept
     assert isinstance(lm.head, LMHead)
     assert lm.head.words is lm.encoder.embeddings.words
-    assert sum(p.shape == lm.head.words.weight.shape for p in built("bert-tiny").objective.parameters()) == 1
+    assert (
+        sum(
+            p.shape == lm.head.words.weight.shape for p in built("bert-tiny").objective.parameters()
+        )
+        == 1
+    )
 
 
 def test_logits_only_where_asked() -> None:
@@ -73,4 +85,7 @@ def test_heads_run_under_autocast() -> None:
         exact = half.head(half.encoder(tokens))
         with torch.autocast("cpu", torch.bfloat16):
             near = half.head(half.encoder(tokens))
-        assert float((near.float() - exact).abs().max().detach()) < 0.1 * float(exact.abs().max().detach()) + 0.02
+        assert (
+            float((near.float() - exact).abs().max().detach())
+            < 0.1 * float(exact.abs().max().detach()) + 0.02
+        )

@@ -32,9 +32,15 @@ from electrify.model.init import (
 )
 from electrify.model.shape import Shape
 
-# A standard normal cut at 2 has this standard deviation: what `std .02` and `.1` of the tables come out as.
+# A standard normal cut at 2 has this standard deviation: what `std .02` and `.1` of the tables come
+# out as.
 CUT = 0.879626
-ROOMY = {"hidden_size": 64, "num_attention_heads": 4, "embedding_size": 48, "intermediate_size": 128}  # heads 16 wide, a projection in both halves
+ROOMY = {
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "embedding_size": 48,
+    "intermediate_size": 128,
+}  # heads 16 wide, a projection in both halves
 VOCAB = 600
 VOCABULARY = Vocabulary(VOCAB, SPECIAL)
 TIES = ["none", "tokens", "embeddings", "all"]
@@ -82,10 +88,14 @@ def test_bert_draws_a_truncated_normal() -> None:
 
 
 def test_shared_tables_are_drawn_once() -> None:
-    """A second drawing would waste numbers: the parts after it would differ from those of a model that owns the table alone."""
+    """A second drawing would waste numbers: the parts after it would differ from those of a model
+    that owns the table alone."""
     table, other = nn.Embedding(50, 8), nn.Embedding(50, 8)
     other.weight = table.weight  # another module, the same parameter
-    twice, once = nn.ModuleList([table, other, nn.Linear(8, 8)]), nn.ModuleList([nn.Embedding(50, 8), nn.Linear(8, 8)])
+    twice, once = (
+        nn.ModuleList([table, other, nn.Linear(8, 8)]),
+        nn.ModuleList([nn.Embedding(50, 8), nn.Linear(8, 8)]),
+    )
     init_bert(twice, torch.Generator().manual_seed(1))
     init_bert(once, torch.Generator().manual_seed(1))
     assert torch.equal(twice[2].weight, once[1].weight)  # type: ignore[arg-type]
@@ -94,7 +104,8 @@ def test_shared_tables_are_drawn_once() -> None:
 
 # ---------------------------------------------------------------- published
 
-# 2003.10555's public code: sqrt(2 / (fan in + fan out)) of ELECTRA-Small's projections 128 -> 256 and 128 -> 64 and of its logit 256 -> 1.
+# 2003.10555's public code: sqrt(2 / (fan in + fan out)) of ELECTRA-Small's projections 128 -> 256
+# and 128 -> 64 and of its logit 256 -> 1.
 GLOROT = {"discriminator.project": 0.0722, "generator.project": 0.1021, "logit": 0.0882}
 
 
@@ -103,29 +114,42 @@ def test_published_layers_of_electra_small() -> None:
     b = build(override(load_recipe("electra-small"), fields), VOCABULARY)
     head = b.kept.head
     assert isinstance(head, BinaryHead)
-    found: dict[str, Any] = {f"{name}.project": half.encoder.project for name, half in b.exports.items()} | {"logit": head.out}
+    found: dict[str, Any] = {
+        f"{name}.project": half.encoder.project for name, half in b.exports.items()
+    } | {"logit": head.out}
     for name, layer in found.items():
         assert math.sqrt(2 / sum(layer.weight.shape)) == pytest.approx(GLOROT[name], abs=5e-5)
         assert close_to(layer.weight, GLOROT[name]), name
         edge = GLOROT[name] * math.sqrt(3)  # of an even distribution
         assert float(layer.weight.detach().abs().max()) <= edge * 1.001
-        assert kstest((layer.weight.detach().flatten() / edge / 2 + 0.5).numpy(), "uniform").pvalue > 1e-3
+        assert (
+            kstest((layer.weight.detach().flatten() / edge / 2 + 0.5).numpy(), "uniform").pvalue
+            > 1e-3
+        )
         assert not layer.bias.any()
 
 
-@pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny", "all-tokens-mlm-tiny", "adversarial-tiny", "electric-tiny"])
+@pytest.mark.parametrize(
+    "recipe",
+    ["electra-tiny", "bert-tiny", "all-tokens-mlm-tiny", "adversarial-tiny", "electric-tiny"],
+)
 def test_published_differs_from_bert_where_its_table_says(recipe: str) -> None:
     """In projections and layers with one output; the layer below the logit is not one of them."""
     size = {"embedding_size": 24} | ({"generator_size": 0.25} if recipe != "bert-tiny" else {})
     bert, published = (roomy(recipe, init=init, **size).objective for init in ("bert", "published"))
     one, two = bert.state_dict(), published.state_dict()
-    want = {f"{n}.weight" for n, m in published.named_modules() if isinstance(m, nn.Linear) and (n.endswith("project") or m.out_features == 1)}
+    want = {
+        f"{n}.weight"
+        for n, m in published.named_modules()
+        if isinstance(m, nn.Linear) and (n.endswith("project") or m.out_features == 1)
+    }
     assert {n for n in one if not torch.equal(one[n], two[n])} == want
     assert len(want) >= 1
 
 
 def test_only_named_recipes_start_as_published() -> None:
-    """Those of the models that were released; the others keep the values that their curves and figures were made with."""
+    """Those of the models that were released; the others keep the values that their curves and
+    figures were made with."""
     named = {n for n in recipe_names() if load_recipe(n).model.init == "published"}
     assert named == {"electra-small-pp", "electra-large-1.75M"}
 
@@ -139,7 +163,10 @@ def test_the_seed_alone_decides(recipe: str, init: str) -> None:
     torch.manual_seed(1)
     one = built(recipe, init=init).objective.state_dict()
     torch.manual_seed(2)
-    two, other = built(recipe, init=init).objective.state_dict(), built(recipe, init=init, seed=1).objective.state_dict()
+    two, other = (
+        built(recipe, init=init).objective.state_dict(),
+        built(recipe, init=init, seed=1).objective.state_dict(),
+    )
     assert all(torch.equal(one[n], two[n]) for n in one)
     assert any(not torch.equal(one[n], other[n]) for n in one)
 
@@ -148,22 +175,30 @@ def test_the_seed_alone_decides(recipe: str, init: str) -> None:
 
 
 def test_position_subspace_by_hand() -> None:
-    """One pair: a quarter turn a position, root 2 long. Two pairs: the second turns sqrt(32) times slower."""
+    """One pair: a quarter turn a position, root 2 long. Two pairs: the second turns sqrt(32) times
+    slower."""
     r2 = math.sqrt(2)
     expected = torch.tensor([[0, r2], [r2, 0], [0, -r2], [-r2, 0], [0, r2]])
     torch.testing.assert_close(position_subspace(5, 2), expected, rtol=0, atol=1e-6)
     second = position_subspace(4, 4)[3, 2:]
-    assert second.tolist() == pytest.approx([r2 * math.sin(3 * math.pi / 2 / 32**0.5), r2 * math.cos(3 * math.pi / 2 / 32**0.5)], abs=1e-6)
+    assert second.tolist() == pytest.approx(
+        [r2 * math.sin(3 * math.pi / 2 / 32**0.5), r2 * math.cos(3 * math.pi / 2 / 32**0.5)],
+        abs=1e-6,
+    )
 
 
 @pytest.mark.parametrize("width", [2, 16, 32, 64])
 def test_position_subspace_and_rotation(width: int) -> None:
     at = position_subspace(600, width).double()
-    torch.testing.assert_close(at.pow(2).mean(1), torch.ones(600, dtype=torch.float64), rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        at.pow(2).mean(1), torch.ones(600, dtype=torch.float64), rtol=1e-5, atol=0
+    )
     for offset in (-3, -2, -1, 0, 1, 2, 3):
         turned = at @ rotation(offset, width).double().T
         inside = slice(max(0, -offset), 600 - max(0, offset))
-        torch.testing.assert_close(turned[inside], at[inside.start + offset : inside.stop + offset], rtol=0, atol=2e-4)
+        torch.testing.assert_close(
+            turned[inside], at[inside.start + offset : inside.stop + offset], rtol=0, atol=2e-4
+        )
     assert torch.equal(rotation(0, width), torch.eye(width))
 
 
@@ -172,15 +207,30 @@ def test_offsets() -> None:
 
 
 def test_how_many_heads_are_local() -> None:
-    assert {h: local_heads(h) for h in (1, 2, 3, 4, 8, 12, 16)} == {1: 1, 2: 2, 3: 2, 4: 2, 8: 4, 12: 6, 16: 8}
+    assert {h: local_heads(h) for h in (1, 2, 3, 4, 8, 12, 16)} == {
+        1: 1,
+        2: 2,
+        3: 2,
+        4: 2,
+        8: 4,
+        12: 6,
+        16: 8,
+    }
 
 
 def test_subspace_width() -> None:
-    """The narrowest head, even, and at most half of embeddings and hidden states: a generator with one head would else pass no words through."""
+    """The narrowest head, even, and at most half of embeddings and hidden states: a generator with
+    one head would else pass no words through."""
 
     def shape(e: int, d: int, h: int) -> Shape:
         return Shape(
-            vocab_size=9, embedding_size=e, hidden_size=d, num_hidden_layers=1, num_attention_heads=h, intermediate_size=8, max_position_embeddings=8
+            vocab_size=9,
+            embedding_size=e,
+            hidden_size=d,
+            num_hidden_layers=1,
+            num_attention_heads=h,
+            intermediate_size=8,
+            max_position_embeddings=8,
         )
 
     tiny_d, tiny_g = shape(128, 128, 4), shape(128, 64, 2)
@@ -206,7 +256,9 @@ def test_local_embeddings_table(tie: str) -> None:
         assert close_to(e.words.weight[:, p:], 0.1 * CUT), std(e.words.weight[:, p:])
         assert not e.segments.weight[:, :p].any()
         assert close_to(e.segments.weight[:, p:], 0.02 * CUT)
-        torch.testing.assert_close(e.positions.weight[1:, :p].detach(), TOKEN_SCALE * position_subspace(64, p)[1:])
+        torch.testing.assert_close(
+            e.positions.weight[1:, :p].detach(), TOKEN_SCALE * position_subspace(64, p)[1:]
+        )
         assert std(e.positions.weight[1:, :p]) == pytest.approx(0.1, rel=1e-5)
         assert not e.positions.weight[0, :p].any()
         assert close_to(e.positions.weight[:, p:], 0.02 * CUT)
@@ -252,17 +304,24 @@ def test_local_blocks_table(tie: str, amplitude: float) -> None:
 
 @pytest.mark.parametrize("tie", TIES)
 def test_local_changes_initial_values_only(tie: str) -> None:
-    """The same names and shapes; biases and norms are those of `bert` to the bit; the matrices of a BinaryHead are drawn 1/sqrt(fan-in)."""
+    """The same names and shapes; biases and norms are those of `bert` to the bit; the matrices of a
+    BinaryHead are drawn 1/sqrt(fan-in)."""
     size = {"generator_size": 1.0 if tie == "all" else 0.5}
     local, bert = roomy(tie=tie, **size), roomy(tie=tie, init="bert", **size)
     one, other = local.objective.state_dict(), bert.objective.state_dict()
-    assert {n: (t.shape, t.dtype) for n, t in one.items()} == {n: (t.shape, t.dtype) for n, t in other.items()}
-    assert [n for n, _ in local.objective.named_parameters()] == [n for n, _ in bert.objective.named_parameters()]
+    assert {n: (t.shape, t.dtype) for n, t in one.items()} == {
+        n: (t.shape, t.dtype) for n, t in other.items()
+    }
+    assert [n for n, _ in local.objective.named_parameters()] == [
+        n for n, _ in bert.objective.named_parameters()
+    ]
     for name, half in local.exports.items():
         if not isinstance(half.head, BinaryHead):
             assert torch.equal(half.head.dense.weight, bert.exports[name].head.dense.weight), name
         else:
-            assert close_to(half.head.dense.weight, 1 / math.sqrt(half.head.dense.in_features)), name
+            assert close_to(half.head.dense.weight, 1 / math.sqrt(half.head.dense.in_features)), (
+                name
+            )
             assert close_to(half.head.out.weight, 1 / math.sqrt(half.head.out.in_features)), name
     for n in one:
         if one[n].ndim == 1:
@@ -304,25 +363,37 @@ def attention_weights(encoder: Encoder, length: int = 64) -> list[Tensor]:
 
 
 @pytest.mark.parametrize(("amplitude", "low", "high"), [(1.0, 0.25, 0.45), (3.0, 0.75, 0.9)])
-@pytest.mark.parametrize(("heads", "hidden", "embedding"), [(4, 128, 128), (2, 64, 128), (8, 256, 256), (4, 256, 128)])
-def test_head_j_looks_at_its_neighbour(amplitude: float, low: float, high: float, heads: int, hidden: int, embedding: int) -> None:
-    """Layer 0: weight .3 (amplitude 1) to .8 (amplitude 3) on position i + o_j, as measured; deeper layers still prefer it."""
-    layers = attention_weights(local_encoder(amplitude=amplitude, heads=heads, hidden=hidden, embedding=embedding))
+@pytest.mark.parametrize(
+    ("heads", "hidden", "embedding"), [(4, 128, 128), (2, 64, 128), (8, 256, 256), (4, 256, 128)]
+)
+def test_head_j_looks_at_its_neighbour(
+    amplitude: float, low: float, high: float, heads: int, hidden: int, embedding: int
+) -> None:
+    """Layer 0: weight .3 (amplitude 1) to .8 (amplitude 3) on position i + o_j, as measured; deeper
+    layers still prefer it."""
+    layers = attention_weights(
+        local_encoder(amplitude=amplitude, heads=heads, hidden=hidden, embedding=embedding)
+    )
     for depth, weights in enumerate(layers):
         for head in range(local_heads(heads)):
             offset = head_offset(head)
             preferred = weights[head].diagonal(offset)[1:]
             if depth == 0:
                 assert low < float(preferred.mean()) < high, (head, float(preferred.mean()))
-            inside = slice(max(1, 1 - offset), 64 - max(0, offset))  # of the positions that neither are nor look at position 0
+            inside = slice(
+                max(1, 1 - offset), 64 - max(0, offset)
+            )  # of the positions that neither are nor look at position 0
             best = weights[head].argmax(-1)[inside] - torch.arange(64)[inside]
             assert float((best == offset).float().mean()) > 0.8, (depth, head)
 
 
 @pytest.mark.parametrize(("heads", "hidden"), [(4, 128), (8, 256)])
 def test_position_0_looks_at_all_of_the_sequence(heads: int, hidden: int) -> None:
-    """What a classifier reads: no head of it prefers a neighbour, and a free head spreads its attention wherever it stands."""
-    first = attention_weights(local_encoder(amplitude=3.0, heads=heads, hidden=hidden, embedding=128))[0]
+    """What a classifier reads: no head of it prefers a neighbour, and a free head spreads its
+    attention wherever it stands."""
+    first = attention_weights(
+        local_encoder(amplitude=3.0, heads=heads, hidden=hidden, embedding=128)
+    )[0]
     assert float(first[:, 0].max()) < 0.25  # of 64
     assert float(first[local_heads(heads) :].amax(-1).mean()) < 0.25
     assert float(first[: local_heads(heads), 8:].amax(-1).mean()) > 0.6
@@ -342,7 +413,9 @@ def test_the_preferred_logit_is_four_times_the_amplitude() -> None:
             if head >= local_heads(4):
                 continue
             # and the weights really hold that rotation: what is left is noise
-            assert std(q[head][:32, :32] - s * rotation(head_offset(head), 32)) < 1.3 * NOISE / math.sqrt(128)
+            assert std(
+                q[head][:32, :32] - s * rotation(head_offset(head), 32)
+            ) < 1.3 * NOISE / math.sqrt(128)
 
 
 def test_bert_heads_look_nowhere() -> None:
@@ -354,10 +427,14 @@ def test_bert_heads_look_nowhere() -> None:
 
 @pytest.mark.parametrize("field", ["hidden_size", "embedding_size"])
 def test_the_words_get_through(field: str) -> None:
-    """Small-like halves (embedding narrower or wider than the generator's state, one head in it): the words decide the first hidden states."""
+    """Small-like halves (embedding narrower or wider than the generator's state, one head in it):
+    the words decide the first hidden states."""
     b = roomy(generator_size=0.25, **{field: 32})
     for half in b.exports.values():
-        one, other = (half.encoder.embed(pack([[ids]], row_length=4)) for ids in ([7, 8, 9, 10], [11, 12, 13, 14]))
+        one, other = (
+            half.encoder.embed(pack([[ids]], row_length=4))
+            for ids in ([7, 8, 9, 10], [11, 12, 13, 14])
+        )
         assert std(one - other) > 0.2 * std(one), half.encoder.shape
     assert TINY["generator_size"] != 0.25
 
@@ -365,11 +442,18 @@ def test_the_words_get_through(field: str) -> None:
 # ---------------------------------------------------------------- words that start from given vectors
 
 
-@pytest.mark.parametrize(("init", "width", "scale"), [("bert", 0, 0.02), ("published", 0, 0.02), ("local", 16, 0.1)])
+@pytest.mark.parametrize(
+    ("init", "width", "scale"), [("bert", 0, 0.02), ("published", 0, 0.02), ("local", 16, 0.1)]
+)
 @pytest.mark.parametrize("tie", TIES)
 def test_words_start_from_vectors(tie: str, init: str, width: int, scale: float) -> None:
-    """Behind the position subspace, in every table of words; a word without a vector and everything else stay as they were."""
-    fields: dict[str, Any] = {"tie": tie, "init": init, "generator_size": 1.0 if tie == "all" else 0.5}
+    """Behind the position subspace, in every table of words; a word without a vector and everything
+    else stay as they were."""
+    fields: dict[str, Any] = {
+        "tie": tie,
+        "init": init,
+        "generator_size": 1.0 if tie == "all" else 0.5,
+    }
     asked: list[int] = []
 
     def vectors(dimensions: int) -> Tensor:
@@ -383,13 +467,18 @@ def test_words_start_from_vectors(tie: str, init: str, width: int, scale: float)
     plain = roomy(**fields, init_words="random")
     assert set(asked) == {48 - width}
     for name, half in b.exports.items():
-        words, before = half.encoder.embeddings.words.weight.detach(), plain.exports[name].encoder.embeddings.words.weight.detach()
+        words, before = (
+            half.encoder.embeddings.words.weight.detach(),
+            plain.exports[name].encoder.embeddings.words.weight.detach(),
+        )
         known = torch.arange(VOCAB) != 7
         torch.testing.assert_close(words[known, width:], scale * vectors(48 - width)[known])
         assert torch.equal(words[7], before[7])
         assert torch.equal(words[:, :width], before[:, :width])
     one, other = b.objective.state_dict(), plain.objective.state_dict()
-    assert {n for n in one if not torch.equal(one[n], other[n])} == {n for n in one if one[n].shape == (VOCAB, 48)}
+    assert {n for n in one if not torch.equal(one[n], other[n])} == {
+        n for n in one if one[n].shape == (VOCAB, 48)
+    }
 
 
 def test_words_of_a_narrower_encoder() -> None:

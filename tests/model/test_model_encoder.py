@@ -8,7 +8,16 @@ import torch
 from hypothesis import given, settings
 from torch import Tensor
 
-from batches import VOCAB, built, encoder_of, pack, packed_batches, ragged_batch, sequences_of, text_batch
+from batches import (
+    VOCAB,
+    built,
+    encoder_of,
+    pack,
+    packed_batches,
+    ragged_batch,
+    sequences_of,
+    text_batch,
+)
 from electrify.model.attention import Backend
 from electrify.model.encoder import Encoder
 from electrify.model.init import init_bert
@@ -16,11 +25,23 @@ from electrify.model.shape import Shape
 from electrify.tokens import Tokens
 
 SHAPE = Shape(
-    vocab_size=VOCAB, embedding_size=12, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24, max_position_embeddings=40
+    vocab_size=VOCAB,
+    embedding_size=12,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=24,
+    max_position_embeddings=40,
 )
 
 
-def encoder(*, dropout: float = 0.0, attention_dropout: float = 0.0, backend: Backend = "auto", std: float = 0.3) -> Encoder:
+def encoder(
+    *,
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    backend: Backend = "auto",
+    std: float = 0.3,
+) -> Encoder:
     """Weights large enough that everything depends on everything."""
     made = encoder_of(SHAPE, dropout=dropout, attention_dropout=attention_dropout, backend=backend)
     rng = torch.Generator().manual_seed(0)
@@ -36,18 +57,26 @@ def encoder(*, dropout: float = 0.0, attention_dropout: float = 0.0, backend: Ba
 
 
 def by_definition(e: Encoder, ids: list[int], segments: list[int]) -> np.ndarray:
-    """The post-norm encoder on one sequence, written from the paper in numpy and float64 (1706.03762, 1810.04805)."""
+    """The post-norm encoder on one sequence, written from the paper in numpy and float64
+    (1706.03762, 1810.04805)."""
     w = {n: p.detach().double().numpy() for n, p in e.named_parameters()}
     erf = np.vectorize(math.erf)
 
     def norm(x: np.ndarray, name: str) -> np.ndarray:
         centred = x - x.mean(-1, keepdims=True)
-        return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * w[f"{name}.weight"] + w[f"{name}.bias"]
+        return (
+            centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * w[f"{name}.weight"]
+            + w[f"{name}.bias"]
+        )
 
     def linear(x: np.ndarray, name: str) -> np.ndarray:
         return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
-    x = w["embeddings.words.weight"][ids] + w["embeddings.positions.weight"][: len(ids)] + w["embeddings.segments.weight"][segments]
+    x = (
+        w["embeddings.words.weight"][ids]
+        + w["embeddings.positions.weight"][: len(ids)]
+        + w["embeddings.segments.weight"][segments]
+    )
     x = linear(norm(x, "embeddings.norm"), "project")
     width = e.shape.head_width
     for i in range(e.shape.num_hidden_layers):
@@ -69,7 +98,12 @@ def test_the_definition(backend: Backend) -> None:
     e, tokens = encoder(backend=backend), ragged_batch()
     out = e(tokens).detach().double().numpy()
     for _, _, cut in sequences_of(tokens):
-        np.testing.assert_allclose(out[cut], by_definition(e, tokens.ids_T[cut].tolist(), tokens.segment_T[cut].tolist()), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            out[cut],
+            by_definition(e, tokens.ids_T[cut].tolist(), tokens.segment_T[cut].tolist()),
+            rtol=1e-5,
+            atol=1e-5,
+        )
 
 
 # ---------------------------------------------------------------- a sequence does not know its neighbours
@@ -87,12 +121,16 @@ def test_packed_equals_unpacked(tokens: Tokens) -> None:
     unpacked = e(alone)
     for i, (_, _, cut) in enumerate(found):
         length = cut.stop - cut.start
-        torch.testing.assert_close(packed[cut], unpacked[i * 32 : i * 32 + length], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            packed[cut], unpacked[i * 32 : i * 32 + length], rtol=1e-5, atol=1e-5
+        )
 
 
 def test_packed_equals_unpacked_in_gradients() -> None:
     e, tokens = encoder(), ragged_batch()
-    alone = pack([[tokens.ids_T[cut].tolist()] for _, _, cut in sequences_of(tokens)], row_length=32)
+    alone = pack(
+        [[tokens.ids_T[cut].tolist()] for _, _, cut in sequences_of(tokens)], row_length=32
+    )
     weight = torch.arange(16.0)
     grads = []
     for batch in (tokens, alone):
@@ -101,7 +139,9 @@ def test_packed_equals_unpacked_in_gradients() -> None:
         grads.append([p.grad.clone() for p in e.parameters() if p.grad is not None])
     assert len(grads[0]) == len(list(e.parameters()))
     for one, other in zip(*grads, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * float(one.abs().max().clamp(min=1)))
+        torch.testing.assert_close(
+            one, other, rtol=1e-4, atol=1e-5 * float(one.abs().max().clamp(min=1))
+        )
 
 
 @pytest.mark.parametrize("backend", ["matmul", "sdpa"])
@@ -158,7 +198,10 @@ def test_autocast_carries_bfloat16_and_keeps_parameters_float32() -> None:
     assert float(difference.max()) < 0.15
     assert float(difference.mean()) < 0.02
     out.float().pow(2).sum().backward()
-    assert all(p.dtype == torch.float32 and p.grad is not None and p.grad.dtype == torch.float32 for p in e.parameters())
+    assert all(
+        p.dtype == torch.float32 and p.grad is not None and p.grad.dtype == torch.float32
+        for p in e.parameters()
+    )
 
 
 def test_autocast_gradients_point_the_same_way() -> None:

@@ -1,4 +1,5 @@
-"""A batch whose list of chosen positions is filled up to a fixed length is graded as it is without: what a compiled step needs."""
+"""A batch whose list of chosen positions is filled up to a fixed length is graded as it is without:
+what a compiled step needs."""
 
 from __future__ import annotations
 
@@ -20,15 +21,33 @@ from electrify.terms import Terms, weighted
 from electrify.tokens import Tokens
 
 RECIPES = (
-    *("bert-tiny", "electra-tiny", "electra-15-tiny", "replace-mlm-tiny", "all-tokens-mlm-tiny", "two-stage-tiny", "adversarial-tiny"),
+    *(
+        "bert-tiny",
+        "electra-tiny",
+        "electra-15-tiny",
+        "replace-mlm-tiny",
+        "all-tokens-mlm-tiny",
+        "two-stage-tiny",
+        "adversarial-tiny",
+    ),
     *("electric-tiny", "unigram-tiny", "uniform-tiny"),
 )
 WORDS: dict[str, Any] = {"mask_choice": "rare"}
-SENTENCE: dict[str, Any] = {"clean_rate": 0.4, "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}}
-CASES = [*((name, {}) for name in RECIPES), ("electra-tiny", WORDS), ("electra-tiny", SENTENCE), ("electra-tiny", {"disallow_correct": True})]
+SENTENCE: dict[str, Any] = {
+    "clean_rate": 0.4,
+    "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0},
+}
+CASES = [
+    *((name, {}) for name in RECIPES),
+    ("electra-tiny", WORDS),
+    ("electra-tiny", SENTENCE),
+    ("electra-tiny", {"disallow_correct": True}),
+]
 
 
-def graded(objective: Any, tokens: Tokens, draws: Draws, weights: dict[str, float], *, fixed: bool) -> tuple[Terms, dict[str, torch.Tensor]]:
+def graded(
+    objective: Any, tokens: Tokens, draws: Draws, weights: dict[str, float], *, fixed: bool
+) -> tuple[Terms, dict[str, torch.Tensor]]:
     objective.zero_grad()
     made = objective.plan(tokens, draws, fixed=fixed)
     assert (made.valid_M is not None) == fixed
@@ -39,7 +58,9 @@ def graded(objective: Any, tokens: Tokens, draws: Draws, weights: dict[str, floa
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=str)
-def test_the_same_terms_and_gradients(monkeypatch: pytest.MonkeyPatch, name: str, fields: dict[str, Any], training: bool) -> None:
+def test_the_same_terms_and_gradients(
+    monkeypatch: pytest.MonkeyPatch, name: str, fields: dict[str, Any], training: bool
+) -> None:
     made = built(name, **fields)
     objective: Any = made.objective.train(training)
     weights = dict.fromkeys(counts_of(objective, ragged_batch(), draws_of(ragged_batch())), 1.0)
@@ -49,17 +70,26 @@ def test_the_same_terms_and_gradients(monkeypatch: pytest.MonkeyPatch, name: str
         chosen = len(at_of(objective.corruptor.chooser, tokens, draws))
         assert chosen > 3
         terms, gradients = graded(objective, tokens, draws, weights, fixed=False)
-        for whole in (chosen, chosen + 1, chosen + 29, 64):  # lists without a filler, with one, with many, and as long as in a run
+        for whole in (
+            chosen,
+            chosen + 1,
+            chosen + 29,
+            64,
+        ):  # lists without a filler, with one, with many, and as long as in a run
             monkeypatch.setattr(plan, "WHOLE", whole)
             fixed = objective.plan(tokens, draws, fixed=True)
             assert len(fixed.at_M) % whole == 0
             assert int(fixed.valid_M.sum()) == chosen
-            assert {n: int(c) for n, c in fixed.counts.items()} == {n: int(c) for n, c in counts.items()}
+            assert {n: int(c) for n, c in fixed.counts.items()} == {
+                n: int(c) for n, c in counts.items()
+            }
             filled, slopes = graded(objective, tokens, draws, weights, fixed=True)
             assert terms.keys() == filled.keys()
             for k, t in terms.items():
                 pairs = [(one.sum.double(), one.count.double()) for one in (filled[k], t)]
-                torch.testing.assert_close(*pairs, rtol=2e-6, atol=1e-6, msg=k)  # sums of float32, in another order
+                torch.testing.assert_close(
+                    *pairs, rtol=2e-6, atol=1e-6, msg=k
+                )  # sums of float32, in another order
                 assert t.kind == filled[k].kind
             assert gradients.keys() == slopes.keys()
             for n, g in gradients.items():
@@ -84,21 +114,27 @@ def test_positions_in_order_then_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.integers(1, 2000), st.floats(0, 1), st.floats(0.01, 0.99))
 def test_lists_have_few_lengths_and_lose_nothing(size: int, share: float, usual: float) -> None:
-    """However many are chosen of a batch of this size: one length for every number up to the usual one, a quarter more for each step beyond."""
+    """However many are chosen of a batch of this size: one length for every number up to the usual
+    one, a quarter more for each step beyond."""
     chosen_T = torch.rand(size, generator=torch.Generator().manual_seed(size)) < share
     at_M, valid_M = plan.positions(chosen_T, fixed_for=usual)
     assert valid_M is not None
     assert torch.equal(at_M[valid_M], chosen_T.nonzero().squeeze(1))
     assert not at_M[~valid_M].any()
     assert len(at_M) <= size
-    lengths = {min(plan.enough(plan.SPARE * usual * size, number), size) for number in range(size + 1)}
+    lengths = {
+        min(plan.enough(plan.SPARE * usual * size, number), size) for number in range(size + 1)
+    }
     assert len(at_M) in lengths
-    assert len(lengths) <= 2 + math.log(max(1, size / max(plan.WHOLE, usual * size))) / math.log(plan.STEP)
+    assert len(lengths) <= 2 + math.log(max(1, size / max(plan.WHOLE, usual * size))) / math.log(
+        plan.STEP
+    )
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_one_graph(name: str) -> None:
-    """Nothing in a step waits for a number: dynamo takes each objective whole, and the graph gives the same terms."""
+    """Nothing in a step waits for a number: dynamo takes each objective whole, and the graph gives
+    the same terms."""
     objective: Any = built(name).objective
     tokens = text_batch(seed=4, rows=4, row_length=32)
     torch.compiler.reset()

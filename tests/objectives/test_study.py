@@ -1,4 +1,5 @@
-"""The other systems of the study: examples by hand, gradients that must and must not flow, and what holds for each of them."""
+"""The other systems of the study: examples by hand, gradients that must and must not flow, and what
+holds for each of them."""
 
 from __future__ import annotations
 
@@ -31,7 +32,16 @@ from electrify.terms import Loss, weighted
 from electrify.tokens import SpecialIds, Tokens
 
 BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
-STUDY = ["electra-15", "replace-mlm", "all-tokens-mlm", "two-stage", "adversarial", "electric", "unigram", "uniform"]
+STUDY = [
+    "electra-15",
+    "replace-mlm",
+    "all-tokens-mlm",
+    "two-stage",
+    "adversarial",
+    "electric",
+    "unigram",
+    "uniform",
+]
 TEXT = [[[2, 5, 6, 3]]]
 
 
@@ -43,7 +53,11 @@ def generator() -> Generator:
     """Sure of 7 at position 1 (the original is 5) and of 6 at position 2 (which is right)."""
     logits = torch.zeros(5, 8)
     logits[1, 7] = logits[2, 6] = 50.0
-    return Generator(MaskMix(chooser(), BASIC, 8, mix=(1.0, 0.0, 0.0)), part(FixedLM(logits)), sampling=Sampling())
+    return Generator(
+        MaskMix(chooser(), BASIC, 8, mix=(1.0, 0.0, 0.0)),
+        part(FixedLM(logits)),
+        sampling=Sampling(),
+    )
 
 
 # ---------------------------------------------------------------- by hand
@@ -55,11 +69,16 @@ def test_electra_15_grades_the_chosen_tokens_only() -> None:
     terms = terms_of(objective, tokens, draws_of(tokens))
     # Labels 1 (replaced) and 0: softplus(-2) + softplus(-1) = .126928 + .313262.
     assert value(terms["rtd"].sum) == pytest.approx(0.440190, abs=1e-6)
-    assert int(terms["rtd"].count) == int(counts_of(objective, tokens, draws_of(tokens))["rtd"]) == 2
+    assert (
+        int(terms["rtd"].count) == int(counts_of(objective, tokens, draws_of(tokens))["rtd"]) == 2
+    )
     assert value(terms["rtd_loss_replaced"].sum) == pytest.approx(0.126928, abs=1e-6)
     watched = Electra(generator(), part(Ids()), part(ByToken()), loss_on="chosen").eval()
     found = terms_of(watched, tokens, draws_of(tokens))
-    assert [found[f"rtd{which}_detection"].sum.sum(1).tolist() for which in ("", "_chosen")] == [[3, 1], [1, 1]]
+    assert [found[f"rtd{which}_detection"].sum.sum(1).tolist() for which in ("", "_chosen")] == [
+        [3, 1],
+        [1, 1],
+    ]
 
 
 def test_frequency_never_asks_the_context() -> None:
@@ -67,7 +86,11 @@ def test_frequency_never_asks_the_context() -> None:
     tokens = pack(TEXT, row_length=5)
     counts = torch.tensor([9, 9, 9, 9, 9, 0, 0, 1])
     encoder = Ids()
-    objective = Electra(Frequency(chooser(), BASIC, 8, counts_V=counts), part(encoder), part(FixedHead([0.0, 2.0, -1.0, 0.5, 100.0])))
+    objective = Electra(
+        Frequency(chooser(), BASIC, 8, counts_V=counts),
+        part(encoder),
+        part(FixedHead([0.0, 2.0, -1.0, 0.5, 100.0])),
+    )
     terms = terms_of(objective, tokens, draws_of(tokens))
     assert encoder.saw_T.tolist() == [2, 7, 7, 3, 0]
     # Labels 0 1 1 0: softplus of 0, -2, 1 and .5 = .693147 + .126928 + 1.313262 + .974077
@@ -81,7 +104,9 @@ def test_replace_mlm_reads_samples_and_predicts_the_original() -> None:
     logits = torch.zeros(5, 8)
     logits[1, 5] = logits[2, 6] = math.log(8.0)  # probability 8 / 15
     encoder = At()
-    terms = terms_of(MLM(generator(), part(encoder), part(HeadAt(logits))), tokens, draws_of(tokens))
+    terms = terms_of(
+        MLM(generator(), part(encoder), part(HeadAt(logits))), tokens, draws_of(tokens)
+    )
     assert encoder.saw_T.tolist() == [2, 7, 6, 3, 0]
     assert value(terms["mlm"].sum) == pytest.approx(2 * math.log(15 / 8), abs=1e-5)
     assert value(terms["generator"].sum) == 50.0
@@ -102,9 +127,13 @@ class Logits(nn.Module):
 def test_all_tokens_by_hand() -> None:
     """Gate 1/2 everywhere and 1/8 for every word: a copy has 1/2 + 1/16, the replaced token 1/16."""
     tokens = pack(TEXT, row_length=5)
-    objective = AllTokensMLM(generator(), part(Ids()), part(Logits(torch.zeros(8))), part(FixedHead([0.0] * 5)))
+    objective = AllTokensMLM(
+        generator(), part(Ids()), part(Logits(torch.zeros(8))), part(FixedHead([0.0] * 5))
+    )
     terms = terms_of(objective, tokens, draws_of(tokens))
-    assert value(terms["all_tokens"].sum) == pytest.approx(-3 * math.log(9 / 16) - math.log(1 / 16), abs=1e-5)
+    assert value(terms["all_tokens"].sum) == pytest.approx(
+        -3 * math.log(9 / 16) - math.log(1 / 16), abs=1e-5
+    )
     assert int(terms["all_tokens"].count) == 4
     assert value(terms["all_tokens_loss_replaced"].sum) == pytest.approx(math.log(16), abs=1e-5)
     assert value(terms["softmax_loss_replaced"].sum) == pytest.approx(math.log(8), abs=1e-5)
@@ -127,7 +156,11 @@ class Drawn(nn.Module):
 
     def __init__(self, logits_MV: Tensor) -> None:
         super().__init__()
-        self.logits_MV, self.now_M, self.chooser = nn.Parameter(logits_MV), torch.tensor([5, 6]), chooser()
+        self.logits_MV, self.now_M, self.chooser = (
+            nn.Parameter(logits_MV),
+            torch.tensor([5, 6]),
+            chooser(),
+        )
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         plan = replace(self.chooser.plan(tokens, draws, fixed=fixed), shown_M=torch.full((2,), 4))
@@ -136,7 +169,9 @@ class Drawn(nn.Module):
 
     def forward(self, tokens: Tokens, plan: Plan) -> Generated:
         own = {"mask_id": 4, "states_MD": self.logits_MV[:, :3], "p_MV": None}
-        return Generated(substitute(tokens, plan, self.now_M), tokens.ids_T, plan, self.logits_MV, **own)
+        return Generated(
+            substitute(tokens, plan, self.now_M), tokens.ids_T, plan, self.logits_MV, **own
+        )
 
     def likelihood(self, z: Generated) -> dict[str, Loss]:
         return Generator.likelihood(part(self), z)
@@ -154,19 +189,26 @@ class ByToken(nn.Module):
 
 
 def test_reinforce_is_the_exact_gradient_of_the_expected_reward() -> None:
-    """Every pair of draws weighted by its probability; the baseline, whatever it says, drops out of the expectation."""
+    """Every pair of draws weighted by its probability; the baseline, whatever it says, drops out of
+    the expectation."""
     tokens = pack(TEXT, row_length=5)
     corruptor = Drawn(torch.randn(2, 8, generator=torch.Generator().manual_seed(1)))
-    objective = Adversarial(part(corruptor), part(Ids()), part(ByToken()), part(FixedHead([0.7, -1.1])))
+    objective = Adversarial(
+        part(corruptor), part(Ids()), part(ByToken()), part(FixedHead([0.7, -1.1]))
+    )
     p_MV = corruptor.logits_MV.detach().softmax(-1)
     found = torch.zeros(2, 8)
     for a, b in itertools.product(range(8), repeat=2):
         corruptor.now_M = torch.tensor([a, b])
-        (gradient,) = torch.autograd.grad(terms_of(objective, tokens, draws_of(tokens))["reinforce"].sum, [corruptor.logits_MV])
+        (gradient,) = torch.autograd.grad(
+            terms_of(objective, tokens, draws_of(tokens))["reinforce"].sum, [corruptor.logits_MV]
+        )
         found += p_MV[0, a] * p_MV[1, b] * gradient
     logits_V, was = torch.linspace(-2, 2, 8), torch.tensor([5, 6])
     paid_MV = torch.stack([reward(logits_V, torch.arange(8) != w) for w in was])
-    (exact,) = torch.autograd.grad((corruptor.logits_MV.softmax(-1) * paid_MV).sum(), [corruptor.logits_MV])
+    (exact,) = torch.autograd.grad(
+        (corruptor.logits_MV.softmax(-1) * paid_MV).sum(), [corruptor.logits_MV]
+    )
     torch.testing.assert_close(found, -exact, rtol=1e-4, atol=1e-6)
 
 
@@ -174,11 +216,19 @@ def test_adversarial_by_hand() -> None:
     tokens = pack(TEXT, row_length=5)
     corruptor = Drawn(torch.zeros(2, 8))
     corruptor.now_M = torch.tensor([7, 6])  # replaced, original
-    objective = Adversarial(part(corruptor), part(Ids()), part(FixedHead([0.0, 2.0, -1.0, 0.0, 0.0])), part(FixedHead([0.0, 0.0])))
+    objective = Adversarial(
+        part(corruptor),
+        part(Ids()),
+        part(FixedHead([0.0, 2.0, -1.0, 0.0, 0.0])),
+        part(FixedHead([0.0, 0.0])),
+    )
     terms = terms_of(objective, tokens, draws_of(tokens))
-    # Paid the discriminator's loss: softplus(-2) = .126928 and softplus(-1) = .313262; the baseline expects log 2 of both; log p = -log 8.
+    # Paid the discriminator's loss: softplus(-2) = .126928 and softplus(-1) = .313262; the baseline
+    # expects log 2 of both; log p = -log 8.
     assert value(terms["reward"].sum) == pytest.approx(0.440190, abs=1e-5)
-    assert value(terms["reinforce"].sum) == pytest.approx((0.440190 - 2 * math.log(2)) * math.log(8), abs=1e-4)
+    assert value(terms["reinforce"].sum) == pytest.approx(
+        (0.440190 - 2 * math.log(2)) * math.log(8), abs=1e-4
+    )
     assert float(baseline(torch.zeros(1))) == pytest.approx(math.log(2))
     # Cross-entropy of 1/2 towards exp(-reward) is log 2 whatever the target.
     assert value(terms["baseline"].sum) == pytest.approx(2 * math.log(2), abs=1e-5)
@@ -190,13 +240,21 @@ def test_adversarial_by_hand() -> None:
 
 
 def test_noise_contrast_is_best_at_the_data() -> None:
-    """Four words, data p, noise q, k noise tokens for n - k of the text: the expected loss has no gradient where exp(-E) = p, and only there."""
-    p, q, odds = torch.tensor([0.5, 0.3, 0.15, 0.05]), torch.tensor([0.1, 0.2, 0.3, 0.4]), math.log(0.15 / 0.85)
+    """Four words, data p, noise q, k noise tokens for n - k of the text: the expected loss has no
+    gradient where exp(-E) = p, and only there."""
+    p, q, odds = (
+        torch.tensor([0.5, 0.3, 0.15, 0.05]),
+        torch.tensor([0.1, 0.2, 0.3, 0.4]),
+        math.log(0.15 / 0.85),
+    )
 
     def gradient(energy: Tensor) -> Tensor:
         energy = energy.clone().requires_grad_()
         logit = noise_logit(energy, q.log(), torch.full((4,), odds))
-        loss = 0.85 * (p * binary_ce(logit, torch.zeros(4))).sum() + 0.15 * (q * binary_ce(logit, torch.ones(4))).sum()
+        loss = (
+            0.85 * (p * binary_ce(logit, torch.zeros(4))).sum()
+            + 0.15 * (q * binary_ce(logit, torch.ones(4))).sum()
+        )
         return torch.autograd.grad(loss, [energy])[0]
 
     assert float(gradient(-p.log()).abs().max()) < 1e-7
@@ -215,16 +273,25 @@ def test_noise_is_noise_also_where_it_equals_the_original() -> None:
 
 
 def test_the_towers_never_see_the_token_they_predict() -> None:
-    """Position i may take any id without moving its own prediction; both neighbours' move, other sequences' do not."""
+    """Position i may take any id without moving its own prediction; both neighbours' move, other
+    sequences' do not."""
     corruptor = part(built("electric-tiny", init="bert").objective).corruptor
     assert isinstance(corruptor, TwoTower)
     tokens = ragged_batch()
     before_TD = corruptor.context(tokens)
     for i in (1, 3, 7, 33, 40):
-        after_TD = corruptor.context(tokens.with_ids(tokens.ids_T.index_fill(0, torch.tensor([i]), 17 if int(tokens.ids_T[i]) != 17 else 18)))
+        after_TD = corruptor.context(
+            tokens.with_ids(
+                tokens.ids_T.index_fill(
+                    0, torch.tensor([i]), 17 if int(tokens.ids_T[i]) != 17 else 18
+                )
+            )
+        )
         moved_T = (after_TD - before_TD).abs().amax(1) > 1e-6
         assert not bool(moved_T[i])
-        same_T = (tokens.seq_T == tokens.seq_T[i]) & (torch.arange(len(moved_T)) // tokens.row_length == i // tokens.row_length)
+        same_T = (tokens.seq_T == tokens.seq_T[i]) & (
+            torch.arange(len(moved_T)) // tokens.row_length == i // tokens.row_length
+        )
         assert not bool(moved_T[~same_T].any())
         assert bool(moved_T[i - 1])
         assert bool(moved_T[i + 1])
@@ -239,13 +306,21 @@ def test_counts_are_the_terms_counts_and_the_weights_name_them(name: str) -> Non
 
     objective: Any = built(f"{name}-tiny", mask_rate=0.4).objective
     tokens = ragged_batch()
-    terms, counts = terms_of(objective, tokens, draws_of(tokens)), counts_of(objective, tokens, draws_of(tokens))
+    terms, counts = (
+        terms_of(objective, tokens, draws_of(tokens)),
+        counts_of(objective, tokens, draws_of(tokens)),
+    )
     assert {n: int(c) for n, c in counts.items()} == {n: int(terms[n].count) for n in counts}
     loss = weighted(terms, tiny(f"{name}-tiny").objective.term_weights, counts)
     loss.backward()
     assert bool(loss.isfinite())
-    assert all(bool(t.sum.isfinite().all()) for t in terms_of(objective.eval(), tokens, draws_of(tokens)).values())
-    assert not any(t.sum.requires_grad for n, t in terms.items() if n not in counts), "rates carry no graph"
+    assert all(
+        bool(t.sum.isfinite().all())
+        for t in terms_of(objective.eval(), tokens, draws_of(tokens)).values()
+    )
+    assert not any(t.sum.requires_grad for n, t in terms.items() if n not in counts), (
+        "rates carry no graph"
+    )
 
 
 @pytest.mark.parametrize("name", STUDY)
@@ -255,7 +330,11 @@ def test_nothing_but_padding(name: str) -> None:
     objective: Any = built(f"{name}-tiny").objective
     tokens = pack([[], []], row_length=32)
     counts = counts_of(objective, tokens, draws_of(tokens))
-    loss = weighted(terms_of(objective, tokens, draws_of(tokens)), tiny(f"{name}-tiny").objective.term_weights, counts)
+    loss = weighted(
+        terms_of(objective, tokens, draws_of(tokens)),
+        tiny(f"{name}-tiny").objective.term_weights,
+        counts,
+    )
     loss.backward()
     assert value(loss) == 0
 
@@ -270,21 +349,28 @@ def test_the_graders_gradient_never_reaches_the_generator_nor_the_other_way(name
     for term in counts_of(objective, tokens, draws_of(tokens)):
         objective.zero_grad(set_to_none=True)
         terms[term].sum.backward(retain_graph=True)
-        reached = {id(p) for p in objective.parameters() if p.grad is not None and bool(p.grad.any())}
+        reached = {
+            id(p) for p in objective.parameters() if p.grad is not None and bool(p.grad.any())
+        }
         assert reached
         assert (reached <= own) if term == "generator" else not reached & own, term
 
 
 def test_disentangled_words() -> None:
-    """The discriminator's loss moves its difference and not the generator's table; the generator's loss the reverse; values start equal."""
+    """The discriminator's loss moves its difference and not the generator's table; the generator's
+    loss the reverse; values start equal."""
     b = built("electra-tiny", tie="gdes")
     objective: Any = b.objective
     words, table = b.kept.encoder.embeddings.words, b.exports["generator"].encoder.embeddings.words
     assert torch.equal(words.weight.detach(), table.weight.detach())
     tokens = ragged_batch()
     terms = terms_of(objective, tokens, draws_of(tokens))
-    rtd = torch.autograd.grad(terms["rtd"].sum, [table.weight, part(words).delta_VE], allow_unused=True, retain_graph=True)
-    lm = torch.autograd.grad(terms["generator"].sum, [table.weight, part(words).delta_VE], allow_unused=True)
+    rtd = torch.autograd.grad(
+        terms["rtd"].sum, [table.weight, part(words).delta_VE], allow_unused=True, retain_graph=True
+    )
+    lm = torch.autograd.grad(
+        terms["generator"].sum, [table.weight, part(words).delta_VE], allow_unused=True
+    )
     assert [g is not None for g in (*rtd, *lm)] == [False, True, True, False]
 
 
@@ -300,7 +386,9 @@ def test_a_frozen_generator_runs_without_dropout() -> None:
     objective: Any = built("two-stage-tiny", dropout=0.5).objective.train()
     tokens = ragged_batch()
     assert objective.encoder.training
-    one, two = (corrupted(objective.corruptor, tokens, draws_of(tokens)).logits_MV for _ in range(2))
+    one, two = (
+        corrupted(objective.corruptor, tokens, draws_of(tokens)).logits_MV for _ in range(2)
+    )
     assert torch.equal(one, two)
 
 
@@ -308,11 +396,17 @@ def test_a_frozen_generator_runs_without_dropout() -> None:
     ("name", "fields", "heads"),
     [
         ("all-tokens-mlm", {}, {"copy_head."}),
-        ("electra", {"clean_rate": 0.2, "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}}, {"sentence_head."}),
+        (
+            "electra",
+            {"clean_rate": 0.2, "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}},
+            {"sentence_head."},
+        ),
         ("adversarial", {}, set()),
     ],
 )
-def test_only_the_generators_parameters_take_its_learning_rate(name: str, fields: dict[str, Any], heads: set[str]) -> None:
+def test_only_the_generators_parameters_take_its_learning_rate(
+    name: str, fields: dict[str, Any], heads: set[str]
+) -> None:
     """Every head on the kept encoder is kept; the baseline reads the generator."""
     b = built(f"{name}-tiny", tie="none", **fields)
     names = {n for n, _ in b.objective.named_parameters()}
@@ -326,11 +420,21 @@ def test_the_sentence_head_by_hand() -> None:
     tokens = pack([[[2, 5, 3], [2, 6, 3]]], row_length=7)
     logits = torch.zeros(7, 8)
     logits[1, 7] = logits[4, 6] = 50.0
-    corruptor = Generator(MaskMix(chooser(), BASIC, 8, mix=(1.0, 0.0, 0.0)), part(FixedLM(logits)), sampling=Sampling())
-    objective = Electra(corruptor, part(Ids()), part(FixedHead([0.0] * 7)), sentence_head=part(FixedHead([2.0] * 7)))
+    corruptor = Generator(
+        MaskMix(chooser(), BASIC, 8, mix=(1.0, 0.0, 0.0)),
+        part(FixedLM(logits)),
+        sampling=Sampling(),
+    )
+    objective = Electra(
+        corruptor, part(Ids()), part(FixedHead([0.0] * 7)), sentence_head=part(FixedHead([2.0] * 7))
+    )
     terms = terms_of(objective, tokens, draws_of(tokens))
     assert value(terms["sentence"].sum) == pytest.approx(0.126928 + 2.126928, abs=1e-5)
-    assert int(terms["sentence"].count) == int(counts_of(objective, tokens, draws_of(tokens))["sentence"]) == 2
+    assert (
+        int(terms["sentence"].count)
+        == int(counts_of(objective, tokens, draws_of(tokens))["sentence"])
+        == 2
+    )
     assert value(terms["sentence_accuracy"].sum) == 1
 
 
@@ -340,7 +444,9 @@ def test_electric_takes_the_odds_of_each_sequence() -> None:
     tokens = pack([[[2, 5, 6, 7, 3], [2, 5, 3]]], row_length=9)
     words = (tokens.ids_T > 4) & tokens.real_T
     noise = torch.zeros(9, dtype=torch.bool).index_fill(0, torch.tensor([1, 6]), True)
-    found = log_odds(Corrupted(tokens, tokens.ids_T, Plan(noise.nonzero().squeeze(1), words, torch.zeros(()))))
+    found = log_odds(
+        Corrupted(tokens, tokens.ids_T, Plan(noise.nonzero().squeeze(1), words, torch.zeros(())))
+    )
     assert found[1].item() == pytest.approx(math.log(1 / 2))  # one of three
     assert found[6].item() == pytest.approx(0.0)  # one of one: n - k counts as 1
     assert isinstance(built("electric-tiny").objective, Electric)

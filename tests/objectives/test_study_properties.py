@@ -18,8 +18,21 @@ from electrify.objectives.losses import binary_ce
 from electrify.terms import weighted
 from electrify.tokens import Tokens
 
-SYSTEMS = ["electra", "bert", "electra-15", "replace-mlm", "all-tokens-mlm", "two-stage", "adversarial", "electric", "unigram", "uniform"]
-OBJECTIVES: dict[str, Any] = {name: built(f"{name}-tiny", mask_rate=0.4).objective for name in SYSTEMS}
+SYSTEMS = [
+    "electra",
+    "bert",
+    "electra-15",
+    "replace-mlm",
+    "all-tokens-mlm",
+    "two-stage",
+    "adversarial",
+    "electric",
+    "unigram",
+    "uniform",
+]
+OBJECTIVES: dict[str, Any] = {
+    name: built(f"{name}-tiny", mask_rate=0.4).objective for name in SYSTEMS
+}
 TOWERS: Any = built("electric-tiny", init="bert").objective.corruptor
 
 
@@ -27,7 +40,8 @@ TOWERS: Any = built("electric-tiny", init="bert").objective.corruptor
 @given(tokens=packed_batches(), seed=st.integers(0, 2**40))
 @settings(max_examples=20, deadline=None)
 def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
-    """Empty rows, sequences of one token or of specials only: losses are finite and not negative (but for REINFORCE), counts are known before."""
+    """Empty rows, sequences of one token or of specials only: losses are finite and not negative
+    (but for REINFORCE), counts are known before."""
     objective, draws = OBJECTIVES[name].train(), draws_of(tokens, seed=seed)
     terms, counts = terms_of(objective, tokens, draws), counts_of(objective, tokens, draws)
     assert {n: int(c) for n, c in counts.items()} == {n: int(terms[n].count) for n in counts}
@@ -43,7 +57,9 @@ def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
 @pytest.mark.parametrize("name", SYSTEMS)
 @given(tokens=packed_batches(), seed=st.integers(0, 2**40), other=st.integers(6, 47))
 @settings(max_examples=15, deadline=None)
-def test_what_stands_in_padding_is_in_no_loss(name: str, tokens: Tokens, seed: int, other: int) -> None:
+def test_what_stands_in_padding_is_in_no_loss(
+    name: str, tokens: Tokens, seed: int, other: int
+) -> None:
     objective, draws = OBJECTIVES[name].eval(), draws_of(tokens, seed=seed)
     pads = ~tokens.real_T
     assume(bool(pads.any()))
@@ -61,10 +77,14 @@ def test_the_towers_are_blind_to_the_token_itself(tokens: Tokens, data: st.DataO
     real = tokens.real_T.nonzero().squeeze(1).tolist()
     assume(real)
     i = data.draw(st.sampled_from(real))
-    other = data.draw(st.sampled_from([x for x in (SPECIAL.unk, 9, 30, 47) if x != int(tokens.ids_T[i])]))
+    other = data.draw(
+        st.sampled_from([x for x in (SPECIAL.unk, 9, 30, 47) if x != int(tokens.ids_T[i])])
+    )
     with torch.no_grad():
         before_TD = TOWERS.context(tokens)
-        after_TD = TOWERS.context(tokens.with_ids(tokens.ids_T.index_fill(0, torch.tensor([i]), other)))
+        after_TD = TOWERS.context(
+            tokens.with_ids(tokens.ids_T.index_fill(0, torch.tensor([i]), other))
+        )
     moved_T = (after_TD - before_TD).abs().amax(1) > 1e-6
     row_T = torch.arange(len(moved_T)) // tokens.row_length
     own_T = (tokens.seq_T == tokens.seq_T[i]) & (row_T == row_T[i])
@@ -79,7 +99,9 @@ numbers = st.floats(-20, 20, width=32)
 def test_all_tokens_likelihood_sums_to_one(logits: Any, gate: float, data: st.DataObject) -> None:
     log_p_V = torch.from_numpy(logits).log_softmax(-1)
     stands = data.draw(st.integers(0, len(log_p_V) - 1))
-    log_all_V = copy_log_probability(log_p_V, torch.full_like(log_p_V, gate), torch.arange(len(log_p_V)) == stands)
+    log_all_V = copy_log_probability(
+        log_p_V, torch.full_like(log_p_V, gate), torch.arange(len(log_p_V)) == stands
+    )
     assert float(log_all_V.exp().sum()) == pytest.approx(1.0, abs=1e-5)
     assert bool((log_all_V <= 1e-6).all())
 
@@ -88,14 +110,19 @@ masses = arrays("float64", 5, elements=st.floats(0.05, 1.0))
 
 
 @given(masses, masses, st.floats(0.05, 0.95), arrays("float64", 5, elements=st.floats(-2, 2)))
-def test_noise_contrast_has_its_minimum_at_the_data(p_V: Any, q_V: Any, k: float, step_V: Any) -> None:
-    """Data p, noise q, a share k of noise: at exp(-E) = p the expected loss has no gradient, and any other energies cost more."""
+def test_noise_contrast_has_its_minimum_at_the_data(
+    p_V: Any, q_V: Any, k: float, step_V: Any
+) -> None:
+    """Data p, noise q, a share k of noise: at exp(-E) = p the expected loss has no gradient, and
+    any other energies cost more."""
     p, q = (torch.from_numpy(x / x.sum()) for x in (p_V, q_V))
     odds = torch.tensor(k / (1 - k)).log().double()
 
     def loss(energy: Any) -> Any:
         logit = noise_logit(energy, q.log(), odds)
-        return (1 - k) * (p * binary_ce(logit, torch.zeros(5))).sum() + k * (q * binary_ce(logit, torch.ones(5))).sum()
+        return (1 - k) * (p * binary_ce(logit, torch.zeros(5))).sum() + k * (
+            q * binary_ce(logit, torch.ones(5))
+        ).sum()
 
     best = (-p.log()).requires_grad_()
     (gradient,) = torch.autograd.grad(loss(best), [best])

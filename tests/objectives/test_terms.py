@@ -11,13 +11,30 @@ from hypothesis import strategies as st
 from sklearn.metrics import precision_score, recall_score, roc_auc_score
 from torch import Tensor
 
-from batches import built, counts_of, draws_of, packed_batches, ragged_batch, terms_of, text_batch, tiny, value
+from batches import (
+    built,
+    counts_of,
+    draws_of,
+    packed_batches,
+    ragged_batch,
+    terms_of,
+    text_batch,
+    tiny,
+    value,
+)
 from electrify.build import Built
 from electrify.corruption.masking import Masked, substitute
 from electrify.corruption.plan import Plan
 from electrify.model.likelihood import token_ce
 from electrify.objectives.losses import binary_ce
-from electrify.objectives.metrics import BINS, REACH, detection_summary, histogram, lm_rates, summarise
+from electrify.objectives.metrics import (
+    BINS,
+    REACH,
+    detection_summary,
+    histogram,
+    lm_rates,
+    summarise,
+)
 from electrify.terms import Loss, Term, term, weighted
 from electrify.tokens import Tokens
 
@@ -35,13 +52,23 @@ def test_token_ce_by_hand() -> None:
 
 
 @given(
-    st.integers(0, 6), st.integers(1, 12), st.sampled_from([torch.float32, torch.bfloat16]), st.sampled_from([1.0, 30.0, 1e4]), st.integers(0, 999)
+    st.integers(0, 6),
+    st.integers(1, 12),
+    st.sampled_from([torch.float32, torch.bfloat16]),
+    st.sampled_from([1.0, 30.0, 1e4]),
+    st.integers(0, 999),
 )
-def test_token_ce_is_torchs_forward_and_backward(rows: int, vocab: int, dtype: torch.dtype, scale: float, seed: int) -> None:
-    """The gradient is written by hand: weights of any sign and size before it, logits of any size, no row at all, a vocabulary of one."""
+def test_token_ce_is_torchs_forward_and_backward(
+    rows: int, vocab: int, dtype: torch.dtype, scale: float, seed: int
+) -> None:
+    """The gradient is written by hand: weights of any sign and size before it, logits of any size,
+    no row at all, a vocabulary of one."""
     rng = torch.Generator().manual_seed(seed)
     logits = (scale * torch.randn(rows, vocab, generator=rng)).to(dtype)
-    target, weight = torch.randint(0, vocab, (rows,), generator=rng), 100 * torch.randn(rows, generator=rng)
+    target, weight = (
+        torch.randint(0, vocab, (rows,), generator=rng),
+        100 * torch.randn(rows, generator=rng),
+    )
     ours, torchs = logits.clone().requires_grad_(), logits.clone().requires_grad_()
     loss = token_ce(ours, target)
     expected = torch.nn.functional.cross_entropy(torchs.float(), target, reduction="none")
@@ -50,7 +77,9 @@ def test_token_ce_is_torchs_forward_and_backward(rows: int, vocab: int, dtype: t
     (expected * weight).sum().backward()
     assert ours.grad is not None
     assert ours.grad.dtype == dtype
-    torch.testing.assert_close(ours.grad, torchs.grad, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-4 * scale)
+    torch.testing.assert_close(
+        ours.grad, torchs.grad, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-4 * scale
+    )
 
 
 def test_token_ce_with_probabilities_that_are_there() -> None:
@@ -88,8 +117,13 @@ def test_token_ce_of_impossible_tokens() -> None:
 
 
 def test_binary_ce_by_hand() -> None:
-    loss = binary_ce(torch.tensor([0.0, math.log(3), math.log(3), -1000.0, 1000.0]), torch.tensor([True, True, False, False, False]))
-    assert loss.tolist() == pytest.approx([math.log(2), math.log(4 / 3), math.log(4), 0, 1000], abs=1e-6)
+    loss = binary_ce(
+        torch.tensor([0.0, math.log(3), math.log(3), -1000.0, 1000.0]),
+        torch.tensor([True, True, False, False, False]),
+    )
+    assert loss.tolist() == pytest.approx(
+        [math.log(2), math.log(4 / 3), math.log(4), 0, 1000], abs=1e-6
+    )
 
 
 def test_term_by_hand() -> None:
@@ -133,13 +167,17 @@ def test_the_parts_of_the_loss_add_up(recipe: str) -> None:
     assert sum(int(p.count) for p in parts) == int(terms[name].count)
     assert all(int(p.count) > 0 for p in parts)
     assert sum(value(p.sum) for p in parts) == pytest.approx(value(terms[name].sum), rel=1e-6)
-    assert not any(t.sum.requires_grad for n, t in terms.items() if n not in (name, "rtd")), "rates carry no graph"
+    assert not any(t.sum.requires_grad for n, t in terms.items() if n not in (name, "rtd")), (
+        "rates carry no graph"
+    )
 
 
 # ---------------------------------------------------------------- sums over any split
 
 
-def gradients(b: Built, parts: list[Tokens], weights: dict[str, float], *, whole: Tokens) -> tuple[dict[str, list[float]], dict[str, Tensor]]:
+def gradients(
+    b: Built, parts: list[Tokens], weights: dict[str, float], *, whole: Tokens
+) -> tuple[dict[str, list[float]], dict[str, Tensor]]:
     """Terms and gradients of a batch fed in parts, as the loop does it."""
     b.objective.zero_grad(set_to_none=True)
     counts, total, first = counts_of(b.objective, whole, draws_of(whole, seed=3)), {}, 0
@@ -150,44 +188,69 @@ def gradients(b: Built, parts: list[Tokens], weights: dict[str, float], *, whole
         for name, t in terms.items():
             old = total.setdefault(name, [0.0, 0.0])
             total[name] = [old[0] + value(t.sum), old[1] + float(t.count)]
-    return total, {n: p.grad.clone() for n, p in b.objective.named_parameters() if p.grad is not None}
+    return total, {
+        n: p.grad.clone() for n, p in b.objective.named_parameters() if p.grad is not None
+    }
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("cuts", [(0, 1, 2, 3, 4), (0, 3, 4), (0, 1, 4)], ids=str)
 def test_micro_batches_equal_the_whole(recipe: str, cuts: tuple[int, ...]) -> None:
-    """Also where the parts hold very different numbers of tokens, and none at all: a mean of means would fail."""
+    """Also where the parts hold very different numbers of tokens, and none at all: a mean of means
+    would fail."""
     b, weights = built(recipe, mask_rate=0.3), tiny(recipe).objective.term_weights
     tokens = ragged_batch()
     whole, g_whole = gradients(b, [tokens], weights, whole=tokens)
-    parts, g_parts = gradients(b, [tokens.rows(i, j) for i, j in pairwise(cuts)], weights, whole=tokens)
+    parts, g_parts = gradients(
+        b, [tokens.rows(i, j) for i, j in pairwise(cuts)], weights, whole=tokens
+    )
     for name, (total, count) in whole.items():
         assert parts[name][0] == pytest.approx(total, rel=1e-6, abs=1e-6)
         assert parts[name][1] == count
     assert g_whole.keys() == g_parts.keys() == {n for n, _ in b.objective.named_parameters()}
     scale = max(float(g.abs().max()) for g in g_whole.values())
     for name, g in g_whole.items():
-        torch.testing.assert_close(g_parts[name], g, rtol=1e-5, atol=1e-6 * max(1.0, scale), msg=lambda m, name=name: f"{name}: {m}")
+        torch.testing.assert_close(
+            g_parts[name],
+            g,
+            rtol=1e-5,
+            atol=1e-6 * max(1.0, scale),
+            msg=lambda m, name=name: f"{name}: {m}",
+        )
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_pads_are_in_no_count_and_no_gradient(recipe: str) -> None:
-    """Other ids, positions and segments at the pads, more pads in each row, and a row of pads more: the same terms and gradients."""
+    """Other ids, positions and segments at the pads, more pads in each row, and a row of pads more:
+    the same terms and gradients."""
     b, weights = built(recipe, mask_rate=0.3), tiny(recipe).objective.term_weights
     tokens = ragged_batch()
     whole, g_whole = gradients(b, [tokens], weights, whole=tokens)
     pad = ~tokens.real_T
-    ids, pos, segment = (t.masked_fill(pad, v) for t, v in ((tokens.ids_T, 17), (tokens.pos_T, 5), (tokens.segment_T, 1)))
+    ids, pos, segment = (
+        t.masked_fill(pad, v)
+        for t, v in ((tokens.ids_T, 17), (tokens.pos_T, 5), (tokens.segment_T, 1))
+    )
     rubbish = Tokens(ids, tokens.seq_T, pos, segment, row_length=32)
-    fields = torch.stack([tokens.ids_T, tokens.seq_T, tokens.pos_T, tokens.segment_T]).view(4, -1, 32)
+    fields = torch.stack([tokens.ids_T, tokens.seq_T, tokens.pos_T, tokens.segment_T]).view(
+        4, -1, 32
+    )
     wide = Tokens(*torch.nn.functional.pad(fields, (0, 8, 0, 1)).flatten(1), row_length=40)
     for other in (rubbish, wide):
         terms, g_other = gradients(b, [other], weights, whole=other)
         assert {n: c for n, (_, c) in terms.items()} == {n: c for n, (_, c) in whole.items()}
-        assert {n: s for n, (s, _) in terms.items()} == pytest.approx({n: s for n, (s, _) in whole.items()}, rel=1e-5, abs=1e-5)
+        assert {n: s for n, (s, _) in terms.items()} == pytest.approx(
+            {n: s for n, (s, _) in whole.items()}, rel=1e-5, abs=1e-5
+        )
         scale = max(float(g.abs().max()) for g in g_whole.values())
         for name, g in g_whole.items():
-            torch.testing.assert_close(g_other[name], g, rtol=1e-5, atol=2e-6 * max(1.0, scale), msg=lambda m, name=name: f"{name}: {m}")
+            torch.testing.assert_close(
+                g_other[name],
+                g,
+                rtol=1e-5,
+                atol=2e-6 * max(1.0, scale),
+                msg=lambda m, name=name: f"{name}: {m}",
+            )
 
 
 @given(packed_batches())
@@ -207,12 +270,22 @@ _TWO: list = [built(r, mask_rate=0.3).objective for r in RECIPES]
 
 
 def test_weighted_by_hand() -> None:
-    terms = {name: Term(torch.tensor(total), torch.tensor(count)) for name, total, count in (("a", 6.0, 2), ("b", 5.0, 1), ("rate", 1.0, 1))}
-    counts = {"a": torch.tensor(3.0), "b": torch.tensor(0.0)}  # global counts: of all micro-batches, not this one's
-    assert value(weighted(terms, {"a": 2.0, "b": 0.1}, counts)) == pytest.approx(2 * 6 / 3 + 0.1 * 5 / 1)
+    terms = {
+        name: Term(torch.tensor(total), torch.tensor(count))
+        for name, total, count in (("a", 6.0, 2), ("b", 5.0, 1), ("rate", 1.0, 1))
+    }
+    counts = {
+        "a": torch.tensor(3.0),
+        "b": torch.tensor(0.0),
+    }  # global counts: of all micro-batches, not this one's
+    assert value(weighted(terms, {"a": 2.0, "b": 0.1}, counts)) == pytest.approx(
+        2 * 6 / 3 + 0.1 * 5 / 1
+    )
 
 
-@pytest.mark.parametrize("weights", [{"a": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}, {}, {"a": 1.0, "rate": 1.0}], ids=str)
+@pytest.mark.parametrize(
+    "weights", [{"a": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}, {}, {"a": 1.0, "rate": 1.0}], ids=str
+)
 def test_weights_must_name_the_losses(weights: dict[str, float]) -> None:
     terms = {n: Term(torch.tensor(1.0), torch.tensor(1)) for n in ("a", "b", "rate")}
     with pytest.raises(ValueError, match=r"the objective's losses are \['a', 'b'\]"):
@@ -229,7 +302,14 @@ def test_summarise() -> None:
         "d": Term(counts, one, "histogram"),
         "r": Term(counts, one, "ranking"),
     }
-    assert summarise(terms) == {"x": 1.5, "d_auc": 1.0, "d_precision": 1.0, "d_recall": 1.0, "d_replaced": 0.25, "r_auc": 1.0}
+    assert summarise(terms) == {
+        "x": 1.5,
+        "d_auc": 1.0,
+        "d_precision": 1.0,
+        "d_recall": 1.0,
+        "d_replaced": 0.25,
+        "r_auc": 1.0,
+    }
 
 
 # ---------------------------------------------------------------- detection figures
@@ -237,7 +317,12 @@ def test_summarise() -> None:
 logits_and_labels = st.integers(2, 80).flatmap(
     lambda n: st.tuples(
         st.lists(
-            st.one_of(st.floats(-9, 9, width=32), st.sampled_from([0.0, -0.0, -1e-7, 1e-7, 0.5, -30.0, 30.0, 1e30, -1e30])), min_size=n, max_size=n
+            st.one_of(
+                st.floats(-9, 9, width=32),
+                st.sampled_from([0.0, -0.0, -1e-7, 1e-7, 0.5, -30.0, 30.0, 1e30, -1e30]),
+            ),
+            min_size=n,
+            max_size=n,
         ),
         st.lists(st.booleans(), min_size=n, max_size=n),
     )
@@ -266,34 +351,55 @@ def test_detection_summary_is_sklearns(case: tuple[list[float], list[bool]]) -> 
 
 
 @pytest.mark.parametrize(
-    ("centre", "spread", "shift"), [(-2.0, 0.05, 0.05), (-2.2, 0.3, 0.1), (-6.0, 1.5, 5.0), (-9.0, 2.0, 12.0), (0.0, 1.0, 0.0)], ids=str
+    ("centre", "spread", "shift"),
+    [(-2.0, 0.05, 0.05), (-2.2, 0.3, 0.1), (-6.0, 1.5, 5.0), (-9.0, 2.0, 12.0), (0.0, 1.0, 0.0)],
+    ids=str,
 )
 def test_auc_is_within_a_thousandth_of_sklearns(centre: float, spread: float, shift: float) -> None:
-    """A discriminator that says .12 of everything (the plateau), and one that is sure: equal bins of probability are blind to both."""
+    """A discriminator that says .12 of everything (the plateau), and one that is sure: equal bins
+    of probability are blind to both."""
     rng = np.random.default_rng(0)
     labels = rng.random(20_000) < 0.12
     logits = (centre + spread * rng.standard_normal(20_000) + shift * labels).astype(np.float32)
-    counts = histogram(torch.tensor(logits), torch.tensor(labels), torch.ones(20_000, dtype=torch.bool)).sum
-    assert detection_summary(counts)["auc"] == pytest.approx(roc_auc_score(labels, logits), abs=1e-3)
+    counts = histogram(
+        torch.tensor(logits), torch.tensor(labels), torch.ones(20_000, dtype=torch.bool)
+    ).sum
+    assert detection_summary(counts)["auc"] == pytest.approx(
+        roc_auc_score(labels, logits), abs=1e-3
+    )
 
 
 def test_histogram_adds_up_and_leaves_pads_out() -> None:
     rng = torch.Generator().manual_seed(0)
-    logits, labels, where = 8 * torch.randn(300, generator=rng), torch.rand(300, generator=rng) < 0.3, torch.rand(300, generator=rng) < 0.8
+    logits, labels, where = (
+        8 * torch.randn(300, generator=rng),
+        torch.rand(300, generator=rng) < 0.3,
+        torch.rand(300, generator=rng) < 0.8,
+    )
     whole = histogram(logits, labels, where)
-    parts = [histogram(logits[i : i + 100], labels[i : i + 100], where[i : i + 100]) for i in (0, 100, 200)]
+    parts = [
+        histogram(logits[i : i + 100], labels[i : i + 100], where[i : i + 100])
+        for i in (0, 100, 200)
+    ]
     assert torch.equal(whole.sum, sum((p.sum for p in parts[1:]), parts[0].sum))
     assert int(whole.sum.sum()) == int(where.sum())
     assert whole.sum.sum(1).tolist() == [int((where & ~labels).sum()), int((where & labels).sum())]
-    assert detection_summary(whole.sum) == detection_summary(histogram(logits[where], labels[where], where[where]).sum)
+    assert detection_summary(whole.sum) == detection_summary(
+        histogram(logits[where], labels[where], where[where]).sum
+    )
 
 
 def test_bins_by_hand() -> None:
-    """Bin B / 2 begins at logit 0, so that `positive` means probability of at least one half, to the last bit."""
+    """Bin B / 2 begins at logit 0, so that `positive` means probability of at least one half, to
+    the last bit."""
     half, width = BINS // 2, 2 * REACH / BINS
     tiny_one = float(np.nextafter(np.float32(0), np.float32(-1)))
-    logits = torch.tensor([0.0, -0.0, tiny_one, 1.5 * width, -1.5 * width, 1e30, -1e30, math.inf, -math.inf, REACH])
-    counts = histogram(logits, torch.zeros(10, dtype=torch.bool), torch.ones(10, dtype=torch.bool)).sum
+    logits = torch.tensor(
+        [0.0, -0.0, tiny_one, 1.5 * width, -1.5 * width, 1e30, -1e30, math.inf, -math.inf, REACH]
+    )
+    counts = histogram(
+        logits, torch.zeros(10, dtype=torch.bool), torch.ones(10, dtype=torch.bool)
+    ).sum
     expected = {half: 2, half - 1: 1, half + 1: 1, half - 2: 1, BINS - 1: 3, 0: 2}
     assert {int(i): int(counts[0, i]) for i in counts[0].nonzero()} == expected
     assert not counts[1].any()
@@ -302,5 +408,7 @@ def test_bins_by_hand() -> None:
 def test_nobody_and_nothing() -> None:
     nothing = detection_summary(torch.zeros(2, BINS))
     assert nothing == {"auc": 0.5, "precision": 0.0, "recall": 0.0, "replaced": 0.0}
-    empty = histogram(torch.zeros(0), torch.zeros(0, dtype=torch.bool), torch.zeros(0, dtype=torch.bool))
+    empty = histogram(
+        torch.zeros(0), torch.zeros(0, dtype=torch.bool), torch.zeros(0, dtype=torch.bool)
+    )
     assert empty.sum.shape == (2, BINS)

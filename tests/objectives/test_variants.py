@@ -13,7 +13,21 @@ from hypothesis import strategies as st
 from stubs import FixedHead, Ids, part
 from test_study import BASIC, TEXT, Logits, chooser, generator
 
-from batches import VOCABULARY, at_of, built, corrupted, counts_of, draws_of, pack, packed_batches, ragged_batch, terms_of, text_batch, tiny, value
+from batches import (
+    VOCABULARY,
+    at_of,
+    built,
+    corrupted,
+    counts_of,
+    draws_of,
+    pack,
+    packed_batches,
+    ragged_batch,
+    terms_of,
+    text_batch,
+    tiny,
+    value,
+)
 from electrify.build import build
 from electrify.config.checks import check
 from electrify.config.pretrain import override
@@ -29,8 +43,14 @@ from electrify.terms import weighted
 from electrify.tokens import Tokens
 from variants import VARIANTS
 
-OBJECTIVES: dict[str, Any] = {name: built(recipe, **{"mask_rate": 0.4} | fields).objective for name, (recipe, fields) in VARIANTS.items()}
-WEIGHTS = {name: tiny(recipe, **fields).objective.term_weights for name, (recipe, fields) in VARIANTS.items()}
+OBJECTIVES: dict[str, Any] = {
+    name: built(recipe, **{"mask_rate": 0.4} | fields).objective
+    for name, (recipe, fields) in VARIANTS.items()
+}
+WEIGHTS = {
+    name: tiny(recipe, **fields).objective.term_weights
+    for name, (recipe, fields) in VARIANTS.items()
+}
 
 
 def frequency(counts: list[int]) -> Frequency:
@@ -45,13 +65,23 @@ def test_a_correct_draw_counts_as_replaced() -> None:
     tokens = pack(TEXT, row_length=5)
     logits = [0.0, 2.0, -1.0, 0.5, 100.0]
     plain, fake = (
-        terms_of(Electra(generator(), part(Ids()), part(FixedHead(logits)), correct_as_replaced=flag), tokens, draws_of(tokens))
+        terms_of(
+            Electra(generator(), part(Ids()), part(FixedHead(logits)), correct_as_replaced=flag),
+            tokens,
+            draws_of(tokens),
+        )
         for flag in (False, True)
     )
     # Labels 0 1 0 0: softplus of 0, -2, -1, .5; labels 0 1 1 0: softplus of 0, -2, 1, .5.
-    assert value(plain["rtd"].sum) == pytest.approx(0.693147 + 0.126928 + 0.313262 + 0.974077, abs=1e-5)
-    assert value(fake["rtd"].sum) == pytest.approx(0.693147 + 0.126928 + 1.313262 + 0.974077, abs=1e-5)
-    assert value(plain["replaced"].sum) == value(fake["replaced"].sum) == 1, "the share replaced is the text's"
+    assert value(plain["rtd"].sum) == pytest.approx(
+        0.693147 + 0.126928 + 0.313262 + 0.974077, abs=1e-5
+    )
+    assert value(fake["rtd"].sum) == pytest.approx(
+        0.693147 + 0.126928 + 1.313262 + 0.974077, abs=1e-5
+    )
+    assert value(plain["replaced"].sum) == value(fake["replaced"].sum) == 1, (
+        "the share replaced is the text's"
+    )
 
 
 def test_labels_of_correct_draws_are_those_of_electric() -> None:
@@ -66,7 +96,11 @@ def test_labels_of_correct_draws_are_those_of_electric() -> None:
 def test_all_tokens_without_the_gate_by_hand() -> None:
     """1/8 for every word at every token, whether it is a copy or not."""
     tokens = pack(TEXT, row_length=5)
-    terms = terms_of(AllTokensMLM(generator(), part(Ids()), part(Logits(torch.zeros(8))), None), tokens, draws_of(tokens))
+    terms = terms_of(
+        AllTokensMLM(generator(), part(Ids()), part(Logits(torch.zeros(8))), None),
+        tokens,
+        draws_of(tokens),
+    )
     assert value(terms["all_tokens"].sum) == pytest.approx(4 * math.log(8), abs=1e-5)
     assert int(terms["all_tokens"].count) == 4
     assert "copy_detection" not in terms
@@ -76,17 +110,31 @@ def test_the_gate_shut_is_no_gate() -> None:
     """sigmoid(-50) = 0: what is left is the softmax."""
     tokens = pack(TEXT, row_length=5)
     head = Logits(torch.arange(8.0))
-    shut = terms_of(AllTokensMLM(generator(), part(Ids()), part(head), part(FixedHead([-50.0] * 5))), tokens, draws_of(tokens))
-    none = terms_of(AllTokensMLM(generator(), part(Ids()), part(head), None), tokens, draws_of(tokens))
+    shut = terms_of(
+        AllTokensMLM(generator(), part(Ids()), part(head), part(FixedHead([-50.0] * 5))),
+        tokens,
+        draws_of(tokens),
+    )
+    none = terms_of(
+        AllTokensMLM(generator(), part(Ids()), part(head), None), tokens, draws_of(tokens)
+    )
     torch.testing.assert_close(shut["all_tokens"].sum, none["all_tokens"].sum)
 
 
 def test_all_tokens_over_unigram_by_hand() -> None:
-    """Both words become 7; a gate of 1/2 and 1/8 for every word: a copy has 9/16, a replaced token 1/16."""
+    """Both words become 7; a gate of 1/2 and 1/8 for every word: a copy has 9/16, a replaced token
+    1/16."""
     tokens = pack(TEXT, row_length=5)
-    objective = AllTokensMLM(frequency([9, 9, 9, 9, 9, 0, 0, 1]), part(Ids()), part(Logits(torch.zeros(8))), part(FixedHead([0.0] * 5)))
+    objective = AllTokensMLM(
+        frequency([9, 9, 9, 9, 9, 0, 0, 1]),
+        part(Ids()),
+        part(Logits(torch.zeros(8))),
+        part(FixedHead([0.0] * 5)),
+    )
     terms = terms_of(objective, tokens, draws_of(tokens))
-    assert value(terms["all_tokens"].sum) == pytest.approx(-2 * math.log(9 / 16) - 2 * math.log(1 / 16), abs=1e-5)
+    assert value(terms["all_tokens"].sum) == pytest.approx(
+        -2 * math.log(9 / 16) - 2 * math.log(1 / 16), abs=1e-5
+    )
     assert counts_of(objective, tokens, draws_of(tokens)).keys() == {"all_tokens"}
     assert "generator" not in terms
 
@@ -94,7 +142,9 @@ def test_all_tokens_over_unigram_by_hand() -> None:
 def test_replace_mlm_over_frequencies_by_hand() -> None:
     """The model reads 7 at both words and is asked for 5 and 6."""
     tokens, encoder = pack(TEXT, row_length=5), Ids()
-    objective = MLM(frequency([0, 0, 0, 0, 0, 0, 0, 1]), part(encoder), part(Logits(torch.arange(8.0))))
+    objective = MLM(
+        frequency([0, 0, 0, 0, 0, 0, 0, 1]), part(encoder), part(Logits(torch.arange(8.0)))
+    )
     terms = terms_of(objective, tokens, draws_of(tokens))
     assert encoder.saw_T.tolist() == [2, 7, 7, 3, 0]
     total = math.log(sum(math.exp(x) for x in range(8)))
@@ -104,21 +154,27 @@ def test_replace_mlm_over_frequencies_by_hand() -> None:
 
 
 def test_electric_over_unigram_by_hand() -> None:
-    """Counts 1 and 3 of 5 and 7: q is 1/4 and 3/4. Both words are drawn as 7, k = n = 2, so n - k counts as 1; energies 1 and -1."""
+    """Counts 1 and 3 of 5 and 7: q is 1/4 and 3/4. Both words are drawn as 7, k = n = 2, so n - k
+    counts as 1; energies 1 and -1."""
     tokens = pack(TEXT, row_length=5)
     noise = frequency([9, 9, 9, 9, 9, 1, 0, 3])
     every = (draws_of(tokens, seed=seed) for seed in itertools.count())
-    draws = next(d for d in every if corrupted(noise, tokens, d).tokens.ids_T.tolist() == [2, 7, 7, 3, 0])
+    draws = next(
+        d for d in every if corrupted(noise, tokens, d).tokens.ids_T.tolist() == [2, 7, 7, 3, 0]
+    )
     objective = Electric(noise, part(Ids()), part(FixedHead([100.0, 1.0, -1.0, 100.0, 100.0])))
     terms = terms_of(objective, tokens, draws)
     logits = [e + math.log(3 / 4) + math.log(2 / 1) for e in (1.0, -1.0)]
-    assert value(terms["nce"].sum) == pytest.approx(sum(math.log1p(math.exp(-x)) for x in logits), abs=1e-5)
+    assert value(terms["nce"].sum) == pytest.approx(
+        sum(math.log1p(math.exp(-x)) for x in logits), abs=1e-5
+    )
     assert int(terms["nce"].count) == 2, "words only: neither [CLS] nor [SEP]"
     assert counts_of(objective, tokens, draws).keys() == {"nce"}
 
 
 def test_log_q_is_the_distribution_that_is_drawn_from() -> None:
-    """log q sums to one over the ordinary tokens; of the others, which are never drawn, it is finite all the same."""
+    """log q sums to one over the ordinary tokens; of the others, which are never drawn, it is
+    finite all the same."""
     log_q_V = frequency([9, 9, 9, 9, 9, 1, 0, 3]).log_q_V
     assert isinstance(log_q_V, torch.Tensor)
     assert log_q_V.exp()[[5, 7]].tolist() == pytest.approx([0.25, 0.75])
@@ -127,11 +183,16 @@ def test_log_q_is_the_distribution_that_is_drawn_from() -> None:
 
 
 def test_a_word_that_the_noise_never_draws_teaches_nothing() -> None:
-    """It can only be data: whatever its energy (in reason), loss and gradient are 0 and finite. 6 has no count, [UNK] is never drawn."""
+    """It can only be data: whatever its energy (in reason), loss and gradient are 0 and finite. 6
+    has no count, [UNK] is never drawn."""
     tokens = pack([[[2, 6, 1, 5, 5, 5, 3]]], row_length=8)
     noise = frequency([9, 9, 9, 9, 9, 1, 0, 3])
     noise.chooser.rate = 0.2  # one of the tokens
-    draws = next(d for seed in itertools.count() if corrupted(noise, tokens, d := draws_of(tokens, seed=seed)).at_M.tolist() == [3])
+    draws = next(
+        d
+        for seed in itertools.count()
+        if corrupted(noise, tokens, d := draws_of(tokens, seed=seed)).at_M.tolist() == [3]
+    )
     head = FixedHead([0.0, 20.0, -20.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     terms = terms_of(Electric(noise, part(Ids()), part(head)), tokens, draws)
     terms["nce"].sum.backward()
@@ -147,7 +208,8 @@ def test_a_word_that_the_noise_never_draws_teaches_nothing() -> None:
 @given(tokens=packed_batches(), seed=st.integers(0, 2**40))
 @settings(max_examples=15, deadline=None)
 def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
-    """Empty rows, sequences of one token or of specials only: losses and gradients are finite, counts are known before."""
+    """Empty rows, sequences of one token or of specials only: losses and gradients are finite,
+    counts are known before."""
     objective, draws = OBJECTIVES[name].train(), draws_of(tokens, seed=seed)
     terms, counts = terms_of(objective, tokens, draws), counts_of(objective, tokens, draws)
     assert {n: int(c) for n, c in counts.items()} == {n: int(terms[n].count) for n in counts}
@@ -161,7 +223,9 @@ def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_a_padded_list_of_positions_changes_nothing(monkeypatch: pytest.MonkeyPatch, name: str, training: bool) -> None:
+def test_a_padded_list_of_positions_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, name: str, training: bool
+) -> None:
     objective, tokens = OBJECTIVES[name].train(training), ragged_batch(seed=3)
     draws = draws_of(tokens, seed=5)
     chosen = len(at_of(objective.corruptor.chooser, tokens, draws))
@@ -172,7 +236,9 @@ def test_a_padded_list_of_positions_changes_nothing(monkeypatch: pytest.MonkeyPa
         filled = terms_of(objective, tokens, draws, fixed=True)
         assert terms.keys() == filled.keys()
         for k, t in terms.items():
-            torch.testing.assert_close(filled[k].sum.double(), t.sum.double(), rtol=2e-6, atol=1e-6, msg=k)
+            torch.testing.assert_close(
+                filled[k].sum.double(), t.sum.double(), rtol=2e-6, atol=1e-6, msg=k
+            )
             assert float(filled[k].count) == float(t.count)
 
 
@@ -180,7 +246,14 @@ def test_a_padded_list_of_positions_changes_nothing(monkeypatch: pytest.MonkeyPa
 
 
 COMBINATIONS = [
-    {"objective": o, "corruptor": c, "loss_on": on, "correct_as_replaced": fake, "copy_gate": gate, "generator_training": training}
+    {
+        "objective": o,
+        "corruptor": c,
+        "loss_on": on,
+        "correct_as_replaced": fake,
+        "copy_gate": gate,
+        "generator_training": training,
+    }
     for o, c, on, fake, gate, training in itertools.product(
         ("mlm", "rtd", "all_tokens", "adversarial", "electric"),
         ("mask", "generator", "unigram", "uniform", "two_tower"),
@@ -190,45 +263,88 @@ COMBINATIONS = [
         ("joint", "frozen"),
     )
 ]
-LOSSES = {"mlm": ["mlm"], "rtd": ["rtd"], "all_tokens": ["all_tokens"], "adversarial": ["rtd", "reinforce", "baseline"], "electric": ["nce"]}
+LOSSES = {
+    "mlm": ["mlm"],
+    "rtd": ["rtd"],
+    "all_tokens": ["all_tokens"],
+    "adversarial": ["rtd", "reinforce", "baseline"],
+    "electric": ["nce"],
+}
 
 
 def test_every_combination_trains_or_is_refused() -> None:
-    """With the weights that its losses ask for. What check lets through is built, takes a step and is counted by both conventions."""
+    """With the weights that its losses ask for. What check lets through is built, takes a step and
+    is counted by both conventions."""
     tokens, possible = text_batch(seed=0, rows=2, row_length=32), 0
     for fields in COMBINATIONS:
         learned = (
-            fields["corruptor"] in ("generator", "two_tower") and fields["generator_training"] == "joint" and fields["objective"] != "adversarial"
+            fields["corruptor"] in ("generator", "two_tower")
+            and fields["generator_training"] == "joint"
+            and fields["objective"] != "adversarial"
         )
         names = [*LOSSES[fields["objective"]], *(["generator"] if learned else [])]
-        stages = {"generator_steps": 1, "discriminator_start": "random", "tie": "none"} if fields["generator_training"] == "frozen" else {}
+        stages = (
+            {"generator_steps": 1, "discriminator_start": "random", "tie": "none"}
+            if fields["generator_training"] == "frozen"
+            else {}
+        )
         try:
-            config = override(tiny("electra-tiny", num_hidden_layers=1), fields | stages | {"term_weights": dict.fromkeys(names, 1.0)})
+            config = override(
+                tiny("electra-tiny", num_hidden_layers=1),
+                fields | stages | {"term_weights": dict.fromkeys(names, 1.0)},
+            )
             check(config)
         except UserError:
             continue
         possible += 1
         objective: Any = build(config, VOCABULARY).objective
         counts = counts_of(objective, tokens, draws_of(tokens))
-        loss = weighted(terms_of(objective, tokens, draws_of(tokens)), config.objective.term_weights, counts)
+        loss = weighted(
+            terms_of(objective, tokens, draws_of(tokens)), config.objective.term_weights, counts
+        )
         loss.backward()
         assert bool(loss.isfinite()), fields
         for convention in ("paper", "hardware"):
             assert recipe_flops(config, vocab_size=64, convention=convention).train > 0
-    # mlm: four corruptors and a frozen generator; rtd: four and frozen, on all, on chosen, and on all with other labels; all tokens: three and
-    # frozen, with and without the gate; adversarial; electric over three.
+    # mlm: four corruptors and a frozen generator; rtd: four and frozen, on all, on chosen, and on
+    # all with other labels; all tokens: three and frozen, with and without the gate; adversarial;
+    # electric over three.
     assert possible == 5 + 5 * 3 + 4 * 2 + 1 + 3
 
 
 @pytest.mark.parametrize(
     ("recipe", "fields", "says"),
     [
-        ("bert-tiny", {"correct_as_replaced": True}, "correct_as_replaced is for objective rtd, not mlm"),
-        ("electric-tiny", {"correct_as_replaced": True}, "correct_as_replaced is for objective rtd, not electric"),
-        ("electra-15-tiny", {"correct_as_replaced": True}, "correct_as_replaced calls every chosen token replaced: it needs loss_on all"),
-        ("electra-tiny", {"copy_gate": False}, "copy_gate false is for objective all_tokens, not rtd"),
-        ("electric-tiny", {"corruptor": "unigram"}, r"term_weights must name \['nce'\], not \['generator', 'nce'\]"),
-        ("electric-tiny", {"corruptor": "unigram", "term_weights": {"nce": 1.0}, "mask_choice": "rare"}, "leave mask_choice at the default"),
+        (
+            "bert-tiny",
+            {"correct_as_replaced": True},
+            "correct_as_replaced is for objective rtd, not mlm",
+        ),
+        (
+            "electric-tiny",
+            {"correct_as_replaced": True},
+            "correct_as_replaced is for objective rtd, not electric",
+        ),
+        (
+            "electra-15-tiny",
+            {"correct_as_replaced": True},
+            "correct_as_replaced calls every chosen token replaced: it needs loss_on all",
+        ),
+        (
+            "electra-tiny",
+            {"copy_gate": False},
+            "copy_gate false is for objective all_tokens, not rtd",
+        ),
+        (
+            "electric-tiny",
+            {"corruptor": "unigram"},
+            r"term_weights must name \['nce'\], not \['generator', 'nce'\]",
+        ),
+        (
+            "electric-tiny",
+            {"corruptor": "unigram", "term_weights": {"nce": 1.0}, "mask_choice": "rare"},
+            "leave mask_choice at the default",
+        ),
     ],
 )
 def test_what_is_refused(recipe: str, fields: dict[str, Any], says: str) -> None:
@@ -251,7 +367,9 @@ def test_mixes_of_berts_table_8(mix: tuple[float, float, float], recipe: str) ->
     objective: Any = build(config, VOCABULARY).objective
     tokens = text_batch(seed=0, rows=16, row_length=32)
     terms = terms_of(objective, tokens, draws_of(tokens))
-    loss = weighted(terms, config.objective.term_weights, counts_of(objective, tokens, draws_of(tokens)))
+    loss = weighted(
+        terms, config.objective.term_weights, counts_of(objective, tokens, draws_of(tokens))
+    )
     loss.backward()
     assert bool(loss.isfinite())
     z = corrupted(objective.corruptor, tokens, draws_of(tokens))
@@ -259,4 +377,6 @@ def test_mixes_of_berts_table_8(mix: tuple[float, float, float], recipe: str) ->
     assert masked == pytest.approx(mix[0], abs=0.1)
     assert mix[0] or not masked
     kept = float((z.plan.shown_M == z.was_M).float().mean())
-    assert kept == pytest.approx(mix[1] + mix[2] / 42, abs=0.1)  # a random token may be the original: 42 ordinary ones
+    assert kept == pytest.approx(
+        mix[1] + mix[2] / 42, abs=0.1
+    )  # a random token may be the original: 42 ordinary ones

@@ -1,4 +1,5 @@
-"""Our encoder and heads against transformers' ElectraForPreTraining and ElectraForMaskedLM on the same weights, in both directions, float32."""
+"""Our encoder and heads against transformers' ElectraForPreTraining and ElectraForMaskedLM on the
+same weights, in both directions, float32."""
 
 from __future__ import annotations
 
@@ -46,18 +47,26 @@ MODELS = {"ElectraForPreTraining": ElectraForPreTraining, "ElectraForMaskedLM": 
 
 
 def shaken(module: nn.Module, seed: int) -> None:
-    """Random values in every parameter, so that none can be forgotten unseen; of a size that keeps attention from multiplying rounding."""
+    """Random values in every parameter, so that none can be forgotten unseen; of a size that keeps
+    attention from multiplying rounding."""
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in module.named_parameters():
             size = p.shape[-1] ** -0.5 if p.ndim == 2 else 0.3
-            p.copy_(torch.randn(p.shape, generator=rng) * size + (1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0))
+            p.copy_(
+                torch.randn(p.shape, generator=rng) * size
+                + (1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0)
+            )
 
 
-def ours(shape: Shape, head: Callable[[Shape, nn.Embedding], nn.Module], *, seed: int) -> ExportedModel:
+def ours(
+    shape: Shape, head: Callable[[Shape, nn.Embedding], nn.Module], *, seed: int
+) -> ExportedModel:
     """Dropout is high, so that an eval mode that drops would show."""
     encoder = encoder_of(shape, dropout=0.5, attention_dropout=0.5)
-    half = ExportedModel(encoder, head(shape, encoder.embeddings.words), architecture_named("electra"))  # type: ignore[arg-type]
+    half = ExportedModel(
+        encoder, head(shape, encoder.embeddings.words), architecture_named("electra")
+    )  # type: ignore[arg-type]
     for part in (half.encoder, half.head):
         shaken(part, seed)
         part.eval()
@@ -84,15 +93,28 @@ def batch(shape: Shape, seed: int) -> Tokens:
     pos_BL = torch.arange(length).repeat(5, 1)
     real_BL = pos_BL < lengths[:, None]
     segment_BL = ((pos_BL >= torch.tensor([2, length, 1, 1, 0])[:, None]) & real_BL).long()
-    return Tokens(ids_BL.flatten(), real_BL.long().flatten(), pos_BL.flatten(), segment_BL.flatten(), row_length=length)
+    return Tokens(
+        ids_BL.flatten(),
+        real_BL.long().flatten(),
+        pos_BL.flatten(),
+        segment_BL.flatten(),
+        row_length=length,
+    )
 
 
 def compare(half: ExportedModel, model: nn.Module, tokens: Tokens) -> None:
     """Hidden states after the last block, and logits, at real tokens."""
-    named = {"input_ids": tokens.ids_T, "attention_mask": tokens.real_T.long(), "token_type_ids": tokens.segment_T}
+    named = {
+        "input_ids": tokens.ids_T,
+        "attention_mask": tokens.real_T.long(),
+        "token_type_ids": tokens.segment_T,
+    }
     with torch.no_grad():
         x_TD = half.encoder(tokens)
-        out = model(**{k: t.view(-1, tokens.row_length) for k, t in named.items()}, output_hidden_states=True)
+        out = model(
+            **{k: t.view(-1, tokens.row_length) for k, t in named.items()},
+            output_hidden_states=True,
+        )
         logits = half.head(x_TD)
     for mine, other in ((x_TD, out.hidden_states[-1]), (logits, out.logits)):
         close(mine[tokens.real_T], other.flatten(0, 1)[tokens.real_T])
@@ -132,20 +154,31 @@ def test_our_weights_in_their_modules(shape, name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_agree_too(name):
-    """The same function has the same derivative: what fine-tuning with transformers sees is what training saw."""
+    """The same function has the same derivative: what fine-tuning with transformers sees is what
+    training saw."""
     shape = SHAPES[2]
     half, model = ours(shape, HEADS[name], seed=8), theirs(shape, name)
     table = table_of(half)
     state = to_theirs(table.rows, half.parameters())
-    model.load_state_dict(state | {again: state[source] for again, source in table.tied.items()}, strict=True)
+    model.load_state_dict(
+        state | {again: state[source] for again, source in table.tied.items()}, strict=True
+    )
     tokens = batch(shape, 9)
     half.head(half.encoder(tokens))[tokens.real_T].square().mean().backward()
-    named = {"input_ids": tokens.ids_T, "attention_mask": tokens.real_T.long(), "token_type_ids": tokens.segment_T}
-    logits = model(**{k: t.view(-1, tokens.row_length) for k, t in named.items()}).logits.flatten(0, 1)
+    named = {
+        "input_ids": tokens.ids_T,
+        "attention_mask": tokens.real_T.long(),
+        "token_type_ids": tokens.segment_T,
+    }
+    logits = model(**{k: t.view(-1, tokens.row_length) for k, t in named.items()}).logits.flatten(
+        0, 1
+    )
     logits[tokens.real_T].square().mean().backward()
     mine = to_theirs(table.rows, {n: p.grad for n, p in half.parameters().items()})  # type: ignore[misc]
     grads = {n: p.grad for n, p in model.named_parameters()}
-    mine["electra.embeddings.word_embeddings.weight"][0] = 0  # transformers gives the [PAD] row no gradient from the input side
+    mine["electra.embeddings.word_embeddings.weight"][0] = (
+        0  # transformers gives the [PAD] row no gradient from the input side
+    )
     grads["electra.embeddings.word_embeddings.weight"][0] = 0
     largest = max(float(g.abs().max()) for g in mine.values())
     for n, g in mine.items():

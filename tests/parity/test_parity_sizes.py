@@ -1,4 +1,5 @@
-"""Parameter counts of the shipped recipes: exactly transformers' for the same configuration, and within 4 % of the published sizes."""
+"""Parameter counts of the shipped recipes: exactly transformers' for the same configuration, and
+within 4 % of the published sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ from electrify.model.heads import BinaryHead, LMHead
 from electrify.model.shape import Shape
 
 RECIPES = sorted((Path(electrify.__file__).parent / "recipes").glob("*.yaml"))
-PUBLISHED = {"small": 14e6, "base": 110e6, "large": 335e6}  # 2003.10555, Table 1; embeddings included
+PUBLISHED = {
+    "small": 14e6,
+    "base": 110e6,
+    "large": 335e6,
+}  # 2003.10555, Table 1; embeddings included
 VOCABULARY = 30_522
 
 
@@ -30,7 +35,11 @@ def recipe(path: Path) -> PretrainConfig:
 def on_meta(shape: Shape, *, is_lm: bool) -> ExportedModel:
     with torch.device("meta"):
         encoder = encoder_of(shape, dropout=0.0, attention_dropout=0.0)
-        return ExportedModel(encoder, LMHead(shape, encoder.embeddings.words) if is_lm else BinaryHead(shape), architecture_named("electra"))
+        return ExportedModel(
+            encoder,
+            LMHead(shape, encoder.embeddings.words) if is_lm else BinaryHead(shape),
+            architecture_named("electra"),
+        )
 
 
 def shapes(config: PretrainConfig) -> dict[str, tuple[Shape, bool]]:
@@ -43,10 +52,16 @@ def shapes(config: PretrainConfig) -> dict[str, tuple[Shape, bool]]:
 def test_as_many_parameters_as_transformers(path):
     for shape, is_lm in shapes(recipe(path)).values():
         half = on_meta(shape, is_lm=is_lm)
-        config = architecture_named("electra").hf_config(shape, half.head.kind, pad=0, dropout=0.1, attention_dropout=0.1)
+        config = architecture_named("electra").hf_config(
+            shape, half.head.kind, pad=0, dropout=0.1, attention_dropout=0.1
+        )
         with torch.device("meta"):
-            theirs: nn.Module = ElectraForMaskedLM(config) if is_lm else ElectraForPreTraining(config)
-        assert sum(p.numel() for p in half.parameters().values()) == sum(p.numel() for p in theirs.parameters())
+            theirs: nn.Module = (
+                ElectraForMaskedLM(config) if is_lm else ElectraForPreTraining(config)
+            )
+        assert sum(p.numel() for p in half.parameters().values()) == sum(
+            p.numel() for p in theirs.parameters()
+        )
 
 
 @pytest.mark.parametrize("size", PUBLISHED)

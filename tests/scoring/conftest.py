@@ -7,11 +7,43 @@ from pathlib import Path
 import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from transformers import BertConfig, BertForMaskedLM, ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    ElectraConfig,
+    ElectraForMaskedLM,
+    ElectraForPreTraining,
+    PreTrainedTokenizerFast,
+)
 from transformers.utils import logging as hf_logging
 
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "chef", "cook", "##ed", "##s", "ate", "meal", ",", ".", "a", "b", "c", "d"]
-SHAPE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 16}
+VOCABULARY = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "the",
+    "chef",
+    "cook",
+    "##ed",
+    "##s",
+    "ate",
+    "meal",
+    ",",
+    ".",
+    "a",
+    "b",
+    "c",
+    "d",
+]
+SHAPE = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 16,
+}
 
 
 @pytest.fixture(scope="session")
@@ -19,14 +51,25 @@ def models_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders run/discriminator, run/generator and bert."""
     root = tmp_path_factory.mktemp("models")
     hf_logging.disable_progress_bar()
-    tokenizer = Tokenizer(models.WordPiece({w: i for i, w in enumerate(VOCABULARY)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordPiece({w: i for i, w in enumerate(VOCABULARY)}, unk_token="[UNK]")
+    )
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]"
+        tokenizer_object=tokenizer,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
     )
     torch.manual_seed(0)
-    size = {"vocab_size": len(VOCABULARY), "initializer_range": 1.0, **SHAPE}  # large weights: probabilities far apart
+    size = {
+        "vocab_size": len(VOCABULARY),
+        "initializer_range": 1.0,
+        **SHAPE,
+    }  # large weights: probabilities far apart
     made = {
         "run/discriminator": ElectraForPreTraining(ElectraConfig(embedding_size=8, **size)),
         "run/generator": ElectraForMaskedLM(ElectraConfig(embedding_size=8, **size)),

@@ -23,16 +23,36 @@ BLIMP = Path(__file__).parents[3] / "shared" / "data" / "blimp"
 
 def write(folder: Path, name: str, pairs: list[tuple[str, str]], **terms: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps({"sentence_good": good, "sentence_bad": bad, **terms}) for good, bad in pairs]
+    lines = [
+        json.dumps({"sentence_good": good, "sentence_bad": bad, **terms}) for good, bad in pairs
+    ]
     (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     root = tmp_path / "blimp"
-    write(root, "order", [("the chef ate", "ate the chef"), ("the meal", "meal the")], field="syntax", linguistics_term="order")
-    write(root, "other", [("the chef", "chef the"), ("the cook", "the cook"), ("a b", "b a")], field="syntax", linguistics_term="order")
-    write(root, "ends", [("the chefs ate", "the chef ate")], field="morphology", linguistics_term="ending")
+    write(
+        root,
+        "order",
+        [("the chef ate", "ate the chef"), ("the meal", "meal the")],
+        field="syntax",
+        linguistics_term="order",
+    )
+    write(
+        root,
+        "other",
+        [("the chef", "chef the"), ("the cook", "the cook"), ("a b", "b a")],
+        field="syntax",
+        linguistics_term="order",
+    )
+    write(
+        root,
+        "ends",
+        [("the chefs ate", "the chef ate")],
+        field="morphology",
+        linguistics_term="ending",
+    )
     write(root / "supplement", "turns", [("a: the chef\nb: the meal", "a: the meal\nb: the chef")])
     return root
 
@@ -60,13 +80,27 @@ def test_accuracy_is_counted_from_the_scores_and_a_tie_is_wrong(models_root: Pat
         assert row.ties == (1 if p.name == "other" else 0)
 
 
-def row(paradigm: str, accuracy: float, *, phenomenon: str = "x", part: str = "blimp", model: str = "m", ties: int = 0) -> Accuracy:
+def row(
+    paradigm: str,
+    accuracy: float,
+    *,
+    phenomenon: str = "x",
+    part: str = "blimp",
+    model: str = "m",
+    ties: int = 0,
+) -> Accuracy:
     return Accuracy(model, paradigm, part, "f", phenomenon, 10, accuracy, ties)
 
 
 def test_means_by_hand():
-    """Phenomena and the whole are means over paradigms, whatever their sizes; the supplement has no phenomena."""
-    rows = [row("a", 0.5), row("b", 0.7), row("c", 0.9, phenomenon="y"), row("s", 0.2, phenomenon="-", part="supplement")]
+    """Phenomena and the whole are means over paradigms, whatever their sizes; the supplement has no
+    phenomena."""
+    rows = [
+        row("a", 0.5),
+        row("b", 0.7),
+        row("c", 0.9, phenomenon="y"),
+        row("s", 0.2, phenomenon="-", part="supplement"),
+    ]
     rows += [row("t", 0.4, phenomenon="-", part="supplement")]
     assert means(rows) == pytest.approx(
         {
@@ -90,9 +124,25 @@ def test_a_table_by_hand():
     ]
 
 
-def test_the_verb(models_root: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_verb(
+    models_root: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     models = [str(models_root / "run" / half) for half in ("generator", "discriminator")]
-    assert main(["evaluate", *models, "--task", "blimp", "--data-dir", str(data), "--output-dir", str(tmp_path / "out")]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                *models,
+                "--task",
+                "blimp",
+                "--data-dir",
+                str(data),
+                "--output-dir",
+                str(tmp_path / "out"),
+            ]
+        )
+        == 0
+    )
     printed = capsys.readouterr().out
     assert printed.splitlines()[0].split() == ["part", "phenomenon", *models]
     whole = json.loads((tmp_path / "out" / "blimp.json").read_text())
@@ -100,23 +150,41 @@ def test_the_verb(models_root: Path, data: Path, tmp_path: Path, capsys: pytest.
     assert whole["scored_as"] == dict(zip(labels, ("mlm", "rtd"), strict=True))
     assert len(whole["paradigms"]) == 8
     page = (tmp_path / "out" / "blimp.md").read_text()
-    assert [line.split()[2:] for line in printed.splitlines()[1:-1]] == [line.split()[2:] for line in page.split("```")[1].splitlines()[2:-1]]
-    assert str(tmp_path.parent) not in page + (tmp_path / "out" / "blimp.json").read_text(), "relative paths only"
+    assert [line.split()[2:] for line in printed.splitlines()[1:-1]] == [
+        line.split()[2:] for line in page.split("```")[1].splitlines()[2:-1]
+    ]
+    assert str(tmp_path.parent) not in page + (tmp_path / "out" / "blimp.json").read_text(), (
+        "relative paths only"
+    )
 
 
 def evaluate_to(out: Path, data: Path, *models: Path, **more: int) -> None:
-    evaluate(EvaluateConfig(models=tuple(map(str, models)), data_dir=str(data), output_dir=str(out), device="cpu", **more))
+    evaluate(
+        EvaluateConfig(
+            models=tuple(map(str, models)),
+            data_dir=str(data),
+            output_dir=str(out),
+            device="cpu",
+            **more,
+        )
+    )
 
 
 def test_scores_of_others_are_not_replaced(models_root: Path, data: Path, tmp_path: Path):
     out, model, other = tmp_path / "out", models_root / "run" / "generator", models_root / "bert"
     evaluate_to(out, data, model, model.parent / "." / ".." / "run" / model.name)
-    assert len(json.loads((out / "blimp.json").read_text())["paradigms"]) == 4, "one model, however it is called"
+    assert len(json.loads((out / "blimp.json").read_text())["paradigms"]) == 4, (
+        "one model, however it is called"
+    )
     (out / "notes.txt").write_text("mine")
     before = listing(out)
     evaluate_to(out, data, model)  # the same again
     assert listing(out) == before
-    attempts: list[tuple[tuple[Path, ...], dict[str, int]]] = [((other,), {}), ((model, other), {}), ((model,), {"max_eval_samples": 1})]
+    attempts: list[tuple[tuple[Path, ...], dict[str, int]]] = [
+        ((other,), {}),
+        ((model, other), {}),
+        ((model,), {"max_eval_samples": 1}),
+    ]
     for models, more in attempts:
         with pytest.raises(UserError, match="holds the scores of other models, pairs or options"):
             evaluate_to(out, data, *models, **more)
@@ -124,24 +192,40 @@ def test_scores_of_others_are_not_replaced(models_root: Path, data: Path, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["blimp.json", "blimp.md"])
-def test_files_of_the_user_are_not_replaced(models_root: Path, data: Path, tmp_path: Path, name: str):
+def test_files_of_the_user_are_not_replaced(
+    models_root: Path, data: Path, tmp_path: Path, name: str
+):
     out = tmp_path / "out"
     out.mkdir()
     (out / name).write_text("[1]")
-    with pytest.raises(UserError, match=f"{name} is not a file that this version of electrify evaluate wrote"):
+    with pytest.raises(
+        UserError, match=f"{name} is not a file that this version of electrify evaluate wrote"
+    ):
         evaluate_to(out, data, models_root / "bert")
     assert listing(out).keys() == {name}
 
 
-def test_scores_that_are_not_numbers(models_root: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_scores_that_are_not_numbers(
+    models_root: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     """Weights that are finite and a sum that is not: a sentence, and neither 0.0 nor NaN."""
-    for half, verb in (("generator", "evaluate"), ("discriminator", "evaluate"), ("discriminator", "detect")):
+    for half, verb in (
+        ("generator", "evaluate"),
+        ("discriminator", "evaluate"),
+        ("discriminator", "detect"),
+    ):
         model = Path(shutil.copytree(models_root / "run" / half, tmp_path / f"{half}-{verb}"))
         tensors = load_file(model / "model.safetensors")
         name = next(n for n in tensors if n.endswith("LayerNorm.weight"))
-        save_file(tensors | {name: tensors[name] * 0 + 3e38}, model / "model.safetensors", metadata={"format": "pt"})
+        save_file(
+            tensors | {name: tensors[name] * 0 + 3e38},
+            model / "model.safetensors",
+            metadata={"format": "pt"},
+        )
         words = (
-            [str(model), "--data-dir", str(data), "--output-dir", str(tmp_path / "out")] if verb == "evaluate" else [str(model), "the chef", "--json"]
+            [str(model), "--data-dir", str(data), "--output-dir", str(tmp_path / "out")]
+            if verb == "evaluate"
+            else [str(model), "the chef", "--json"]
         )
         capsys.readouterr()
         assert main([verb, *words]) == 2
@@ -173,7 +257,9 @@ def test_mistakes(tmp_path: Path, models_root: Path, data: Path):
     with pytest.raises(UserError, match="max_eval_samples must be at least 1"):
         EvaluateConfig(models=("x",), data_dir="y", max_eval_samples=0)
     shutil.rmtree(data / "supplement")
-    options = EvaluateConfig(models=(str(models_root / "run"),), data_dir=str(data), output_dir=str(tmp_path / "out"))
+    options = EvaluateConfig(
+        models=(str(models_root / "run"),), data_dir=str(data), output_dir=str(tmp_path / "out")
+    )
     with pytest.raises(UserError, match="did you mean"):
         evaluate(options)
     assert not (tmp_path / "out").exists()
@@ -200,7 +286,15 @@ def test_threads(models_root: Path, data: Path, monkeypatch: pytest.MonkeyPatch)
 
     inside: list[int] = []
     monkeypatch.setattr(threads, "choose", lambda given, **_: Threads(int(given), "user"))
-    monkeypatch.setattr(blimp, "judge", lambda *_, **__: inside.append(torch.get_num_threads()) or [])
+    monkeypatch.setattr(
+        blimp, "judge", lambda *_, **__: inside.append(torch.get_num_threads()) or []
+    )
     before = torch.get_num_threads()
-    evaluate(EvaluateConfig(models=(str(models_root / "run" / "generator"),), data_dir=str(data), threads=str(before + 1)))
+    evaluate(
+        EvaluateConfig(
+            models=(str(models_root / "run" / "generator"),),
+            data_dir=str(data),
+            threads=str(before + 1),
+        )
+    )
     assert (inside, torch.get_num_threads()) == ([before + 1], before)

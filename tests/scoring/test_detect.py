@@ -40,10 +40,25 @@ def test_probabilities_offsets_and_words_by_hand(discriminator: str):
     (found,) = detect(discriminator, ["The chef  cooked, the"])
     p = by_hand(discriminator, [5, 6, 7, 8, 12, 5])
     assert [t.token for t in found.tokens] == ["the", "chef", "cook", "##ed", ",", "the"]
-    assert [(t.start, t.end) for t in found.tokens] == [(0, 3), (4, 8), (10, 14), (14, 16), (16, 17), (18, 21)]
+    assert [(t.start, t.end) for t in found.tokens] == [
+        (0, 3),
+        (4, 8),
+        (10, 14),
+        (14, 16),
+        (16, 17),
+        (18, 21),
+    ]
     assert [t.probability for t in found.tokens] == pytest.approx(p, abs=1e-6)
-    assert [(w.token, w.start, w.end) for w in found.words] == [("The", 0, 3), ("chef", 4, 8), ("cooked", 10, 16), (",", 16, 17), ("the", 18, 21)]
-    assert [w.probability for w in found.words] == pytest.approx([p[0], p[1], max(p[2:4]), p[4], p[5]], abs=1e-6)
+    assert [(w.token, w.start, w.end) for w in found.words] == [
+        ("The", 0, 3),
+        ("chef", 4, 8),
+        ("cooked", 10, 16),
+        (",", 16, 17),
+        ("the", 18, 21),
+    ]
+    assert [w.probability for w in found.words] == pytest.approx(
+        [p[0], p[1], max(p[2:4]), p[4], p[5]], abs=1e-6
+    )
     assert max(p) - min(p) > 0.1, "this test could not fail otherwise"
 
 
@@ -53,16 +68,24 @@ def test_a_batch_gives_what_each_text_alone_gives(discriminator: str):
     for text, found in zip(texts, together, strict=True):
         (alone,) = detect(discriminator, [text])
         assert found.text == text
-        assert [t.probability for t in found.tokens] == pytest.approx([t.probability for t in alone.tokens], abs=1e-5)
+        assert [t.probability for t in found.tokens] == pytest.approx(
+            [t.probability for t in alone.tokens], abs=1e-5
+        )
 
 
-def test_a_long_text_is_read_in_windows_and_each_token_in_the_one_that_surrounds_it_best(discriminator: str):
+def test_a_long_text_is_read_in_windows_and_each_token_in_the_one_that_surrounds_it_best(
+    discriminator: str,
+):
     text = "a b c d the chef ate a meal . " * 4
     (found,) = detect(discriminator, [text], max_seq_length=10)
     ids = [14, 15, 16, 17, 5, 6, 10, 14, 11, 13] * 4
     assert len(found.tokens) == 40
     first, second = by_hand(discriminator, ids[:8]), by_hand(discriminator, ids[6:14])
-    wanted = first[:7] + second[1:6]  # tokens 6 and 7 stand in both windows, 6 is deeper (1 from the edge) in the first, 7 in the second
+    wanted = (
+        first[:7] + second[1:6]
+        # Tokens 6 and 7 stand in both windows, 6 is deeper (1 from the edge) in the first, 7 in the
+        # second.
+    )
     assert [t.probability for t in found.tokens[:12]] == pytest.approx(wanted, abs=1e-5)
 
 
@@ -76,9 +99,18 @@ def test_windows_cover_everything_and_fit(n: int, size: int):
         assert all(a[1] - b[0] >= size // 4 for a, b in pairwise(windows))
 
 
-def run(model: str, *, out: io.StringIO | None = None, stdin: bytes | None = None, **more: object) -> str:
+def run(
+    model: str, *, out: io.StringIO | None = None, stdin: bytes | None = None, **more: object
+) -> str:
     out = out or io.StringIO()
-    assert main(DetectConfig(model=model, **more), stdin=None if stdin is None else io.BytesIO(stdin), stdout=out) == 0  # type: ignore[arg-type]
+    assert (
+        main(
+            DetectConfig(model=model, **more),
+            stdin=None if stdin is None else io.BytesIO(stdin),
+            stdout=out,
+        )
+        == 0
+    )  # type: ignore[arg-type]
     return out.getvalue()
 
 
@@ -86,9 +118,14 @@ def test_plain_lines_and_marks(discriminator: str):
     p = by_hand(discriminator, [5, 6, 7, 8])
     threshold = sorted(p)[2]
     lines = run(discriminator, text="the chef cooked", threshold=threshold - 1e-6).splitlines()
-    assert [line.split("\t")[:2] for line in lines] == [[t, f"{x:.4f}"] for t, x in zip(["the", "chef", "cook", "##ed"], p, strict=True)]
+    assert [line.split("\t")[:2] for line in lines] == [
+        [t, f"{x:.4f}"] for t, x in zip(["the", "chef", "cook", "##ed"], p, strict=True)
+    ]
     assert [line.endswith("\t*") for line in lines] == [x >= threshold for x in p]
-    assert [line.split("\t")[0] for line in run(discriminator, text="the chef cooked", unit="word").splitlines()] == ["the", "chef", "cooked"]
+    assert [
+        line.split("\t")[0]
+        for line in run(discriminator, text="the chef cooked", unit="word").splitlines()
+    ] == ["the", "chef", "cooked"]
 
 
 def test_json(discriminator: str):
@@ -101,14 +138,18 @@ def test_json(discriminator: str):
     assert found["marked"] == found["words"]
 
 
-def test_a_terminal_gets_colours_and_never_the_texts_own_escapes(discriminator: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_terminal_gets_colours_and_never_the_texts_own_escapes(
+    discriminator: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     text = "the \x1b]0;owned\x07chef\x9b31m \u202eate [bold]meal[/bold]\n.\x00".replace("\x00", "")
     raw = run(discriminator, text=text, threshold=0.0, out=Terminal())
     assert "\x1b[" in raw, "colours"
-    assert not {"\x1b]", "\x07", "\x9b", "\u202e"} & {raw[i : i + n] for n in (1, 2) for i in range(len(raw))}
+    assert not {"\x1b]", "\x07", "\x9b", "\u202e"} & {
+        raw[i : i + n] for n in (1, 2) for i in range(len(raw))
+    }
     assert "\\x1b" in raw
     visible = re.sub(r"\x1b\[[0-9;]*m", "", raw)
     assert visible.startswith("the \\x1b]0;owned\\x07chef\\x9b31m \\u202eate [bold]meal[/bold]\n.")
@@ -131,7 +172,11 @@ def test_characters_that_the_output_cannot_say_are_written_out():
 def test_a_file_or_standard_input(discriminator: str, tmp_path: Path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfthe\nchef\n")
-    assert run(discriminator, file=str(path)) == run(discriminator, stdin=b"the chef") == run(discriminator, text="the chef")
+    assert (
+        run(discriminator, file=str(path))
+        == run(discriminator, stdin=b"the chef")
+        == run(discriminator, text="the chef")
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +216,13 @@ def test_bad_calls(discriminator: str, tmp_path: Path):
 def test_models_that_are_no_discriminator(models_root: Path, tmp_path: Path):
     for name, said in (
         ("run", "a run, not a model; use .*run/discriminator"),
-        ("run/generator", "has no replaced-token head .*; detection needs a discriminator: use the discriminator/ folder of a run"),
+        (
+            "run/generator",
+            (
+                "has no replaced-token head .*; detection needs a discriminator: use the "
+                "discriminator/ folder of a run"
+            ),
+        ),
         ("bert", "a 'bert' model has no replaced-token head"),
         ("none", "no such folder"),
     ):
@@ -181,23 +232,34 @@ def test_models_that_are_no_discriminator(models_root: Path, tmp_path: Path):
     tensors = load_file(broken / "model.safetensors")
     tensors.pop("electra.encoder.layer.0.output.dense.bias")
     save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match=r"lacks 1 weights of the encoder: electra.encoder.layer.0.output.dense.bias"):
+    with pytest.raises(
+        UserError,
+        match=r"lacks 1 weights of the encoder: electra.encoder.layer.0.output.dense.bias",
+    ):
         detect(str(broken), ["a"])
     (broken / "model.safetensors").write_bytes(b"1234")
     with pytest.raises(UserError, match="its weights cannot be loaded"):
         detect(str(broken), ["a"])
 
 
-def test_threads_are_measured_for_long_texts_only(discriminator: str, monkeypatch: pytest.MonkeyPatch):
+def test_threads_are_measured_for_long_texts_only(
+    discriminator: str, monkeypatch: pytest.MonkeyPatch
+):
     """A sentence is read before a measurement is done; a number that is given counts for both."""
     from electrify.scoring import detect as room
     from electrify.train.threads import Threads
 
     asked: list[str] = []
     inside: list[int] = []
-    monkeypatch.setattr(room, "choose", lambda given, **_: asked.append(given) or Threads(2, "user"))
+    monkeypatch.setattr(
+        room, "choose", lambda given, **_: asked.append(given) or Threads(2, "user")
+    )
     probabilities = room._probabilities
-    monkeypatch.setattr(room, "_probabilities", lambda *a, **k: inside.append(torch.get_num_threads()) or probabilities(*a, **k))
+    monkeypatch.setattr(
+        room,
+        "_probabilities",
+        lambda *a, **k: inside.append(torch.get_num_threads()) or probabilities(*a, **k),
+    )
     before = torch.get_num_threads()
     detect(discriminator, ["the chef"])
     detect(discriminator, ["the chef"], threads="2")

@@ -18,10 +18,16 @@ def test_first_sentences_are_of_plain_words_and_not_repeated():
         "One two three four five six, seven.",
         " ".join(["Many", *["words"] * 20]) + ".",
     ]
-    assert first_sentences(texts) == ["Return the names of all files in order.", "One two three four five six, seven."]
+    assert first_sentences(texts) == [
+        "Return the names of all files in order.",
+        "One two three four five six, seven.",
+    ]
 
 
-SENTENCES = [f"The {a} sits on the {b} today." for a, b in (("chef", "table"), ("dog", "meadow"), ("king", "throne"), ("bird", "branch"))]
+SENTENCES = [
+    f"The {a} sits on the {b} today."
+    for a, b in (("chef", "table"), ("dog", "meadow"), ("king", "throne"), ("bird", "branch"))
+]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -45,10 +51,16 @@ def test_nothing_to_plant():
 
 def test_summary_by_hand():
     p = Planted("a bcd ef", 2, 5, "xyz")
-    caught, missed, tie = Verdict(p, 0.5, (0.1, 0.2, 0.3)), Verdict(p, 0.2, (0.1, 0.3)), Verdict(p, 0.3, (0.3,))
+    caught, missed, tie = (
+        Verdict(p, 0.5, (0.1, 0.2, 0.3)),
+        Verdict(p, 0.2, (0.1, 0.3)),
+        Verdict(p, 0.3, (0.3,)),
+    )
     assert p.wrong == "bcd"
     assert (caught.caught, missed.caught, tie.caught) == (True, False, False)
-    text = summary([caught, missed, tie])  # guessing: 1/4 + 1/3 + 1/2 = 1.08; medians of .5 .2 .3 and of .1 .2 .3 .1 .3 .3
+    text = summary(
+        [caught, missed, tie]
+    )  # guessing: 1/4 + 1/3 + 1/2 = 1.08; medians of .5 .2 .3 and of .1 .2 .3 .1 .3 .3
     assert "1 of 3 sentences (guessing: 1)" in text
     assert "30.0% for planted words, 25.0% for the others" in text
 

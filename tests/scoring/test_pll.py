@@ -1,4 +1,5 @@
-"""Scores of sentences against the definition, one sentence and one masked token at a time, with transformers' own models."""
+"""Scores of sentences against the definition, one sentence and one masked token at a time, with
+transformers' own models."""
 
 from __future__ import annotations
 
@@ -40,13 +41,20 @@ def run(models_root: Path) -> Path:
 
 def ids_of(folder: Path, text: str) -> list[int]:
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    return [tokenizer.cls_token_id, *tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.sep_token_id]
+    return [
+        tokenizer.cls_token_id,
+        *tokenizer(text, add_special_tokens=False)["input_ids"],
+        tokenizer.sep_token_id,
+    ]
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 20, 8192])
 def test_a_masked_language_model_by_hand(run: Path, batch_tokens: int):
     folder = run / "generator"
-    model, tokenizer = ElectraForMaskedLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = (
+        ElectraForMaskedLM.from_pretrained(folder).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
     wanted = []
     for text in TEXTS:
         ids, total = ids_of(folder, text), 0.0
@@ -71,7 +79,9 @@ def test_one_pass_by_hand(run: Path, tmp_path: Path, kind: str):
     for text in TEXTS:
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([ids_of(folder, text)])).logits[0, 1:-1].double()
-        wanted.append(float(-logits.sum() if kind == "electric" else (1 - logits.sigmoid()).log().sum()))
+        wanted.append(
+            float(-logits.sum() if kind == "electric" else (1 - logits.sigmoid()).log().sum())
+        )
     scorer = load_scorer(str(folder))
     assert scorer.kind == kind
     assert scorer.scores(TEXTS) == pytest.approx(wanted, abs=1e-4)
@@ -79,34 +89,63 @@ def test_one_pass_by_hand(run: Path, tmp_path: Path, kind: str):
 
 @settings(max_examples=15, deadline=None)
 @given(
-    st.lists(st.lists(st.sampled_from(["the", "chef", "meal", "cooked"]), min_size=1, max_size=6).map(" ".join), min_size=1, max_size=6), st.data()
+    st.lists(
+        st.lists(st.sampled_from(["the", "chef", "meal", "cooked"]), min_size=1, max_size=6).map(
+            " ".join
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.data(),
 )
-def test_neighbours_in_a_batch_do_not_matter(models_root: Path, texts: list[str], data: st.DataObject):
+def test_neighbours_in_a_batch_do_not_matter(
+    models_root: Path, texts: list[str], data: st.DataObject
+):
     """And every text is counted once."""
     for half in ("generator", "discriminator"):
         scorer = load_scorer(str(models_root / "run" / half))
         done: list[int] = []
-        together = scorer.scores(texts, batch_tokens=data.draw(st.integers(1, 200)), after=done.append)
+        together = scorer.scores(
+            texts, batch_tokens=data.draw(st.integers(1, 200)), after=done.append
+        )
         assert sum(done) == len(texts)
         assert together == pytest.approx([scorer.scores([text])[0] for text in texts], abs=1e-4)
 
 
 @pytest.mark.parametrize(
-    "config", [RobertaConfig, BertConfig, DistilBertConfig, AlbertConfig, DebertaV2Config, ModernBertConfig], ids=lambda c: c.model_type
+    "config",
+    [RobertaConfig, BertConfig, DistilBertConfig, AlbertConfig, DebertaV2Config, ModernBertConfig],
+    ids=lambda c: c.model_type,
 )
 def test_the_short_way_is_the_whole_way(config: Any):
     """Random models of other architectures: at one place of each row, the same logits."""
-    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 40, "pad_token_id": 0}
-    small |= {"dim": 16, "n_heads": 2, "n_layers": 2, "hidden_dim": 32} if config is DistilBertConfig else {}
+    small = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "vocab_size": 40,
+        "pad_token_id": 0,
+    }
+    small |= (
+        {"dim": 16, "n_heads": 2, "n_layers": 2, "hidden_dim": 32}
+        if config is DistilBertConfig
+        else {}
+    )
     torch.manual_seed(0)
     model = AutoModelForMaskedLM.from_config(config(**small)).eval()
-    inputs = {"input_ids": torch.randint(5, 40, (3, 7)), "attention_mask": torch.ones(3, 7, dtype=torch.long)}
+    inputs = {
+        "input_ids": torch.randint(5, 40, (3, 7)),
+        "attention_mask": torch.ones(3, 7, dtype=torch.long),
+    }
     at_B = torch.tensor([1, 5, 6])
     with torch.inference_mode():
         whole = logits_at(model, at_B, short=False, **inputs)
         assert torch.equal(whole, model(**inputs).logits[torch.arange(3), at_B])
         assert is_short(model, vocab_size=40)
-        torch.testing.assert_close(logits_at(model, at_B, short=True, **inputs), whole, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            logits_at(model, at_B, short=True, **inputs), whole, atol=1e-5, rtol=1e-4
+        )
         assert model(**inputs).logits.shape == (3, 7, 40), "the hook is gone"
 
 
@@ -142,5 +181,7 @@ def test_what_cannot_be_scored(run: Path, tmp_path: Path):
     tensors = load_file(cut / "model.safetensors")
     tensors.pop("discriminator_predictions.dense.weight")
     save_file(tensors, cut / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match=r"lacks 1 weights \(discriminator_predictions.dense.weight"):
+    with pytest.raises(
+        UserError, match=r"lacks 1 weights \(discriminator_predictions.dense.weight"
+    ):
         load_scorer(str(cut))

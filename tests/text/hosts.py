@@ -1,4 +1,5 @@
-"""A Ray cluster of several "hosts" on this one, as a process of its own: prints its address, then obeys lines on standard input, and ends with it.
+"""A Ray cluster of several "hosts" on this one, as a process of its own: prints its address, then
+obeys lines on standard input, and ends with it.
 
 `join` adds a host of one CPU, `lose` ends the newest one as a failure would, without notice.
 """
@@ -21,9 +22,12 @@ def free_port() -> int:
 
 
 def ports() -> dict[str, Any]:
-    """A host whose ports are known need not wait for its agents, which on a busy machine come too late."""
+    """A host whose ports are known need not wait for its agents, which on a busy machine come too
+    late."""
     names = ("metrics_agent_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
-    return {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False} | {name: free_port() for name in names}
+    return {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False} | {
+        name: free_port() for name in names
+    }
 
 
 def main() -> None:

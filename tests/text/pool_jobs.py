@@ -22,7 +22,9 @@ class Nap:
 
 def start(factor: int) -> Callable[[Any], Any]:
     def handle(n: Any) -> Any:
-        if isinstance(n, tuple):  # ("once", signal, file): the first time only, this process gets the signal
+        if isinstance(
+            n, tuple
+        ):  # ("once", signal, file): the first time only, this process gets the signal
             return once(*n[1:])
         if isinstance(n, Nap):
             time.sleep(n.seconds)

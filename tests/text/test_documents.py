@@ -33,7 +33,15 @@ def test_markdown_is_one_document_unless_asked(tmp_path: Path) -> None:
 
 
 def test_byte_order_mark_newlines_and_nul(tmp_path: Path) -> None:
-    docs, counts = read(write(tmp_path, "a.txt", b"\xef\xbb\xbfone\r\ntwo\r\n\r\nth" + b"\0ree and much text" * 4 + b"\rfour \xe2\x80\xa8 five"))
+    docs, counts = read(
+        write(
+            tmp_path,
+            "a.txt",
+            b"\xef\xbb\xbfone\r\ntwo\r\n\r\nth"
+            + b"\0ree and much text" * 4
+            + b"\rfour \xe2\x80\xa8 five",
+        )
+    )
     assert docs[0] == "one\ntwo"
     assert docs[1].startswith("three and")
     assert docs[1].endswith("\nfour \u2028 five")
@@ -42,16 +50,24 @@ def test_byte_order_mark_newlines_and_nul(tmp_path: Path) -> None:
 
 def test_crlf_across_a_chunk_border(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("electrify.text.streams.CHUNK", 8)
-    assert read(write(tmp_path, "a.txt", b"1234567\r\n\r\nabcdef\r\n\r\nx"))[0] == ["1234567", "abcdef", "x"]
+    assert read(write(tmp_path, "a.txt", b"1234567\r\n\r\nabcdef\r\n\r\nx"))[0] == [
+        "1234567",
+        "abcdef",
+        "x",
+    ]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(alphabet="ab é中\n😀", max_size=40), max_size=8), st.integers(8, 64))
-def test_chunking_never_changes_the_documents(tmp_path_factory: pytest.TempPathFactory, blocks: list[str], size: int) -> None:
+def test_chunking_never_changes_the_documents(
+    tmp_path_factory: pytest.TempPathFactory, blocks: list[str], size: int
+) -> None:
     text = "\n\n".join(blocks)
     expected = [d.strip() for d in documents._BLANK_LINE.split(text.encode()) if d.strip()]
     chunks = [text.encode()[i : i + size] for i in range(0, len(text.encode()), size)]
-    found = [d.strip() for d in documents.split(chunks, documents._BLANK_LINE, Counter()) if d.strip()]
+    found = [
+        d.strip() for d in documents.split(chunks, documents._BLANK_LINE, Counter()) if d.strip()
+    ]
     assert found == expected
 
 
@@ -82,7 +98,9 @@ def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes, message: str) -
         read(write(tmp_path, "a.txt", data))
 
 
-def test_long_documents_are_cut_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_documents_are_cut_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (decoding, documents):
         monkeypatch.setattr(module, "MAX_DOCUMENT", 100)
     monkeypatch.setattr("electrify.text.streams.CHUNK", 64)
@@ -98,8 +116,15 @@ def test_long_documents_are_cut_and_nothing_is_lost(tmp_path: Path, monkeypatch:
 
 
 def test_json_lines(tmp_path: Path) -> None:
-    rows = [{"text": "one\n\nstill one", "id": 1}, {"text": "  "}, {"text": None}, {"text": "two \u2028 lines"}]
-    path = write(tmp_path, "a.jsonl", "\n".join(json.dumps(r, ensure_ascii=False) for r in rows) + "\n\n")
+    rows = [
+        {"text": "one\n\nstill one", "id": 1},
+        {"text": "  "},
+        {"text": None},
+        {"text": "two \u2028 lines"},
+    ]
+    path = write(
+        tmp_path, "a.jsonl", "\n".join(json.dumps(r, ensure_ascii=False) for r in rows) + "\n\n"
+    )
     docs, counts = read(path)
     assert docs == ["one\n\nstill one", "two \u2028 lines"]
     assert counts["blank"] == 2
@@ -135,7 +160,9 @@ def test_half_a_surrogate_pair_follows_the_policy(tmp_path: Path) -> None:
 def test_csv_and_tsv(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", 'id,text\r\n1,"one, ""two""\nthree"\r\n2,four\r\n')
     assert read(path)[0] == ['one, "two"\nthree', "four"]
-    assert read(write(tmp_path, "a.tsv", 'body\tn\n"half quoted\t1\n'), text_column="body")[0] == ['"half quoted']
+    assert read(write(tmp_path, "a.tsv", 'body\tn\n"half quoted\t1\n'), text_column="body")[0] == [
+        '"half quoted'
+    ]
     with pytest.raises(UserError, match=r"a\.csv has no 'body'; it has id, text"):
         read(path, text_column="body")
     with pytest.raises(UserError, match=r"b\.csv, line 3 has 1 fields where the header has 2"):
@@ -181,7 +208,9 @@ def test_data_set_of_a_local_folder(tmp_path: Path) -> None:
     source = Source("hub:local", "hub", hub=str(tmp_path))
     assert list(documents.documents(source, options, counts=Counter())) == ["one", "two"]
     missing = Source("hub:none", "hub", hub=str(tmp_path / "none"))
-    with pytest.raises(UserError, match="neither a file or folder here nor a data set that can be reached"):
+    with pytest.raises(
+        UserError, match="neither a file or folder here nor a data set that can be reached"
+    ):
         list(documents.documents(missing, options, counts=Counter()))
     column = PrepareConfig(inputs=("x",), output_dir="unused", text_column="body")
     with pytest.raises(UserError, match=r"row 1 has no 'body'; it has text"):

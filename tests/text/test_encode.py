@@ -14,12 +14,18 @@ from electrify.text import encode
 from electrify.text.encode import Encoder, Start, Task, cut, read_part, start, write_part
 from electrify.text.vocabulary import train
 
-TEXTS = ["The naïve café, 中文 and don't; 12.5% of [MASK]!", "hello world " * 20, "Ünïcödé tëxt ẞ"] * 20
+TEXTS = [
+    "The naïve café, 中文 and don't; 12.5% of [MASK]!",
+    "hello world " * 20,
+    "Ünïcödé tëxt ẞ",
+] * 20
 
 
 @cache
 def tokenizer_json(kind: str = "wordpiece") -> str:
-    return train(TEXTS, kind=kind, vocab_size=300, lowercase=True, strip_accents=True, min_frequency=1).to_str()
+    return train(
+        TEXTS, kind=kind, vocab_size=300, lowercase=True, strip_accents=True, min_frequency=1
+    ).to_str()
 
 
 @cache
@@ -28,12 +34,33 @@ def encoders() -> tuple[Encoder, Encoder]:
 
 
 PIECES = st.sampled_from(
-    ["the", "café", "中文", "[MASK]", "don't", "\x0b", "\x0c", "\x1c", "\x85", "\xa0", "\u2028", "\u3000", "\u0301", "x" * 120, " ", "\n"]
+    [
+        "the",
+        "café",
+        "中文",
+        "[MASK]",
+        "don't",
+        "\x0b",
+        "\x0c",
+        "\x1c",
+        "\x85",
+        "\xa0",
+        "\u2028",
+        "\u3000",
+        "\u0301",
+        "x" * 120,
+        " ",
+        "\n",
+    ]
 )
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.one_of(st.text(max_size=30), st.lists(PIECES, max_size=12).map("".join)), max_size=5))
+@given(
+    st.lists(
+        st.one_of(st.text(max_size=30), st.lists(PIECES, max_size=12).map("".join)), max_size=5
+    )
+)
 @example(["a\x0bb \x1cc\x85d e\u2028f"])
 def test_remembering_changes_nothing(texts: list[str]) -> None:
     fast, plain = encoders()
@@ -58,7 +85,9 @@ def test_other_kinds_do_not_remember(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-def test_long_texts_in_pieces_have_the_ids_of_the_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_texts_in_pieces_have_the_ids_of_the_whole(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = " ".join(TEXTS)
     whole = Encoder(tokenizer_json(kind), remember=False)([text])
     monkeypatch.setattr(encode, "PIECE", 50)
@@ -87,9 +116,15 @@ def test_special_tokens_in_text_are_text() -> None:
 
 
 def part(tmp_path: Path) -> tuple[Path, dict[str, int]]:
-    handle = start(Start(tokenizer=tokenizer_json(), vocab_size=300, unk=1, forbidden=(0, 2, 3, 4), dtype="<u2"))
+    handle = start(
+        Start(
+            tokenizer=tokenizer_json(), vocab_size=300, unk=1, forbidden=(0, 2, 3, 4), dtype="<u2"
+        )
+    )
     path = tmp_path / "x" / "1.part"
-    encoded = handle(Task(key="k", texts=["hello world", "the", "hello"], valid=[False, True, False]))
+    encoded = handle(
+        Task(key="k", texts=["hello world", "the", "hello"], valid=[False, True, False])
+    )
     write_part(path, encoded.part)
     return path, encoded.counts
 

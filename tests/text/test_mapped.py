@@ -1,4 +1,5 @@
-"""Reading a mapped file that is cut under the reader. What was a SIGBUS would end the test run itself."""
+"""Reading a mapped file that is cut under the reader. What was a SIGBUS would end the test run
+itself."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ def mapped(tmp_path: Path) -> MappedFiles:
 def test_pieces_are_what_numpy_joins(mapped: MappedFiles) -> None:
     """More than one system call takes, pieces without a token among them."""
     rng = np.random.default_rng(0)
-    pieces = [mapped.arrays[rng.integers(2)][start : start + rng.integers(0, 90)] for start in rng.integers(0, 200_000, 3000)]
+    pieces = [
+        mapped.arrays[rng.integers(2)][start : start + rng.integers(0, 90)]
+        for start in rng.integers(0, 200_000, 3000)
+    ]
     assert (mapped.read(pieces) == np.concatenate(pieces)).all()
     assert mapped.read([]).size == mapped.read([pieces[0][:0]]).size == 0
 
@@ -40,12 +44,15 @@ def test_every_reading_of_a_cut_file_is_a_sentence(mapped: MappedFiles) -> None:
     first, second = mapped.arrays
     assert (mapped.read([first[:5], second[: 10 * PAGE // 2]])[:5] == first[:5]).all()
     for piece in (second[-5:], second[10 * PAGE // 2 : 11 * PAGE // 2], second):
-        with pytest.raises(UserError, match=r"1\.bin has 40960 bytes where the manifest says 409600: it was cut"):
+        with pytest.raises(
+            UserError, match=r"1\.bin has 40960 bytes where the manifest says 409600: it was cut"
+        ):
             mapped.read([first[:5], piece, first[:5]])
 
 
 def test_cut_and_grown_while_it_is_read(mapped: MappedFiles) -> None:
-    """Whenever the cut comes: the right ids, ids that `lost` knows nothing good of, or a sentence; never an end."""
+    """Whenever the cut comes: the right ids, ids that `lost` knows nothing good of, or a sentence;
+    never an end."""
     done, path = threading.Event(), mapped.files[0].path
     whole = path.read_bytes()
 
@@ -70,6 +77,11 @@ def test_cut_and_grown_while_it_is_read(mapped: MappedFiles) -> None:
     assert sentences
 
 
-def test_joined_without_files_in_memory(mapped: MappedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joined_without_files_in_memory(
+    mapped: MappedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(os, "memfd_create")
-    assert (joined([mapped.arrays[0][3:9], mapped.arrays[1][:2]]) == [*mapped.arrays[0][3:9], *mapped.arrays[1][:2]]).all()
+    assert (
+        joined([mapped.arrays[0][3:9], mapped.arrays[1][:2]])
+        == [*mapped.arrays[0][3:9], *mapped.arrays[1][:2]]
+    ).all()

@@ -1,4 +1,5 @@
-"""Archives of several members, streams or frames: each is verified to the end of the file, so damage never makes a shorter text."""
+"""Archives of several members, streams or frames: each is verified to the end of the file, so
+damage never makes a shorter text."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ import zstandard
 from electrify.errors import UserError
 from electrify.text.streams import has_checksum, read_chunks
 
-PARTS = [" ".join(random.Random(seed).choices(["one", "two", "three", "forty"], k=700)).encode() + b"\n\n" for seed in range(3)]
+PARTS = [
+    " ".join(random.Random(seed).choices(["one", "two", "three", "forty"], k=700)).encode()
+    + b"\n\n"
+    for seed in range(3)
+]
 TEXT = b"".join(PARTS)
 PACK: dict[str, Callable[[bytes], bytes]] = {
     ".gz": lambda data: gzip.compress(data, mtime=0),
@@ -69,10 +74,13 @@ KINDS = (flipped, flipped, flipped, cut, longer, lost)
 
 @pytest.mark.parametrize("kind", PACK)
 def test_random_corruptions_are_refused_or_change_nothing(tmp_path: Path, kind: str) -> None:
-    """A flip in a field that says nothing of the text (a time, a name) may pass; then the text is the whole one."""
+    """A flip in a field that says nothing of the text (a time, a name) may pass; then the text is
+    the whole one."""
     chance, parts = random.Random(kind), packed(kind)
     whole = b"".join(parts)
-    borders = {sum(map(len, parts[:i])) for i in range(len(parts) + 1)}  # a file that is cut there is a whole archive of fewer parts
+    borders = {
+        sum(map(len, parts[:i])) for i in range(len(parts) + 1)
+    }  # a file that is cut there is a whole archive of fewer parts
     believed: list[str] = []
     said: list[str] = []
     for number in range(CORRUPTIONS // len(PACK)):
@@ -87,7 +95,11 @@ def test_random_corruptions_are_refused_or_change_nothing(tmp_path: Path, kind: 
             said.append(str(e))
     assert believed == []
     assert len(said) > 80
-    assert [one for one in said if f"a.txt{kind} is " not in one or not ("damaged" in one or "truncated" in one)] == []
+    assert [
+        one
+        for one in said
+        if f"a.txt{kind} is " not in one or not ("damaged" in one or "truncated" in one)
+    ] == []
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
@@ -95,12 +107,20 @@ def test_random_corruptions_are_refused_or_change_nothing(tmp_path: Path, kind: 
 def test_damage_in_any_part_is_named(tmp_path: Path, kind: str, which: int) -> None:
     parts = packed(kind)
     middle = len(parts[which]) // 2
-    parts[which] = parts[which][:middle] + bytes([parts[which][middle] ^ 0x10]) + parts[which][middle + 1 :]
-    with pytest.raises(UserError, match=rf"a\.txt\{kind} is damaged" + (f".*part {which + 1}" if which else "")):
+    parts[which] = (
+        parts[which][:middle] + bytes([parts[which][middle] ^ 0x10]) + parts[which][middle + 1 :]
+    )
+    with pytest.raises(
+        UserError, match=rf"a\.txt\{kind} is damaged" + (f".*part {which + 1}" if which else "")
+    ):
         unpacked(tmp_path, kind, b"".join(parts))
 
 
-@pytest.mark.parametrize("more", [b"x", b"garbage of another file" * 10, b"\0", b"\0\0\0\0x"], ids=["a byte", "more", "a zero", "zeros and a byte"])
+@pytest.mark.parametrize(
+    "more",
+    [b"x", b"garbage of another file" * 10, b"\0", b"\0\0\0\0x"],
+    ids=["a byte", "more", "a zero", "zeros and a byte"],
+)
 @pytest.mark.parametrize("kind", PACK)
 def test_what_stands_behind_the_last_part_is_damage(tmp_path: Path, kind: str, more: bytes) -> None:
     with pytest.raises(UserError, match=rf"a\.txt\{kind} is (damaged|truncated).*part 4"):
@@ -129,11 +149,16 @@ def test_zeros_where_a_part_was(tmp_path: Path, kind: str) -> None:
 def test_many_parts_and_empty_ones(tmp_path: Path, kind: str) -> None:
     """A thousand small parts, as parallel packers write them, come back whole."""
     small = [TEXT[i : i + 7] for i in range(0, 7000, 7)]
-    assert unpacked(tmp_path, kind, b"".join(PACK[kind](part) + PACK[kind](b"") for part in small)) == TEXT[:7000]
+    assert (
+        unpacked(tmp_path, kind, b"".join(PACK[kind](part) + PACK[kind](b"") for part in small))
+        == TEXT[:7000]
+    )
 
 
 @pytest.mark.parametrize(("between", "behind"), [(4, 0), (0, 4), (8, 1 << 21), (0, 28)])
-def test_padding_between_and_behind_streams_of_xz(tmp_path: Path, between: int, behind: int) -> None:
+def test_padding_between_and_behind_streams_of_xz(
+    tmp_path: Path, between: int, behind: int
+) -> None:
     first, *others = packed(".xz")
     data = first + b"".join(bytes(between) + part for part in others) + bytes(behind)
     assert unpacked(tmp_path, ".xz", data) == TEXT
@@ -147,7 +172,9 @@ def test_padding_of_xz_is_a_multiple_of_four(tmp_path: Path, zeros: int) -> None
             unpacked(tmp_path, ".xz", data)
 
 
-def test_padding_that_could_be_a_lost_stream_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_padding_that_could_be_a_lost_stream_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second, _ = packed(".xz")
     unpacked(tmp_path, ".xz", first + second + bytes(28))
     assert capsys.readouterr().err == ""
@@ -163,10 +190,15 @@ def test_skippable_frames_of_zstandard(tmp_path: Path) -> None:
         unpacked(tmp_path, ".zst", first + second + third + skipped[:-1])
 
 
-@pytest.mark.parametrize(("program", "kind"), [("gzip", ".gz"), ("bzip2", ".bz2"), ("xz", ".xz"), ("zstd", ".zst")])
+@pytest.mark.parametrize(
+    ("program", "kind"), [("gzip", ".gz"), ("bzip2", ".bz2"), ("xz", ".xz"), ("zstd", ".zst")]
+)
 def test_what_the_programs_write(tmp_path: Path, program: str, kind: str) -> None:
     try:
-        done = [subprocess.run([program, "-c"], input=part, capture_output=True, check=True).stdout for part in PARTS]
+        done = [
+            subprocess.run([program, "-c"], input=part, capture_output=True, check=True).stdout
+            for part in PARTS
+        ]
     except FileNotFoundError:
         pytest.skip(f"{program} is not installed")
     assert unpacked(tmp_path, kind, b"".join(done)) == TEXT

@@ -1,4 +1,5 @@
-"""The folder of a corpus that is being made: files of the user, links, and a folder that is deleted under the run."""
+"""The folder of a corpus that is being made: files of the user, links, and a folder that is deleted
+under the run."""
 
 from __future__ import annotations
 
@@ -16,7 +17,13 @@ from electrify.errors import UserError
 from electrify.text import prepare
 from small import listing, write_text
 
-NAMES = ["tokens-train-00000.bin", "documents-train-00000.npy", "tokens-valid-00000.bin", "unigram.npy", "prepare.log.json"]
+NAMES = [
+    "tokens-train-00000.bin",
+    "documents-train-00000.npy",
+    "tokens-valid-00000.bin",
+    "unigram.npy",
+    "prepare.log.json",
+]
 
 
 @pytest.fixture
@@ -25,10 +32,14 @@ def source(tmp_path: Path) -> Path:
 
 
 def options(source: Path, out: Path) -> PrepareConfig:
-    return PrepareConfig(inputs=(str(source),), output_dir=str(out), vocab_size=400, valid_fraction=0.1, workers=1)
+    return PrepareConfig(
+        inputs=(str(source),), output_dir=str(out), vocab_size=400, valid_fraction=0.1, workers=1
+    )
 
 
-def disturbed(source: Path, out: Path, point: str, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+def disturbed(
+    source: Path, out: Path, point: str, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Runs `prepare` and does something at a point of it."""
 
     def at(name: str, *more: object) -> None:
@@ -56,13 +67,19 @@ def same_corpus(source: Path, out: Path) -> None:
     """Fails where the corpus is not the one of an undisturbed run."""
     prepare.prepare(options(source, out))
     prepare.prepare(options(source, out.with_name("whole")))
-    whole = {name: digest for name, digest in listing(out.with_name("whole")).items() if name != prepare.LOG}
+    whole = {
+        name: digest
+        for name, digest in listing(out.with_name("whole")).items()
+        if name != prepare.LOG
+    }
     assert whole.items() <= listing(out).items()
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
 @pytest.mark.parametrize("name", NAMES)
-def test_files_of_the_user_in_a_folder_that_is_continued(source: Path, begun: Path, tmp_path: Path, name: str, kind: str) -> None:
+def test_files_of_the_user_in_a_folder_that_is_continued(
+    source: Path, begun: Path, tmp_path: Path, name: str, kind: str
+) -> None:
     secret = tmp_path / "secret"
     secret.write_text("mine")
     if kind == "link":
@@ -78,7 +95,9 @@ def test_files_of_the_user_in_a_folder_that_is_continued(source: Path, begun: Pa
 
 
 @pytest.mark.parametrize("name", NAMES[:4])
-def test_a_file_of_the_user_that_comes_while_it_is_prepared(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_file_of_the_user_that_comes_while_it_is_prepared(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     out = tmp_path / "data"
     with pytest.raises(UserError, match=f"{name} is not of this corpus"):
         disturbed(source, out, "encoded", lambda: (out / name).write_text("mine"), monkeypatch)
@@ -88,7 +107,9 @@ def test_a_file_of_the_user_that_comes_while_it_is_prepared(source: Path, tmp_pa
 
 
 @pytest.mark.parametrize("point", ["joined", "before_data_manifest"])
-def test_our_own_files_are_known_after_a_stop(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+def test_our_own_files_are_known_after_a_stop(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
     out = tmp_path / "data"
     with pytest.raises(KeyboardInterrupt):
         disturbed(source, out, point, stop, monkeypatch)
@@ -97,7 +118,9 @@ def test_our_own_files_are_known_after_a_stop(source: Path, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("name", ["tokenizer", "parts", "parts/00000"])
-def test_links_in_unfinished_are_not_written_through(source: Path, begun: Path, tmp_path: Path, name: str) -> None:
+def test_links_in_unfinished_are_not_written_through(
+    source: Path, begun: Path, tmp_path: Path, name: str
+) -> None:
     outside = tmp_path / "outside"
     (begun / "unfinished" / name).rename(outside)
     (begun / "unfinished" / name).symlink_to(outside)
@@ -107,12 +130,18 @@ def test_links_in_unfinished_are_not_written_through(source: Path, begun: Path, 
     assert listing(outside) == before
 
 
-@pytest.mark.parametrize(("point", "name"), [("collected", "tokenizer"), ("collected", "parts"), ("tokenizer", "parts")])
-def test_links_that_come_while_it_is_prepared(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("point", "name"), [("collected", "tokenizer"), ("collected", "parts"), ("tokenizer", "parts")]
+)
+def test_links_that_come_while_it_is_prepared(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, name: str
+) -> None:
     out, outside = tmp_path / "data", tmp_path / "outside"
     outside.mkdir()
     with pytest.raises(UserError, match=f"{name} is a link"):
-        disturbed(source, out, point, lambda: (out / "unfinished" / name).symlink_to(outside), monkeypatch)
+        disturbed(
+            source, out, point, lambda: (out / "unfinished" / name).symlink_to(outside), monkeypatch
+        )
     assert not list(outside.iterdir())
 
 
@@ -133,8 +162,12 @@ def emptied(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["removed", "emptied", "moved", "its mark removed", "half removed"])
-@pytest.mark.parametrize("point", ["collected", "tokenizer", "encoded", "joined", "before_data_manifest"])
-def test_a_folder_that_is_deleted_while_it_is_prepared(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, how: str) -> None:
+@pytest.mark.parametrize(
+    "point", ["collected", "tokenizer", "encoded", "joined", "before_data_manifest"]
+)
+def test_a_folder_that_is_deleted_while_it_is_prepared(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, how: str
+) -> None:
     """Whatever is left, the same command makes the corpus."""
     out = tmp_path / "data"
 
@@ -163,7 +196,9 @@ def test_a_folder_that_is_deleted_while_it_is_prepared(source: Path, tmp_path: P
     same_corpus(source, out)
 
 
-def test_a_folder_of_the_user_that_took_the_name_is_left_alone(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_the_user_that_took_the_name_is_left_alone(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "data"
 
     def act() -> None:

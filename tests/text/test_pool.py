@@ -37,7 +37,11 @@ def test_results_come_in_the_order_of_the_tasks_and_tasks_are_drawn_late() -> No
 
 @pytest.mark.parametrize(
     ("task", "kind", "message"),
-    [(13, UserError, "thirteen is bad"), (14, RuntimeError, "ZeroDivisionError: our fault"), (15, UserError, r"ended by itself \(status -9\)")],
+    [
+        (13, UserError, "thirteen is bad"),
+        (14, RuntimeError, "ZeroDivisionError: our fault"),
+        (15, UserError, r"ended by itself \(status -9\)"),
+    ],
 )
 @pytest.mark.timeout(60)
 def test_an_error_ends_the_map(task: int, kind: type[Exception], message: str) -> None:
@@ -51,7 +55,9 @@ def test_an_error_ends_the_map(task: int, kind: type[Exception], message: str) -
 
 
 @pytest.mark.timeout(120)
-def test_a_worker_that_takes_long_is_named_and_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_that_takes_long_is_named_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(pool_module, "LONG_S", 0.4)
     with Workers(1, module="pool_jobs", argument=10) as pool:
         assert list(pool.map([1])) == [10]  # it has started
@@ -64,7 +70,9 @@ def test_a_worker_that_takes_long_is_named_and_waited_for(monkeypatch: pytest.Mo
 
 
 @pytest.mark.timeout(120)
-def test_a_worker_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_that_hangs_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(pool_module, "LONG_S", 0.4)
     with Workers(1, module="pool_jobs", argument=10) as pool:
         assert list(pool.map([1])) == [10]
@@ -73,7 +81,9 @@ def test_a_worker_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch, capsys: p
         waker = subprocess.Popen(["sh", "-c", f"sleep 2; kill -CONT {pool._processes[0].pid}"])
         assert next(results) == 20
         assert waker.wait() == 0
-    assert f"worker process {pool._processes[0].pid} has been at one task" in capsys.readouterr().err
+    assert (
+        f"worker process {pool._processes[0].pid} has been at one task" in capsys.readouterr().err
+    )
 
 
 # ------------------------------------------------------------------ the parent dies
@@ -91,10 +101,13 @@ with Workers(2, module="pool_jobs", argument=1) as pool:
 
 
 def killed_parent(tasks: str, errors: Path, *, after: float) -> list[int]:
-    """Numbers of the workers of a process that was killed `after` seconds from its first results on."""
+    """Numbers of the workers of a process that was killed `after` seconds from its first results
+    on."""
     code = PARENT.format(path=[str(Path(__file__).parent), *sys.path], tasks=tasks)
     with errors.open("wb") as err:
-        parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=err, text=True)
+        parent = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=err, text=True
+        )
         assert parent.stdout is not None
         workers = [int(n) for n in parent.stdout.readline().split()]
         time.sleep(after)
@@ -108,7 +121,11 @@ def alive(numbers: list[int], *, seconds: float = 20) -> list[int]:
     left = numbers
     while left and time.monotonic() < ends:
         time.sleep(0.02)
-        left = [n for n in left if psutil.pid_exists(n) and psutil.Process(n).status() != psutil.STATUS_ZOMBIE]
+        left = [
+            n
+            for n in left
+            if psutil.pid_exists(n) and psutil.Process(n).status() != psutil.STATUS_ZOMBIE
+        ]
     for n in left:
         os.kill(n, signal.SIGKILL)
     return left
@@ -125,10 +142,15 @@ def test_workers_die_with_their_parent_within_a_task(tmp_path: Path) -> None:
 @pytest.mark.timeout(120)
 def test_a_parent_killed_while_it_sends_leaves_no_trace(tmp_path: Path) -> None:
     """Half a task was half a pickle: UnpicklingError."""
-    code = f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}; from electrify.text import pool; "
+    code = (
+        f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}; from "
+        "electrify.text import pool; "
+    )
     code += f"pool.serve('pool_jobs', parent={os.getpid()})"
     with (tmp_path / "err").open("wb") as err:
-        worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err)
+        worker = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err
+        )
     assert worker.stdin is not None
     assert worker.stdout is not None
     pool_module._send(worker.stdin, 1)
@@ -145,10 +167,13 @@ def test_a_parent_killed_while_it_sends_leaves_no_trace(tmp_path: Path) -> None:
 def test_without_the_kernel_s_help_the_pipe_ends_a_worker_within_a_task() -> None:
     """As on systems other than Linux."""
     code = (
-        f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}; from electrify.text import pool; pool.die_with = lambda p: None; "
+        f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}; from "
+        "electrify.text import pool; pool.die_with = lambda p: None; "
     )
     code += f"pool.serve('pool_jobs', parent={os.getpid()})"
-    worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    worker = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     pool_module._send(worker.stdin, 1)
     pool_module._send(worker.stdin, 5)
     assert pool_module._receive(worker.stdout) == ("value", 5)
@@ -168,7 +193,13 @@ def test_too_few_open_files_are_one_sentence() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (16, hard))
     try:
-        with pytest.raises(UserError, match=r"allows 16 open files, and 2 workers need 38; raise the limit \(`ulimit -n 1024`\)$"):
+        with pytest.raises(
+            UserError,
+            match=(
+                r"allows 16 open files, and 2 workers need 38; raise the limit \(`ulimit -n "
+                r"1024`\)$"
+            ),
+        ):
             Workers(2, module="pool_jobs", argument=1).__enter__()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -185,7 +216,9 @@ def test_workers_that_cannot_start_end_those_that_did(monkeypatch: pytest.Monkey
         return started[-1]
 
     monkeypatch.setattr(subprocess, "Popen", refused)
-    with pytest.raises(UserError, match=r"only 2 of 4 workers start \(Too many open files\); use fewer"):
+    with pytest.raises(
+        UserError, match=r"only 2 of 4 workers start \(Too many open files\); use fewer"
+    ):
         Workers(4, module="pool_jobs", argument=1).__enter__()
     assert [process.poll() is None for process in started] == [False, False]
 
@@ -193,4 +226,9 @@ def test_workers_that_cannot_start_end_those_that_did(monkeypatch: pytest.Monkey
 def test_workers_of_prepare_do_not_load_torch() -> None:
     """A second of start and 200 MB for each."""
     code = "import sys, electrify.text.encode; print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "False\n"
+    )

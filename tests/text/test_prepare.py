@@ -1,4 +1,5 @@
-"""`prepare` end to end: what is in the folder, that it is the same however it came about, and every refusal."""
+"""`prepare` end to end: what is in the folder, that it is the same however it came about, and every
+refusal."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def run(corpus: Path | str, output: Path, **changes: Any) -> Manifest:
-    return prepare.prepare(PrepareConfig(inputs=(str(corpus),), output_dir=str(output), **(SMALL | changes)))
+    return prepare.prepare(
+        PrepareConfig(inputs=(str(corpus),), output_dir=str(output), **(SMALL | changes))
+    )
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -67,11 +70,19 @@ def test_the_folder_holds_what_was_read(corpus: Path, tmp_path: Path) -> None:
     for split in ("train", "valid"):
         data = Corpus(tmp_path / "data", split)
         data.verify()
-        expected = [t for t in texts if (fraction(digest(t.encode()), stream=0) < 0.1) == (split == "valid")]
-        found = [ids[a:b].tolist() for ids, at in zip(data.tokens, data.documents, strict=True) for a, b in pairwise(at)]
+        expected = [
+            t for t in texts if (fraction(digest(t.encode()), stream=0) < 0.1) == (split == "valid")
+        ]
+        found = [
+            ids[a:b].tolist()
+            for ids, at in zip(data.tokens, data.documents, strict=True)
+            for a, b in pairwise(at)
+        ]
         assert found == [tokenizer(t, add_special_tokens=False)["input_ids"] for t in expected]
         if split == "train":
-            assert np.array_equal(data.unigram(), np.bincount(data.tokens[0], minlength=manifest.vocab_size))
+            assert np.array_equal(
+                data.unigram(), np.bincount(data.tokens[0], minlength=manifest.vocab_size)
+            )
     counts = manifest.counts
     assert (counts["documents"], counts["duplicates"], counts["blank"]) == (400, 50, 1)
     assert counts["words"] == sum(len(t.split()) for t in texts)
@@ -80,7 +91,14 @@ def test_the_folder_holds_what_was_read(corpus: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "data" / workspace.UNFINISHED).exists()
     assert str(tmp_path) not in (tmp_path / "data" / "manifest.json").read_text(encoding="utf-8")
     shown = report(manifest, folder=tmp_path / "data")
-    for line in (r"documents +400", r"duplicates dropped +50", r"seconds +\d", r"MB/s +\d", r"\[UNK\] rate +\d", r"tokens per word +\d"):
+    for line in (
+        r"documents +400",
+        r"duplicates dropped +50",
+        r"seconds +\d",
+        r"MB/s +\d",
+        r"\[UNK\] rate +\d",
+        r"tokens per word +\d",
+    ):
         assert re.search(line, shown)
 
 
@@ -92,7 +110,11 @@ def test_workers_and_a_second_run_change_no_byte(corpus: Path, tmp_path: Path) -
 
 def test_options_about_documents(corpus: Path, tmp_path: Path) -> None:
     manifest = run(corpus, tmp_path / "all", deduplicate=False, valid_fraction=0.0)
-    assert (manifest.counts["documents"], manifest.counts["duplicates"], manifest.splits["valid"]) == (450, 0, [])
+    assert (
+        manifest.counts["documents"],
+        manifest.counts["duplicates"],
+        manifest.splits["valid"],
+    ) == (450, 0, [])
     manifest = run(corpus, tmp_path / "few", max_documents=7, vocab_size=200)
     assert manifest.counts["documents"] == 7
 
@@ -100,7 +122,11 @@ def test_options_about_documents(corpus: Path, tmp_path: Path) -> None:
 def test_an_existing_tokenizer_is_taken_over(corpus: Path, tmp_path: Path) -> None:
     first = run(corpus, tmp_path / "first")
     second = run(corpus, tmp_path / "second", tokenizer=str(tmp_path / "first" / "tokenizer"))
-    assert (second.vocab_size, second.special_ids, second.dtype) == (first.vocab_size, first.special_ids, "uint16")
+    assert (second.vocab_size, second.special_ids, second.dtype) == (
+        first.vocab_size,
+        first.special_ids,
+        "uint16",
+    )
     assert second.unigram_sha256 == first.unigram_sha256
     assert second.options["tokenizer"] == "tokenizer"
 
@@ -116,7 +142,9 @@ def test_shards_have_a_limit_and_whole_documents(tmp_path: Path) -> None:
     assert np.fromfile(tmp_path / shards[2].tokens_file, "<u2").tolist() == [1] + [9] * 9
 
 
-def test_finished_folder_is_verified_and_not_made_again(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_finished_folder_is_verified_and_not_made_again(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "data"
     manifest, before = run(corpus, out), contents(out)
     capsys.readouterr()
@@ -157,9 +185,16 @@ def test_output_folder_of_somebody_else(corpus: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "corpus is empty"), (b"\n \n\t\n\n", "corpus is empty"), (b"\xff\xfe\xfd", "UTF-16|not UTF-8"), (os.urandom(5000), "binary|not UTF-8")],
+    [
+        (b"", "corpus is empty"),
+        (b"\n \n\t\n\n", "corpus is empty"),
+        (b"\xff\xfe\xfd", "UTF-16|not UTF-8"),
+        (os.urandom(5000), "binary|not UTF-8"),
+    ],
 )
-def test_unusable_files_leave_nothing_prepared(tmp_path: Path, content: bytes, message: str) -> None:
+def test_unusable_files_leave_nothing_prepared(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
     (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(UserError, match=message):
         run(tmp_path / "a.txt", tmp_path / "data")
@@ -167,7 +202,11 @@ def test_unusable_files_leave_nothing_prepared(tmp_path: Path, content: bytes, m
 
 
 def test_impossible_options(tmp_path: Path) -> None:
-    for changes, message in (({"valid_fraction": 1.0}, "valid_fraction"), ({"workers": 0}, "workers"), ({"vocab_size": 3}, "vocab_size")):
+    for changes, message in (
+        ({"valid_fraction": 1.0}, "valid_fraction"),
+        ({"workers": 0}, "workers"),
+        ({"vocab_size": 3}, "vocab_size"),
+    ):
         with pytest.raises(UserError, match=message):
             run("x", tmp_path / "data", **changes)
     with pytest.raises(UserError, match="nothing to prepare"):
@@ -175,24 +214,32 @@ def test_impossible_options(tmp_path: Path) -> None:
 
 
 def test_everything_in_validation(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(next(t for t in some_texts() if fraction(digest(t.encode()), stream=0) < 0.5))
+    (tmp_path / "a.txt").write_text(
+        next(t for t in some_texts() if fraction(digest(t.encode()), stream=0) < 0.5)
+    )
     with pytest.raises(UserError, match="lower valid_fraction"):
         run(tmp_path / "a.txt", tmp_path / "data", valid_fraction=0.5)
 
 
-def test_a_disk_too_small_is_told_before_the_work(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_too_small_is_told_before_the_work(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1 << 20))
     with pytest.raises(UserError, match="its disk has 1 MB left"):
         run(corpus, tmp_path / "data")
     assert not (tmp_path / "data").exists()
 
 
-def test_a_disk_that_fills_up(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"No space left on device; make room and run the same command again"):
+    with pytest.raises(
+        UserError, match=r"No space left on device; make room and run the same command again"
+    ):
         run(corpus, tmp_path / "data")
     monkeypatch.undo()
     run(corpus, tmp_path / "data")
@@ -218,7 +265,11 @@ prepare.prepare(PrepareConfig(inputs=(sys.argv[1],), output_dir=sys.argv[2], voc
 def start(corpus: Path, out: Path) -> subprocess.Popen[bytes]:
     # A shell starts background jobs with SIGINT ignored, and so would everything below them.
     heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(corpus), str(out)], stderr=subprocess.PIPE, preexec_fn=heard)
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(corpus), str(out)],
+        stderr=subprocess.PIPE,
+        preexec_fn=heard,
+    )
 
 
 def stop_when(process: subprocess.Popen[bytes], moment: Callable[[], Any], sign: int) -> None:
@@ -274,7 +325,9 @@ def test_killed_at_any_moment_it_ends_with_the_same_bytes(corpus: Path, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
-def test_stopping_leaves_no_process_and_finished_parts_are_used(corpus: Path, tmp_path: Path, sign: int) -> None:
+def test_stopping_leaves_no_process_and_finished_parts_are_used(
+    corpus: Path, tmp_path: Path, sign: int
+) -> None:
     out = tmp_path / "data"
     pids: list[int] = []
     process = start(corpus, out)
@@ -294,7 +347,9 @@ def test_stopping_leaves_no_process_and_finished_parts_are_used(corpus: Path, tm
     assert contents(out) == contents(tmp_path / "unbroken")
 
 
-def test_changed_input_and_options_of_an_unfinished_run(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_input_and_options_of_an_unfinished_run(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(*args: Any, **kwargs: Any) -> Manifest:
         raise KeyboardInterrupt
 
@@ -314,9 +369,13 @@ def test_changed_input_and_options_of_an_unfinished_run(corpus: Path, tmp_path: 
 
 
 def test_a_file_that_stopped_the_run_is_mended(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The same command goes on after the last file, found to be broken while it was tokenised, has been replaced: nobody has to remove anything."""
+    """The same command goes on after the last file, found to be broken while it was tokenised, has
+    been replaced: nobody has to remove anything."""
     out, last = tmp_path / "data", corpus / "z.txt"
     text = "a last file, whole at first. " * 20
     last.write_text(text)
@@ -345,7 +404,15 @@ def test_a_file_that_stopped_the_run_is_mended(
 # ------------------------------------------------------------------ folders of the user
 
 
-@pytest.mark.parametrize("names", [["unfinished/notes.txt"], ["tokenizer/mine.txt"], ["unfinished/notes.txt", "tokenizer/mine.txt"], ["unfinished"]])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["unfinished/notes.txt"],
+        ["tokenizer/mine.txt"],
+        ["unfinished/notes.txt", "tokenizer/mine.txt"],
+        ["unfinished"],
+    ],
+)
 def test_folders_of_the_user_with_our_names(corpus: Path, tmp_path: Path, names: list[str]) -> None:
     """A name makes nothing ours: they are foreign files like any other."""
     out = tmp_path / "data"
@@ -358,11 +425,18 @@ def test_folders_of_the_user_with_our_names(corpus: Path, tmp_path: Path, names:
     assert contents(out) == before
 
 
-def test_links_with_the_names_of_unfinished_files_are_not_written_through(corpus: Path, tmp_path: Path) -> None:
+def test_links_with_the_names_of_unfinished_files_are_not_written_through(
+    corpus: Path, tmp_path: Path
+) -> None:
     out, secret = tmp_path / "data", tmp_path / "secret"
     secret.write_text("mine")
     (out / "unfinished").mkdir(parents=True)  # as a kill leaves it, before it is said whose it is
-    for name in ("tokens-train-00000.bin", "documents-train-00000.npy", "unigram.npy", "manifest.json"):
+    for name in (
+        "tokens-train-00000.bin",
+        "documents-train-00000.npy",
+        "unigram.npy",
+        "manifest.json",
+    ):
         (out / f".{name}").symlink_to(secret)
     run(corpus, out)
     for path in out.glob("*.*"):
@@ -397,7 +471,9 @@ def stopped(corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch, *, at: str
             run(corpus, out)
 
 
-def test_what_the_user_puts_into_an_unfinished_folder_stays(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_user_puts_into_an_unfinished_folder_stays(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "data"
     stopped(corpus, out, monkeypatch, at="join")
     (out / workspace.UNFINISHED / "notes.txt").write_text("mine")
@@ -416,7 +492,9 @@ def test_what_the_user_puts_into_an_unfinished_folder_stays(corpus: Path, tmp_pa
     assert run(corpus, out) == manifest
 
 
-def test_an_unfinished_folder_of_an_earlier_version_goes_on(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_folder_of_an_earlier_version_goes_on(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its state has no mark, and its lock lies inside."""
     out = tmp_path / "data"
     stopped(corpus, out, monkeypatch, at="join")

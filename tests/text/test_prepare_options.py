@@ -1,4 +1,5 @@
-"""Options of `prepare` that cannot be meant: what is empty, what means something else, what changes nothing. And rows that are hard to read."""
+"""Options of `prepare` that cannot be meant: what is empty, what means something else, what changes
+nothing. And rows that are hard to read."""
 
 from __future__ import annotations
 
@@ -29,13 +30,21 @@ def text(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("empty", ["", " "])
-def test_empty_names(text: Path, tmp_path: Path, empty: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_names(
+    text: Path,
+    tmp_path: Path,
+    empty: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """An empty text is the path of the current folder."""
     monkeypatch.chdir(tmp_path)
     assert "CORPUS is empty" in mistake(capsys, "prepare", empty, "--output-dir", "out")
     assert "CORPUS is empty" in mistake(capsys, "prepare", str(text), empty, "--output-dir", "out")
     assert "--output-dir is empty" in mistake(capsys, "prepare", str(text), "--output-dir", empty)
-    assert "--tokenizer is empty" in mistake(capsys, "prepare", str(text), "--output-dir", "out", "--tokenizer", empty)
+    assert "--tokenizer is empty" in mistake(
+        capsys, "prepare", str(text), "--output-dir", "out", "--tokenizer", empty
+    )
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
@@ -49,7 +58,13 @@ def test_empty_names(text: Path, tmp_path: Path, empty: str, monkeypatch: pytest
         ("byte-level", "did you mean 'bpe'?"),
         ("SentencePiece", "did you mean 'unigram'?"),
         ("unigramm", "did you mean 'unigram'?"),
-        ("char", "there is no tokenizer 'char'; choose wordpiece, bpe, unigram, a folder or a name on the Hub"),
+        (
+            "char",
+            (
+                "there is no tokenizer 'char'; choose wordpiece, bpe, unigram, a folder or a name "
+                "on the Hub"
+            ),
+        ),
         ("words", "choose wordpiece, bpe, unigram, a folder"),
     ],
 )
@@ -58,7 +73,18 @@ def test_kinds_of_tokenizers_are_not_looked_for_on_the_hub(name: str, says: str)
         PrepareConfig(inputs=("a.txt",), output_dir="out", tokenizer=name).check()
 
 
-@pytest.mark.parametrize("name", ["bert-base-uncased", "gpt2", "owner/char", "google/electra-small-discriminator", "wordpiece", "bpe", "unigram"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bert-base-uncased",
+        "gpt2",
+        "owner/char",
+        "google/electra-small-discriminator",
+        "wordpiece",
+        "bpe",
+        "unigram",
+    ],
+)
 def test_names_that_may_be_on_the_hub_pass(name: str) -> None:
     PrepareConfig(inputs=("a.txt",), output_dir="out", tokenizer=name).check()
 
@@ -66,30 +92,73 @@ def test_names_that_may_be_on_the_hub_pass(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "formats", "says"),
     [
-        ({"vocab_size": 8000, "tokenizer": "some/where"}, {"txt"}, ["vocab_size 8000 changes nothing: the tokenizer is taken over, not trained"]),
-        ({"lowercase": False, "tokenizer": "x/y"}, {"txt"}, ["lowercase False changes nothing: the tokenizer is taken over, not trained"]),
-        ({"min_frequency": 5, "tokenizer": "unigram"}, {"txt"}, ["min_frequency 5 changes nothing: unigram does not use it"]),
-        ({"text_column": "content"}, {"txt", "md"}, ["text_column content changes nothing: no input has rows"]),
-        ({"dataset_split": "test"}, {"jsonl"}, ["dataset_split test changes nothing: no input is a data set (hub:NAME)"]),
-        ({"document_boundary": "line"}, {"csv"}, ["document_boundary line changes nothing: each row is a document"]),
+        (
+            {"vocab_size": 8000, "tokenizer": "some/where"},
+            {"txt"},
+            ["vocab_size 8000 changes nothing: the tokenizer is taken over, not trained"],
+        ),
+        (
+            {"lowercase": False, "tokenizer": "x/y"},
+            {"txt"},
+            ["lowercase False changes nothing: the tokenizer is taken over, not trained"],
+        ),
+        (
+            {"min_frequency": 5, "tokenizer": "unigram"},
+            {"txt"},
+            ["min_frequency 5 changes nothing: unigram does not use it"],
+        ),
+        (
+            {"text_column": "content"},
+            {"txt", "md"},
+            ["text_column content changes nothing: no input has rows"],
+        ),
+        (
+            {"dataset_split": "test"},
+            {"jsonl"},
+            ["dataset_split test changes nothing: no input is a data set (hub:NAME)"],
+        ),
+        (
+            {"document_boundary": "line"},
+            {"csv"},
+            ["document_boundary line changes nothing: each row is a document"],
+        ),
         ({"text_column": "content", "dataset_split": "test", "vocab_size": 8000}, {"hub"}, []),
         ({"document_boundary": "line", "text_column": "content"}, {"txt", "csv"}, []),
     ],
 )
-def test_options_that_change_nothing(options: dict[str, Any], formats: set[str], says: list[str]) -> None:
+def test_options_that_change_nothing(
+    options: dict[str, Any], formats: set[str], says: list[str]
+) -> None:
     assert PrepareConfig(inputs=("a",), output_dir="out", **options).unused(formats) == says
 
 
 def test_they_are_said(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    prepare(PrepareConfig(inputs=(str(text),), output_dir=str(tmp_path / "out"), vocab_size=300, workers=1, text_column="content"))
+    prepare(
+        PrepareConfig(
+            inputs=(str(text),),
+            output_dir=str(tmp_path / "out"),
+            vocab_size=300,
+            workers=1,
+            text_column="content",
+        )
+    )
     assert "text_column content changes nothing: no input has rows" in capsys.readouterr().err
 
 
-def test_archives_without_checksum_are_named(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_archives_without_checksum_are_named(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     packed = tmp_path / "b.txt.xz"
     packed.write_bytes(lzma.compress(text.read_bytes(), check=lzma.CHECK_NONE))
-    prepare(PrepareConfig(inputs=(str(packed),), output_dir=str(tmp_path / "out"), vocab_size=300, workers=1))
-    assert "b.txt.xz: packed without checksum, so a changed bit may pass for text" in capsys.readouterr().err
+    prepare(
+        PrepareConfig(
+            inputs=(str(packed),), output_dir=str(tmp_path / "out"), vocab_size=300, workers=1
+        )
+    )
+    assert (
+        "b.txt.xz: packed without checksum, so a changed bit may pass for text"
+        in capsys.readouterr().err
+    )
 
 
 # ------------------------------------------------------------------ long fields, columns that stand twice
@@ -143,7 +212,9 @@ def test_rows_at_once(size: int, rows: int, expected: int) -> None:
 def test_parquet_of_several_row_groups(tmp_path: Path) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     texts = [f"text {i} " + "x" * (1 << i % 20) for i in range(100)]
-    pq.write_table(pa.table({"n": list(range(100)), "text": texts}), tmp_path / "a.parquet", row_group_size=7)
+    pq.write_table(
+        pa.table({"n": list(range(100)), "text": texts}), tmp_path / "a.parquet", row_group_size=7
+    )
     assert read(tmp_path / "a.parquet")[0] == texts
 
 
@@ -170,9 +241,29 @@ def test_memory_of_long_rows_of_parquet(tmp_path: Path, same: bool) -> None:
     draw = random.Random(0)
     words = " ".join("".join(draw.choices("abcdefghij", k=6)) for _ in range(1 << 17)) * 8
     schema = pa.schema([("text", pa.string())])
-    with pq.ParquetWriter(tmp_path / "a.parquet", schema, compression="snappy", write_batch_size=1, use_dictionary=same) as writer:
-        writer.write_table(pa.table({"text": pa.chunked_array([[words if same else f"{words}{i}"] for i in range(256)])}, schema=schema))
-    done = subprocess.run([sys.executable, "-c", PEAK, str(tmp_path / "a.parquet")], capture_output=True, text=True, check=True)
+    with pq.ParquetWriter(
+        tmp_path / "a.parquet",
+        schema,
+        compression="snappy",
+        write_batch_size=1,
+        use_dictionary=same,
+    ) as writer:
+        writer.write_table(
+            pa.table(
+                {
+                    "text": pa.chunked_array(
+                        [[words if same else f"{words}{i}"] for i in range(256)]
+                    )
+                },
+                schema=schema,
+            )
+        )
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(tmp_path / "a.parquet")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     size, peak = json.loads(done.stdout)
     assert size > 256 * 7_000_000
     assert peak < 400

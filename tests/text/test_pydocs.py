@@ -12,7 +12,10 @@ from electrify.config.prepare import PrepareConfig
 from electrify.text import pydocs, workspace
 from electrify.text.prepare import prepare
 
-LONG = "A sentence that is long enough to be taken into the corpus, because it says more than a few words do."
+LONG = (
+    "A sentence that is long enough to be taken into the corpus, because it says more than a few "
+    "words do."
+)
 
 
 def test_docstrings_are_found_where_python_finds_them(tmp_path: Path) -> None:
@@ -63,7 +66,11 @@ def test_topics_first_then_sorted_packages_and_nothing_imported() -> None:
     files = pydocs.source_files()
     assert [package for package, _ in files] == sorted(package for package, _ in files)
     assert {"numpy", "python"} <= {package for package, _ in files}
-    assert not any("site-packages" in str(path) for package, path in files if package == pydocs.STANDARD_LIBRARY)
+    assert not any(
+        "site-packages" in str(path)
+        for package, path in files
+        if package == pydocs.STANDARD_LIBRARY
+    )
     first = list(islice(pydocs.documents(), 20))
     assert {package for package, _ in first} == {"python"}
     assert any("assert" in text for _, text in first)
@@ -82,7 +89,9 @@ def test_workers_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_prepared_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [pair for pair in pydocs.source_files() if pair[0] == "numpy"][:60]
     monkeypatch.setattr(pydocs, "source_files", lambda: files)
-    options = PrepareConfig(inputs=("pydocs",), output_dir=str(tmp_path / "data"), vocab_size=300, workers=1)
+    options = PrepareConfig(
+        inputs=("pydocs",), output_dir=str(tmp_path / "data"), vocab_size=300, workers=1
+    )
     manifest = prepare(options)
     assert manifest.sources == [{"name": "pydocs", "bytes": 0, "sha256": pydocs.identity()}]
     assert manifest.counts["documents"] > 100

@@ -22,10 +22,27 @@ def put(folder: Path, *names: str) -> None:
         (folder / name).write_text("text\nhello\n")
 
 
-def test_folder_is_searched_in_sorted_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path, "c/b.txt", "c/a.txt.gz", "a.md", "z.jsonl", "README.md", ".hidden/x.txt", "c/pic.png", "d.tar.xz")
+def test_folder_is_searched_in_sorted_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(
+        tmp_path,
+        "c/b.txt",
+        "c/a.txt.gz",
+        "a.md",
+        "z.jsonl",
+        "README.md",
+        ".hidden/x.txt",
+        "c/pic.png",
+        "d.tar.xz",
+    )
     sources, left_out = resolve((str(tmp_path),))
-    assert [s.name.split("/", 1)[1] for s in sources] == ["a.md", "c/a.txt.gz", "c/b.txt", "z.jsonl"]
+    assert [s.name.split("/", 1)[1] for s in sources] == [
+        "a.md",
+        "c/a.txt.gz",
+        "c/b.txt",
+        "z.jsonl",
+    ]
     assert {one.name: one.reason for one in left_out} == {
         ".hidden": walk.HIDDEN,
         "README.md": walk.ABOUT,
@@ -47,7 +64,12 @@ def test_glob_file_and_each_only_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("item", "message"),
-    [("none.txt", "no such file or folder"), ("no/such/folder/", "no such file"), ("*.none", "no text file matches"), ("hub:", "needs the name")],
+    [
+        ("none.txt", "no such file or folder"),
+        ("no/such/folder/", "no such file"),
+        ("*.none", "no text file matches"),
+        ("hub:", "needs the name"),
+    ],
 )
 def test_what_is_not_there(item: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
@@ -77,7 +99,9 @@ def test_tables_about_the_texts_are_left_out_of_folders_only(tmp_path: Path) -> 
     (tmp_path / "good.csv").write_text("id,text\n1,hello\n")
     found = workspace.choose_sources(PrepareConfig(inputs=(str(tmp_path),), output_dir="x"))
     assert [s.path.name for s in found] == ["a.txt", "good.csv"]
-    named = workspace.choose_sources(PrepareConfig(inputs=(str(tmp_path / "list.tsv"),), output_dir="x"))
+    named = workspace.choose_sources(
+        PrepareConfig(inputs=(str(tmp_path / "list.tsv"),), output_dir="x")
+    )
     assert [s.path.name for s in named] == ["list.tsv"]
 
 
@@ -90,7 +114,9 @@ def said_of(folder: Path | str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
-def test_everything_left_out_is_counted_and_named_by_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything_left_out_is_counted_and_named_by_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "corpus"
     put(folder, "a.txt", "b/c.txt", "LICENSE.txt", "pic.png", ".hidden.txt", "locked/d.txt")
     put(tmp_path, "elsewhere/e.txt", "one.txt")
@@ -118,10 +144,18 @@ def test_everything_left_out_is_counted_and_named_by_reason(tmp_path: Path, caps
     ):
         assert part in found
     names = [s.name for s in resolve((str(folder),))[0]]
-    assert names == ["corpus/a.txt", "corpus/b/c.txt", "corpus/linked.txt", "corpus/list.csv", "corpus/locked/d.txt"]
+    assert names == [
+        "corpus/a.txt",
+        "corpus/b/c.txt",
+        "corpus/linked.txt",
+        "corpus/list.csv",
+        "corpus/locked/d.txt",
+    ]
 
 
-def test_what_may_not_be_read_is_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_may_not_be_read_is_left_out_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Tests run as root, who may read everything."""
     put(tmp_path, "a.txt", "locked/b.txt", "c.txt")
     listing, opened = Path.iterdir, os.open
@@ -139,7 +173,10 @@ def test_what_may_not_be_read_is_left_out_and_named(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Path, "iterdir", refused)
     monkeypatch.setattr(os, "open", not_opened)
     found = said_of(tmp_path, capsys)
-    assert "left out 2; files that may not be read: 1 (c.txt); folders that may not be read: 1 (locked)" in found
+    assert (
+        "left out 2; files that may not be read: 1 (c.txt); folders that may not be read: 1 "
+        "(locked)" in found
+    )
     with pytest.raises(UserError, match=r"the folder .*locked cannot be read: Permission denied"):
         resolve((str(tmp_path / "locked"),))
     found = said_of(f"{tmp_path}/**/*.txt", capsys)
@@ -150,26 +187,43 @@ def test_a_folder_of_linked_folders_only(tmp_path: Path) -> None:
     put(tmp_path, "real/a.txt")
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "one").symlink_to(tmp_path / "real")
-    with pytest.raises(UserError, match=r"holds only links to folders \(one\), which are not followed; name the linked folders themselves"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"holds only links to folders \(one\), which are not followed; name the linked folders "
+            r"themselves"
+        ),
+    ):
         resolve((str(tmp_path / "links"),))
     assert len(resolve((str(tmp_path / "links" / "one"),))[0]) == 1  # named itself, it is followed
 
 
-def test_patterns_say_what_they_leave_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_patterns_say_what_they_leave_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     put(tmp_path, "a.txt", "b/c.txt", "d.png")
     (tmp_path / "dead.txt").symlink_to("gone")
     (tmp_path / "linked").symlink_to(tmp_path / "b")
     os.mkfifo(tmp_path / "pipe.txt")
     found = said_of(f"{tmp_path}/*", capsys)
-    for part in ("folders into which this pattern does not lead: 2 (b, linked)", "links that lead nowhere: 1 (dead.txt)", "(pipe.txt)", "(d.png)"):
+    for part in (
+        "folders into which this pattern does not lead: 2 (b, linked)",
+        "links that lead nowhere: 1 (dead.txt)",
+        "(pipe.txt)",
+        "(d.png)",
+    ):
         assert part in found
     assert "links to folders (not followed): 1 (linked)" in said_of(f"{tmp_path}/**/*.txt", capsys)
 
 
-def test_the_output_inside_a_corpus_is_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_inside_a_corpus_is_not_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     put(tmp_path, "a.txt", "out/manifest.json", "out/tokens.bin")
     capsys.readouterr()
-    found = workspace.choose_sources(PrepareConfig(inputs=(str(tmp_path),), output_dir=str(tmp_path / "out")))
+    found = workspace.choose_sources(
+        PrepareConfig(inputs=(str(tmp_path),), output_dir=str(tmp_path / "out"))
+    )
     assert [s.path.name for s in found] == ["a.txt"]
     assert capsys.readouterr().err == ""
 
@@ -190,13 +244,16 @@ def test_patterns_and_homes_that_cannot_be(item: str, message: str) -> None:
 
 
 def nested(folder: Path, depth: int) -> Path:
-    """A text at the bottom of so many folders: made one in the other, for a path may have 4096 bytes."""
+    """A text at the bottom of so many folders: made one in the other, for a path may have 4096
+    bytes."""
     here = os.open(folder, os.O_RDONLY)
     for i in range(depth):
         os.mkdir("d", dir_fd=here)
         below = os.open("d", os.O_RDONLY, dir_fd=here)
         if i % 10 == 0:
-            with open(os.open("a.txt", os.O_WRONLY | os.O_CREAT, dir_fd=below), "w", encoding="utf-8") as f:
+            with open(
+                os.open("a.txt", os.O_WRONLY | os.O_CREAT, dir_fd=below), "w", encoding="utf-8"
+            ) as f:
                 f.write(f"text {i}")
         os.close(here)
         here = below
@@ -206,7 +263,8 @@ def nested(folder: Path, depth: int) -> Path:
 
 @pytest.mark.parametrize("pattern", ["", "/**", "/**/*.txt", "/" + "*/" * 1201 + "*.txt"])
 def test_a_thousand_folders_inside_each_other(tmp_path: Path, pattern: str) -> None:
-    """Patterns went as deep as Python's stack, and each path was followed from the root: minutes for what takes a second."""
+    """Patterns went as deep as Python's stack, and each path was followed from the root: minutes
+    for what takes a second."""
     (tmp_path / "made").mkdir()
     nested(tmp_path / "made", 1201)
     began = time.monotonic()
@@ -215,7 +273,9 @@ def test_a_thousand_folders_inside_each_other(tmp_path: Path, pattern: str) -> N
     assert len(found) == (1 if "*/*/" in pattern else 121)
 
 
-def test_folders_that_vanish_while_a_pattern_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_vanish_while_a_pattern_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(tmp_path, "a/x.txt", "b/y.txt", "c/z.txt")
     listing = os.scandir
 
@@ -228,7 +288,9 @@ def test_folders_that_vanish_while_a_pattern_is_followed(tmp_path: Path, monkeyp
     assert [s.path.name for s in resolve((f"{tmp_path}/**/*.txt",))[0]] == ["x.txt", "z.txt"]
 
 
-def test_a_file_that_vanishes_after_it_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_vanishes_after_it_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(tmp_path, "a.txt", "b.txt")
     unfit = walk.unfit
 
@@ -263,5 +325,9 @@ def test_a_link_that_may_not_be_followed(tmp_path: Path, monkeypatch: pytest.Mon
 def test_two_names_of_one_file_are_one_and_what_is_made_is_not_read(tmp_path: Path) -> None:
     put(tmp_path, "a/x.txt", "out/y.txt", "out/deep/z.txt")
     (tmp_path / "a" / "link.txt").symlink_to(tmp_path / "out" / "y.txt")
-    for inputs in ((f"{tmp_path}/a", f"{tmp_path}/a/../a/x.txt"), (f"{tmp_path}/**/*.txt",), (f"{tmp_path}/**",)):
+    for inputs in (
+        (f"{tmp_path}/a", f"{tmp_path}/a/../a/x.txt"),
+        (f"{tmp_path}/**/*.txt",),
+        (f"{tmp_path}/**",),
+    ):
         assert [s.path.name for s in resolve(inputs, output=tmp_path / "out")[0]] == ["x.txt"]

@@ -54,7 +54,8 @@ def test_truncated_archive_is_named(tmp_path: Path, kind: str, share: float) -> 
 
 
 def test_zstd_frame_cut_at_a_block_is_truncated(tmp_path: Path) -> None:
-    # A frame flushed after each block: its first part unpacks without complaint, only the end of the frame is missing.
+    # A frame flushed after each block: its first part unpacks without complaint, only the end of
+    # the frame is missing.
     packer = zstandard.ZstdCompressor().compressobj()
     first = packer.compress(TEXT[:200_000]) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
     assert zstandard.ZstdDecompressor().decompressobj().decompress(first) == TEXT[:200_000]

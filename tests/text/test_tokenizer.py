@@ -1,4 +1,5 @@
-"""Trained tokenizers: deterministic, the same in every library that loads them, special tokens where they belong."""
+"""Trained tokenizers: deterministic, the same in every library that loads them, special tokens
+where they belong."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def test_special_tokens_come_first_and_pairs_have_types(kind: str, tmp_path: Pat
     pair = tokenizer("abc", "de")
     middle = pair["input_ids"].index(3)
     assert (pair["input_ids"][0], pair["input_ids"][-1]) == (2, 3)
-    assert pair["token_type_ids"] == [0] * (middle + 1) + [1] * (len(pair["input_ids"]) - middle - 1)
+    assert pair["token_type_ids"] == [0] * (middle + 1) + [1] * (
+        len(pair["input_ids"]) - middle - 1
+    )
     assert tokenizer("[MASK]")["input_ids"] == [2, 4, 3]
     if kind == "wordpiece":
         lines = (tmp_path / "vocab.txt").read_text(encoding="utf-8").split("\n")
@@ -75,23 +78,43 @@ def test_auto_tokenizer_gives_the_trained_ids(kind: str, model: str | None, tmp_
 
 def test_accents_and_case_are_independent() -> None:
     def shown(lowercase: bool, strip_accents: bool) -> str:
-        return trained("wordpiece", lowercase=lowercase, strip_accents=strip_accents).normalizer.normalize_str("Éa")
+        return trained(
+            "wordpiece", lowercase=lowercase, strip_accents=strip_accents
+        ).normalizer.normalize_str("Éa")
 
-    assert [shown(a, b) for a, b in itertools.product((True, False), repeat=2)] == ["ea", "éa", "Ea", "Éa"]
+    assert [shown(a, b) for a, b in itertools.product((True, False), repeat=2)] == [
+        "ea",
+        "éa",
+        "Ea",
+        "Éa",
+    ]
 
 
 def test_two_processes_train_the_same_file() -> None:
-    code = "import vocabularies as v; print(*(hash_of(v.trained(k).to_str()) for k in ('wordpiece', 'bpe', 'unigram')))"
+    code = (
+        "import vocabularies as v; print(*(hash_of(v.trained(k).to_str()) for k in ('wordpiece', "
+        "'bpe', 'unigram')))"
+    )
     code = "import hashlib; hash_of = lambda s: hashlib.sha256(s.encode()).hexdigest()\n" + code
-    runs = [subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent, stdout=subprocess.PIPE) for _ in range(2)]
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], cwd=Path(__file__).parent, stdout=subprocess.PIPE
+        )
+        for _ in range(2)
+    ]
     first, second = (run.communicate()[0].split() for run in runs)
     assert first == second
     assert len(set(first)) == 3
 
 
 def test_the_alphabet_of_a_small_vocabulary_is_capped() -> None:
-    texts = ["".join(chr(0x4E00 + (i * 7 + j) % 2000) for j in range(50)) + " word words" for i in range(200)]
-    vocabulary = train(texts, kind="wordpiece", vocab_size=320, lowercase=True, strip_accents=True, min_frequency=1).get_vocab()
+    texts = [
+        "".join(chr(0x4E00 + (i * 7 + j) % 2000) for j in range(50)) + " word words"
+        for i in range(200)
+    ]
+    vocabulary = train(
+        texts, kind="wordpiece", vocab_size=320, lowercase=True, strip_accents=True, min_frequency=1
+    ).get_vocab()
     assert sum(len(t.removeprefix("##")) == 1 for t in vocabulary) <= 2 * 320 // 16
     assert "word" in vocabulary
 
@@ -113,11 +136,19 @@ def bert_like(folder: Path, names: dict[str, str]) -> Path:
     return folder
 
 
-ROBERTA = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
+ROBERTA = {
+    "cls_token": "<s>",
+    "pad_token": "<pad>",
+    "sep_token": "</s>",
+    "unk_token": "<unk>",
+    "mask_token": "<mask>",
+}
 
 
 def test_equivalents_and_missing_special_tokens(tmp_path: Path) -> None:
-    assert special_ids(load_tokenizer(bert_like(tmp_path / "a", ROBERTA))) == SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=4)
+    assert special_ids(load_tokenizer(bert_like(tmp_path / "a", ROBERTA))) == SpecialIds(
+        pad=1, unk=3, cls=0, sep=2, mask=4
+    )
     lacking = {k: v for k, v in ROBERTA.items() if k not in ("mask_token", "pad_token")}
     with pytest.raises(UserError, match=r"has no \[PAD\], \[MASK\] token"):
         special_ids(load_tokenizer(bert_like(tmp_path / "b", lacking)))
@@ -144,13 +175,21 @@ def test_damaged_and_absent_tokenizers(tmp_path: Path) -> None:
 
 def test_a_name_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match="neither a folder here nor a tokenizer that can be reached"):
+    with pytest.raises(
+        UserError, match="neither a folder here nor a tokenizer that can be reached"
+    ):
         load_tokenizer("nobody/nothing-at-all")
 
 
 def test_unigram_scores_of_late_characters_follow_the_alphabet() -> None:
     def model(late: str) -> list[tuple[str, float]]:
-        return [("[PAD]", 0.0), ("[UNK]", 0.0), ("the", -2.0 - 1e-14), ("e", -3.0), *((c, -9.0 + 1e-4 * i) for i, c in enumerate(late))]
+        return [
+            ("[PAD]", 0.0),
+            ("[UNK]", 0.0),
+            ("the", -2.0 - 1e-14),
+            ("e", -3.0),
+            *((c, -9.0 + 1e-4 * i) for i, c in enumerate(late)),
+        ]
 
     found = canonical_pieces(model("zxy"))
     assert found == canonical_pieces(model("yzx"))

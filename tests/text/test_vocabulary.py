@@ -1,4 +1,5 @@
-"""Training a vocabulary: what it costs for many tiny documents, and what is said on the way. That it is deterministic: test_tokenizer.py."""
+"""Training a vocabulary: what it costs for many tiny documents, and what is said on the way. That
+it is deterministic: test_tokenizer.py."""
 
 from __future__ import annotations
 
@@ -18,12 +19,19 @@ from electrify.text import feeding, vocabulary
 from electrify.text.vocabulary import enough_for_unigram, train
 from small import mistake
 
-OPTIONS: dict[str, Any] = {"vocab_size": 300, "lowercase": True, "strip_accents": True, "min_frequency": 2}
+OPTIONS: dict[str, Any] = {
+    "vocab_size": 300,
+    "lowercase": True,
+    "strip_accents": True,
+    "min_frequency": 2,
+}
 
 
 def tiny(n: int) -> list[str]:
     draw = random.Random(3)
-    return [" ".join(draw.choices(["apple", "pear", "plum", "cherry", "fig"], k=3)) for _ in range(n)]
+    return [
+        " ".join(draw.choices(["apple", "pear", "plum", "cherry", "fig"], k=3)) for _ in range(n)
+    ]
 
 
 def molecules(n: int, *, size: int = 50) -> list[str]:
@@ -31,11 +39,15 @@ def molecules(n: int, *, size: int = 50) -> list[str]:
     return ["".join(draw.choices("CcNnOo()=1234", k=size)) for _ in range(n)]
 
 
-def test_characters_are_counted_per_batch_and_not_per_document(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_characters_are_counted_per_batch_and_not_per_document(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One call goes over an array of a million numbers: a million documents took an hour of it."""
     calls: list[int] = []
     add = vocabulary.Characters.add
-    monkeypatch.setattr(vocabulary.Characters, "add", lambda self, text: (calls.append(len(text)), add(self, text)))
+    monkeypatch.setattr(
+        vocabulary.Characters, "add", lambda self, text: (calls.append(len(text)), add(self, text))
+    )
     texts = tiny(20_000)
     train(texts, kind="wordpiece", **OPTIONS)
     assert sum(calls) == sum(map(len, texts))
@@ -68,7 +80,9 @@ def test_batches_change_no_vocabulary(kind: str, monkeypatch: pytest.MonkeyPatch
 # ------------------------------------------------------------------ unigram
 
 
-def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fed: list[str] = []
     feed = vocabulary.feed
 
@@ -84,7 +98,9 @@ def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat(monkeypatch: pyt
     texts = [*molecules(2000), "rare ☃"]
     tokenizer = train(texts, kind="unigram", **OPTIONS)
     assert 1 << 16 <= sum(map(len, fed)) < (1 << 16) + 100
-    assert tokenizer.encode("☃").ids[-2] != tokenizer.token_to_id("[UNK]")  # behind [CLS] and before [SEP]
+    assert tokenizer.encode("☃").ids[-2] != tokenizer.token_to_id(
+        "[UNK]"
+    )  # behind [CLS] and before [SEP]
 
 
 def test_unigram_takes_all_of_a_text_whose_words_repeat() -> None:
@@ -98,7 +114,9 @@ def test_unigram_takes_all_of_a_text_whose_words_repeat() -> None:
 # ------------------------------------------------------------------ what is said
 
 
-def test_every_phase_has_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_phase_has_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(progress, "PLAIN_LINE_EVERY_S", 0.0)
     train(some_texts(100), kind="wordpiece", **OPTIONS)
     said = capsys.readouterr().err
@@ -106,7 +124,9 @@ def test_every_phase_has_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "counting words" in said
 
 
-def test_the_library_s_own_part_has_a_clock(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_library_s_own_part_has_a_clock(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The library says nothing from the last word it reads to the finished vocabulary."""
     monkeypatch.setattr(progress, "PLAIN_LINE_EVERY_S", 0.05)
 
@@ -122,9 +142,24 @@ def test_the_library_s_own_part_has_a_clock(monkeypatch: pytest.MonkeyPatch, cap
     assert capsys.readouterr().err == ""  # the clock has ended
 
 
-def test_min_frequency_is_named_where_it_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_min_frequency_is_named_where_it_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.txt").write_text("some text of which no letter occurs a thousand times\n" * 10)
-    said = mistake(capsys, "prepare", tmp_path / "a.txt", "--output-dir", tmp_path / "out", "--min-frequency", "1000", "--document-boundary", "file")
-    assert "min_frequency 1000 leaves nothing of the text: its most frequent character occurs 60 times" in said
+    said = mistake(
+        capsys,
+        "prepare",
+        tmp_path / "a.txt",
+        "--output-dir",
+        tmp_path / "out",
+        "--min-frequency",
+        "1000",
+        "--document-boundary",
+        "file",
+    )
+    assert (
+        "min_frequency 1000 leaves nothing of the text: its most frequent character occurs 60 times"
+        in said
+    )
     with pytest.raises(UserError, match="min_frequency 1000"):
         train(["a b"], kind="wordpiece", **{**OPTIONS, "min_frequency": 1000})

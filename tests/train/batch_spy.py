@@ -1,4 +1,5 @@
-"""`electrify`, writing down which rows each process trains on: python batch_spy.py FILE WORDS... Used by test_distributed.py."""
+"""`electrify`, writing down which rows each process trains on: python batch_spy.py FILE WORDS...
+Used by test_distributed.py."""
 
 from __future__ import annotations
 
@@ -28,7 +29,16 @@ def rows_of(batch: Batch) -> list[str]:
                 mine_M &= plan.valid_M
             decided = [t[mine_M] for t in (plan.shown_M, plan.uniform_M) if t is not None]
             assert decided, "nothing is drawn"
-            found.append(digest(row.ids_T, row.seq_T, row.pos_T, row.segment_T, plan.at_M[mine_M] % tokens.row_length, *decided))
+            found.append(
+                digest(
+                    row.ids_T,
+                    row.seq_T,
+                    row.pos_T,
+                    row.segment_T,
+                    plan.at_M[mine_M] % tokens.row_length,
+                    *decided,
+                )
+            )
     return found
 
 

@@ -14,7 +14,10 @@ FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.j
 
 def content(step: int) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
     weights = torch.arange(12.0).reshape(3, 4) + step
-    tensors = {"model": {"w": weights, "b": torch.tensor([step])}, "optimizer": {"w.exp_avg": weights.t() / 3, "step": torch.tensor(float(step))}}
+    tensors = {
+        "model": {"w": weights, "b": torch.tensor([step])},
+        "optimizer": {"w.exp_avg": weights.t() / 3, "step": torch.tensor(float(step))},
+    }
     return tensors, {"step": step, "loss": step / 7}
 
 
@@ -26,8 +29,16 @@ def save(run: Path, step: int, keep: int | None = None) -> Path:
 def holds(path: Path, step: int) -> bool:
     tensors, state = checkpoint.load(path)
     want, want_state = content(step)
-    same = all(torch.equal(tensors[g][n], t) and tensors[g][n].dtype == t.dtype for g, named in want.items() for n, t in named.items())
-    return same and state == want_state and {g: set(n) for g, n in tensors.items()} == {g: set(n) for g, n in want.items()}
+    same = all(
+        torch.equal(tensors[g][n], t) and tensors[g][n].dtype == t.dtype
+        for g, named in want.items()
+        for n, t in named.items()
+    )
+    return (
+        same
+        and state == want_state
+        and {g: set(n) for g, n in tensors.items()} == {g: set(n) for g, n in want.items()}
+    )
 
 
 def folders(run: Path) -> set[str]:

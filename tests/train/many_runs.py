@@ -1,5 +1,6 @@
-"""Several `electrify` command lines, one after the other, in the processes of one torchrun: python many_runs.py FILE, a JSON list of objects
-{"words": [...], "variables": {...}}, of the environment (CHUNK: tokens whose logits are alive at a time). Beside FILE, in <run>.room.<rank>, what the
+"""Several `electrify` command lines, one after the other, in the processes of one torchrun: python
+many_runs.py FILE, a JSON list of objects {"words": [...], "variables": {...}}, of the environment
+(CHUNK: tokens whose logits are alive at a time). Beside FILE, in <run>.room.<rank>, what the
 tensors of each run took. Used by test_sharding.py."""
 
 from __future__ import annotations
@@ -22,25 +23,35 @@ from electrify.train.sharding import is_sharded
 
 
 class Room:
-    """Looks at the tensors of a run whenever a matrix has run, forward and backward, and before and after the optimiser."""
+    """Looks at the tensors of a run whenever a matrix has run, forward and backward, and before and
+    after the optimiser."""
 
     def __init__(self, run: Run) -> None:
         self.run, self.peak, self.whole_blocks, self.ran = run, 0, 0, set[str]()
-        self.names = {id(part): name for name, part in run.objective.named_modules() if isinstance(part, nn.Linear)}
+        self.names = {
+            id(part): name
+            for name, part in run.objective.named_modules()
+            if isinstance(part, nn.Linear)
+        }
         self.blocks = [part for part in run.objective.modules() if isinstance(part, Block)]
         self.of_blocks = {id(part) for block in self.blocks for part in block.modules()}
         run.state.optimizer.register_step_pre_hook(lambda *_: self.look())
         run.state.optimizer.register_step_post_hook(lambda *_: self.look())
 
     def held(self) -> list[Tensor]:
-        """Parameters, as they are kept and as they stand in the modules now, gradients, and optimiser state: what is here of them."""
+        """Parameters, as they are kept and as they stand in the modules now, gradients, and
+        optimiser state: what is here of them."""
         parameters = [*self.run.state.named.values(), *self.run.objective.parameters()]
         state = [t for slots in self.run.state.optimizer.state.values() for t in slots.values()]
         found = [*parameters, *(p.grad for p in parameters if p.grad is not None), *state]
         return [t.to_local() if is_sharded(t) else t for t in found]
 
     def look(self) -> None:
-        storages = {s.data_ptr(): s.nbytes() for s in (t.untyped_storage() for t in self.held()) if s.nbytes()}
+        storages = {
+            s.data_ptr(): s.nbytes()
+            for s in (t.untyped_storage() for t in self.held())
+            if s.nbytes()
+        }
         self.peak = max(self.peak, sum(storages.values()))
 
     def after(self, module: nn.Module, _: Any, output: Any) -> None:
@@ -50,20 +61,36 @@ class Room:
         weight = next(module.parameters())
         if id(module) in self.of_blocks and not is_sharded(weight):
             self.ran.add(self.names[id(module)])
-        self.whole_blocks = max(self.whole_blocks, sum(not is_sharded(block.qkv.weight) for block in self.blocks))
+        self.whole_blocks = max(
+            self.whole_blocks, sum(not is_sharded(block.qkv.weight) for block in self.blocks)
+        )
         self.look()
         if output.requires_grad:
             output.register_hook(lambda _: self.look())
 
     def write(self, path: Path) -> None:
-        between = sorted(name for name, p in self.run.objective.named_parameters() if not is_sharded(p))
+        between = sorted(
+            name for name, p in self.run.objective.named_parameters() if not is_sharded(p)
+        )
         shares = {"parameters": 0, "state": 0}
         for name, p in self.run.state.named.items():
-            mine = [("parameters", p), *(("state", t) for slot, t in self.run.state.optimizer.state[p].items() if slot != "step")]
+            mine = [
+                ("parameters", p),
+                *(
+                    ("state", t)
+                    for slot, t in self.run.state.optimizer.state[p].items()
+                    if slot != "step"
+                ),
+            ]
             for what, t in mine:
                 shares[what] += (t.to_local() if is_sharded(t) else t).numel() * 4
             assert p.grad is None, name
-        facts = shares | {"peak": self.peak, "whole_blocks": self.whole_blocks, "ran": sorted(self.ran), "whole_between": between}
+        facts = shares | {
+            "peak": self.peak,
+            "whole_blocks": self.whole_blocks,
+            "ran": sorted(self.ran),
+            "whole_between": between,
+        }
         path.write_text(json.dumps(facts), encoding="utf-8")
 
 
@@ -82,7 +109,11 @@ update = Run.update
 if __name__ == "__main__":
     torch.set_num_threads(1)
     Run.update = watched  # type: ignore[method-assign]
-    dist.stop = lambda: None  # one process group for all: the next one would find the addresses of the last in torchrun's store
+    dist.stop = (
+        lambda: None
+        # One process group for all: the next one would find the addresses of the last in torchrun's
+        # store.
+    )
     for job in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
         os.environ |= job["variables"]
         likelihood.CHUNK = int(os.environ.get("CHUNK", likelihood.CHUNK))

@@ -46,21 +46,34 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(state=st.dictionaries(st.text(), JSON, max_size=4), values=st.lists(st.floats(width=32), max_size=5))
-def test_every_state_and_every_float_comes_back_to_the_bit(tmp_path: Path, state: dict[str, Any], values: list[float]) -> None:
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    state=st.dictionaries(st.text(), JSON, max_size=4),
+    values=st.lists(st.floats(width=32), max_size=5),
+)
+def test_every_state_and_every_float_comes_back_to_the_bit(
+    tmp_path: Path, state: dict[str, Any], values: list[float]
+) -> None:
     run = tmp_path / "run"
     shutil.rmtree(run, ignore_errors=True)
     values_N = torch.tensor(values, dtype=torch.float32)
-    path = checkpoint.save(run, 0, tensors={"g": {"x": values_N, "half": values_N.bfloat16()}}, state=state, keep=None)
+    path = checkpoint.save(
+        run, 0, tensors={"g": {"x": values_N, "half": values_N.bfloat16()}}, state=state, keep=None
+    )
     tensors, loaded = checkpoint.load(path)
     assert loaded == state
     assert torch.equal(tensors["g"]["x"].view(torch.int32), values_N.view(torch.int32))
-    assert torch.equal(tensors["g"]["half"].view(torch.int16), values_N.bfloat16().view(torch.int16))
+    assert torch.equal(
+        tensors["g"]["half"].view(torch.int16), values_N.bfloat16().view(torch.int16)
+    )
 
 
 def test_a_nan_in_the_state_survives(tmp_path: Path) -> None:
-    path = checkpoint.save(tmp_path, 1, tensors={}, state={"best": math.nan, "worst": math.inf}, keep=None)
+    path = checkpoint.save(
+        tmp_path, 1, tensors={}, state={"best": math.nan, "worst": math.inf}, keep=None
+    )
     state = checkpoint.load(path)[1]
     assert math.isnan(state["best"])
     assert state["worst"] == math.inf
@@ -72,7 +85,10 @@ def test_a_nan_in_the_state_survives(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_sentence_and_harms_nothing(tmp_path: Path) -> None:
     save(tmp_path, 1)
     big = {"model": {"w": torch.zeros(100_000)}}
-    with files_of_at_most(50_000), pytest.raises(UserError, match=r"checkpoint 2 could not be written .*too large"):
+    with (
+        files_of_at_most(50_000),
+        pytest.raises(UserError, match=r"checkpoint 2 could not be written .*too large"),
+    ):
         checkpoint.save(tmp_path, 2, tensors=big, state={}, keep=1)
     assert folders(tmp_path) == {"checkpoint-1"}
     assert holds(tmp_path / "checkpoint-1", 1)
@@ -81,7 +97,9 @@ def test_a_full_disk_is_one_sentence_and_harms_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["fsync", "rename"])
-def test_a_failing_device_is_one_sentence_and_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_a_failing_device_is_one_sentence_and_harms_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -102,7 +120,9 @@ def test_a_bug_of_the_caller_leaves_no_folder_either(tmp_path: Path) -> None:
 
 def test_too_little_space_is_refused_before_the_start(tmp_path: Path) -> None:
     checkpoint.require_space(tmp_path / "not" / "yet", 1)
-    with pytest.raises(UserError, match=r"GB free, the checkpoints of this run need 1,000,000\.00 GB"):
+    with pytest.raises(
+        UserError, match=r"GB free, the checkpoints of this run need 1,000,000\.00 GB"
+    ):
         checkpoint.require_space(tmp_path / "not" / "yet", 10**15)
 
 
@@ -114,9 +134,18 @@ def test_newest_of_nothing(tmp_path: Path) -> None:
     assert checkpoint.newest(tmp_path / "absent") is None
 
 
-def test_strange_folders_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strange_folders_are_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     save(tmp_path, 7)
-    for name in ("checkpoint-abc", "checkpoint-", "checkpoint-08", "checkpoint--9", "checkpoint-9.bak", "xcheckpoint-9"):
+    for name in (
+        "checkpoint-abc",
+        "checkpoint-",
+        "checkpoint-08",
+        "checkpoint--9",
+        "checkpoint-9.bak",
+        "xcheckpoint-9",
+    ):
         shutil.copytree(tmp_path / "checkpoint-7", tmp_path / name)
     (tmp_path / "checkpoint-10").mkdir()
     (tmp_path / "checkpoint-11").write_text("a file")
@@ -127,7 +156,9 @@ def test_strange_folders_are_passed_over(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / f"checkpoint-{10**60}").mkdir()
     assert checkpoint.newest(tmp_path) == checkpoint.Found(tmp_path / "checkpoint-7", 7)
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(":")[1] for line in lines] == [f" passing over checkpoint-{n}" for n in (10**60, 13, 12, 11, 10)]
+    assert [line.split(":")[1] for line in lines] == [
+        f" passing over checkpoint-{n}" for n in (10**60, 13, 12, 11, 10)
+    ]
 
     save(tmp_path, 8, keep=1)  # and they neither count nor vanish
     assert checkpoint.newest(tmp_path) == checkpoint.Found(tmp_path / "checkpoint-8", 8)
@@ -153,7 +184,12 @@ def test_rotation_does_not_count_the_incomplete(tmp_path: Path) -> None:
 
 
 def test_rotation_never_takes_the_one_just_written(tmp_path: Path) -> None:
-    save(tmp_path, 500)  # a later one of the same run whose weights were damaged, so that resuming went back to before it
+    save(
+        tmp_path,
+        500,
+        # A later one of the same run whose weights were damaged, so that resuming went back to
+        # before it.
+    )
     weights = tmp_path / "checkpoint-500" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
     save(tmp_path, 400, keep=1)
@@ -167,7 +203,10 @@ def test_rotation_never_takes_the_one_just_written(tmp_path: Path) -> None:
 def test_a_complete_step_is_not_written_again(tmp_path: Path) -> None:
     path = save(tmp_path, 3)
     inode = (path / "model.safetensors").stat().st_ino
-    assert checkpoint.save(tmp_path, 3, tensors={"model": {"w": torch.zeros(1)}}, state={}, keep=1) == path
+    assert (
+        checkpoint.save(tmp_path, 3, tensors={"model": {"w": torch.zeros(1)}}, state={}, keep=1)
+        == path
+    )
     assert (path / "model.safetensors").stat().st_ino == inode
     assert holds(path, 3)
 
@@ -196,13 +235,19 @@ def test_a_second_run_in_the_folder_is_refused_until_the_first_is_dead(tmp_path:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "in\n"
-        with pytest.raises(UserError, match=f"in use by process {holder.pid};"), lock(tmp_path / "run"):
+        with (
+            pytest.raises(UserError, match=f"in use by process {holder.pid};"),
+            lock(tmp_path / "run"),
+        ):
             pass
         holder.kill()
         holder.wait()
     with lock(tmp_path / "run", keep=True):
         assert (tmp_path / "run" / ".lock").read_text() == f"electrify {os.getpid()}\n"
-        with pytest.raises(UserError, match="this very process"), lock(tmp_path / "run" / ".." / "run"):
+        with (
+            pytest.raises(UserError, match="this very process"),
+            lock(tmp_path / "run" / ".." / "run"),
+        ):
             pass
     assert (tmp_path / "run" / ".lock").read_text() == ""
     with lock(tmp_path / "run"):

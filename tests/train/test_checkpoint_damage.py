@@ -15,7 +15,9 @@ from electrify.train import checkpoint
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_cut_file_is_named_and_passed_over(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cut_file_is_named_and_passed_over(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     save(tmp_path, 1)
     path = save(tmp_path, 2) / name
     whole = path.read_bytes()
@@ -37,9 +39,15 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
         checkpoint.load(path)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=st.sampled_from(FILES), where=st.floats(0, 1, exclude_max=True), bits=st.integers(1, 255))
-def test_a_flipped_byte_never_passes_silently(tmp_path: Path, name: str, where: float, bits: int) -> None:
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    name=st.sampled_from(FILES), where=st.floats(0, 1, exclude_max=True), bits=st.integers(1, 255)
+)
+def test_a_flipped_byte_never_passes_silently(
+    tmp_path: Path, name: str, where: float, bits: int
+) -> None:
     path = tmp_path / "checkpoint-2"
     if not path.exists():
         save(tmp_path, 2)
@@ -70,7 +78,16 @@ def test_a_manifest_cannot_point_out_of_its_folder(tmp_path: Path, hostile: str)
         checkpoint.load(path)
 
 
-@pytest.mark.parametrize("text", ["[]", "3", "{}", '{"format": 1, "step": 2, "files": []}', '{"format": 1, "step": 2, "files": {"state.json": 3}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "3",
+        "{}",
+        '{"format": 1, "step": 2, "files": []}',
+        '{"format": 1, "step": 2, "files": {"state.json": 3}}',
+    ],
+)
 def test_a_foreign_manifest_is_damage(tmp_path: Path, text: str) -> None:
     path = save(tmp_path, 2)
     (path / "manifest.json").write_text(text)

@@ -31,26 +31,41 @@ DRIVER = """
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run folder a fault point: checkpoints 10 and 20, and a process that was killed there while saving 30 and keeping one."""
+    """One run folder a fault point: checkpoints 10 and 20, and a process that was killed there
+    while saving 30 and keeping one."""
     root = tmp_path_factory.mktemp("killed")
     for point in SAVE_POINTS:
         save(root / point, 10)
         save(root / point, 20)
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(DRIVER), str(root), *SAVE_POINTS]
-    lines = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        textwrap.dedent(DRIVER),
+        str(root),
+        *SAVE_POINTS,
+    ]
+    lines = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True
+    ).stdout.splitlines()
     assert lines == [f"{point} 9" for point in SAVE_POINTS]
     return root
 
 
 @pytest.mark.parametrize("point", SAVE_POINTS)
-def test_a_kill_at_any_point_leaves_a_whole_checkpoint(killed: Path, point: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kill_at_any_point_leaves_a_whole_checkpoint(
+    killed: Path, point: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = killed / point
     found = checkpoint.newest(run)
     assert found is not None
     renamed = point in ("after_rename", "during_rotation")
     assert found.step == (30 if renamed else 20)
     assert renamed or holds(found.path, 20)
-    assert holds(run / "checkpoint-10", 10)  # rotation takes 20 out of sight first and is killed before 10
+    assert holds(
+        run / "checkpoint-10", 10
+    )  # rotation takes 20 out of sight first and is killed before 10
     assert (run / "checkpoint-20").is_dir() == (point != "during_rotation")
     leftovers = [name for name in folders(run) if name.startswith(".tmp-")]
     assert len(leftovers) == (0 if point in ("before_tmp", "after_rename") else 1)
@@ -89,7 +104,16 @@ SOAK = """
 def test_kills_at_any_moment_lose_nothing_that_was_saved(tmp_path: Path) -> None:
     chance = random.Random(0)
     moments = [str(chance.uniform(0.001, 0.08)) for _ in range(50)]
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(SOAK), str(tmp_path), str(Path(__file__).parent), *moments]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        textwrap.dedent(SOAK),
+        str(tmp_path),
+        str(Path(__file__).parent),
+        *moments,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     steps = [int(line) for line in done.stdout.split()]
     assert len(steps) == 50

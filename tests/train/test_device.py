@@ -67,7 +67,9 @@ def test_peak_memory_is_that_of_the_process_in_bytes() -> None:
 
 def git(folder: Path, *arguments: str) -> str:
     command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        command, cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def test_git_commit_of_tracked_changed_and_foreign_files(tmp_path: Path) -> None:
@@ -91,7 +93,11 @@ def test_git_commit_of_tracked_changed_and_foreign_files(tmp_path: Path) -> None
 def zone(powercap: Path, folder: str, name: str, energy_uj: int, limit_uj: int) -> Path:
     path = powercap / folder
     path.mkdir(parents=True)
-    for file, value in (("name", name), ("energy_uj", energy_uj), ("max_energy_range_uj", limit_uj)):
+    for file, value in (
+        ("name", name),
+        ("energy_uj", energy_uj),
+        ("max_energy_range_uj", limit_uj),
+    ):
         (path / file).write_text(f"{value}\n")
     return path / "energy_uj"
 
@@ -99,7 +105,11 @@ def zone(powercap: Path, folder: str, name: str, energy_uj: int, limit_uj: int) 
 def test_energy_sums_the_packages_and_survives_the_wrap(tmp_path: Path) -> None:
     first = zone(tmp_path, "intel-rapl:0", "package-0", 1_000_000, 10_000_000)
     second = zone(tmp_path, "intel-rapl:1", "package-1", 9_000_000, 10_000_000)
-    for folder, name in (("intel-rapl:0:0", "core"), ("intel-rapl:2", "psys"), ("intel-rapl-mmio:0", "package-0")):
+    for folder, name in (
+        ("intel-rapl:0:0", "core"),
+        ("intel-rapl:2", "psys"),
+        ("intel-rapl-mmio:0", "package-0"),
+    ):
         zone(tmp_path, folder, name, 0, 10_000_000)
     meter = device.EnergyMeter(CPU, powercap=tmp_path)
     assert meter.source == "rapl"

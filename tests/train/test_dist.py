@@ -21,7 +21,8 @@ from electrify.train import dist
 CPU = torch.device("cpu")
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 
-# Every answer of every function on each rank; then steps until all agree to stop, though only rank 1 was asked to.
+# Every answer of every function on each rank; then steps until all agree to stop, though only rank
+# 1 was asked to.
 WORKER = """
     import json, math, os, signal, sys
     from pathlib import Path
@@ -81,9 +82,22 @@ WAITER = """
 
 def torchrun(tmp_path: Path, script: str) -> subprocess.Popen[str]:
     (tmp_path / "worker.py").write_text(textwrap.dedent(script))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(tmp_path / "worker.py"), str(tmp_path)]
-    environment = {k: v for k, v in os.environ.items() if k not in VARIABLES} | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        str(tmp_path / "worker.py"),
+        str(tmp_path),
+    ]
+    environment = {k: v for k, v in os.environ.items() if k not in VARIABLES} | {
+        "OMP_NUM_THREADS": "1"
+    }
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -98,13 +112,20 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 @pytest.mark.timeout(90)
 def test_two_processes_give_the_same_answers(answers: list[dict[str, Any]]) -> None:
     assert [a.pop("world") for a in answers] == [[0, 2, 0, "cpu", True], [1, 2, 1, "cpu", False]]
-    assert [a.pop("stopped") for a in answers] == [[3, False], [3, True]]  # asked on one rank, both at the same step
+    assert [a.pop("stopped") for a in answers] == [
+        [3, False],
+        [3, True],
+    ]  # asked on one rank, both at the same step
     assert answers[0] == answers[1]
     total = answers[0]
-    # 1 + 2, twice one half; 2^24 + 1 twice and one more, beyond what float32 counts; bfloat16 parameters.
+    # 1 + 2, twice one half; 2^24 + 1 twice and one more, beyond what float32 counts; bfloat16
+    # parameters.
     assert total["sum"] == [[3.0, 1.0], 2**25 + 3, [[0.2]], [3.0, 3.0]]
     assert total["any"] == [False, True, True, True]
-    assert total["same"] == ["", "corpus on rank 1 is not that of rank 0; every process must be given the same"]
+    assert total["same"] == [
+        "",
+        "corpus on rank 1 is not that of rank 0; every process must be given the same",
+    ]
 
 
 @pytest.mark.slow
@@ -141,8 +162,13 @@ def test_a_world_of_one_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not torch.distributed.is_initialized()
 
 
-@pytest.mark.parametrize("values", [("0", None, "0"), ("x", "2", "0"), ("2", "2", "0"), ("0", "2", None), ("0", "2", "-1")])
-def test_variables_that_contradict_each_other_are_one_sentence(monkeypatch: pytest.MonkeyPatch, values: tuple[str | None, ...]) -> None:
+@pytest.mark.parametrize(
+    "values",
+    [("0", None, "0"), ("x", "2", "0"), ("2", "2", "0"), ("0", "2", None), ("0", "2", "-1")],
+)
+def test_variables_that_contradict_each_other_are_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, values: tuple[str | None, ...]
+) -> None:
     for name, value in zip(VARIABLES, values, strict=True):
         monkeypatch.delenv(name, raising=False)
         if value is not None:

@@ -1,4 +1,5 @@
-"""Any number of processes and any cut of the batch train on the same rows with the same draws, and reach the same numbers but for rounding."""
+"""Any number of processes and any cut of the batch train on the same rows with the same draws, and
+reach the same numbers but for rounding."""
 
 from __future__ import annotations
 
@@ -12,7 +13,19 @@ from batch_spy import spying
 
 from electrify import cli
 from electrify.train.loop import Run
-from small import DROPOUT, TORCHRUN, Done, Process, logged_step, pretrain_words, records, same_ending, same_numbers, steps_of, torchrun
+from small import (
+    DROPOUT,
+    TORCHRUN,
+    Done,
+    Process,
+    logged_step,
+    pretrain_words,
+    records,
+    same_ending,
+    same_numbers,
+    steps_of,
+    torchrun,
+)
 
 SPY = Path(__file__).with_name("batch_spy.py")
 # Every update is logged. Without dropout, whose masks depend on the number of processes.
@@ -32,13 +45,17 @@ def spied_rows(folder: Path, world: int) -> list[list[str]]:
 def spy(words: list[str], folder: Path, *, processes: int) -> list[list[str]]:
     """Runs `electrify WORDS` in so many processes to its end; the rows that it trained on."""
     prefix = TORCHRUN if processes > 1 else ()
-    done = Process([str(SPY), str(folder / "rows"), *words], folder / "stderr.txt", prefix=prefix).end(seconds=600)
+    done = Process(
+        [str(SPY), str(folder / "rows"), *words], folder / "stderr.txt", prefix=prefix
+    ).end(seconds=600)
     assert done.status == 0, done.err
     return spied_rows(folder, processes)
 
 
 @pytest.fixture(scope="module")
-def alone(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[str]]]:
+def alone(
+    small_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[list[str]]]:
     """One process (this one), the whole batch at once."""
     folder = tmp_path_factory.mktemp("alone")
     with pytest.MonkeyPatch.context() as patch:
@@ -47,7 +64,9 @@ def alone(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     return folder / "run", spied_rows(folder, 1)
 
 
-def test_two_processes(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path) -> None:
+def test_two_processes(
+    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
+) -> None:
     run, rows = alone
     assert len(rows) == 32
     assert all(len(set(step)) == 4 for step in rows)
@@ -62,38 +81,66 @@ def test_two_processes(small_data: Path, alone: tuple[Path, list[list[str]]], tm
     [
         {"per_device_train_batch_size": 1},
         {"gradient_accumulation_steps": 2},
-        {"train_batch_size": 77, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2},
+        {
+            "train_batch_size": 77,
+            "per_device_train_batch_size": 2,
+            "gradient_accumulation_steps": 2,
+        },
     ],
 )
-def test_accumulation(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path, cut: dict[str, int]) -> None:
+def test_accumulation(
+    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path, cut: dict[str, int]
+) -> None:
     assert cli.main(pretrain_words(small_data, tmp_path / "run", **EXACT | cut)) == 0
     same_numbers(alone[0], tmp_path / "run")
 
 
 @pytest.mark.slow
-def test_gradients_sent_in_bfloat16(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path) -> None:
+def test_gradients_sent_in_bfloat16(
+    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
+) -> None:
     """The losses are near those of float32, and not the same: the option does something."""
     fields = EXACT | {"reduce_dtype": "bfloat16"}
-    assert spy(pretrain_words(small_data, tmp_path / "run", **fields), tmp_path, processes=2) == alone[1]
+    assert (
+        spy(pretrain_words(small_data, tmp_path / "run", **fields), tmp_path, processes=2)
+        == alone[1]
+    )
     near, exact = (records(run, "train") for run in (tmp_path / "run", alone[0]))
     assert near[0]["rtd"] == pytest.approx(exact[0]["rtd"], rel=1e-6), "before the first gradient"
-    means = [sum(r["rtd"] for r in run) / len(run) for run in (near, exact)]  # one other sample moves the loss of its update by percents
+    means = [
+        sum(r["rtd"] for r in run) / len(run) for run in (near, exact)
+    ]  # one other sample moves the loss of its update by percents
     assert means[0] == pytest.approx(means[1], rel=1e-2)
-    differences = [abs(a["grad_norm"] / b["grad_norm"] - 1) for a, b in zip(near, exact, strict=True)]
+    differences = [
+        abs(a["grad_norm"] / b["grad_norm"] - 1) for a, b in zip(near, exact, strict=True)
+    ]
     assert differences[0] > 1e-5  # float32 is exact to 1e-6
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
-@pytest.mark.parametrize("cut", [{}, {"per_device_train_batch_size": 1}], ids=["whole", "accumulated"])
-def test_two_processes_of_both_kinds(small_data: Path, tmp_path: Path, recipe: str, cut: dict[str, int]) -> None:
-    """Forty updates of eight rows with the other optimiser, in two processes, with and without accumulation in each."""
-    fields = EXACT | {"recipe": recipe, "train_batch_size": 8, "max_steps": 40, "optim": "electra_adam", "seed": 5}
+@pytest.mark.parametrize(
+    "cut", [{}, {"per_device_train_batch_size": 1}], ids=["whole", "accumulated"]
+)
+def test_two_processes_of_both_kinds(
+    small_data: Path, tmp_path: Path, recipe: str, cut: dict[str, int]
+) -> None:
+    """Forty updates of eight rows with the other optimiser, in two processes, with and without
+    accumulation in each."""
+    fields = EXACT | {
+        "recipe": recipe,
+        "train_batch_size": 8,
+        "max_steps": 40,
+        "optim": "electra_adam",
+        "seed": 5,
+    }
     rows = {}
     for processes in (1, 2):
         folder = tmp_path / str(processes)
         folder.mkdir()
-        rows[processes] = spy(pretrain_words(small_data, folder / "run", **fields | cut), folder, processes=processes)
+        rows[processes] = spy(
+            pretrain_words(small_data, folder / "run", **fields | cut), folder, processes=processes
+        )
     assert rows[1] == rows[2]
     same_numbers(tmp_path / "1" / "run", tmp_path / "2" / "run")
 
@@ -106,11 +153,16 @@ def stopped(process: Process, run: Path, *, step: int) -> Done:
 
 
 @pytest.mark.slow
-def test_from_two_processes_to_one_and_back(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path) -> None:
-    """Each leg ends with SIGTERM and a checkpoint; the numbers stay those of one process that was never disturbed."""
+def test_from_two_processes_to_one_and_back(
+    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
+) -> None:
+    """Each leg ends with SIGTERM and a checkpoint; the numbers stay those of one process that was
+    never disturbed."""
     run = tmp_path / "run"
     words = pretrain_words(small_data, run, **EXACT)
-    assert stopped(torchrun(words, tmp_path), run, step=8).status != 0  # torchrun itself has no status for it
+    assert (
+        stopped(torchrun(words, tmp_path), run, step=8).status != 0
+    )  # torchrun itself has no status for it
     (first,) = steps_of(run)
     assert 8 <= first < 32
     done = stopped(Process(words, tmp_path / "stderr.txt"), run, step=first + 3)
@@ -125,7 +177,8 @@ def test_from_two_processes_to_one_and_back(small_data: Path, alone: tuple[Path,
 
 @pytest.mark.slow
 def test_a_signal_to_all_processes(small_data: Path, tmp_path: Path) -> None:
-    """As a scheduler sends it: torchrun passes it on to processes that had it already. They save all the same."""
+    """As a scheduler sends it: torchrun passes it on to processes that had it already. They save
+    all the same."""
     run = tmp_path / "run"
     words = ["-m", "electrify", *pretrain_words(small_data, run, **EXACT | {"max_steps": 100_000})]
     process = Process(words, tmp_path / "stderr.txt", prefix=TORCHRUN)
@@ -142,7 +195,8 @@ def test_a_signal_to_all_processes(small_data: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_process_that_dies(small_data: Path, tmp_path: Path, victim: int) -> None:
-    """SIGKILL to one of two: torchrun ends the other, and the run resumes to the same bytes as an unbroken one of two, dropout included."""
+    """SIGKILL to one of two: torchrun ends the other, and the run resumes to the same bytes as an
+    unbroken one of two, dropout included."""
     fields = DROPOUT | {"max_steps": 40, "logging_steps": 3, "save_steps": 7, "eval_steps": 20}
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     done = torchrun(pretrain_words(small_data, whole, **fields), tmp_path).end()
@@ -160,17 +214,30 @@ def test_a_process_that_dies(small_data: Path, tmp_path: Path, victim: int) -> N
 
 
 @pytest.mark.slow
-def test_a_mistake_ends_all_processes(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path) -> None:
+def test_a_mistake_ends_all_processes(
+    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
+) -> None:
     """At once, with the sentence, and without a stack trace of ours."""
     run = alone[0]
     busy = tmp_path / "busy"
     cases = [
         (pretrain_words(small_data, run, **EXACT | {"seed": 9}), "seed 0 there, 9 here"),
-        (pretrain_words(small_data, tmp_path / "new", **EXACT | {"train_batch_size": 5}), "cannot be cut evenly into 2 processes"),
-        (pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}), "is in use by process"),
-        (pretrain_words(small_data.with_name("data.txt"), tmp_path / "new", **EXACT), "before several processes train on it"),
+        (
+            pretrain_words(small_data, tmp_path / "new", **EXACT | {"train_batch_size": 5}),
+            "cannot be cut evenly into 2 processes",
+        ),
+        (
+            pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}),
+            "is in use by process",
+        ),
+        (
+            pretrain_words(small_data.with_name("data.txt"), tmp_path / "new", **EXACT),
+            "before several processes train on it",
+        ),
     ]
-    with Process(pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}), tmp_path / "holder.txt") as holder:
+    with Process(
+        pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}), tmp_path / "holder.txt"
+    ) as holder:
         assert holder.wait_for(lambda: logged_step(busy) > 0)
         for words, says in cases:
             done = torchrun(words, tmp_path).end()
@@ -182,9 +249,23 @@ def test_a_mistake_ends_all_processes(small_data: Path, alone: tuple[Path, list[
 
 
 @pytest.mark.slow
-def test_electrify_itself_as_one_process_of_torchrun(small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path) -> None:
+def test_electrify_itself_as_one_process_of_torchrun(
+    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
+) -> None:
     """A world of one is no world."""
-    prefix = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "-m", "electrify")
-    done = Process(pretrain_words(small_data, tmp_path / "run", **EXACT), tmp_path / "stderr.txt", prefix=prefix).end()
+    prefix = (
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "1",
+        "-m",
+        "electrify",
+    )
+    done = Process(
+        pretrain_words(small_data, tmp_path / "run", **EXACT),
+        tmp_path / "stderr.txt",
+        prefix=prefix,
+    ).end()
     assert done.status == 0, done.err
     same_numbers(alone[0], tmp_path / "run")

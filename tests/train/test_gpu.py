@@ -1,4 +1,5 @@
-"""What only a GPU can show: that an update never waits for the device, and that its numbers are those of the CPU. Skipped where there is none."""
+"""What only a GPU can show: that an update never waits for the device, and that its numbers are
+those of the CPU. Skipped where there is none."""
 
 from __future__ import annotations
 
@@ -23,21 +24,47 @@ from small import SMALL
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 RECIPES = (
-    *("bert-tiny", "electra-tiny", "electra-15-tiny", "replace-mlm-tiny", "all-tokens-mlm-tiny", "adversarial-tiny", "electric-tiny", "unigram-tiny"),
+    *(
+        "bert-tiny",
+        "electra-tiny",
+        "electra-15-tiny",
+        "replace-mlm-tiny",
+        "all-tokens-mlm-tiny",
+        "adversarial-tiny",
+        "electric-tiny",
+        "unigram-tiny",
+    ),
 )
 
 
 def recipe(name: str, **fields: Any) -> PretrainConfig:
-    return override(load_recipe(name), SMALL | {"max_steps": 20, "train_batch_size": 8, "init_words": "random"} | fields)
+    return override(
+        load_recipe(name),
+        SMALL | {"max_steps": 20, "train_batch_size": 8, "init_words": "random"} | fields,
+    )
 
 
 def run_on(device: str, data: Path, folder: Path, config: PretrainConfig) -> Run:
     corpus = Corpus(data, "train")
-    built = build(config, Vocabulary(corpus.manifest.vocab_size, corpus.manifest.special_ids, counts_V=torch.from_numpy(corpus.unigram())))
+    built = build(
+        config,
+        Vocabulary(
+            corpus.manifest.vocab_size,
+            corpus.manifest.special_ids,
+            counts_V=torch.from_numpy(corpus.unigram()),
+        ),
+    )
     world = World(rank=0, size=1, local_rank=0, device=torch.device(device))
     loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=0)
     read, context = TrainingData(loader, None, 4, unigram_entropy=6.0), RunContext(world, folder)
-    return Run(built.objective, config.train, read, context, weights=config.objective.term_weights, kept=kept_names(built))
+    return Run(
+        built.objective,
+        config.train,
+        read,
+        context,
+        weights=config.objective.term_weights,
+        kept=kept_names(built),
+    )
 
 
 @contextmanager
@@ -52,7 +79,12 @@ def nobody_waits() -> Iterator[None]:
 @pytest.mark.parametrize("optim", ["adamw", "electra_adam"])
 @pytest.mark.parametrize("name", RECIPES)
 def test_an_update_never_waits(small_data: Path, tmp_path: Path, name: str, optim: str) -> None:
-    run = run_on("cuda", small_data, tmp_path, recipe(name, optim=optim, bf16=True, dropout=0.1, attention_dropout=0.1))
+    run = run_on(
+        "cuda",
+        small_data,
+        tmp_path,
+        recipe(name, optim=optim, bf16=True, dropout=0.1, attention_dropout=0.1),
+    )
     for step in range(3):
         run.update(run.batch(step))
     batch = run.batch(3)
@@ -62,11 +94,19 @@ def test_an_update_never_waits(small_data: Path, tmp_path: Path, name: str, opti
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_numbers_are_those_of_the_cpu(small_data: Path, tmp_path: Path, name: str, compiled: bool) -> None:
-    """Losses and norms of three updates in float32; the draws agree to the bit, so only rounding differs."""
+def test_the_numbers_are_those_of_the_cpu(
+    small_data: Path, tmp_path: Path, name: str, compiled: bool
+) -> None:
+    """Losses and norms of three updates in float32; the draws agree to the bit, so only rounding
+    differs."""
     found = []
     for device in ("cpu", "cuda"):
-        run = run_on(device, small_data, tmp_path / device, recipe(name, torch_compile=compiled and device == "cuda"))
+        run = run_on(
+            device,
+            small_data,
+            tmp_path / device,
+            recipe(name, torch_compile=compiled and device == "cuda"),
+        )
         for step in range(3):
             run.update(run.batch(step))
         found.append(run.state.sums.means())

@@ -1,4 +1,5 @@
-"""Losses that are no numbers, and spikes: all ranks agree before anything moves; stop, warn, skip and rollback."""
+"""Losses that are no numbers, and spikes: all ranks agree before anything moves; stop, warn, skip
+and rollback."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def run(data: Path, folder: Path, **fields: Any) -> int:
 @pytest.mark.parametrize("kind", ["electra_adam", "adamw"])
 def test_the_optimiser_obeys_the_verdict(kind: str) -> None:
     p = torch.nn.Parameter(torch.ones(3))
-    optimizer = make_optimizer(kind, [{"params": [p], "lr": 0.1, "weight_decay": 0.1}], betas=(0.9, 0.999), eps=1e-6)
+    optimizer = make_optimizer(
+        kind, [{"params": [p], "lr": 0.1, "weight_decay": 0.1}], betas=(0.9, 0.999), eps=1e-6
+    )
     guard = guard_of(non_finite="skip")
     for value in (1.0, float("nan"), 1.0, float("inf")):
         before = p.detach().clone(), {k: v.clone() for k, v in optimizer.state[p].items()}
@@ -48,7 +51,9 @@ def test_the_optimiser_obeys_the_verdict(kind: str) -> None:
         same = torch.equal(p, before[0])
         assert same == (value != 1.0)
         if same:
-            assert all(torch.equal(v, before[1][k]) for k, v in optimizer.state[p].items() if k != "step")
+            assert all(
+                torch.equal(v, before[1][k]) for k, v in optimizer.state[p].items() if k != "step"
+            )
     assert [(v.step, v.kind, v.refused) for v in guard.settle()] == [(1, "non_finite", True)] * 2
     assert guard.settle() == []
     assert guard.refused == {"non_finite": 2, "spike": 0}
@@ -56,7 +61,12 @@ def test_the_optimiser_obeys_the_verdict(kind: str) -> None:
 
 def test_the_sums_of_a_refused_update_are_nowhere() -> None:
     window, found = MetricSums(ALONE.device), MetricSums(ALONE.device)
-    found.add({"loss": Term(torch.tensor(float("nan")), torch.tensor(3.0)), "fine": Term(torch.tensor(2.0), torch.tensor(1.0))})
+    found.add(
+        {
+            "loss": Term(torch.tensor(float("nan")), torch.tensor(3.0)),
+            "fine": Term(torch.tensor(2.0), torch.tensor(1.0)),
+        }
+    )
     window.merge(found, unless=torch.tensor(1.0))
     assert window.means() == {}
     found = MetricSums(ALONE.device)
@@ -72,11 +82,22 @@ def test_a_budget() -> None:
     assert [v.step for v in guard.settle()] == [4]
     guard.judge(9, one, one)
     guard.judge(10, one, torch.tensor(float("nan")))
-    with pytest.raises(UserError, match=r"update 10 is not finite; 1 updates before it were left out, and --max-non-finite allows 1"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"update 10 is not finite; 1 updates before it were left out, and --max-non-finite "
+            r"allows 1"
+        ),
+    ):
         guard.settle()
 
 
-def test_stop(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stop(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8")
     assert run(small_data, tmp_path / "run") == 2
     err = capsys.readouterr().err
@@ -87,33 +108,56 @@ def test_stop(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert [r["step"] for r in records(tmp_path / "run", "train") if "generator" not in r] == [8]
 
 
-def test_skip(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Update 8 moves nothing, its rows are written down, and a run that is resumed behind it ends with the same bytes."""
+def test_skip(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Update 8 moves nothing, its rows are written down, and a run that is resumed behind it ends
+    with the same bytes."""
     monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8,nan:batch@13")
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run(small_data, whole, non_finite="skip") == 0
-    assert "warning: the loss or gradient of update 8 is not finite: left out (1 so far, 10 allowed)" in capsys.readouterr().err
+    assert (
+        "warning: the loss or gradient of update 8 is not finite: left out (1 so far, 10 allowed)"
+        in capsys.readouterr().err
+    )
     events = [r for r in log.read(whole / "metrics.jsonl") if r["kind"] == "event"]
     assert [(e["step"], len(e["rows"])) for e in events if "rows" in e] == [(8, 4), (13, 4)]
-    assert [r["step"] for r in records(whole, "train") if "generator" not in r] == [8, 13], "nothing of a refused update is in the log"
+    assert [r["step"] for r in records(whole, "train") if "generator" not in r] == [8, 13], (
+        "nothing of a refused update is in the log"
+    )
     assert steps_of(whole)[-1] == 20
     assert run(small_data, broken, non_finite="skip", max_minutes=1e-9) == 75
     assert steps_of(broken) == [1]
     assert run(small_data, broken, non_finite="skip") == 0
     same_ending(whole, broken, step=20)
-    assert checkpoint.load(broken / "checkpoint-20")[1]["guard"]["refused"] == {"non_finite": 2, "spike": 0}
+    assert checkpoint.load(broken / "checkpoint-20")[1]["guard"]["refused"] == {
+        "non_finite": 2,
+        "spike": 0,
+    }
     monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch")
     assert run(small_data, tmp_path / "dead", non_finite="skip", max_non_finite=3) == 2
     assert "3 updates before it were left out" in capsys.readouterr().err
 
 
-def test_rollback(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """From update 8 back to the checkpoint of 5 and on with the ninth batch; the log has every update once."""
+def test_rollback(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """From update 8 back to the checkpoint of 5 and on with the ninth batch; the log has every
+    update once."""
     went = tmp_path / "went"
     monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8")
     assert run(small_data, went, non_finite="rollback") == 0
     err = capsys.readouterr().err
-    assert "went back from update 8 to the checkpoint of 5; the batches between them are left out" in err
+    assert (
+        "went back from update 8 to the checkpoint of 5; the batches between them are left out"
+        in err
+    )
     assert [r["step"] for r in records(went, "train")] == list(range(1, 21))
     state = checkpoint.load(went / "checkpoint-20")[1]
     assert (state["left_out"], state["guard"]["refused"]["non_finite"]) == (3, 1)
@@ -122,13 +166,17 @@ def test_rollback(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "there is no checkpoint yet to go back to" in capsys.readouterr().err
 
 
-def test_rollback_is_as_if_the_batches_had_never_been(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rollback_is_as_if_the_batches_had_never_been(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same bytes as a run of ordinary updates from the checkpoint's, over the batches behind."""
     from electrify.train.loop import Run
 
     went, plain = tmp_path / "went", tmp_path / "plain"
     monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8")
-    assert run(small_data, went, non_finite="rollback", max_minutes=1e-9) == 75, "stopped after its first update"
+    assert run(small_data, went, non_finite="rollback", max_minutes=1e-9) == 75, (
+        "stopped after its first update"
+    )
     assert run(small_data, went, non_finite="rollback") == 0
     monkeypatch.delenv("ELECTRIFY_FAULT_AT")
     batch = Run.batch
@@ -154,9 +202,13 @@ def test_rollback_is_as_if_the_batches_had_never_been(small_data: Path, tmp_path
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("policy", ["stop", "skip", "rollback"])
-def test_one_rank_of_two(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+def test_one_rank_of_two(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
     monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8%1")
-    done = torchrun(pretrain_words(small_data, tmp_path / "run", **SHORT, non_finite=policy), tmp_path).end()
+    done = torchrun(
+        pretrain_words(small_data, tmp_path / "run", **SHORT, non_finite=policy), tmp_path
+    ).end()
     if policy == "stop":
         assert "the loss or gradient of update 8 is not finite" in done.err
         assert steps_of(tmp_path / "run") == [5]
@@ -171,13 +223,22 @@ def test_one_rank_of_two(small_data: Path, tmp_path: Path, monkeypatch: pytest.M
 
 def fed(guard: Guard, losses: list[float]) -> list[bool]:
     """Which of them are refused."""
-    return [bool(guard.judge(step, torch.tensor(loss), torch.ones(()))) for step, loss in enumerate(losses, start=1)]
+    return [
+        bool(guard.judge(step, torch.tensor(loss), torch.ones(())))
+        for step, loss in enumerate(losses, start=1)
+    ]
 
 
-LEVEL = [9.9, 10.1] * (ENOUGH // 2)  # by hand: mean 10, deviation sqrt(64 * .01 / 63) = .1008, so a spike begins at 10 + 6 * .1008 = 10.6047
+LEVEL = (
+    [9.9, 10.1] * (ENOUGH // 2)
+    # By hand: mean 10, deviation sqrt(64 * .01 / 63) = .1008, so a spike begins at 10 + 6 * .1008 =
+    # 10.6047.
+)
 
 
-@pytest.mark.parametrize(("loss", "spike"), [(10.60, False), (10.61, True), (0.0, False), (1e30, True)])
+@pytest.mark.parametrize(
+    ("loss", "spike"), [(10.60, False), (10.61, True), (0.0, False), (1e30, True)]
+)
 def test_where_a_spike_begins(loss: float, spike: bool) -> None:
     guard = guard_of(spike="skip")
     assert not any(fed(guard, LEVEL))
@@ -186,13 +247,19 @@ def test_where_a_spike_begins(loss: float, spike: bool) -> None:
     assert not any(fed(guard_of(), [*LEVEL, loss])), "trained on"
 
 
-@given(st.lists(st.integers(0, 1000), min_size=LOSSES + 20, max_size=LOSSES + 60), st.integers(1, 4))
+@given(
+    st.lists(st.integers(0, 1000), min_size=LOSSES + 20, max_size=LOSSES + 60), st.integers(1, 4)
+)
 def test_against_a_plain_restatement(numbers: list[int], sigmas: int) -> None:
     accepted: list[float] = []
     guard = guard_of(spike="skip", spike_sigmas=float(sigmas))
     for n in numbers:
         loss = n / 8  # sums of these are exact
-        bound = statistics.mean(accepted) + sigmas * statistics.stdev(accepted) if len(accepted) >= ENOUGH else float("inf")
+        bound = (
+            statistics.mean(accepted) + sigmas * statistics.stdev(accepted)
+            if len(accepted) >= ENOUGH
+            else float("inf")
+        )
         (refused,) = fed(guard, [loss])
         assert refused == (loss > bound) or abs(loss - bound) < 1e-3
         if not refused:
@@ -205,11 +272,16 @@ def test_against_a_plain_restatement(numbers: list[int], sigmas: int) -> None:
 
 
 def test_a_lasting_change_of_level() -> None:
-    """Refused ones are compared with nothing later, so skipping ends with a sentence; trained on, the new level is soon the usual one."""
+    """Refused ones are compared with nothing later, so skipping ends with a sentence; trained on,
+    the new level is soon the usual one."""
     guard = guard_of(spike="skip", max_spikes=3)
     assert fed(guard, [*LEVEL, 20.0, 20.0, 20.0, 20.0])[-4:] == [True] * 4
     with pytest.raises(
-        UserError, match=r"loss of update 68 is 20, 99\.2 standard deviations above the 10 of .*--max-spikes allows 3, .*--spike warn"
+        UserError,
+        match=(
+            r"loss of update 68 is 20, 99\.2 standard deviations above the 10 of .*--max-spikes "
+            r"allows 3, .*--spike warn"
+        ),
     ):
         guard.settle()
     guard = guard_of()
@@ -230,8 +302,14 @@ def test_a_spike_and_no_number_at_once() -> None:
 LONG: dict[str, Any] = SHORT | {"max_steps": 76, "save_steps": 35, "save_total_limit": 3}
 
 
-def test_a_run_that_skips_a_spike(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its rows are written down. Stopped before it and continued ends with the same bytes: what a spike is compared with is in the checkpoint."""
+def test_a_run_that_skips_a_spike(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its rows are written down. Stopped before it and continued ends with the same bytes: what a
+    spike is compared with is in the checkpoint."""
     monkeypatch.setenv("ELECTRIFY_FAULT_AT", "spike:batch@72")
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run(small_data, whole, **LONG, spike="skip") == 0
@@ -246,26 +324,39 @@ def test_a_run_that_skips_a_spike(small_data: Path, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("policy", ["warn", "rollback"])
-def test_a_run_at_a_spike(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+def test_a_run_at_a_spike(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
     monkeypatch.setenv("ELECTRIFY_FAULT_AT", "spike:batch@72")
     assert run(small_data, tmp_path / "run", **LONG, spike=policy) == 0
     assert [r["step"] for r in records(tmp_path / "run", "train")] == list(range(1, 77))
-    said = [r["warning"] for r in log.read(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "event" and "update" in r["warning"]]
+    said = [
+        r["warning"]
+        for r in log.read(tmp_path / "run" / "metrics.jsonl")
+        if r["kind"] == "event" and "update" in r["warning"]
+    ]
     state = checkpoint.load(tmp_path / "run" / "checkpoint-76")[1]
     if policy == "warn":
         assert ["trained on; --spike skip" in text for text in said] == [True]
         assert (state["left_out"], state["guard"]["refused"]["spike"]) == (0, 0)
     else:
-        assert ["left out (1 so far" in said[0], "went back from update 72 to the checkpoint of 70" in said[1]] == [True, True]
+        assert [
+            "left out (1 so far" in said[0],
+            "went back from update 72 to the checkpoint of 70" in said[1],
+        ] == [True, True]
         assert (state["left_out"], state["guard"]["refused"]["spike"]) == (2, 1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_spike_on_one_rank_of_two(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spike_on_one_rank_of_two(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Judged is the loss of all: both leave the update out."""
     monkeypatch.setenv("ELECTRIFY_FAULT_AT", "spike:batch@72%1")
-    done = torchrun(pretrain_words(small_data, tmp_path / "run", **LONG, spike="skip"), tmp_path).end()
+    done = torchrun(
+        pretrain_words(small_data, tmp_path / "run", **LONG, spike="skip"), tmp_path
+    ).end()
     assert done.status == 0, done.err
     assert done.err.count("left out (1 so far") == 1
     assert [r["step"] for r in records(tmp_path / "run", "train") if "generator" not in r] == [72]

@@ -1,4 +1,5 @@
-"""The record of a run: what is written, what a resumed run makes of it, and what a failing disk or tracker does."""
+"""The record of a run: what is written, what a resumed run makes of it, and what a failing disk or
+tracker does."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from electrify.errors import UserError
 from electrify.train.log import FILE, MetricsLog, comparable, read
 
 
-def open_log(run: Path, resume_step: int | None = None, report_to: tuple[str, ...] = (), rank: int = 0) -> MetricsLog:
+def open_log(
+    run: Path, resume_step: int | None = None, report_to: tuple[str, ...] = (), rank: int = 0
+) -> MetricsLog:
     return MetricsLog(run, resume_step=resume_step, report_to=report_to, rank=rank)
 
 
@@ -34,15 +37,34 @@ def test_one_json_object_a_line_at_once_on_the_disk(tmp_path: Path) -> None:
         log.write({"kind": "train", "step": 1, "loss": 1.5, "word": "naïve"})
         log.write({"kind": "event", "step": 1, "warning": "two\nlines"})
         text = (tmp_path / "run" / FILE).read_text(encoding="utf-8")  # while it is still open
-    assert text == '{"kind": "train", "step": 1, "loss": 1.5, "word": "naïve"}\n{"kind": "event", "step": 1, "warning": "two\\nlines"}\n'
+    assert text == (
+        '{"kind": "train", "step": 1, "loss": 1.5, "word": "naïve"}\n{"kind": "event", "step": '
+        '1, "warning": "two\\nlines"}\n'
+    )
 
 
 def test_numbers_that_json_has_no_word_for(tmp_path: Path) -> None:
-    fields = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": torch.tensor(2.5), "e": np.float32(math.nan), "f": {"g": [math.inf, 1, None, True]}}
+    fields = {
+        "a": math.nan,
+        "b": math.inf,
+        "c": -math.inf,
+        "d": torch.tensor(2.5),
+        "e": np.float32(math.nan),
+        "f": {"g": [math.inf, 1, None, True]},
+    }
     with open_log(tmp_path) as log:
         log.write({"kind": "train", "step": 1, **fields})
     got = strict((tmp_path / FILE).read_text())
-    assert got == {"kind": "train", "step": 1, "a": "nan", "b": "inf", "c": "-inf", "d": 2.5, "e": "nan", "f": {"g": ["inf", 1, None, True]}}
+    assert got == {
+        "kind": "train",
+        "step": 1,
+        "a": "nan",
+        "b": "inf",
+        "c": "-inf",
+        "d": 2.5,
+        "e": "nan",
+        "f": {"g": ["inf", 1, None, True]},
+    }
     assert math.isnan(float(got["a"]))
 
 
@@ -60,13 +82,23 @@ def test_resuming_drops_what_comes_again(tmp_path: Path) -> None:
             log.write({"kind": "valid", "step": step})
     with open_log(tmp_path, resume_step=20) as log:
         log.write({"kind": "train", "step": 30, "again": True})
-    assert [(r["kind"], r["step"]) for r in read(tmp_path / FILE)] == [("train", 10), ("valid", 10), ("train", 20), ("valid", 20), ("train", 30)]
+    assert [(r["kind"], r["step"]) for r in read(tmp_path / FILE)] == [
+        ("train", 10),
+        ("valid", 10),
+        ("train", 20),
+        ("valid", 20),
+        ("train", 30),
+    ]
     assert [p.name for p in tmp_path.iterdir()] == [FILE]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(every=st.integers(1, 4), saved=st.integers(0, 12), data=st.data())
-def test_a_broken_and_resumed_log_equals_an_unbroken_one(tmp_path: Path, every: int, saved: int, data: st.DataObject) -> None:
+def test_a_broken_and_resumed_log_equals_an_unbroken_one(
+    tmp_path: Path, every: int, saved: int, data: st.DataObject
+) -> None:
     """Killed at any byte after what was there when step `saved` was saved."""
     path = tmp_path / FILE
 
@@ -74,7 +106,15 @@ def test_a_broken_and_resumed_log_equals_an_unbroken_one(tmp_path: Path, every: 
         with open_log(tmp_path, resume_step=resume_step) as log:
             for step in range(start, 13):
                 if step % every == 0:
-                    log.write({"kind": "train", "step": step, "loss": 1 / step, "seconds": step * speed, "tokens_per_s": speed})
+                    log.write(
+                        {
+                            "kind": "train",
+                            "step": step,
+                            "loss": 1 / step,
+                            "seconds": step * speed,
+                            "tokens_per_s": speed,
+                        }
+                    )
 
     leg(1, 1.0, None)
     unbroken, lines = read(path), path.read_bytes().splitlines(keepends=True)
@@ -85,7 +125,17 @@ def test_a_broken_and_resumed_log_equals_an_unbroken_one(tmp_path: Path, every: 
     assert all(strict(line) for line in path.read_text().splitlines())
 
 
-@pytest.mark.parametrize("torn", [b'{"kind": "train", "st', b"\x00\x00\x00\x00", b"\xff\xfe\n", b"[1]\n", b'{"kind": "train", "step": "x"}\n', b"\n"])
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b'{"kind": "train", "st',
+        b"\x00\x00\x00\x00",
+        b"\xff\xfe\n",
+        b"[1]\n",
+        b'{"kind": "train", "step": "x"}\n',
+        b"\n",
+    ],
+)
 def test_damaged_lines_are_dropped(tmp_path: Path, torn: bytes) -> None:
     with open_log(tmp_path) as log:
         log.write({"kind": "train", "step": 1})
@@ -115,7 +165,9 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
         open_log(tmp_path / "file" / "run")
 
 
-def test_a_full_disk_warns_once_and_nothing_is_lost_when_there_is_space_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_warns_once_and_nothing_is_lost_when_there_is_space_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with open_log(tmp_path) as log:
         log.write({"kind": "train", "step": 1, "text": "x" * 100})
@@ -139,28 +191,50 @@ def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
 
     events = EventAccumulator(str(run / "tensorboard"))
     events.Reload()
-    shown = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
-    return {tag: points for tag, points in shown.items() if points}  # a forgotten tag keeps its name
+    shown = {
+        tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]
+    }
+    return {
+        tag: points for tag, points in shown.items() if points
+    }  # a forgotten tag keeps its name
 
 
 def test_tensorboard_shows_the_same_numbers_and_forgets_what_comes_again(tmp_path: Path) -> None:
     with open_log(tmp_path, report_to=("tensorboard",)) as log:
         for step in (1, 2, 3):
-            log.write({"kind": "train", "step": step, "loss": torch.tensor(step / 2), "text": "no number", "none": None, "by": {"bin": step}})
+            log.write(
+                {
+                    "kind": "train",
+                    "step": step,
+                    "loss": torch.tensor(step / 2),
+                    "text": "no number",
+                    "none": None,
+                    "by": {"bin": step},
+                }
+            )
         log.write({"kind": "valid", "step": 2, "auc": 0.75})
         log.write({"kind": "event", "step": 2, "number": 1})
-    assert scalars(tmp_path) == {"train/loss": [(1, 0.5), (2, 1.0), (3, 1.5)], "train/by/bin": [(1, 1), (2, 2), (3, 3)], "valid/auc": [(2, 0.75)]}
+    assert scalars(tmp_path) == {
+        "train/loss": [(1, 0.5), (2, 1.0), (3, 1.5)],
+        "train/by/bin": [(1, 1), (2, 2), (3, 3)],
+        "valid/auc": [(2, 0.75)],
+    }
     with open_log(tmp_path, resume_step=1, report_to=("tensorboard",)) as log:
         log.write({"kind": "train", "step": 2, "loss": 7.0})
     assert scalars(tmp_path) == {"train/loss": [(1, 0.5), (2, 7.0)], "train/by/bin": [(1, 1)]}
     with open_log(tmp_path, report_to=("tensorboard",)) as log:  # a new run
         log.write({"kind": "train", "step": 1, "loss": 9.0})
     assert scalars(tmp_path) == {"train/loss": [(1, 9.0)]}
-    assert [p.name for p in sorted((tmp_path / "tensorboard").iterdir())] == [f"events.out.tfevents.{k:06d}" for k in (1, 2, 3)]
+    assert [p.name for p in sorted((tmp_path / "tensorboard").iterdir())] == [
+        f"events.out.tfevents.{k:06d}" for k in (1, 2, 3)
+    ]
 
 
-def test_going_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run that rolls back has every step once, in the file and on the board. Where the file cannot be rewritten the run goes on."""
+def test_going_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that rolls back has every step once, in the file and on the board. Where the file
+    cannot be rewritten the run goes on."""
 
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -1,4 +1,5 @@
-"""The loop in this process: gradients that do not depend on the cut, a log that says what was trained, intervals that move no number."""
+"""The loop in this process: gradients that do not depend on the cut, a log that says what was
+trained, intervals that move no number."""
 
 from __future__ import annotations
 
@@ -27,7 +28,17 @@ from electrify.train.context import RunContext, TrainingData
 from electrify.train.dist import World
 from electrify.train.evaluate import shown
 from electrify.train.loop import Run
-from small import DROPOUT, SMALL, electrify, listing, logged_step, parameters_sha256, pretrain_words, records, steps_of
+from small import (
+    DROPOUT,
+    SMALL,
+    electrify,
+    listing,
+    logged_step,
+    parameters_sha256,
+    pretrain_words,
+    records,
+    steps_of,
+)
 
 ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))
 
@@ -36,16 +47,32 @@ def recipe(name: str = "electra-tiny", **fields: Any) -> PretrainConfig:
     return override(load_recipe(name), SMALL | {"max_steps": 10} | fields)
 
 
-def run_of(data: Path, folder: Path, config: PretrainConfig, *, micro_rows: int | None = None) -> Run:
+def run_of(
+    data: Path, folder: Path, config: PretrainConfig, *, micro_rows: int | None = None
+) -> Run:
     """A run as `pretrain` makes it, without its folder."""
     corpus = Corpus(data, "train")
     built = build(config, Vocabulary(corpus.manifest.vocab_size, corpus.manifest.special_ids))
     rows = {"max_seq_length": config.data.max_seq_length, "num_segments": config.data.num_segments}
-    loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=config.train.seed)
+    loader = Loader(
+        corpus,
+        phases=phases_of(config),
+        num_segments=config.data.num_segments,
+        seed=config.train.seed,
+    )
     micro_rows = micro_rows or config.train.train_batch_size
-    read = TrainingData(loader, Rows(Corpus(data, "valid"), **rows), micro_rows, unigram_entropy(corpus))
+    read = TrainingData(
+        loader, Rows(Corpus(data, "valid"), **rows), micro_rows, unigram_entropy(corpus)
+    )
     context = RunContext(ALONE, folder)
-    return Run(built.objective, config.train, read, context, weights=config.objective.term_weights, kept=kept_names(built))
+    return Run(
+        built.objective,
+        config.train,
+        read,
+        context,
+        weights=config.objective.term_weights,
+        kept=kept_names(built),
+    )
 
 
 def pretrain(data: Path, run: Path, **fields: Any) -> int:
@@ -56,7 +83,9 @@ def gradients(run: Run) -> dict[str, torch.Tensor]:
     """The gradient of the first update, caught between backward and the optimiser."""
     found: dict[str, torch.Tensor] = {}
     hook = run.state.optimizer.register_step_pre_hook(
-        lambda *_: found.update({n: p.grad.clone() for n, p in run.state.named.items() if p.grad is not None})
+        lambda *_: found.update(
+            {n: p.grad.clone() for n, p in run.state.named.items() if p.grad is not None}
+        )
     )
     run.update(run.batch(0))
     hook.remove()
@@ -66,7 +95,8 @@ def gradients(run: Run) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("name", ["electra-tiny", "bert-tiny"])
 @pytest.mark.parametrize("micro_rows", [1, 2, 4])
 def test_gradient_of_any_cut(small_data: Path, tmp_path: Path, name: str, micro_rows: int) -> None:
-    """Against sum / count of the whole batch, written out by hand. Unequal pieces (pads, numbers of chosen tokens) would show a mean of means."""
+    """Against sum / count of the whole batch, written out by hand. Unequal pieces (pads, numbers of
+    chosen tokens) would show a mean of means."""
     config = recipe(name, train_batch_size=8, max_grad_norm=0)
     run = run_of(small_data, tmp_path, config, micro_rows=micro_rows)
     got = gradients(run)
@@ -74,14 +104,20 @@ def test_gradient_of_any_cut(small_data: Path, tmp_path: Path, name: str, micro_
     other = run_of(small_data, tmp_path, config)
     ((tokens, plan),) = other.batch(0).parts
     terms = Step(other.objective)(tokens, plan)
-    sum(weight * terms[k].sum / terms[k].count for k, weight in config.objective.term_weights.items()).backward()
-    assert got.keys() == {n for n, p in other.named.items() if p.grad is not None} == set(other.named)
+    sum(
+        weight * terms[k].sum / terms[k].count
+        for k, weight in config.objective.term_weights.items()
+    ).backward()
+    assert (
+        got.keys() == {n for n, p in other.named.items() if p.grad is not None} == set(other.named)
+    )
     for n, p in other.named.items():
         torch.testing.assert_close(got[n], p.grad, rtol=1e-4, atol=1e-6, msg=n)
 
 
 def test_counts_are_those_of_the_terms(small_data: Path, tmp_path: Path) -> None:
-    """What the loss is divided by, known beforehand, is what the objective then counts: weighted() with them equals the means."""
+    """What the loss is divided by, known beforehand, is what the objective then counts: weighted()
+    with them equals the means."""
     config = recipe()
     run = run_of(small_data, tmp_path, config, micro_rows=1)
     parts = run.batch(3).parts
@@ -97,7 +133,9 @@ def test_counts_are_those_of_the_terms(small_data: Path, tmp_path: Path) -> None
 
 def test_clipping_and_its_figure(small_data: Path, tmp_path: Path) -> None:
     """The norm is of all parameters together; the log has it before clipping."""
-    free, clipped = (gradients(run_of(small_data, tmp_path, recipe(max_grad_norm=limit))) for limit in (0, 0.01))
+    free, clipped = (
+        gradients(run_of(small_data, tmp_path, recipe(max_grad_norm=limit))) for limit in (0, 0.01)
+    )
     norm = math.sqrt(sum(float(g.double().square().sum()) for g in free.values()))
     assert norm > 0.02
     for name, g in free.items():
@@ -109,30 +147,52 @@ def test_clipping_and_its_figure(small_data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("optim", ["electra_adam", "adamw"])
 def test_two_learning_rates(small_data: Path, tmp_path: Path, optim: str) -> None:
-    """generator_learning_rate 0 is not allowed, so it is tiny: what only the generator has then stays, shared embeddings move."""
+    """generator_learning_rate 0 is not allowed, so it is tiny: what only the generator has then
+    stays, shared embeddings move."""
     config = recipe(generator_learning_rate=1e-30, warmup_steps=0, optim=optim, weight_decay=0.0)
     run = run_of(small_data, tmp_path, config)
     before = {n: p.detach().clone() for n, p in run.state.named.items()}
     run.update(run.batch(0))
-    still = {n for n, p in run.state.named.items() if float((p - before[n]).detach().abs().max()) < 1e-20}
+    still = {
+        n for n, p in run.state.named.items() if float((p - before[n]).detach().abs().max()) < 1e-20
+    }
     own = {n for n in run.state.named if n.startswith("corruptor.") and ".embeddings." not in n}
     assert own
     assert own <= still
     assert not still - own, "a parameter that the kept encoder has did not move"
-    assert {g["peak_lr"] for g in run.state.optimizer.param_groups} == {1e-30, config.train.learning_rate}
+    assert {g["peak_lr"] for g in run.state.optimizer.param_groups} == {
+        1e-30,
+        config.train.learning_rate,
+    }
 
 
 def test_learning_rates_of_the_log(small_data: Path, tmp_path: Path) -> None:
-    assert pretrain(small_data, tmp_path / "run", learning_rate=1e-3, generator_learning_rate=2e-3, lr_scheduler_type="cosine") == 0
+    assert (
+        pretrain(
+            small_data,
+            tmp_path / "run",
+            learning_rate=1e-3,
+            generator_learning_rate=2e-3,
+            lr_scheduler_type="cosine",
+        )
+        == 0
+    )
     for r in records(tmp_path / "run", "train"):
         factor = schedule.factor("cosine", r["step"] - 1, warmup_steps=5, max_steps=12)
-        assert (r["generator_learning_rate"], r["learning_rate"]) == pytest.approx((2e-3 * factor, 1e-3 * factor))
+        assert (r["generator_learning_rate"], r["learning_rate"]) == pytest.approx(
+            (2e-3 * factor, 1e-3 * factor)
+        )
 
 
 def test_a_line_of_the_log_is_the_mean_over_its_updates(small_data: Path, tmp_path: Path) -> None:
     """Lines of one update each, weighted by what each was divided by, give the lines of four."""
     for name, every in (("one", 1), ("four", 4)):
-        assert pretrain(small_data, tmp_path / name, recipe="bert-tiny", logging_steps=every, **DROPOUT) == 0
+        assert (
+            pretrain(
+                small_data, tmp_path / name, recipe="bert-tiny", logging_steps=every, **DROPOUT
+            )
+            == 0
+        )
     config = override(load_recipe("bert-tiny"), SMALL | DROPOUT)
     run = run_of(small_data, tmp_path, config)
     weights = [float(run.counts(run.batch(step).parts)["mlm"]) for step in range(12)]
@@ -140,13 +200,16 @@ def test_a_line_of_the_log_is_the_mean_over_its_updates(small_data: Path, tmp_pa
     assert (len(ones), len(fours)) == (12, 3)
     for k, line in enumerate(fours):
         part, share = ones[4 * k : 4 * k + 4], weights[4 * k : 4 * k + 4]
-        assert line["mlm"] == pytest.approx(sum(w * r["mlm"] for w, r in zip(share, part, strict=True)) / sum(share), rel=1e-9)
+        assert line["mlm"] == pytest.approx(
+            sum(w * r["mlm"] for w, r in zip(share, part, strict=True)) / sum(share), rel=1e-9
+        )
         assert line["grad_norm"] == pytest.approx(sum(r["grad_norm"] for r in part) / 4, rel=1e-9)
         assert line["tokens"] == part[-1]["tokens"]
 
 
 def test_intervals_move_no_number(small_data: Path, tmp_path: Path) -> None:
-    """Logging, validating and saving often or never: the same bytes at the end, with dropout, whose generator validation must not touch."""
+    """Logging, validating and saving often or never: the same bytes at the end, with dropout, whose
+    generator validation must not touch."""
     often = {"logging_steps": 1, "eval_steps": 2, "save_steps": 3, "save_total_limit": 1}
     seldom = {"logging_steps": 100, "eval_steps": 0, "save_steps": 100}
     for name, fields in (("often", often), ("seldom", seldom)):
@@ -160,7 +223,12 @@ def test_intervals_move_no_number(small_data: Path, tmp_path: Path) -> None:
 
 def test_the_seed_decides(small_data: Path, tmp_path: Path) -> None:
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        assert pretrain(small_data, tmp_path / name, recipe="bert-tiny", seed=seed, max_steps=3, **DROPOUT) == 0
+        assert (
+            pretrain(
+                small_data, tmp_path / name, recipe="bert-tiny", seed=seed, max_steps=3, **DROPOUT
+            )
+            == 0
+        )
     a, b, c = (listing(tmp_path / name / "checkpoint-3")["model.safetensors"] for name in "abc")
     assert a == b != c
 
@@ -168,17 +236,39 @@ def test_the_seed_decides(small_data: Path, tmp_path: Path) -> None:
 def test_validation_does_not_depend_on_how_it_is_cut(small_data: Path, tmp_path: Path) -> None:
     """Nor on the rows missing in its last batch (18 rows by 4), nor on the seed of the run."""
     found = []
-    for name, fields in (("whole", {"train_batch_size": 32}), ("cut", {"train_batch_size": 32, "per_device_train_batch_size": 4})):
-        assert pretrain(small_data, tmp_path / name, max_steps=1, eval_rows=18, learning_rate=1e-30, seed=0, **fields) == 0
-        found.append({k: v for k, v in records(tmp_path / name, "valid")[-1].items() if k != "kind"})
+    for name, fields in (
+        ("whole", {"train_batch_size": 32}),
+        ("cut", {"train_batch_size": 32, "per_device_train_batch_size": 4}),
+    ):
+        assert (
+            pretrain(
+                small_data,
+                tmp_path / name,
+                max_steps=1,
+                eval_rows=18,
+                learning_rate=1e-30,
+                seed=0,
+                **fields,
+            )
+            == 0
+        )
+        found.append(
+            {k: v for k, v in records(tmp_path / name, "valid")[-1].items() if k != "kind"}
+        )
     assert found[0] == pytest.approx(found[1], rel=1e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["electra-tiny", "bert-tiny"])
 def test_bf16_stays_close_and_repeats(small_data: Path, tmp_path: Path, name: str) -> None:
-    """Autocast moves losses a little; parameters and optimiser stay float32; two runs give the same bytes."""
+    """Autocast moves losses a little; parameters and optimiser stay float32; two runs give the same
+    bytes."""
     for run, bf16 in (("full", False), ("a", True), ("b", True)):
-        assert pretrain(small_data, tmp_path / run, recipe=name, bf16=bf16, max_steps=6, logging_steps=1) == 0
+        assert (
+            pretrain(
+                small_data, tmp_path / run, recipe=name, bf16=bf16, max_steps=6, logging_steps=1
+            )
+            == 0
+        )
     assert parameters_sha256(tmp_path / "a", 6) == parameters_sha256(tmp_path / "b", 6)
     tensors = load_file(tmp_path / "a" / "checkpoint-6" / "model.safetensors")
     assert {t.dtype for t in tensors.values()} == {torch.float32}
@@ -189,8 +279,15 @@ def test_bf16_stays_close_and_repeats(small_data: Path, tmp_path: Path, name: st
 
 
 def test_it_learns(small_data: Path, tmp_path: Path) -> None:
-    """A made-up language whose words follow from their neighbours: 250 updates take the loss well below that of word frequencies."""
-    fields = {"max_steps": 250, "train_batch_size": 8, "learning_rate": 3e-3, "eval_rows": 64, "logging_steps": 250}
+    """A made-up language whose words follow from their neighbours: 250 updates take the loss well
+    below that of word frequencies."""
+    fields = {
+        "max_steps": 250,
+        "train_batch_size": 8,
+        "learning_rate": 3e-3,
+        "eval_rows": 64,
+        "logging_steps": 250,
+    }
     assert pretrain(small_data, tmp_path / "run", recipe="bert-tiny", **fields) == 0
     last = records(tmp_path / "run", "valid")[-1]
     assert last["mlm_loss_masked"] < unigram_entropy(Corpus(small_data, "train")) - 0.4
@@ -198,25 +295,42 @@ def test_it_learns(small_data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_torch_compile(small_data: Path, tmp_path: Path) -> None:
-    """The same numbers but for rounding, and the same names in the checkpoint. In processes, for the compiler warns of its own doings."""
+    """The same numbers but for rounding, and the same names in the checkpoint. In processes, for
+    the compiler warns of its own doings."""
     for name, compiled in (("plain", False), ("compiled", True)):
         fields = {"max_steps": 6, "logging_steps": 1, "torch_compile": compiled}
         electrify(pretrain_words(small_data, tmp_path / name, **fields), tmp_path)
     plain, compiled = (records(tmp_path / name, "train") for name in ("plain", "compiled"))
     for a, b in zip(plain, compiled, strict=True):
-        assert {k: v for k, v in a.items() if k != "kind"} == pytest.approx({k: v for k, v in b.items() if k != "kind"}, rel=1e-4, abs=1e-5)
-    names = [set(load_file(tmp_path / name / "checkpoint-6" / "model.safetensors")) for name in ("plain", "compiled")]
+        assert {k: v for k, v in a.items() if k != "kind"} == pytest.approx(
+            {k: v for k, v in b.items() if k != "kind"}, rel=1e-4, abs=1e-5
+        )
+    names = [
+        set(load_file(tmp_path / name / "checkpoint-6" / "model.safetensors"))
+        for name in ("plain", "compiled")
+    ]
     assert names[0] == names[1]
 
 
 def test_the_figures_of_a_line() -> None:
     figures = {"generator": 1.0, "generator_accuracy": 0.5, "generator_loss_kept": 2.0}
-    figures |= {"nce": 3.0, "nce_detection_auc": 0.7, "nce_detection_replaced": 4.0, "energy_data": 2.0}
-    assert shown(figures, losses=("generator", "nce")) == {"generator": 1.0, "generator_accuracy": 0.5, "nce": 3.0, "nce auc": 0.7}
+    figures |= {
+        "nce": 3.0,
+        "nce_detection_auc": 0.7,
+        "nce_detection_replaced": 4.0,
+        "energy_data": 2.0,
+    }
+    assert shown(figures, losses=("generator", "nce")) == {
+        "generator": 1.0,
+        "generator_accuracy": 0.5,
+        "nce": 3.0,
+        "nce auc": 0.7,
+    }
 
 
 def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
-    """Tokens, FLOPs and epochs of the log are those of the batches that the schedules ask for; validation has rows of the full length."""
+    """Tokens, FLOPs and epochs of the log are those of the batches that the schedules ask for;
+    validation has rows of the full length."""
     schedules = {"seq_length_schedule": "8=.5", "batch_size_schedule": "2=.25"}
     assert pretrain(small_data, tmp_path / "run", logging_steps=1, eval_steps=12, **schedules) == 0
     config = override(load_recipe("electra-tiny"), SMALL | {"max_steps": 12} | schedules)
@@ -225,8 +339,15 @@ def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
     tokens = flops = 0
     vocab_size = Corpus(small_data, "train").manifest.vocab_size
     one = override(config, {"seq_length_schedule": {}})
-    per_token = {n: recipe_flops(override(one, {"max_seq_length": n}), vocab_size=vocab_size, convention="hardware").token for n in (8, 16)}
-    for step, (r, (rows, length)) in enumerate(zip(records(tmp_path / "run", "train"), shapes, strict=True)):
+    per_token = {
+        n: recipe_flops(
+            override(one, {"max_seq_length": n}), vocab_size=vocab_size, convention="hardware"
+        ).token
+        for n in (8, 16)
+    }
+    for step, (r, (rows, length)) in enumerate(
+        zip(records(tmp_path / "run", "train"), shapes, strict=True)
+    ):
         batch = run.data.loader.batch(step)
         assert (batch.num_rows, batch.row_length) == (rows, length)
         tokens += int(batch.real_T.sum())
@@ -240,8 +361,14 @@ def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("world_size", "micro", "fits"), [(1, 3, 6), (4, None, 4)])
-def test_a_batch_of_a_schedule_that_cannot_be_cut(world_size: int, micro: int | None, fits: int) -> None:
-    config = recipe(train_batch_size=12, batch_size_schedule={10: 0.5}, per_device_train_batch_size=micro)
-    with pytest.raises(UserError, match="batch_size_schedule: a batch of 10 rows cannot be cut evenly into"):
+def test_a_batch_of_a_schedule_that_cannot_be_cut(
+    world_size: int, micro: int | None, fits: int
+) -> None:
+    config = recipe(
+        train_batch_size=12, batch_size_schedule={10: 0.5}, per_device_train_batch_size=micro
+    )
+    with pytest.raises(
+        UserError, match="batch_size_schedule: a batch of 10 rows cannot be cut evenly into"
+    ):
         split_batch(config, world_size)
     assert split_batch(override(config, {"batch_size_schedule": {fits: 0.5}}), world_size)[1] == 3

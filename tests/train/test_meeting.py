@@ -21,7 +21,11 @@ def test_all_agree_on_a_new_name_every_time(store: td.Store, size: int) -> None:
     names = []
     with ThreadPoolExecutor(size) as threads:
         for _ in range(4):
-            found = set(threads.map(lambda rank: agree(store, rank=rank, size=size, timeout_s=30), range(size)))
+            found = set(
+                threads.map(
+                    lambda rank: agree(store, rank=rank, size=size, timeout_s=30), range(size)
+                )
+            )
             assert len(found) == 1
             names += found
     assert len(set(names)) == 4
@@ -31,12 +35,20 @@ def test_all_agree_on_a_new_name_every_time(store: td.Store, size: int) -> None:
 def test_whoever_does_not_come_is_not_waited_for_for_ever(store: td.Store, missing: int) -> None:
     """What it left in an earlier attempt is not taken for it; and the next attempt works."""
     with ThreadPoolExecutor(3) as threads:
-        first = set(threads.map(lambda rank: agree(store, rank=rank, size=3, timeout_s=30), range(3)))
-        waiting = [threads.submit(agree, store, rank=rank, size=3, timeout_s=0.5) for rank in range(3) if rank != missing]
+        first = set(
+            threads.map(lambda rank: agree(store, rank=rank, size=3, timeout_s=30), range(3))
+        )
+        waiting = [
+            threads.submit(agree, store, rank=rank, size=3, timeout_s=0.5)
+            for rank in range(3)
+            if rank != missing
+        ]
         for future in waiting:
             with pytest.raises(RuntimeError, match="not all 3 processes came within"):
                 future.result()
-        again = set(threads.map(lambda rank: agree(store, rank=rank, size=3, timeout_s=30), range(3)))
+        again = set(
+            threads.map(lambda rank: agree(store, rank=rank, size=3, timeout_s=30), range(3))
+        )
     assert len(again) == 1
     assert again != first
 
@@ -44,7 +56,19 @@ def test_whoever_does_not_come_is_not_waited_for_for_ever(store: td.Store, missi
 def test_another_number_of_processes(store: td.Store) -> None:
     with ThreadPoolExecutor(4) as threads:
         for size in (4, 2, 3):
-            assert len(set(threads.map(lambda rank, size=size: agree(store, rank=rank, size=size, timeout_s=30), range(size)))) == 1
+            assert (
+                len(
+                    set(
+                        threads.map(
+                            lambda rank, size=size: agree(
+                                store, rank=rank, size=size, timeout_s=30
+                            ),
+                            range(size),
+                        )
+                    )
+                )
+                == 1
+            )
 
 
 def test_a_late_one(store: td.Store) -> None:

@@ -24,7 +24,9 @@ class Clock:
         monkeypatch.setattr(meter_module.time, "monotonic", lambda: self.now)
 
 
-def test_rates_are_those_of_the_updates_since_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rates_are_those_of_the_updates_since_the_last_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = Clock(monkeypatch)
     meter = Meter(CPU, flops=lambda step: 1000.0 * step, peak=500.0)
     meter.seconds_before, meter.joules_before = 50.0, 0.0
@@ -44,10 +46,18 @@ def test_rates_are_those_of_the_updates_since_the_last_line(monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     ("flops", "shown"),
-    [(2e6, "2 MFLOP/s"), (1.55e11, "155 GFLOP/s"), (4.4e14, "440 TFLOP/s"), (1.2e15, "1.2 PFLOP/s")],
+    [
+        (2e6, "2 MFLOP/s"),
+        (1.55e11, "155 GFLOP/s"),
+        (4.4e14, "440 TFLOP/s"),
+        (1.2e15, "1.2 PFLOP/s"),
+    ],
 )
 def test_what_the_bar_says(flops: float, shown: str) -> None:
-    assert shown_rate({"tokens_per_s": 20_550.0, "flops_per_s": flops, "mfu": 0.344}) == f"20.6 k tokens/s, {shown} (34 % of peak)"
+    assert (
+        shown_rate({"tokens_per_s": 20_550.0, "flops_per_s": flops, "mfu": 0.344})
+        == f"20.6 k tokens/s, {shown} (34 % of peak)"
+    )
 
 
 def test_a_peak_is_more_than_any_product_reaches() -> None:
@@ -59,7 +69,9 @@ def test_a_peak_is_more_than_any_product_reaches() -> None:
 
 def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(peak, "measure_peak", lambda *given: asked.append(given) or 1e9 * len(asked))
+    monkeypatch.setattr(
+        peak, "measure_peak", lambda *given: asked.append(given) or 1e9 * len(asked)
+    )
     monkeypatch.setenv("ELECTRIFY_CACHE", str(tmp_path / "cache"))
     assert [peak.machine_peak(CPU, torch.bfloat16) for _ in range(3)] == [1e9] * 3
     assert peak.machine_peak(CPU, torch.float32) == 2e9

@@ -18,9 +18,25 @@ def valid(tokens: int = LATE, **figures: float) -> dict[str, Any]:
 
 def test_a_healthy_run_is_silent() -> None:
     monitor = Monitor(unigram_entropy=6.44)
-    good = {"generator_loss_masked": 4.39, "rtd_detection_recall": 0.11, "rtd_detection_replaced": 0.12, "rtd_detection_auc": 0.8}
+    good = {
+        "generator_loss_masked": 4.39,
+        "rtd_detection_recall": 0.11,
+        "rtd_detection_replaced": 0.12,
+        "rtd_detection_auc": 0.8,
+    }
     assert monitor.watch(valid(**good)) == []
-    assert monitor.watch({"kind": "train", "step": 1, "tokens": LATE, "epoch": 39.9, "generator_loss_masked": 6.5}) == []
+    assert (
+        monitor.watch(
+            {
+                "kind": "train",
+                "step": 1,
+                "tokens": LATE,
+                "epoch": 39.9,
+                "generator_loss_masked": 6.5,
+            }
+        )
+        == []
+    )
     assert monitor.state() == []
 
 
@@ -29,19 +45,31 @@ def test_a_model_no_better_than_word_frequencies(name: str) -> None:
     monitor = Monitor(unigram_entropy=6.44)
     for loss in (6.39, 6.41, 7.0):  # the plateau as it was measured at small scale
         (text,) = Monitor(unigram_entropy=6.44).watch(valid(**{f"{name}_loss_masked": loss}))
-        assert text.startswith(f"{name}: no better than word frequencies after 50.0 M tokens (loss {loss:.2f} on [MASK], unigram 6.44)")
+        assert text.startswith(
+            f"{name}: no better than word frequencies after 50.0 M tokens (loss {loss:.2f} on "
+            "[MASK], unigram 6.44)"
+        )
     assert monitor.watch(valid(**{f"{name}_loss_masked": 6.24})) == []  # just off the plateau
 
 
 @pytest.mark.parametrize(
     ("figures", "says"),
     [
-        ({"mlm_loss_replaced": 6.4, "generator_loss_masked": 5.0}, "mlm: no better than word frequencies after 50.0 M tokens (loss 6.40 on replaced"),
+        (
+            {"mlm_loss_replaced": 6.4, "generator_loss_masked": 5.0},
+            "mlm: no better than word frequencies after 50.0 M tokens (loss 6.40 on replaced",
+        ),
         (
             {"all_tokens": 0.9, "softmax_loss_replaced": 6.4},
             "softmax: no better than word frequencies after 50.0 M tokens (loss 6.40 on replaced",
         ),
-        ({"generator": 6.4, "nce": 0.3}, "generator: no better than word frequencies after 50.0 M tokens (loss 6.40, unigram 6.44)"),
+        (
+            {"generator": 6.4, "nce": 0.3},
+            (
+                "generator: no better than word frequencies after 50.0 M tokens (loss 6.40, "
+                "unigram 6.44)"
+            ),
+        ),
     ],
 )
 def test_language_models_of_other_objectives(figures: dict[str, float], says: str) -> None:
@@ -50,8 +78,14 @@ def test_language_models_of_other_objectives(figures: dict[str, float], says: st
 
 
 def test_losses_that_say_nothing_of_the_context() -> None:
-    """BERT's mix shows some of the answers, so its whole loss is not judged; nor are a detector's, and the price of a copy gate."""
-    figures = {"generator": 6.5, "generator_loss_masked": 6.2, "rtd_loss_replaced": 9.0, "all_tokens_loss_replaced": 7.0}
+    """BERT's mix shows some of the answers, so its whole loss is not judged; nor are a detector's,
+    and the price of a copy gate."""
+    figures = {
+        "generator": 6.5,
+        "generator_loss_masked": 6.2,
+        "rtd_loss_replaced": 9.0,
+        "all_tokens_loss_replaced": 7.0,
+    }
     assert Monitor(unigram_entropy=6.44).watch(valid(**figures)) == []
 
 
@@ -67,15 +101,28 @@ def test_a_discriminator_that_says_original_everywhere() -> None:
     assert "0.4%" in text
     assert Monitor(unigram_entropy=6.0).watch(valid(rtd_detection_recall=0.01)) == []
     # Where nothing is replaced there is nothing to find.
-    assert Monitor(unigram_entropy=6.0).watch(valid(rtd_detection_recall=0.0, rtd_detection_replaced=0.0)) == []
+    assert (
+        Monitor(unigram_entropy=6.0).watch(
+            valid(rtd_detection_recall=0.0, rtd_detection_replaced=0.0)
+        )
+        == []
+    )
 
 
 def test_a_discriminator_that_says_replaced_everywhere() -> None:
-    """Of a hundred tokens 87 are replaced and 99 are called so: 12.1 of the 13 original ones wrongly, 7 % are spared; at 100, none."""
+    """Of a hundred tokens 87 are replaced and 99 are called so: 12.1 of the 13 original ones
+    wrongly, 7 % are spared; at 100, none."""
     figures = {"rtd_chosen_detection_replaced": 0.87, "rtd_chosen_detection_recall": 1.0}
     assert spared_share(0.87 / 0.87, 0.87 / 0.99, 0.87) == pytest.approx(1 - 12 / 13)
-    assert Monitor(unigram_entropy=6.0).watch(valid(**figures, rtd_chosen_detection_precision=0.87 / 0.99)) == []
-    (text,) = Monitor(unigram_entropy=6.0).watch(valid(**figures, rtd_chosen_detection_precision=0.87))
+    assert (
+        Monitor(unigram_entropy=6.0).watch(
+            valid(**figures, rtd_chosen_detection_precision=0.87 / 0.99)
+        )
+        == []
+    )
+    (text,) = Monitor(unigram_entropy=6.0).watch(
+        valid(**figures, rtd_chosen_detection_precision=0.87)
+    )
     assert "calls every token replaced" in text
     assert spared_share(1.0, 1.0, 1.0) == spared_share(0.0, 0.0, 0.2) == 1.0
 
@@ -89,7 +136,10 @@ def test_nothing_is_expected_at_the_start() -> None:
 
 def test_a_corpus_seen_too_often() -> None:
     monitor = Monitor(unigram_entropy=6.0)
-    said = [monitor.watch({"kind": "train", "step": k, "tokens": 1, "epoch": epoch}) for k, epoch in enumerate((39.0, float(MAX_EPOCHS), 40.5, 41.0))]
+    said = [
+        monitor.watch({"kind": "train", "step": k, "tokens": 1, "epoch": epoch})
+        for k, epoch in enumerate((39.0, float(MAX_EPOCHS), 40.5, 41.0))
+    ]
     assert [len(texts) for texts in said] == [0, 0, 1, 0]
     assert "seen 40.5 times" in said[2][0]
 
@@ -97,8 +147,17 @@ def test_a_corpus_seen_too_often() -> None:
 def test_each_warning_once_and_again_after_recovery() -> None:
     monitor = Monitor(unigram_entropy=6.0)
     losses = (6.0, 6.1, 5.0, 5.0, 6.0, 6.0)
-    assert [len(monitor.watch(valid(generator_loss_masked=loss))) for loss in losses] == [1, 0, 0, 0, 1, 0]
-    assert len(monitor.watch(valid(rtd_detection_recall=0.0))) == 1  # another trouble is another warning
+    assert [len(monitor.watch(valid(generator_loss_masked=loss))) for loss in losses] == [
+        1,
+        0,
+        0,
+        0,
+        1,
+        0,
+    ]
+    assert (
+        len(monitor.watch(valid(rtd_detection_recall=0.0))) == 1
+    )  # another trouble is another warning
 
 
 def test_a_resumed_run_does_not_say_it_again() -> None:

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 
 from batches import built, counts_of, draws_of, terms_of, text_batch, tiny
 from electrify.terms import weighted
-from electrify.train.optim import ElectraAdam, load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
+from electrify.train.optim import (
+    ElectraAdam,
+    load_optimizer_tensors,
+    make_optimizer,
+    optimizer_tensors,
+    parameter_groups,
+)
 
 KINDS = ["electra_adam", "adamw"]
 
@@ -21,13 +27,18 @@ KINDS = ["electra_adam", "adamw"]
 def test_three_steps_by_hand() -> None:
     """p = 1, gradients 1, -2, .5; betas .9 and .99, lr .1, decay .01, eps 1e-6.
 
-    m = .1, -.11, -.049;  v = .01, .0499, .051901
-    p = 1 - .1 * (.1 / .100001 + .01) = .899001;  then - .1 * (-.11 / .223384 + .00899001) = .947345;
-    then - .1 * (-.049 / .227819 + .00947345) = .967906
+    m = .1, -.11, -.049; v = .01, .0499, .051901 p = 1 - .1 * (.1 / .100001 + .01) = .899001; then -
+    .1 * (-.11 / .223384 + .00899001) = .947345; then - .1 * (-.049 / .227819 + .00947345) = .967906
     """
     p = nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
-    optimizer = ElectraAdam([{"params": [p], "weight_decay": 0.01}], lr=0.1, betas=(0.9, 0.99), eps=1e-6)
-    for g, m, v, after in ((1.0, 0.1, 0.01, 0.8990010000), (-2.0, -0.11, 0.0499, 0.9473445415), (0.5, -0.049, 0.051901, 0.9679055081)):
+    optimizer = ElectraAdam(
+        [{"params": [p], "weight_decay": 0.01}], lr=0.1, betas=(0.9, 0.99), eps=1e-6
+    )
+    for g, m, v, after in (
+        (1.0, 0.1, 0.01, 0.8990010000),
+        (-2.0, -0.11, 0.0499, 0.9473445415),
+        (0.5, -0.049, 0.051901, 0.9679055081),
+    ):
         p.grad = torch.tensor([g], dtype=torch.float64)
         optimizer.step()
         assert optimizer.state[p]["exp_avg"].item() == pytest.approx(m, abs=1e-12)
@@ -36,15 +47,26 @@ def test_three_steps_by_hand() -> None:
 
 
 def test_against_a_plain_loop() -> None:
-    """Several tensors in two groups with rates and decays of their own, 20 steps, rates that change, one tensor without a gradient now and then."""
+    """Several tensors in two groups with rates and decays of their own, 20 steps, rates that
+    change, one tensor without a gradient now and then."""
     rng = torch.Generator().manual_seed(0)
-    params = [nn.Parameter(torch.randn(shape, generator=rng, dtype=torch.float64)) for shape in ((3, 4), (5,), (2, 2))]
-    groups = [{"params": params[:2], "lr": 0.01, "weight_decay": 0.1}, {"params": params[2:], "lr": 0.02, "weight_decay": 0.0}]
+    params = [
+        nn.Parameter(torch.randn(shape, generator=rng, dtype=torch.float64))
+        for shape in ((3, 4), (5,), (2, 2))
+    ]
+    groups = [
+        {"params": params[:2], "lr": 0.01, "weight_decay": 0.1},
+        {"params": params[2:], "lr": 0.02, "weight_decay": 0.0},
+    ]
     optimizer = ElectraAdam(groups, lr=0.0, betas=(0.9, 0.999), eps=1e-6)
     plain = [[[x, 0.0, 0.0] for x in p.detach().flatten().tolist()] for p in params]
     for step in range(20):
         for i, p in enumerate(params):
-            p.grad = None if step % 5 == i else torch.randn(p.shape, generator=rng, dtype=torch.float64) * 10.0 ** (i - 1)
+            p.grad = (
+                None
+                if step % 5 == i
+                else torch.randn(p.shape, generator=rng, dtype=torch.float64) * 10.0 ** (i - 1)
+            )
         rates = [0.01 / (step + 1), 0.02 / (step + 1)]
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
@@ -58,11 +80,14 @@ def test_against_a_plain_loop() -> None:
                 one[2] = 0.999 * one[2] + 0.001 * g * g
                 one[0] -= lr * (one[1] / (math.sqrt(one[2]) + 1e-6) + decay * one[0])
     for p, values in zip(params, plain, strict=True):
-        assert p.detach().flatten().tolist() == pytest.approx([x for x, _, _ in values], rel=1e-9, abs=1e-12)
+        assert p.detach().flatten().tolist() == pytest.approx(
+            [x for x, _, _ in values], rel=1e-9, abs=1e-12
+        )
 
 
 def test_no_bias_correction() -> None:
-    """The first update is (1 - b1) / sqrt(1 - b2) = 3.16 learning rates; with correction it would be 1."""
+    """The first update is (1 - b1) / sqrt(1 - b2) = 3.16 learning rates; with correction it would
+    be 1."""
     p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
     optimizer = ElectraAdam([{"params": [p]}], lr=0.001, betas=(0.9, 0.999), eps=1e-12)
     p.grad = torch.tensor([5.0], dtype=torch.float64)
@@ -74,7 +99,9 @@ def test_rate_zero_moves_nothing_but_the_moments() -> None:
     """The first update of a warm-up."""
     for kind in KINDS:
         p = nn.Parameter(torch.ones(2))
-        optimizer = make_optimizer(kind, [{"params": [p], "lr": 0.0, "weight_decay": 0.1}], betas=(0.9, 0.999), eps=1e-6)
+        optimizer = make_optimizer(
+            kind, [{"params": [p], "lr": 0.0, "weight_decay": 0.1}], betas=(0.9, 0.999), eps=1e-6
+        )
         p.grad = torch.ones(2)
         optimizer.step()
         assert p.tolist() == [1, 1]
@@ -97,7 +124,9 @@ def test_every_parameter_in_one_group_and_no_decay_on_biases_and_norms(recipe: s
             flat = isinstance(part, nn.LayerNorm) or name.startswith("bias")
             assert decay[id(p)] == (0.0 if flat else 0.01), (type(part).__name__, name)
     assert all(g["lr"] == g["peak_lr"] == 1e-3 for g in groups)
-    assert [named[n] for g in groups for n in g["names"]] == [p for g in groups for p in g["params"]]
+    assert [named[n] for g in groups for n in g["names"]] == [
+        p for g in groups for p in g["params"]
+    ]
 
 
 def test_a_rate_of_its_own_for_what_only_the_generator_has() -> None:
@@ -106,9 +135,16 @@ def test_a_rate_of_its_own_for_what_only_the_generator_has() -> None:
     kept = {id(p) for p in (*b.kept.encoder.parameters(), *b.kept.head.parameters())}
     rates = {n: 1e-3 if id(p) in kept else 4e-3 for n, p in named.items()}
     groups = parameter_groups(named, rates=rates, weight_decay=0.01)
-    assert sorted((g["peak_lr"], g["weight_decay"]) for g in groups) == [(1e-3, 0.0), (1e-3, 0.01), (4e-3, 0.0), (4e-3, 0.01)]
+    assert sorted((g["peak_lr"], g["weight_decay"]) for g in groups) == [
+        (1e-3, 0.0),
+        (1e-3, 0.01),
+        (4e-3, 0.0),
+        (4e-3, 0.01),
+    ]
     fast = {n for g in groups if g["peak_lr"] == 4e-3 for n in g["names"]}
-    assert fast == {n for n in named if n.startswith("corruptor.lm.") and ".embeddings." not in n}, "the shared embeddings are the kept encoder's"
+    assert fast == {
+        n for n in named if n.startswith("corruptor.lm.") and ".embeddings." not in n
+    }, "the shared embeddings are the kept encoder's"
     assert sum(len(g["params"]) for g in groups) == len(named)
 
 
@@ -125,11 +161,20 @@ class Trainer:
     """The loop's few lines, and its checkpoint in memory."""
 
     def __init__(self, kind: str) -> None:
-        self.kind, self.objective, self.step = kind, built("electra-tiny", num_hidden_layers=1).objective, 0
+        self.kind, self.objective, self.step = (
+            kind,
+            built("electra-tiny", num_hidden_layers=1).objective,
+            0,
+        )
         self.weights = tiny("electra-tiny").objective.term_weights
         self.named = dict(self.objective.named_parameters())
         rates = {n: 1e-3 if n.startswith("encoder") else 2e-3 for n in self.named}
-        self.optimizer = make_optimizer(kind, parameter_groups(self.named, rates=rates, weight_decay=0.01), betas=(0.9, 0.98), eps=1e-6)
+        self.optimizer = make_optimizer(
+            kind,
+            parameter_groups(self.named, rates=rates, weight_decay=0.01),
+            betas=(0.9, 0.98),
+            eps=1e-6,
+        )
 
     def run(self, steps: int) -> None:
         objective: Any = self.objective
@@ -139,12 +184,18 @@ class Trainer:
                 group["lr"] = group["peak_lr"] * (self.step + 1) / 10
             self.optimizer.zero_grad(set_to_none=True)
             draws = draws_of(tokens, step=self.step)
-            weighted(terms_of(objective, tokens, draws), self.weights, counts_of(objective, tokens, draws)).backward()
+            weighted(
+                terms_of(objective, tokens, draws),
+                self.weights,
+                counts_of(objective, tokens, draws),
+            ).backward()
             self.optimizer.step()
             self.step += 1
 
     def save(self) -> tuple[bytes, bytes]:
-        return save({n: p.detach() for n, p in self.named.items()}), save(optimizer_tensors(self.optimizer, self.named))
+        return save({n: p.detach() for n, p in self.named.items()}), save(
+            optimizer_tensors(self.optimizer, self.named)
+        )
 
     def load(self, saved: tuple[bytes, bytes], step: int) -> None:
         with torch.no_grad():

@@ -1,4 +1,5 @@
-"""Real runs, killed and continued: the same bytes of parameters and the same log as a run that was never touched."""
+"""Real runs, killed and continued: the same bytes of parameters and the same log as a run that was
+never touched."""
 
 from __future__ import annotations
 
@@ -20,12 +21,22 @@ from small import (
     stop_at,
 )
 
-# Of the two intervals none divides the other: a checkpoint stands in the middle of a log line, and the sums of that line must survive.
+# Of the two intervals none divides the other: a checkpoint stands in the middle of a log line, and
+# the sums of that line must survive.
 INTERVALS = {"logging_steps": 3, "save_steps": 7, "eval_steps": 20}
 # Rows and batches grow at updates 8 and 16: between the kill and the stop, and before them.
-SHORT: dict[str, Any] = DROPOUT | INTERVALS | {"max_steps": 40, "seq_length_schedule": "8=.4", "batch_size_schedule": "2=.2"}
+SHORT: dict[str, Any] = (
+    DROPOUT
+    | INTERVALS
+    | {"max_steps": 40, "seq_length_schedule": "8=.4", "batch_size_schedule": "2=.2"}
+)
 LONG: dict[str, Any] = DROPOUT | INTERVALS | {"max_steps": 200}
-KINDS = [("electra-tiny", "electra_adam"), ("electra-tiny", "adamw"), ("bert-tiny", "electra_adam"), ("bert-tiny", "adamw")]
+KINDS = [
+    ("electra-tiny", "electra_adam"),
+    ("electra-tiny", "adamw"),
+    ("bert-tiny", "electra_adam"),
+    ("bert-tiny", "adamw"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +74,17 @@ def test_five_kills(small_data: Path, tmp_path: Path, recipe: str, optim: str) -
     rng = random.Random(f"{recipe} {optim}")
     for step in sorted(rng.sample(range(1, 185), 5)):
         words = pretrain_words(small_data, broken, **options)
-        assert stop_at(words, broken, tmp_path, step=step, number=signal.SIGKILL, delay=rng.uniform(0, 0.03)).status == -signal.SIGKILL
+        assert (
+            stop_at(
+                words,
+                broken,
+                tmp_path,
+                step=step,
+                number=signal.SIGKILL,
+                delay=rng.uniform(0, 0.03),
+            ).status
+            == -signal.SIGKILL
+        )
     electrify(pretrain_words(small_data, broken, **options), tmp_path)
     same_ending(whole, broken, step=200)
 
@@ -71,7 +92,9 @@ def test_five_kills(small_data: Path, tmp_path: Path, recipe: str, optim: str) -
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_signals_save(small_data: Path, unbroken: Path, tmp_path: Path, number: signal.Signals) -> None:
+def test_signals_save(
+    small_data: Path, unbroken: Path, tmp_path: Path, number: signal.Signals
+) -> None:
     run = tmp_path / "run"
     words = pretrain_words(small_data, run, **SHORT | {"save_steps": 1000})
     done = stop_at(words, run, tmp_path, step=9, number=number)
@@ -103,7 +126,9 @@ def test_killed_after_the_last_checkpoint(small_data: Path, unbroken: Path, tmp_
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_max_minutes_counts_from_every_start(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+def test_max_minutes_counts_from_every_start(
+    small_data: Path, unbroken: Path, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     words = pretrain_words(small_data, run, **SHORT | {"max_steps": 100_000, "max_minutes": 0.05})
     seen = [0]

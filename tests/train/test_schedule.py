@@ -14,7 +14,16 @@ KINDS = ["electra", "linear", "cosine", "wsd", "constant"]
 TABLE = {
     "electra": {0: 0.0, 1: 0.1 * 0.99, 5: 0.5 * 0.95, 10: 0.9, 55: 0.45, 99: 0.01, 100: 0.0},
     "linear": {0: 0.0, 1: 0.1, 5: 0.5, 10: 1.0, 55: 0.5, 91: 0.1, 99: 1 / 90, 100: 0.0},
-    "cosine": {0: 0.0, 5: 0.5, 10: 1.0, 40: 0.75, 55: 0.5, 70: 0.25, 99: 0.5 * (1 - math.cos(math.pi / 90)), 100: 0.0},
+    "cosine": {
+        0: 0.0,
+        5: 0.5,
+        10: 1.0,
+        40: 0.75,
+        55: 0.5,
+        70: 0.25,
+        99: 0.5 * (1 - math.cos(math.pi / 90)),
+        100: 0.0,
+    },
     "wsd": {0: 0.0, 5: 0.5, 10: 1.0, 79: 1.0, 80: 1.0, 90: 0.5, 99: 0.05, 100: 0.0},
     "constant": {0: 0.0, 5: 0.5, 10: 1.0, 99: 1.0, 100: 1.0},
 }
@@ -22,7 +31,9 @@ TABLE = {
 
 @pytest.mark.parametrize(("kind", "step"), [(k, s) for k, row in TABLE.items() for s in row])
 def test_table(kind: str, step: int) -> None:
-    assert factor(kind, step, warmup_steps=10, max_steps=100) == pytest.approx(TABLE[kind][step], abs=1e-12)
+    assert factor(kind, step, warmup_steps=10, max_steps=100) == pytest.approx(
+        TABLE[kind][step], abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -39,16 +50,23 @@ def test_always_between_0_and_1(kind: str, step: int, warmup: int, total: int) -
 @given(st.sampled_from(KINDS), st.integers(0, 500), st.integers(1, 1000))
 def test_up_to_the_end_of_warm_up_then_never_up(kind: str, warmup: int, rest: int) -> None:
     total = warmup + rest
-    values = [factor(kind, s, warmup_steps=warmup, max_steps=total) for s in range(warmup, total + 1)]
+    values = [
+        factor(kind, s, warmup_steps=warmup, max_steps=total) for s in range(warmup, total + 1)
+    ]
     assert all(a >= b - 1e-12 for a, b in pairwise(values))
     if kind != "constant":
         assert values[-1] == pytest.approx(0, abs=1e-12)
 
 
 def test_published_bert_figures() -> None:
-    """ELECTRA-Small: 1M steps, 10k of warm-up: the peak is 99 % of the base rate, and half the rate is left in the middle."""
-    assert factor("electra", 10_000, warmup_steps=10_000, max_steps=1_000_000) == pytest.approx(0.99)
-    assert factor("electra", 500_000, warmup_steps=10_000, max_steps=1_000_000) == pytest.approx(0.5)
+    """ELECTRA-Small: 1M steps, 10k of warm-up: the peak is 99 % of the base rate, and half the rate
+    is left in the middle."""
+    assert factor("electra", 10_000, warmup_steps=10_000, max_steps=1_000_000) == pytest.approx(
+        0.99
+    )
+    assert factor("electra", 500_000, warmup_steps=10_000, max_steps=1_000_000) == pytest.approx(
+        0.5
+    )
 
 
 def test_an_unknown_kind_is_our_own_fault() -> None:

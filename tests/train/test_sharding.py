@@ -1,4 +1,5 @@
-"""A model cut over two processes: the numbers, the files and the failures of one process, in half of the room."""
+"""A model cut over two processes: the numbers, the files and the failures of one process, in half
+of the room."""
 
 from __future__ import annotations
 
@@ -33,8 +34,15 @@ from small import (
 
 MANY = Path(__file__).with_name("many_runs.py")
 SHARDED = {"fsdp": "full_shard"}
-SIZE: dict[str, Any] = {"num_hidden_layers": 2, "max_steps": 16, "logging_steps": 1, "eval_steps": 8, "save_steps": 1000}
-# Every system of the study, and every way of sharing. Both optimisers, and both ways to cut a batch, are among them.
+SIZE: dict[str, Any] = {
+    "num_hidden_layers": 2,
+    "max_steps": 16,
+    "logging_steps": 1,
+    "eval_steps": 8,
+    "save_steps": 1000,
+}
+# Every system of the study, and every way of sharing. Both optimisers, and both ways to cut a
+# batch, are among them.
 SYSTEMS: dict[str, dict[str, Any]] = {
     "electra": {"optim": "electra_adam", "per_device_train_batch_size": 1},
     "bert": {"optim": "adamw"},
@@ -62,29 +70,44 @@ def words(system: str, data: Path, run: Path, **fields: Any) -> list[str]:
 
 def in_two(folder: Path, jobs: list[list[str]], **variables: str) -> None:
     """The command lines, one after the other, in two processes."""
-    (folder / "jobs.json").write_text(json.dumps([{"words": one, "variables": variables} for one in jobs]), encoding="utf-8")
-    done = Process([str(MANY), str(folder / "jobs.json")], folder / "stderr.txt", prefix=TORCHRUN).end(seconds=1700)
+    (folder / "jobs.json").write_text(
+        json.dumps([{"words": one, "variables": variables} for one in jobs]), encoding="utf-8"
+    )
+    done = Process(
+        [str(MANY), str(folder / "jobs.json")], folder / "stderr.txt", prefix=TORCHRUN
+    ).end(seconds=1700)
     assert done.status == 0, done.err
 
 
 def room(run: Path) -> list[dict[str, Any]]:
     """What many_runs.py wrote of it, by rank."""
-    return [json.loads(run.with_name(f"{run.name}.room.{rank}").read_text(encoding="utf-8")) for rank in (0, 1)]
+    return [
+        json.loads(run.with_name(f"{run.name}.room.{rank}").read_text(encoding="utf-8"))
+        for rank in (0, 1)
+    ]
 
 
 def same_tensors(a: Path, b: Path, *, step: int) -> None:
-    """Fails where the checkpoints of two runs hold other names, or values that differ by more than rounding.
+    """Fails where the checkpoints of two runs hold other names, or values that differ by more than
+    rounding.
 
-    But for the biases of keys: they add the same to all scores of a token, so their gradient is rounding alone, and Adam divides it by its own size.
+    But for the biases of keys: they add the same to all scores of a token, so their gradient is
+    rounding alone, and Adam divides it by its own size.
     """
     for group in ("model", "optimizer"):
-        one, other = (load_file(run / f"checkpoint-{step}" / f"{group}.safetensors") for run in (a, b))
+        one, other = (
+            load_file(run / f"checkpoint-{step}" / f"{group}.safetensors") for run in (a, b)
+        )
         assert {n: t.shape for n, t in one.items()} == {n: t.shape for n, t in other.items()}
         for name, t in one.items():
             if group == "model" and name.endswith(".qkv.bias"):
                 (t, _, value), (query, _, other_value) = t.chunk(3), other[name].chunk(3)
                 t, other[name] = torch.cat([t, value]), torch.cat([query, other_value])
-            assert torch.allclose(other[name], t, rtol=CLOSE, atol=CLOSE), (group, name, (other[name] - t).abs().max())
+            assert torch.allclose(other[name], t, rtol=CLOSE, atol=CLOSE), (
+                group,
+                name,
+                (other[name] - t).abs().max(),
+            )
 
 
 # ------------------------------------------------------------------ one process
@@ -118,20 +141,32 @@ def sharded(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_same_numbers(system: str, small_data: Path, sharded: Path, tmp_path: Path) -> None:
-    """Losses, norms, validation, parameters, optimiser state and exported folders are those of one process. A block is whole while it runs, and no
-    other: before the next update everything is cut again."""
+    """Losses, norms, validation, parameters, optimiser state and exported folders are those of one
+    process. A block is whole while it runs, and no other: before the next update everything is cut
+    again."""
     assert cli.main(words(system, small_data, tmp_path / "run")) == 0
     same_numbers(tmp_path / "run", sharded / system)
     same_tensors(tmp_path / "run", sharded / system, step=16)
     for half in ("discriminator", "generator"):
-        mine, theirs = (run / half / "model.safetensors" for run in (tmp_path / "run", sharded / system))
+        mine, theirs = (
+            run / half / "model.safetensors" for run in (tmp_path / "run", sharded / system)
+        )
         assert mine.is_file() == theirs.is_file()
         if mine.is_file():
-            exported = ({n: t for n, t in load_file(file).items() if not n.endswith("key.bias")} for file in (theirs, mine))  # see same_tensors
+            exported = (
+                {n: t for n, t in load_file(file).items() if not n.endswith("key.bias")}
+                for file in (theirs, mine)
+            )  # see same_tensors
             torch.testing.assert_close(*exported, rtol=CLOSE, atol=CLOSE)
-    blocks = {name.rsplit(".", 2)[0] for name in load_file(tmp_path / "run" / "checkpoint-16" / "model.safetensors") if ".blocks." in name}
+    blocks = {
+        name.rsplit(".", 2)[0]
+        for name in load_file(tmp_path / "run" / "checkpoint-16" / "model.safetensors")
+        if ".blocks." in name
+    }
     for facts in room(sharded / system):
-        assert facts["ran"] == sorted(f"{block}.{part}" for block in blocks for part in ("qkv", "out", "up", "down"))
+        assert facts["ran"] == sorted(
+            f"{block}.{part}" for block in blocks for part in ("qkv", "out", "up", "down")
+        )
         assert facts["whole_blocks"] == 1
         assert facts["whole_between"] == []
 
@@ -139,7 +174,8 @@ def test_same_numbers(system: str, small_data: Path, sharded: Path, tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["all-tokens-mlm", "electric"])
 def test_logits_computed_again(system: str, small_data: Path, tmp_path: Path) -> None:
-    """Chunks of logits run a second time, inside of the backward pass, and find the head and the word table whole."""
+    """Chunks of logits run a second time, inside of the backward pass, and find the head and the
+    word table whole."""
     in_two(tmp_path, [words(system, small_data, tmp_path / "two", **SHARDED)], CHUNK="8")
     assert cli.main(words(system, small_data, tmp_path / "one")) == 0
     same_numbers(tmp_path / "one", tmp_path / "two")
@@ -148,11 +184,28 @@ def test_logits_computed_again(system: str, small_data: Path, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_half_of_the_room(small_data: Path, tmp_path: Path) -> None:
-    """Four layers of width 128 and a vocabulary of 512. Without sharding a process holds four numbers for every parameter; with it half of that, and
-    what is gathered for the moment."""
-    wide = {"num_hidden_layers": 4, "hidden_size": 128, "intermediate_size": 512, "per_device_train_batch_size": 1, "max_steps": 3}
-    jobs = {"none": {}, "full": SHARDED, "none16": {"bf16": True}, "full16": SHARDED | {"bf16": True}}
-    in_two(tmp_path, [words("electra", small_data, tmp_path / run, **wide | fields) for run, fields in jobs.items()])
+    """Four layers of width 128 and a vocabulary of 512. Without sharding a process holds four
+    numbers for every parameter; with it half of that, and what is gathered for the moment."""
+    wide = {
+        "num_hidden_layers": 4,
+        "hidden_size": 128,
+        "intermediate_size": 512,
+        "per_device_train_batch_size": 1,
+        "max_steps": 3,
+    }
+    jobs = {
+        "none": {},
+        "full": SHARDED,
+        "none16": {"bf16": True},
+        "full16": SHARDED | {"bf16": True},
+    }
+    in_two(
+        tmp_path,
+        [
+            words("electra", small_data, tmp_path / run, **wide | fields)
+            for run, fields in jobs.items()
+        ],
+    )
     none, full, _, full16 = (room(tmp_path / run) for run in jobs)
     for before, now, now16 in zip(none, full, full16, strict=True):
         assert before["peak"] == pytest.approx(4 * before["parameters"], rel=0.01)
@@ -161,14 +214,27 @@ def test_half_of_the_room(small_data: Path, tmp_path: Path) -> None:
         assert now["peak"] < 0.7 * before["peak"]
         assert now16["peak"] < now["peak"]
     one, other = (records(tmp_path / run, "train") for run in ("none16", "full16"))
-    assert other[0]["rtd"] == pytest.approx(one[0]["rtd"], rel=1e-6), "gathered in bfloat16 is what autocast makes of the matrices"
+    assert other[0]["rtd"] == pytest.approx(one[0]["rtd"], rel=1e-6), (
+        "gathered in bfloat16 is what autocast makes of the matrices"
+    )
     assert other[0]["grad_norm"] == pytest.approx(one[0]["grad_norm"], rel=1e-3)
 
 
 @pytest.mark.slow
 def test_gradients_sent_in_bfloat16(small_data: Path, tmp_path: Path) -> None:
     dtypes = ("bfloat16", "float32")
-    in_two(tmp_path, [words("bert", small_data, tmp_path / dtype, **SHARDED | {"max_steps": 2, "reduce_dtype": dtype}) for dtype in dtypes])
+    in_two(
+        tmp_path,
+        [
+            words(
+                "bert",
+                small_data,
+                tmp_path / dtype,
+                **SHARDED | {"max_steps": 2, "reduce_dtype": dtype},
+            )
+            for dtype in dtypes
+        ],
+    )
     near, exact = (records(tmp_path / dtype, "train") for dtype in dtypes)
     assert near[0]["mlm"] == pytest.approx(exact[0]["mlm"], rel=1e-6), "before the first gradient"
     assert near[0]["grad_norm"] == pytest.approx(exact[0]["grad_norm"], rel=1e-2)
@@ -177,7 +243,13 @@ def test_gradients_sent_in_bfloat16(small_data: Path, tmp_path: Path) -> None:
 
 def beginning(run: Path, copy: Path, *, step: int) -> Path:
     """A run as it was when the checkpoint of `step` was its newest."""
-    shutil.copytree(run, copy, ignore=shutil.ignore_patterns("discriminator", "generator", *(f"checkpoint-{n}" for n in steps_of(run) if n != step)))
+    shutil.copytree(
+        run,
+        copy,
+        ignore=shutil.ignore_patterns(
+            "discriminator", "generator", *(f"checkpoint-{n}" for n in steps_of(run) if n != step)
+        ),
+    )
     return copy
 
 
@@ -185,11 +257,20 @@ def beginning(run: Path, copy: Path, *, step: int) -> Path:
 @pytest.mark.parametrize("optim", ["adamw", "electra_adam"])
 def test_from_one_process_to_shards_and_back(small_data: Path, tmp_path: Path, optim: str) -> None:
     """One process, two with shards, two without, one: the files are the same."""
-    fields = {"optim": optim, "max_steps": 32, "save_steps": 8, "save_total_limit": 10, "init_words": "cooccurrence"}
+    fields = {
+        "optim": optim,
+        "max_steps": 32,
+        "save_steps": 8,
+        "save_total_limit": 10,
+        "init_words": "cooccurrence",
+    }
     alone = tmp_path / "alone"
     assert cli.main(words("electra", small_data, alone, **fields)) == 0
     cut = beginning(alone, tmp_path / "cut", step=8)
-    in_two(tmp_path, [words("electra", small_data, run, **fields | SHARDED) for run in (cut, tmp_path / "new")])
+    in_two(
+        tmp_path,
+        [words("electra", small_data, run, **fields | SHARDED) for run in (cut, tmp_path / "new")],
+    )
     for run in (cut, tmp_path / "new"):
         same_numbers(alone, run)
         same_tensors(alone, run, step=32)
@@ -204,13 +285,27 @@ def test_from_one_process_to_shards_and_back(small_data: Path, tmp_path: Path, o
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["skip", "rollback"])
 def test_losses_that_are_no_numbers(small_data: Path, tmp_path: Path, policy: str) -> None:
-    """On one rank of two, right after a validation and between two checkpoints: all ranks leave the update out, as one process does."""
+    """On one rank of two, right after a validation and between two checkpoints: all ranks leave the
+    update out, as one process does."""
     fields = {"non_finite": policy, "save_steps": 5, "eval_steps": 6, "optim": "adamw"}
-    electrify(words("bert", small_data, tmp_path / "one", **fields), tmp_path, ELECTRIFY_FAULT_AT="nan:batch@7")
-    in_two(tmp_path, [words("bert", small_data, tmp_path / "two", **fields | SHARDED)], ELECTRIFY_FAULT_AT="nan:batch@7%1")
-    one, two = ([r for r in log.read(tmp_path / run / log.FILE) if r["kind"] == "event"] for run in ("one", "two"))
+    electrify(
+        words("bert", small_data, tmp_path / "one", **fields),
+        tmp_path,
+        ELECTRIFY_FAULT_AT="nan:batch@7",
+    )
+    in_two(
+        tmp_path,
+        [words("bert", small_data, tmp_path / "two", **fields | SHARDED)],
+        ELECTRIFY_FAULT_AT="nan:batch@7%1",
+    )
+    one, two = (
+        [r for r in log.read(tmp_path / run / log.FILE) if r["kind"] == "event"]
+        for run in ("one", "two")
+    )
     assert "update 7 is not finite" in two[0]["warning"]
-    assert [(e["step"], e["warning"], e.get("rows")) for e in one] == [(e["step"], e["warning"], e.get("rows")) for e in two]
+    assert [(e["step"], e["warning"], e.get("rows")) for e in one] == [
+        (e["step"], e["warning"], e.get("rows")) for e in two
+    ]
     same_numbers(tmp_path / "one", tmp_path / "two")
     same_tensors(tmp_path / "one", tmp_path / "two", step=16)
 
@@ -218,8 +313,11 @@ def test_losses_that_are_no_numbers(small_data: Path, tmp_path: Path, policy: st
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_process_that_dies(small_data: Path, tmp_path: Path, victim: int) -> None:
-    """SIGKILL to one of two: torchrun ends the other, and the same command ends with the bytes of a run that nothing disturbed."""
-    fields = SHARDED | DROPOUT | {"max_steps": 40, "logging_steps": 3, "save_steps": 7, "eval_steps": 20}
+    """SIGKILL to one of two: torchrun ends the other, and the same command ends with the bytes of a
+    run that nothing disturbed."""
+    fields = (
+        SHARDED | DROPOUT | {"max_steps": 40, "logging_steps": 3, "save_steps": 7, "eval_steps": 20}
+    )
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     done = torchrun(words("electra", small_data, whole, **fields), tmp_path).end()
     assert done.status == 0, done.err

@@ -32,7 +32,9 @@ SCRIPT = """
 @contextmanager
 def running(speed: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", textwrap.dedent(SCRIPT), speed]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
@@ -49,7 +51,14 @@ def test_one_signal_asks_and_the_process_ends_in_its_own_time(number: signal.Sig
     assert (process.returncode, out, err) == (SAVED_EXIT, f"asked by {number.name}\n", "")
 
 
-@pytest.mark.parametrize(("first", "second"), [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT), (signal.SIGUSR1, signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (signal.SIGTERM, signal.SIGTERM),
+        (signal.SIGINT, signal.SIGINT),
+        (signal.SIGUSR1, signal.SIGTERM),
+    ],
+)
 def test_a_second_signal_ends_at_once(first: signal.Signals, second: signal.Signals) -> None:
     with running("slow") as process:
         process.send_signal(first)

@@ -57,11 +57,16 @@ def test_adding_neither_keeps_the_graph_nor_touches_the_terms() -> None:
 
 
 finite = st.floats(-1e6, 1e6, width=32)
-term_lists = st.lists(st.dictionaries(st.sampled_from("abc"), st.tuples(finite, st.integers(0, 1000)), max_size=3), max_size=6)
+term_lists = st.lists(
+    st.dictionaries(st.sampled_from("abc"), st.tuples(finite, st.integers(0, 1000)), max_size=3),
+    max_size=6,
+)
 
 
 @given(term_lists, term_lists)
-def test_saved_and_loaded_continues_to_the_bit(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
+def test_saved_and_loaded_continues_to_the_bit(
+    before: list[dict[str, Any]], after: list[dict[str, Any]]
+) -> None:
     """Through JSON, as the checkpoint does it."""
     unbroken, resumed = MetricSums(CPU), MetricSums(CPU)
     for terms in before:
@@ -77,7 +82,9 @@ def test_saved_and_loaded_continues_to_the_bit(before: list[dict[str, Any]], aft
 def test_one_rank_carries_the_sums_on() -> None:
     window = MetricSums(CPU)
     window.load({"a": [1.0, 2.0]}, rank=1)
-    assert window.save() == {"a": [0.0, 0.0]}  # the same names everywhere: all ranks add up one list
+    assert window.save() == {
+        "a": [0.0, 0.0]
+    }  # the same names everywhere: all ranks add up one list
 
 
 def test_saving_changes_nothing() -> None:
@@ -92,7 +99,8 @@ def test_saving_changes_nothing() -> None:
 
 
 class FixedRows:
-    """A split of given rows, served as data.loader.Rows serves them: missing rows of the last batch hold pads."""
+    """A split of given rows, served as data.loader.Rows serves them: missing rows of the last batch
+    hold pads."""
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens, self.row_length = tokens, tokens.row_length
@@ -108,8 +116,22 @@ class FixedRows:
             yield Tokens(*padded, row_length=self.row_length)
 
 
-def validate(objective: torch.nn.Module, tokens: Tokens, *, batch_rows: int, limit: int = 100, world: World = ALONE) -> dict[str, float]:
-    return evaluate(objective, FixedRows(tokens), limit=limit, rows_each=-(-batch_rows // world.size), world=world, bf16=False)  # type: ignore[arg-type]
+def validate(
+    objective: torch.nn.Module,
+    tokens: Tokens,
+    *,
+    batch_rows: int,
+    limit: int = 100,
+    world: World = ALONE,
+) -> dict[str, float]:
+    return evaluate(
+        objective,
+        FixedRows(tokens),
+        limit=limit,
+        rows_each=-(-batch_rows // world.size),
+        world=world,
+        bf16=False,
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
@@ -121,23 +143,35 @@ def test_validation_is_independent_of_the_batch(recipe: str) -> None:
         assert other == pytest.approx(found[0], rel=1e-4, abs=1e-5)
     assert objective.training, "and the mode it was in is restored"
     assert all(p.grad is None for p in objective.parameters())
-    names = {"rtd_detection_auc", "rtd_detection_recall", "rtd", "generator"} if recipe == "electra-tiny" else {"mlm", "mlm_loss_masked"}
+    names = (
+        {"rtd_detection_auc", "rtd_detection_recall", "rtd", "generator"}
+        if recipe == "electra-tiny"
+        else {"mlm", "mlm_loss_masked"}
+    )
     assert names <= found[0].keys()
 
 
 def test_validation_stops_at_the_limit_and_repeats_itself() -> None:
     objective = built("bert-tiny").objective
     tokens = text_batch(seed=9, rows=6, row_length=32)
-    assert validate(objective, tokens, batch_rows=2, limit=3) == validate(objective, tokens.rows(0, 3), batch_rows=2)
+    assert validate(objective, tokens, batch_rows=2, limit=3) == validate(
+        objective, tokens.rows(0, 3), batch_rows=2
+    )
     assert validate(objective, tokens, batch_rows=2) == validate(objective, tokens, batch_rows=2)
 
 
 def test_ranks_share_each_batch() -> None:
-    """Two ranks together grade the rows that one grades alone, with the same masks. (Their sums are added by dist, tested there.)"""
+    """Two ranks together grade the rows that one grades alone, with the same masks. (Their sums are
+    added by dist, tested there.)"""
     objective = built("bert-tiny").objective
     tokens = text_batch(seed=9, rows=4, row_length=32)
     alone = validate(objective, tokens, batch_rows=4)
-    halves = [validate(objective, tokens, batch_rows=4, world=World(rank=r, size=2, local_rank=r, device=CPU)) for r in (0, 1)]
+    halves = [
+        validate(
+            objective, tokens, batch_rows=4, world=World(rank=r, size=2, local_rank=r, device=CPU)
+        )
+        for r in (0, 1)
+    ]
     assert (halves[0]["mlm"] + halves[1]["mlm"]) / 2 == pytest.approx(alone["mlm"], rel=1e-2)
     assert halves[0] != halves[1]
 

@@ -1,4 +1,5 @@
-"""The number of threads: who chooses it, what is measured, what a run writes down and keeps; and the hint where the rate falls."""
+"""The number of threads: who chooses it, what is measured, what a run writes down and keeps; and
+the hint where the rate falls."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from electrify.train import checkpoint, log
 from electrify.train import meter as meter_module
 from electrify.train import threads as threads_module
 from electrify.train.meter import Pace, slow_text
-from electrify.train.threads import Threads, candidates, choose, computing_with, fewest_fast, measured
+from electrify.train.threads import (
+    Threads,
+    candidates,
+    choose,
+    computing_with,
+    fewest_fast,
+    measured,
+)
 from small import DROPOUT, pretrain_words, same_ending
 
 CPU, GPU = torch.device("cpu"), torch.device("meta")
@@ -25,7 +33,8 @@ SHORT: dict[str, Any] = DROPOUT | {"max_steps": 12, "logging_steps": 3, "save_st
 
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
-    """A machine of two cores where nobody has chosen, and two threads are measured to be faster; what was measured."""
+    """A machine of two cores where nobody has chosen, and two threads are measured to be faster;
+    what was measured."""
     asked: list[list[int]] = []
 
     def pretended(numbers: list[int], **_: object) -> dict[int, float]:
@@ -71,9 +80,15 @@ def test_a_process_that_has_chosen_one_thread_keeps_it(two: list[list[int]]) -> 
 def test_more_than_there_are(two: list[list[int]]) -> None:
     found = chosen("64")
     assert found.number == 2
-    assert found.text() == "warning: threads 64 is more than the cores that this process may use: computing with 2"
+    assert (
+        found.text()
+        == "warning: threads 64 is more than the cores that this process may use: computing with 2"
+    )
     assert chosen("2").text() == ""
-    assert chosen().text() == "computing with 2 threads (measured: 2 threads 1.60 times as fast as one)"
+    assert (
+        chosen().text()
+        == "computing with 2 threads (measured: 2 threads 1.60 times as fast as one)"
+    )
 
 
 def test_what_is_tried_and_taken() -> None:
@@ -100,7 +115,11 @@ def test_a_busy_machine_does_not_make_it_long(monkeypatch: pytest.MonkeyPatch) -
     """Rounds end with the budget: the first is always whole."""
     monkeypatch.setattr(threads_module, "BUDGET_S", 0.0)
     turns: list[int] = []
-    monkeypatch.setattr(threads_module.Layer, "seconds", lambda *_: turns.append(torch.get_num_threads()) or float(torch.get_num_threads()))
+    monkeypatch.setattr(
+        threads_module.Layer,
+        "seconds",
+        lambda *_: turns.append(torch.get_num_threads()) or float(torch.get_num_threads()),
+    )
     assert measured([1, 2], width=32, tokens=64, bf16=False) == {1: 1.0, 2: 0.5}
     assert turns == [1, 2]
 
@@ -129,18 +148,33 @@ def pretrain(data: Path, run: Path, **fields: Any) -> int:
 
 def kept(run: Path) -> list[int]:
     """By the checkpoints, oldest first."""
-    return [checkpoint.load(found.path)[1]["fingerprint"]["threads"] for found in reversed(checkpoint.numbered(run))]
+    return [
+        checkpoint.load(found.path)[1]["fingerprint"]["threads"]
+        for found in reversed(checkpoint.numbered(run))
+    ]
 
 
 def test_a_run_writes_its_threads_down_and_keeps_them(
-    small_data: Path, tmp_path: Path, two: list[list[int]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    small_data: Path,
+    tmp_path: Path,
+    two: list[list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Also where the measurement would now say something else; to the same bytes as a run that nothing stopped."""
+    """Also where the measurement would now say something else; to the same bytes as a run that
+    nothing stopped."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert pretrain(small_data, whole) == 0
-    assert "computing with 2 threads (measured: 2 threads 1.60 times as fast as one)" in capsys.readouterr().err
+    assert (
+        "computing with 2 threads (measured: 2 threads 1.60 times as fast as one)"
+        in capsys.readouterr().err
+    )
     facts = json.loads((whole / "run.json").read_text(encoding="utf-8"))
-    assert facts["threads"] == {"number": 2, "chosen_by": "measurement", "speeds": {"1": 1.0, "2": 1.6}}
+    assert facts["threads"] == {
+        "number": 2,
+        "chosen_by": "measurement",
+        "speeds": {"1": 1.0, "2": 1.6},
+    }
     assert facts["machine"]["threads"] == 2
     monkeypatch.setenv(faults.VARIABLE, "term:update@6")
     assert pretrain(small_data, broken) == 75
@@ -154,7 +188,11 @@ def test_a_run_writes_its_threads_down_and_keeps_them(
 
 
 def test_threads_given_to_a_run_that_continues(
-    small_data: Path, tmp_path: Path, two: list[list[int]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    small_data: Path,
+    tmp_path: Path,
+    two: list[list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The user may change the number, and is told what that means."""
     run = tmp_path / "run"
@@ -162,17 +200,35 @@ def test_threads_given_to_a_run_that_continues(
     assert pretrain(small_data, run) == 75
     monkeypatch.delenv(faults.VARIABLE)
     assert pretrain(small_data, run, threads=1) == 0
-    assert "continuing under other conditions (threads 2 then, 1 now): the data is the same, the last bits may differ" in capsys.readouterr().err
+    assert (
+        "continuing under other conditions (threads 2 then, 1 now): the data is the same, the last "
+        "bits may differ" in capsys.readouterr().err
+    )
     assert kept(run)[-1] == 1
     assert torch.get_num_threads() == 2
 
 
-def test_a_second_stage_computes_with_the_threads_of_the_first(small_data: Path, tmp_path: Path, two: list[list[int]]) -> None:
+def test_a_second_stage_computes_with_the_threads_of_the_first(
+    small_data: Path, tmp_path: Path, two: list[list[int]]
+) -> None:
     run = tmp_path / "run"
-    assert pretrain(small_data, run, recipe="two-stage-tiny", generator_steps=3, max_steps=3, generator_size=1) == 0
+    assert (
+        pretrain(
+            small_data,
+            run,
+            recipe="two-stage-tiny",
+            generator_steps=3,
+            max_steps=3,
+            generator_size=1,
+        )
+        == 0
+    )
     assert len(two) == 1
     assert kept(run / "generator-stage") == kept(run) == [2]
-    assert json.loads((run / "run.json").read_text(encoding="utf-8"))["threads"]["chosen_by"] == "earlier"
+    assert (
+        json.loads((run / "run.json").read_text(encoding="utf-8"))["threads"]["chosen_by"]
+        == "earlier"
+    )
 
 
 # ------------------------------------------------------------------ a rate that falls
@@ -191,8 +247,12 @@ def test_a_rate_that_falls_is_told_once() -> None:
     minute = [(10.0, 10_000.0)] * 6
     assert fed(Pace(), *minute, *[(10.0, 6_000.0)] * 30) == []
     assert fed(Pace(), *minute, *[(10.0, 4_000.0)] * 30) == [(1000.0, 400.0)]
-    assert fed(Pace(), *minute, (10.0, 1.0), *[(10.0, 10_000.0)] * 9) == []  # a hiccup of ten seconds
-    assert fed(Pace(), *[(300.0, 300_000.0)], (300.0, 3_000.0)) == [(1000.0, 10.0)]  # lines that are long themselves
+    assert (
+        fed(Pace(), *minute, (10.0, 1.0), *[(10.0, 10_000.0)] * 9) == []
+    )  # a hiccup of ten seconds
+    assert fed(Pace(), *[(300.0, 300_000.0)], (300.0, 3_000.0)) == [
+        (1000.0, 10.0)
+    ]  # lines that are long themselves
 
 
 def test_longer_rows_are_no_slower_machine() -> None:
@@ -204,22 +264,34 @@ def test_longer_rows_are_no_slower_machine() -> None:
 
 def test_what_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slow_text(17_000, 1_500, device="cpu", threads=2) == (
-        "the rate fell from 17.0 k to 1.5 k tokens/s: another process may be using the cores; --threads 1 may be faster "
+        "the rate fell from 17.0 k to 1.5 k tokens/s: another process may be using the cores; "
+        "--threads 1 may be faster "
         "(stop the run, and repeat its command with that)"
     )
     assert slow_text(17_000, 1_500, device="cpu", threads=1).endswith("using the cores")
     assert slow_text(17_000, 1_500, device="cuda", threads=2).endswith("using the device")
     for name in meter_module.OWN_CHOICES:
         monkeypatch.delenv(name, raising=False)
-    assert slow_text(17_000, 1_500, device="cpu", threads=2).endswith("so may GOMP_SPINCOUNT=1000, set before torch is loaded")
+    assert slow_text(17_000, 1_500, device="cpu", threads=2).endswith(
+        "so may GOMP_SPINCOUNT=1000, set before torch is loaded"
+    )
 
 
-def test_a_run_says_so_once(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_says_so_once(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """In the log and on the terminal, where every rate counts as fallen."""
     for name, value in (("FIRST_S", 0.0), ("WINDOW_S", 0.0), ("SLOW", 1e9)):
         monkeypatch.setattr(meter_module, name, value)
     assert pretrain(small_data, tmp_path / "run") == 0
-    told = [r for r in log.read(tmp_path / "run" / log.FILE) if "the rate fell from" in r.get("warning", "")]
+    told = [
+        r
+        for r in log.read(tmp_path / "run" / log.FILE)
+        if "the rate fell from" in r.get("warning", "")
+    ]
     assert [r["step"] for r in told] == [6]
     assert capsys.readouterr().err.count("warning: the rate fell from") == 1
 

@@ -117,11 +117,18 @@ DEAF = """
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda n: n.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda n: n.name
+)
 @pytest.mark.parametrize("state", ["forming", "exchange"])
 def test_a_signal_that_the_main_thread_cannot_hear(state: str, number: signal.Signals) -> None:
     code = textwrap.dedent(DEAF)
-    with subprocess.Popen([sys.executable, "-c", code, state], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, state],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         time.sleep(2)  # until it is inside torch

@@ -1,4 +1,5 @@
-"""What every architecture answers. Shape suffixes: B sequences, L length, T = B * L flat tokens, V vocabulary."""
+"""What every architecture answers. Shape suffixes: B sequences, L length, T = B * L flat tokens, V
+vocabulary."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class InitialValues:
 
 
 class Architecture(ABC):
-    """One kind of encoder. It is built from the parts in model/; its word table is `embeddings.words`."""
+    """One kind of encoder. It is built from the parts in model/; its word table is
+    `embeddings.words`."""
 
     name: ClassVar[str]
     shape_type: ClassVar[type[Shape]] = Shape
@@ -42,14 +44,24 @@ class Architecture(ABC):
     def shape(self, numbers: Mapping[str, Any], *, vocab_size: int) -> Shape:
         """The shape from the numbers of a recipe; those that it does not have are left out."""
         known = {f.name for f in fields(self.shape_type)} - {"vocab_size"}
-        return self.shape_type(vocab_size=vocab_size, **{name: n for name, n in numbers.items() if name in known})
+        return self.shape_type(
+            vocab_size=vocab_size, **{name: n for name, n in numbers.items() if name in known}
+        )
 
     @abstractmethod
     def embeddings(self, shape: Shape, *, dropout: float, words: Words | None = None) -> nn.Module:
         """Tokens -> [T, E]. `words` may be another model's table."""
 
     @abstractmethod
-    def encoder(self, shape: Shape, embeddings: nn.Module, *, dropout: float, attention_dropout: float, direction: Direction = "both") -> Encoder:
+    def encoder(
+        self,
+        shape: Shape,
+        embeddings: nn.Module,
+        *,
+        dropout: float,
+        attention_dropout: float,
+        direction: Direction = "both",
+    ) -> Encoder:
         """The encoder over these embeddings, which may be another model's."""
 
     def lm_head(self, shape: Shape, words: Words) -> Head:
@@ -61,7 +73,13 @@ class Architecture(ABC):
         return BinaryHead(shape)
 
     @abstractmethod
-    def initialise(self, objective: nn.Module, encoders: Sequence[Encoder], values: InitialValues, rng: torch.Generator) -> None:
+    def initialise(
+        self,
+        objective: nn.Module,
+        encoders: Sequence[Encoder],
+        values: InitialValues,
+        rng: torch.Generator,
+    ) -> None:
         """Initial values of everything in `objective`. encoders: those in it, the kept one first."""
 
     # ---------------------------------------------------------------- in Hugging Face's library
@@ -76,28 +94,35 @@ class Architecture(ABC):
     """Sizes that its configuration must say, or the library takes those of another model."""
 
     @abstractmethod
-    def hf_config(self, shape: Shape, kind: HeadKind, *, pad: int, dropout: float, attention_dropout: float) -> Any:
+    def hf_config(
+        self, shape: Shape, kind: HeadKind, *, pad: int, dropout: float, attention_dropout: float
+    ) -> Any:
         """The library's configuration of an exported network."""
 
     @abstractmethod
     def shape_of(self, config: Any) -> Shape:
-        """The shape of a folder with this configuration of the library, of one of the `model_types` of its row."""
+        """The shape of a folder with this configuration of the library, of one of the `model_types`
+        of its row."""
 
     @abstractmethod
     def must_compute_the_same(self, start: str, config: Any) -> None:
-        """Raises UserError where a model of this configuration computes something that ours does not. start: its name, for the sentence."""
+        """Raises UserError where a model of this configuration computes something that ours does
+        not. start: its name, for the sentence."""
 
     @abstractmethod
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
-        """The class that a network with such a head is exported as. model_type: that of a folder to start from."""
+        """The class that a network with such a head is exported as. model_type: that of a folder to
+        start from."""
 
     def head_tensors(self, head: Head) -> dict[str, Tensor]:
-        """A head's parameters under our names in `table`: those themselves where they are ours, else values."""
+        """A head's parameters under our names in `table`: those themselves where they are ours,
+        else values."""
         return head.tensors()
 
     @torch.no_grad()
     def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        """Sets those of these names, as `head_tensors` names them; returns the names that the head cannot hold."""
+        """Sets those of these names, as `head_tensors` names them; returns the names that the head
+        cannot hold."""
         own = head.tensors()
         for name, t in named.items():
             own[name].copy_(t)
@@ -105,7 +130,11 @@ class Architecture(ABC):
 
     def inputs(self, tokens: Tokens) -> dict[str, Tensor]:
         """[B, L] the library's arguments for a batch with one sequence a row."""
-        named = {"input_ids": tokens.ids_T, "attention_mask": tokens.real_T.long(), "token_type_ids": tokens.segment_T}
+        named = {
+            "input_ids": tokens.ids_T,
+            "attention_mask": tokens.real_T.long(),
+            "token_type_ids": tokens.segment_T,
+        }
         return {name: t.view(-1, tokens.row_length) for name, t in named.items()}
 
     def binary_logits(self, output: Any) -> Tensor:

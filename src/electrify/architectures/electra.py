@@ -1,4 +1,5 @@
-"""The encoder of ELECTRA and BERT: post-norm blocks over embeddings of words, learned positions and segments."""
+"""The encoder of ELECTRA and BERT: post-norm blocks over embeddings of words, learned positions and
+segments."""
 
 from __future__ import annotations
 
@@ -41,20 +42,34 @@ HF_NUMBERS = (
 
 
 class Electra(Architecture):
-    """ELECTRA's encoder (2003.10555), which is BERT's (1810.04805) with embeddings that may be narrower than the blocks."""
+    """ELECTRA's encoder (2003.10555), which is BERT's (1810.04805) with embeddings that may be
+    narrower than the blocks."""
 
     name = "electra"
     model_type = "electra"
     classes: ClassVar = {"token": "ElectraForMaskedLM", "binary": "ElectraForPreTraining"}
-    head_prefixes: ClassVar = {"token": "generator_predictions.", "binary": "discriminator_predictions."}
-    config_keys = tuple(name for name in HF_NUMBERS if name not in ("type_vocab_size", "layer_norm_eps"))
+    head_prefixes: ClassVar = {
+        "token": "generator_predictions.",
+        "binary": "discriminator_predictions.",
+    }
+    config_keys = tuple(
+        name for name in HF_NUMBERS if name not in ("type_vocab_size", "layer_norm_eps")
+    )
 
     # ---------------------------------------------------------------- the network
 
     def embeddings(self, shape: Shape, *, dropout: float, words: Words | None = None) -> Embeddings:
         return Embeddings(shape, dropout=dropout, words=words)
 
-    def encoder(self, shape: Shape, embeddings: nn.Module, *, dropout: float, attention_dropout: float, direction: Direction = "both") -> Encoder:
+    def encoder(
+        self,
+        shape: Shape,
+        embeddings: nn.Module,
+        *,
+        dropout: float,
+        attention_dropout: float,
+        direction: Direction = "both",
+    ) -> Encoder:
         narrow = shape.embedding_size != shape.hidden_size
         return Encoder(
             shape,
@@ -65,7 +80,13 @@ class Electra(Architecture):
             direction=direction,
         )
 
-    def initialise(self, objective: nn.Module, encoders: Sequence[Encoder], values: InitialValues, rng: torch.Generator) -> None:
+    def initialise(
+        self,
+        objective: nn.Module,
+        encoders: Sequence[Encoder],
+        values: InitialValues,
+        rng: torch.Generator,
+    ) -> None:
         init_bert(objective, rng)
         if values.init == "published":
             init_published(objective, rng)
@@ -75,7 +96,9 @@ class Electra(Architecture):
         if values.init == "local":
             for encoder in encoders:
                 words = own_table(encoder.embeddings.words)
-                init_local_embeddings(encoder.embeddings, words, width, scale_words=tables[id(words)] is encoder)
+                init_local_embeddings(
+                    encoder.embeddings, words, width, scale_words=tables[id(words)] is encoder
+                )
                 init_local_blocks(encoder, width, rng, amplitude=values.local_amplitude)
             for head in objective.modules():
                 if isinstance(head, BinaryHead):
@@ -87,7 +110,9 @@ class Electra(Architecture):
 
     # ---------------------------------------------------------------- in Hugging Face's library
 
-    def hf_config(self, shape: Shape, kind: HeadKind, *, pad: int, dropout: float, attention_dropout: float) -> Any:
+    def hf_config(
+        self, shape: Shape, kind: HeadKind, *, pad: int, dropout: float, attention_dropout: float
+    ) -> Any:
         from transformers import ElectraConfig
 
         config = ElectraConfig(
@@ -102,7 +127,9 @@ class Electra(Architecture):
 
     def shape_of(self, config: Any) -> Shape:
         numbers = {name: getattr(config, name) for name in HF_NUMBERS if name != "embedding_size"}
-        return Shape(**numbers, embedding_size=getattr(config, "embedding_size", config.hidden_size))
+        return Shape(
+            **numbers, embedding_size=getattr(config, "embedding_size", config.hidden_size)
+        )
 
     def must_compute_the_same(self, start: str, config: Any) -> None:
         act = getattr(config, "hidden_act", "gelu")
@@ -133,7 +160,8 @@ class Electra(Architecture):
 
 
 def two_layers(head: LinearHead) -> dict[str, Tensor]:
-    """A linear head as dense, gelu and output, exactly: gelu(x) - gelu(-x) = x, so the dense layer gets w and -w, the output 1 and -1."""
+    """A linear head as dense, gelu and output, exactly: gelu(x) - gelu(-x) = x, so the dense layer
+    gets w and -w, the output 1 and -1."""
     w_D, b = head.out.weight.detach()[0], head.out.bias.detach()
     dense_DD = w_D.new_zeros(len(w_D), len(w_D))
     bias_D = torch.zeros_like(w_D)
@@ -141,11 +169,17 @@ def two_layers(head: LinearHead) -> dict[str, Tensor]:
     dense_DD[0], dense_DD[1] = w_D, -w_D
     bias_D[0:1], bias_D[1:2] = b, -b
     out_1D[0, 0], out_1D[0, 1] = 1, -1
-    return {"dense.weight": dense_DD, "dense.bias": bias_D, "out.weight": out_1D, "out.bias": torch.zeros_like(b)}
+    return {
+        "dense.weight": dense_DD,
+        "dense.bias": bias_D,
+        "out.weight": out_1D,
+        "out.bias": torch.zeros_like(b),
+    }
 
 
 def one_layer(named: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-    """What `two_layers` made, as the linear head again; None where the two layers compute something else."""
+    """What `two_layers` made, as the linear head again; None where the two layers compute something
+    else."""
     dense_DD, bias_D = named["dense.weight"], named["dense.bias"]
     head = LinearHead(len(bias_D))
     with torch.no_grad():
@@ -161,8 +195,14 @@ def one_layer(named: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
 def _encoder(shape: Shape, prefix: str) -> tuple[Row, ...]:
     rows = [
         Row("encoder.embeddings.words.weight", (f"{prefix}.embeddings.word_embeddings.weight",)),
-        Row("encoder.embeddings.positions.weight", (f"{prefix}.embeddings.position_embeddings.weight",)),
-        Row("encoder.embeddings.segments.weight", (f"{prefix}.embeddings.token_type_embeddings.weight",)),
+        Row(
+            "encoder.embeddings.positions.weight",
+            (f"{prefix}.embeddings.position_embeddings.weight",),
+        ),
+        Row(
+            "encoder.embeddings.segments.weight",
+            (f"{prefix}.embeddings.token_type_embeddings.weight",),
+        ),
         *layer(f"{prefix}.embeddings.LayerNorm", "encoder.embeddings.norm"),
     ]
     if shape.embedding_size != shape.hidden_size:
@@ -170,7 +210,15 @@ def _encoder(shape: Shape, prefix: str) -> tuple[Row, ...]:
     for n in range(shape.num_hidden_layers):
         theirs, ours = f"{prefix}.encoder.layer.{n}", f"encoder.blocks.{n}"
         for part in ("weight", "bias"):
-            rows.append(Row(f"{ours}.qkv.{part}", tuple(f"{theirs}.attention.self.{which}.{part}" for which in ("query", "key", "value"))))
+            rows.append(
+                Row(
+                    f"{ours}.qkv.{part}",
+                    tuple(
+                        f"{theirs}.attention.self.{which}.{part}"
+                        for which in ("query", "key", "value")
+                    ),
+                )
+            )
         rows += layer(f"{theirs}.attention.output.dense", f"{ours}.out")
         rows += layer(f"{theirs}.attention.output.LayerNorm", f"{ours}.norm1")
         rows += layer(f"{theirs}.intermediate.dense", f"{ours}.up")
@@ -181,7 +229,10 @@ def _encoder(shape: Shape, prefix: str) -> tuple[Row, ...]:
 
 def electra_for_pre_training(shape: Shape) -> KeyTable:
     """The discriminator."""
-    head = [*layer("discriminator_predictions.dense", "head.dense"), *layer("discriminator_predictions.dense_prediction", "head.out")]
+    head = [
+        *layer("discriminator_predictions.dense", "head.dense"),
+        *layer("discriminator_predictions.dense_prediction", "head.out"),
+    ]
     return KeyTable("ElectraForPreTraining", _encoder(shape, "electra"), tuple(head))
 
 
@@ -203,7 +254,8 @@ BERT_TIED = {
 
 
 def bert_for_masked_lm(shape: Shape, kind: HeadKind) -> KeyTable:
-    """BERT without pooler and next-sentence prediction: to start from only, what we write is ELECTRA. Needs embedding_size = hidden_size.
+    """BERT without pooler and next-sentence prediction: to start from only, what we write is
+    ELECTRA. Needs embedding_size = hidden_size.
 
     Its head is a language model's: one of another kind keeps its initial values.
     """

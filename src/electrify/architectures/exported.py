@@ -27,21 +27,32 @@ class ExportedModel(Network):
         return self.architecture.table(self.encoder.shape, self.head.kind, model_type=model_type)
 
     def parameters(self) -> dict[str, Tensor]:
-        """The parameters under the names of the tables: those themselves where they are ours, else values (a disentangled word table as its sum, a
-        head as the layers of the library that compute it). The word table, which an LM head reads again, is there once."""
+        """The parameters under the names of the tables: those themselves where they are ours, else
+        values (a disentangled word table as its sum, a head as the layers of the library that
+        compute it). The word table, which an LM head reads again, is there once."""
         words = self.encoder.embeddings.words
-        named: dict[str, Tensor] = {f"encoder.{name}": p for name, p in self.encoder.named_parameters()}
+        named: dict[str, Tensor] = {
+            f"encoder.{name}": p for name, p in self.encoder.named_parameters()
+        }
         if isinstance(words, DisentangledWords):
-            named = {name: p for name, p in named.items() if not name.startswith("encoder.embeddings.words.")}
+            named = {
+                name: p
+                for name, p in named.items()
+                if not name.startswith("encoder.embeddings.words.")
+            }
             named[WORDS] = words.weight.detach()
-        return named | {f"head.{name}": t for name, t in self.architecture.head_tensors(self.head).items()}
+        return named | {
+            f"head.{name}": t for name, t in self.architecture.head_tensors(self.head).items()
+        }
 
     @torch.no_grad()
     def fill(self, named: Mapping[str, Tensor]) -> list[str]:
-        """Sets the parameters of these names, as `parameters` names them, and returns the names that the network cannot hold: its head may be of
-        another form."""
+        """Sets the parameters of these names, as `parameters` names them, and returns the names
+        that the network cannot hold: its head may be of another form."""
         own, words = self.parameters(), self.encoder.embeddings.words
-        head = {name.removeprefix("head."): t for name, t in named.items() if name.startswith("head.")}
+        head = {
+            name.removeprefix("head."): t for name, t in named.items() if name.startswith("head.")
+        }
         left = [f"head.{name}" for name in self.architecture.fill_head(self.head, head)]
         for name, t in named.items():
             if name == WORDS and isinstance(words, DisentangledWords):

@@ -1,6 +1,8 @@
-"""Our parameter names <-> those of a class of Hugging Face's library: one reversible table each, read in both directions.
+"""Our parameter names <-> those of a class of Hugging Face's library: one reversible table each,
+read in both directions.
 
-A table uses every key of both sides exactly once or it raises, so import and export cannot disagree and nothing is lost in silence.
+A table uses every key of both sides exactly once or it raises, so import and export cannot disagree
+and nothing is lost in silence.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Row:
-    """One parameter of ours, and the parameters of theirs that it holds one below the other (three for the fused queries, keys and values)."""
+    """One parameter of ours, and the parameters of theirs that it holds one below the other (three
+    for the fused queries, keys and values)."""
 
     ours: str
     theirs: tuple[str, ...]
@@ -47,22 +50,34 @@ def layer(theirs: str, ours: str, *, parts: tuple[str, ...] = ("weight", "bias")
 
 def _same_keys(have: Iterable[str], want: Iterable[str], what: str) -> None:
     want = list(want)
-    twice = sorted({name for name in want if want.count(name) > 1}) if len(set(want)) < len(want) else []
+    twice = (
+        sorted({name for name in want if want.count(name) > 1})
+        if len(set(want)) < len(want)
+        else []
+    )
     missing, extra = sorted(set(want) - set(have)), sorted(set(have) - set(want))
-    for wrong, how in ((twice, "named twice by the table"), (missing, "missing"), (extra, "unknown to the table")):
+    for wrong, how in (
+        (twice, "named twice by the table"),
+        (missing, "missing"),
+        (extra, "unknown to the table"),
+    ):
         if wrong:
             raise KeyMismatchError(f"{what}: {len(wrong)} {how}, first {wrong[0]}")
 
 
 def to_theirs(rows: Iterable[Row], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our parameters under their names, each a contiguous copy. Raises KeyMismatchError unless every key of both sides is used exactly once."""
+    """Our parameters under their names, each a contiguous copy. Raises KeyMismatchError unless
+    every key of both sides is used exactly once."""
     rows = tuple(rows)
     _same_keys(ours, (row.ours for row in rows), "our parameters")
     out: dict[str, Tensor] = {}
     for row in rows:
         tensor = ours[row.ours]
         if tensor.shape[0] % len(row.theirs):
-            raise KeyMismatchError(f"our parameters: {row.ours} with {tensor.shape[0]} rows cannot be cut into {len(row.theirs)}")
+            raise KeyMismatchError(
+                f"our parameters: {row.ours} with {tensor.shape[0]} rows cannot be cut into "
+                f"{len(row.theirs)}"
+            )
         for name, part in zip(row.theirs, tensor.detach().chunk(len(row.theirs)), strict=True):
             out[name] = part.clone(memory_format=torch.contiguous_format)
     _same_keys(out, (name for row in rows for name in row.theirs), "their parameters")
@@ -70,7 +85,8 @@ def to_theirs(rows: Iterable[Row], ours: Mapping[str, Tensor]) -> dict[str, Tens
 
 
 def to_ours(rows: Iterable[Row], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their parameters (without the tied ones) under our names. Raises KeyMismatchError unless every key of both sides is used exactly once."""
+    """Their parameters (without the tied ones) under our names. Raises KeyMismatchError unless
+    every key of both sides is used exactly once."""
     rows = tuple(rows)
     _same_keys(theirs, (name for row in rows for name in row.theirs), "their parameters")
     out = {row.ours: torch.cat([theirs[name].detach() for name in row.theirs]) for row in rows}
@@ -79,7 +95,8 @@ def to_ours(rows: Iterable[Row], theirs: Mapping[str, Tensor]) -> dict[str, Tens
 
 
 def without_tied(table: KeyTable, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their parameters without the repeated ones. Raises KeyMismatchError where one has values of its own, which ours cannot hold."""
+    """Their parameters without the repeated ones. Raises KeyMismatchError where one has values of
+    its own, which ours cannot hold."""
     for name, source in table.tied.items():
         if name in theirs and source in theirs and not torch.equal(theirs[name], theirs[source]):
             raise KeyMismatchError(f"their parameters: {name} should repeat {source} and does not")

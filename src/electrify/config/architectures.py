@@ -22,11 +22,13 @@ class ArchitectureRow:
     options: type = NoOptions
     """Numbers that others do not have, a frozen dataclass whose fields are bare flags."""
     check: Callable[[Any, Any], str | None] = lambda model, options: None
-    """A sentence about numbers of the model section and own ones that cannot go together, None where they can."""
+    """A sentence about numbers of the model section and own ones that cannot go together, None
+    where they can."""
     inits: tuple[Init, ...]
     """Initial values that are known for it."""
     model_types: tuple[str, ...]
-    """`model_type` of the configurations that are read as it; the first is what it is exported as."""
+    """`model_type` of the configurations that are read as it; the first is what it is exported as.
+    """
 
 
 ARCHITECTURES: dict[str, ArchitectureRow] = {

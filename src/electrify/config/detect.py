@@ -13,7 +13,11 @@ from ..errors import UserError
 class DetectConfig:
     """Which tokens of a text look replaced."""
 
-    HEADINGS: ClassVar = {"model": "the text", "threshold": "what is shown", "max_seq_length": "computing"}
+    HEADINGS: ClassVar = {
+        "model": "the text",
+        "threshold": "what is shown",
+        "max_seq_length": "computing",
+    }
     model: str
     """A discriminator: folder or Hub id with a replaced-token head (`RUN/discriminator`)."""
     text: str | None = None
@@ -23,15 +27,18 @@ class DetectConfig:
     threshold: float = 0.5
     """Mark what has at least this probability of being replaced."""
     unit: Literal["token", "word"] = "token"
-    """Show word pieces, or whole words (a word's probability is that of its most suspicious piece)."""
+    """Show word pieces, or whole words (a word's probability is that of its most suspicious piece).
+    """
     json: bool = False
     """Write JSON."""
     max_seq_length: int | None = None
-    """Tokens of a window, special ones included; longer texts take several. None takes what the model can."""
+    """Tokens of a window, special ones included; longer texts take several. None takes what the
+    model can."""
     batch_size: int = 16
     """Windows of a forward pass."""
     threads: str = "auto"
-    """Threads that compute: a number, or auto: OMP_NUM_THREADS where it is set, or, for long texts, what a second's measurement finds."""
+    """Threads that compute: a number, or auto: OMP_NUM_THREADS where it is set, or, for long texts,
+    what a second's measurement finds."""
 
     def __post_init__(self) -> None:
         if self.text is not None and self.file is not None:

@@ -14,7 +14,8 @@ class DoctorConfig:
 
     HEADINGS: ClassVar = {"json": "what is shown"}
     paths: tuple[str, ...]
-    """folders: prepared corpora, runs, models; corpora and runs that are given together are compared"""
+    """folders: prepared corpora, runs, models; corpora and runs that are given together are
+    compared"""
     json: bool = False
     """write one JSON object"""
 

@@ -15,11 +15,13 @@ class EvaluateConfig:
 
     HEADINGS: ClassVar = {"models": "test, data and results", "batch_tokens": "computing"}
     models: tuple[str, ...]
-    """Folders or Hub ids with the head that they were pre-trained with (RUN/discriminator, RUN/generator, any masked language model)."""
+    """Folders or Hub ids with the head that they were pre-trained with (RUN/discriminator,
+    RUN/generator, any masked language model)."""
     task: Literal["blimp"] = "blimp"
     """blimp: of two sentences the grammatical one should have the higher score."""
     data_dir: str
-    """The folder of BLiMP's .jsonl files, one a paradigm; those in its folder supplement are reported apart."""
+    """The folder of BLiMP's .jsonl files, one a paradigm; those in its folder supplement are
+    reported apart."""
     output_dir: str | None = None
     """Where blimp.json (every paradigm) and blimp.md go; none only prints the table."""
     max_eval_samples: int | None = None
@@ -29,7 +31,8 @@ class EvaluateConfig:
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:1."""
     threads: str = "auto"
-    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS where it is set, or what a second's measurement finds."""
+    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS where it is set, or what a
+    second's measurement finds."""
 
     def __post_init__(self) -> None:
         if not self.models:

@@ -16,8 +16,10 @@ class ExportConfig:
     output_dir: str
     """the folder to write; new, empty, or an earlier export, which is then replaced"""
     part: Part = "discriminator"
-    """discriminator = the encoder that is kept (of a bert run too); generator = the small masked language model trained beside it"""
+    """discriminator = the encoder that is kept (of a bert run too); generator = the small masked
+    language model trained beside it"""
     format: Literal["hf"] = "hf"
-    """hf = a Hugging Face folder: config.json, model.safetensors (float32), tokenizer files, README.md"""
+    """hf = a Hugging Face folder: config.json, model.safetensors (float32), tokenizer files,
+    README.md"""
     step: int | None = None
     """the checkpoint to export; default: the newest complete one"""

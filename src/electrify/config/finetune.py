@@ -1,4 +1,5 @@
-"""The options of `electrify finetune`: what is run (`FinetuneConfig`) and how one run goes (`FinetuneSettings`)."""
+"""The options of `electrify finetune`: what is run (`FinetuneConfig`) and how one run goes
+(`FinetuneSettings`)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from .schema import convert, field_types
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneSettings:
-    """How one fine-tuning run goes. A value of none takes the protocol's, the task's or the model size's own."""
+    """How one fine-tuning run goes. A value of none takes the protocol's, the task's or the model
+    size's own."""
 
     HEADINGS: ClassVar = {
         "protocol": "the protocol",
@@ -31,23 +33,28 @@ class FinetuneSettings:
         "device": "computing",
     }
     protocol: ProtocolName = "electrify"
-    """Whose way of fine-tuning: electrify's own, or published, which computes as the public code of ELECTRA does. It sets --optim,
-    --lr-scheduler-type, --loss-reduction, --layerwise-lr-skip, --head-init, --regression-targets, --group-by-length, --double-unordered,
-    --answer-head, --dropout and --encoder-dropout where they are not given."""
+    """Whose way of fine-tuning: electrify's own, or published, which computes as the public code of
+    ELECTRA does. It sets --optim, --lr-scheduler-type, --loss-reduction, --layerwise-lr-skip,
+    --head-init, --regression-targets, --group-by-length, --double-unordered, --answer-head,
+    --dropout and --encoder-dropout where they are not given."""
     optim: Literal["adamw", "electra_adam"] | None = None
-    """adamw, or electra_adam: without bias correction (the public code's). None takes the protocol's."""
+    """adamw, or electra_adam: without bias correction (the public code's). None takes the
+    protocol's."""
     lr_scheduler_type: Literal["linear", "electra"] | None = None
-    """linear: warm-up, then from the peak to 0; electra: the decay already runs during warm-up, and the first update is at 0 (the public code's).
-    None takes the protocol's."""
+    """linear: warm-up, then from the peak to 0; electra: the decay already runs during warm-up, and
+    the first update is at 0 (the public code's). None takes the protocol's."""
     loss_reduction: Literal["mean", "sum"] | None = None
-    """Over the examples (tagging: words) of a batch, before the gradients are clipped: mean, or sum (the public code's, whose gradients are nearly
-    always clipped). None takes the protocol's."""
+    """Over the examples (tagging: words) of a batch, before the gradients are clipped: mean, or sum
+    (the public code's, whose gradients are nearly always clipped). None takes the protocol's."""
     learning_rate: float | None = None
-    """Peak learning rate of the head; none takes 3e-4 up to width 256, 1e-4 below width 1024, 5e-5 from there (the paper's)."""
+    """Peak learning rate of the head; none takes 3e-4 up to width 256, 1e-4 below width 1024, 5e-5
+    from there (the paper's)."""
     layerwise_lr_decay: float | None = None
-    """Each layer below the head learns at this share of the one above; none takes .8, and .9 from width 1024; 1 switches it off."""
+    """Each layer below the head learns at this share of the one above; none takes .8, and .9 from
+    width 1024; 1 switches it off."""
     layerwise_lr_skip: bool | None = None
-    """The top layer learns at decay^2 of the head's rate, and so on down: the level that the public code skips. None takes the protocol's."""
+    """The top layer learns at decay^2 of the head's rate, and so on down: the level that the public
+    code skips. None takes the protocol's."""
     weight_decay: float = 0.0
     """Decoupled weight decay of matrices (the paper: 0; the public code's default: .01)."""
     per_device_train_batch_size: int = 32
@@ -59,44 +66,54 @@ class FinetuneSettings:
     max_grad_norm: float = 1.0
     """Gradients are clipped to this norm."""
     max_seq_length: int | None = None
-    """Tokens of a sequence; none takes 128, 256 for tagging and 512 for question answering, or what the model reads. Longer texts are cut (the
-    longer of a pair first); longer sentences and contexts are read through windows."""
+    """Tokens of a sequence; none takes 128, 256 for tagging and 512 for question answering, or what
+    the model reads. Longer texts are cut (the longer of a pair first); longer sentences and
+    contexts are read through windows."""
     max_train_samples: int | None = None
     """Train on this many examples, drawn by the seed: the same ones for every model."""
     double_unordered: bool | None = None
-    """Show the training pairs of a symmetric task (MRPC, STS-B) in both orders. None takes the protocol's."""
+    """Show the training pairs of a symmetric task (MRPC, STS-B) in both orders. None takes the
+    protocol's."""
     group_by_length: bool | None = None
-    """Put examples of like length into one batch (less padding), or any that come together. None takes the protocol's."""
+    """Put examples of like length into one batch (less padding), or any that come together. None
+    takes the protocol's."""
     regression_targets: Literal["standardised", "unit", "raw"] | None = None
-    """Regression learns values by mean and deviation, moved to 0..1 by the task's range (the public code's), or as they are. None takes the
-    protocol's."""
+    """Regression learns values by mean and deviation, moved to 0..1 by the task's range (the public
+    code's), or as they are. None takes the protocol's."""
     head_init: Literal["normal", "glorot"] | None = None
-    """First weights of the head: normal with the model's initializer_range, or Glorot's uniform ones (the public code's). None takes the
-    protocol's."""
+    """First weights of the head: normal with the model's initializer_range, or Glorot's uniform
+    ones (the public code's). None takes the protocol's."""
     dropout: float | None = None
-    """Dropout before the head; none takes the model's own, under --protocol published .1 for texts and 0 for words and answers."""
+    """Dropout before the head; none takes the model's own, under --protocol published .1 for texts
+    and 0 for words and answers."""
     encoder_dropout: float | None = None
-    """Dropout of all layers and of attention in the encoder; none takes the model's own, under --protocol published .1."""
+    """Dropout of all layers and of attention in the encoder; none takes the model's own, under
+    --protocol published .1."""
     bf16: Literal["auto", "true", "false"] = "auto"
-    """Compute in bfloat16 (weights stay float32); auto does so where the processor has instructions for it."""
+    """Compute in bfloat16 (weights stay float32); auto does so where the processor has instructions
+    for it."""
     torch_compile: bool = False
     """Compile the encoder (one graph for all lengths): slower at first, faster in long runs."""
     frozen_encoder: Literal["none", "last", "last4", "all"] = "none"
-    """Tagging: leave the encoder as it is and learn a head on the states of its last layer, its last four, or all."""
+    """Tagging: leave the encoder as it is and learn a head on the states of its last layer, its
+    last four, or all."""
     tagging_head: Literal["linear", "bilstm"] = "linear"
     """With --frozen-encoder: a linear layer, or a bidirectional LSTM before it."""
     answer_head: Literal["electra", "joint", "plain"] | None = None
-    """Question answering. electra: the public code's head, the end given the start with beam search, where the class token stands for no answer in
-    this window; joint: the same without the class token, learning spans from windows with an answer alone; plain: start and end each by itself
-    (BERT's). None takes the protocol's."""
+    """Question answering. electra: the public code's head, the end given the start with beam
+    search, where the class token stands for no answer in this window; joint: the same without the
+    class token, learning spans from windows with an answer alone; plain: start and end each by
+    itself (BERT's). None takes the protocol's."""
     doc_stride: int | None = None
-    """Question answering: a window over a long context begins so many tokens after the one before; none takes 128."""
+    """Question answering: a window over a long context begins so many tokens after the one before;
+    none takes 128."""
     n_best_size: int | None = None
     """Question answering: answers kept of each question; none takes 20."""
     max_answer_length: int | None = None
     """Question answering: tokens of an answer at most; none takes 30."""
     eval_steps: int | None = None
-    """Evaluate every N updates; none does so after every epoch (every second one of 10). The score reported is always that of the last update."""
+    """Evaluate every N updates; none does so after every epoch (every second one of 10). The score
+    reported is always that of the last update."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:1."""
 
@@ -121,9 +138,14 @@ class FinetuneSettings:
             raise UserError(f"max_seq_length must be at least 16, not {self.max_seq_length}")
         for name, off in (("layerwise_lr_decay", None), ("torch_compile", False)):
             if self.frozen_encoder != "none" and getattr(self, name) != off:
-                raise UserError(f"--{name.replace('_', '-')} has no effect with --frozen-encoder: leave one of them away")
+                raise UserError(
+                    f"--{name.replace('_', '-')} has no effect with --frozen-encoder: leave one of "
+                    "them away"
+                )
         if self.tagging_head != "linear" and self.frozen_encoder == "none":
-            raise UserError(f"--tagging-head {self.tagging_head} needs --frozen-encoder last, last4 or all")
+            raise UserError(
+                f"--tagging-head {self.tagging_head} needs --frozen-encoder last, last4 or all"
+            )
         for name in ("warmup_ratio", "dropout", "encoder_dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
@@ -133,7 +155,14 @@ class FinetuneSettings:
 
     def filled(self) -> FinetuneSettings:
         """The same with what the protocol sets where nothing is given."""
-        return replace(self, **{name: value for name, value in PROTOCOLS[self.protocol].items() if getattr(self, name) is None})
+        return replace(
+            self,
+            **{
+                name: value
+                for name, value in PROTOCOLS[self.protocol].items()
+                if getattr(self, name) is None
+            },
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,17 +177,22 @@ class FinetuneConfig:
         "predict_test": "what else is written or tried",
     }
     models: tuple[str, ...]
-    """Folders or Hub ids that AutoModel loads; `random:MODEL` is the same shape with random weights."""
+    """Folders or Hub ids that AutoModel loads; `random:MODEL` is the same shape with random
+    weights."""
     output_dir: str
-    """Where scores.jsonl, the report (report.md, .csv, .json, .png) and predictions go. A rerun continues there."""
+    """Where scores.jsonl, the report (report.md, .csv, .json, .png) and predictions go. A rerun
+    continues there."""
     task: tuple[str, ...] = ()
-    """Tasks, separated by commas: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli (glue = all nine); conll2000, conll2003, wnut17, wikiann,
-    ud (tagging = all five); squad1, squad2 (squad = both)."""
+    """Tasks, separated by commas: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli (glue = all
+    nine); conll2000, conll2003, wnut17, wikiann, ud (tagging = all five); squad1, squad2 (squad =
+    both)."""
     data_dir: str | None = None
-    """The folder that holds the tasks' own folders (CoLA, SST-2, ... as GLUE ships them; conll2003, ud_..., squad), or a data set's folder or id on
-    the Hub in GLUE's or SQuAD's layout; none loads nyu-mll/glue, rajpurkar/squad or squad_v2 from there."""
+    """The folder that holds the tasks' own folders (CoLA, SST-2, ... as GLUE ships them; conll2003,
+    ud_..., squad), or a data set's folder or id on the Hub in GLUE's or SQuAD's layout; none loads
+    nyu-mll/glue, rajpurkar/squad or squad_v2 from there."""
     train_file: str | None = None
-    """Your own training examples: .csv, .tsv (no quoting), .jsonl; for tagging also columns (.conll, .conllu, .txt), for questions SQuAD's .json."""
+    """Your own training examples: .csv, .tsv (no quoting), .jsonl; for tagging also columns
+    (.conll, .conllu, .txt), for questions SQuAD's .json."""
     validation_file: str | None = None
     """Your own validation examples, in the same columns."""
     text_column: str | None = None
@@ -166,11 +200,14 @@ class FinetuneConfig:
     pair_column: str | None = None
     """The column of a second text; none looks for sentence2."""
     label_column: str | None = None
-    """The column of the label; none looks for label. Several, separated by commas, are classes of their own with 0 or 1 each (multi-label). In a file
-    of columns without a header: its number from 0, none takes the last."""
-    problem_type: Literal["auto", "classification", "multilabel", "regression", "tagging", "answering"] = "auto"
-    """What your own examples are; auto: lists of labels are multi-label, decimal numbers regression, words and whole numbers classes; columns are
-    tagging, SQuAD's JSON is answering."""
+    """The column of the label; none looks for label. Several, separated by commas, are classes of
+    their own with 0 or 1 each (multi-label). In a file of columns without a header: its number from
+    0, none takes the last."""
+    problem_type: Literal[
+        "auto", "classification", "multilabel", "regression", "tagging", "answering"
+    ] = "auto"
+    """What your own examples are; auto: lists of labels are multi-label, decimal numbers
+    regression, words and whole numbers classes; columns are tagging, SQuAD's JSON is answering."""
     seeds: int = 5
     """Runs of each model on each task."""
     seed: int = 0
@@ -180,14 +217,17 @@ class FinetuneConfig:
     random_baseline: bool = False
     """Run every model also with random weights."""
     predict_test: bool = False
-    """Also answer GLUE's test sets, and write submission-MODEL.zip in its layout, each task by its seed with the best development score."""
+    """Also answer GLUE's test sets, and write submission-MODEL.zip in its layout, each task by its
+    seed with the best development score."""
     hyperparameter_search: str | None = None
-    """Try every combination, with all seeds, and report each model's best on each task; auto: learning_rate=1e-4,3e-4,1e-3;num_train_epochs=3,10."""
+    """Try every combination, with all seeds, and report each model's best on each task; auto:
+    learning_rate=1e-4,3e-4,1e-3;num_train_epochs=3,10."""
     save_model: bool = False
-    """Keep the fine-tuned model of the first seed as a Hugging Face folder (ELECTRA, BERT, RoBERTa)."""
+    """Keep the fine-tuned model of the first seed as a Hugging Face folder (ELECTRA, BERT,
+    RoBERTa)."""
     threads: str = "auto"
-    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS where it is set, what the runs that are done had, or a second's
-    measurement."""
+    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS where it is set, what the
+    runs that are done had, or a second's measurement."""
     settings: FinetuneSettings = field(default_factory=FinetuneSettings)
     """How each run goes."""
 
@@ -197,24 +237,47 @@ class FinetuneConfig:
         thread_count(self.threads)
         own = [self.train_file, self.validation_file]
         if self.task and any(own):
-            raise UserError("--task and --train-file exclude each other: tasks known by name or your own files")
+            raise UserError(
+                "--task and --train-file exclude each other: tasks known by name or your own files"
+            )
         if any(own) and self.data_dir:
-            raise UserError("--data-dir is for the tasks that --task names; your own files have their paths")
-        for name, off in (("text_column", None), ("pair_column", None), ("label_column", None), ("problem_type", "auto")):
+            raise UserError(
+                "--data-dir is for the tasks that --task names; your own files have their paths"
+            )
+        for name, off in (
+            ("text_column", None),
+            ("pair_column", None),
+            ("label_column", None),
+            ("problem_type", "auto"),
+        ):
             if self.task and getattr(self, name) != off:
-                raise UserError(f"--{name.replace('_', '-')} is for your own files; what --task names has columns of its own")
+                raise UserError(
+                    f"--{name.replace('_', '-')} is for your own files; what --task names has "
+                    "columns of its own"
+                )
         if not self.task and not any(own):
-            raise UserError("nothing to fine-tune on: give --task and --data-dir, or --train-file and --validation-file")
+            raise UserError(
+                "nothing to fine-tune on: give --task and --data-dir, or --train-file and "
+                "--validation-file"
+            )
         if any(own) and not all(own):
-            raise UserError(f"--{'validation' if self.train_file else 'train'}-file is missing: both files are needed")
+            raise UserError(
+                f"--{'validation' if self.train_file else 'train'}-file is missing: both files are "
+                "needed"
+            )
         if self.predict_test and not self.task:
             raise UserError("--predict-test is for GLUE's test sets: give --task")
         if self.settings.frozen_encoder != "none" and self.save_model:
-            raise UserError("--save-model and --frozen-encoder exclude each other: the encoder is what it was")
+            raise UserError(
+                "--save-model and --frozen-encoder exclude each other: the encoder is what it was"
+            )
         if self.hyperparameter_search is not None:
             search_grid(self.hyperparameter_search, self.settings)
             if self.save_model or self.predict_test:
-                raise UserError("--hyperparameter-search keeps scores only: give --save-model or --predict-test in a run with the settings it found")
+                raise UserError(
+                    "--hyperparameter-search keeps scores only: give --save-model or "
+                    "--predict-test in a run with the settings it found"
+                )
         if self.seeds < 1:
             raise UserError(f"seeds must be at least 1, not {self.seeds}")
         if not 0 <= self.seed < 2**32:
@@ -225,7 +288,8 @@ AUTO_GRID = "learning_rate=1e-4,3e-4,1e-3;num_train_epochs=3,10"
 
 
 def search_grid(text: str, settings: FinetuneSettings) -> list[tuple[str, FinetuneSettings]]:
-    """Every combination of `name=value,value;name=...` in the order written, with a name each. Raises UserError."""
+    """Every combination of `name=value,value;name=...` in the order written, with a name each.
+    Raises UserError."""
     axes: list[tuple[str, list[Any]]] = []
     for part in (AUTO_GRID if text.strip() == "auto" else text).split(";"):
         name, equals, values = part.strip().partition("=")
@@ -233,14 +297,31 @@ def search_grid(text: str, settings: FinetuneSettings) -> list[tuple[str, Finetu
         if not equals or not values.strip():
             raise UserError(f"--hyperparameter-search is NAME=VALUE,VALUE;NAME=..., not {text!r}")
         if name not in kinds or name in ("device", "eval_steps"):
-            raise UserError(f"--hyperparameter-search: no hyper-parameter {name!r}{nearest(name, kinds)}")
+            raise UserError(
+                f"--hyperparameter-search: no hyper-parameter {name!r}{nearest(name, kinds)}"
+            )
         if name in (known for known, _ in axes):
             raise UserError(f"--hyperparameter-search names {name} twice")
         if getattr(settings, name) != getattr(FinetuneSettings(), name):
-            raise UserError(f"--{name.replace('_', '-')} is given and searched; leave one of them away")
-        axes.append((name, list(dict.fromkeys(convert(v.strip(), kinds[name], name) for v in values.split(",")))))
-    points = [dict(zip((name for name, _ in axes), values, strict=True)) for values in itertools.product(*(values for _, values in axes))]
-    return [(",".join(f"{k}={v}" for k, v in point.items()), replace(settings, **point)) for point in points]
+            raise UserError(
+                f"--{name.replace('_', '-')} is given and searched; leave one of them away"
+            )
+        axes.append(
+            (
+                name,
+                list(
+                    dict.fromkeys(convert(v.strip(), kinds[name], name) for v in values.split(","))
+                ),
+            )
+        )
+    points = [
+        dict(zip((name for name, _ in axes), values, strict=True))
+        for values in itertools.product(*(values for _, values in axes))
+    ]
+    return [
+        (",".join(f"{k}={v}" for k, v in point.items()), replace(settings, **point))
+        for point in points
+    ]
 
 
 def add_finetune_flags(parser: argparse.ArgumentParser) -> None:
@@ -251,4 +332,7 @@ def add_finetune_flags(parser: argparse.ArgumentParser) -> None:
 
 def finetune_from_flags(namespace: argparse.Namespace, *, models: list[str]) -> FinetuneConfig:
     """The options that the flags of `add_finetune_flags` gave. Raises UserError."""
-    return replace(from_flags(FinetuneConfig, namespace, models=models), settings=from_flags(FinetuneSettings, namespace))
+    return replace(
+        from_flags(FinetuneConfig, namespace, models=models),
+        settings=from_flags(FinetuneSettings, namespace),
+    )

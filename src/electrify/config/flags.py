@@ -1,7 +1,7 @@
 """Dataclasses -> flags of the command line, and back.
 
-Every field is a bare flag with the same name (`max_steps` -> `--max-steps`), because field names are unique across the
-sections of a recipe.
+Every field is a bare flag with the same name (`max_steps` -> `--max-steps`), because field names
+are unique across the sections of a recipe.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ C = TypeVar("C")
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose every complaint is one sentence, with the nearest name for a mistyped one. Sub-parsers are of this class, too."""
+    """argparse whose every complaint is one sentence, with the nearest name for a mistyped one.
+    Sub-parsers are of this class, too."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, formatter_class=HelpFormatter, **kwargs)
@@ -33,7 +34,8 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title, self._optionals.title = "what it takes", "help"
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        # Looked at here and not in parse_args, which for a verb is that of the parser above it, where the verb's flags are not known.
+        # Looked at here and not in parse_args, which for a verb is that of the parser above it,
+        # where the verb's flags are not known.
         namespace, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(self._about(unknown[0].split("=", 1)[0]))
@@ -41,11 +43,18 @@ class Parser(argparse.ArgumentParser):
         return namespace, unknown
 
     def _refuse_empty(self, namespace: argparse.Namespace) -> None:
-        """An empty word is a variable of the shell that was never set; taken as a path, it would be the current folder."""
+        """An empty word is a variable of the shell that was never set; taken as a path, it would be
+        the current folder."""
         for action in self._actions:
             value = getattr(namespace, action.dest, None)
-            if any(isinstance(word, str) and not word.strip() for word in (value if isinstance(value, list) else [value])):
-                self.error(f"{action.option_strings[0] if action.option_strings else action.metavar} is empty: give it a value, or leave it out")
+            if any(
+                isinstance(word, str) and not word.strip()
+                for word in (value if isinstance(value, list) else [value])
+            ):
+                self.error(
+                    f"{action.option_strings[0] if action.option_strings else action.metavar} is "
+                    "empty: give it a value, or leave it out"
+                )
 
     def format_usage(self) -> str:
         formatter = self._get_formatter()
@@ -56,7 +65,9 @@ class Parser(argparse.ArgumentParser):
         formatter = self._get_formatter()
         formatter.add_usage(self.usage or usage_of(self, self.needed), [], [])
         formatter.add_text(self.description)
-        for group in sorted(self._action_groups, key=lambda group: group is self._optionals):  # `help` last
+        for group in sorted(
+            self._action_groups, key=lambda group: group is self._optionals
+        ):  # `help` last
             formatter.start_section(group.title)
             formatter.add_text(group.description)
             formatter.add_arguments(group._group_actions)
@@ -67,7 +78,11 @@ class Parser(argparse.ArgumentParser):
     def _about(self, word: str) -> str:
         if not word.startswith("-"):
             return f"there is no place for {word!r}: text with spaces needs quotes"
-        known = [flag for flag in self._option_string_actions if flag.startswith("--") and "_" not in flag]
+        known = [
+            flag
+            for flag in self._option_string_actions
+            if flag.startswith("--") and "_" not in flag
+        ]
         close = difflib.get_close_matches(word.replace("_", "-"), known, n=1)
         return f"there is no flag {word}" + (f"; did you mean {close[0]}?" if close else "")
 
@@ -78,22 +93,40 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         message = harmless(message)
-        self.exit(2, f"{self.prog}: {message}{'' if message.endswith('?') else f'; see `{self.prog} --help`'}\n")
+        self.exit(
+            2,
+            (
+                f"{self.prog}: "
+                f"{message}{'' if message.endswith('?') else f'; see `{self.prog} --help`'}\n"
+            ),
+        )
 
 
 def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def add_flags(parser: argparse.ArgumentParser, cls: type, *, skip: tuple[str, ...] = (), optional: bool = False) -> None:
-    """One flag per field of `cls`. A flag that is not given leaves no attribute, so a recipe's own value stays.
+def add_flags(
+    parser: argparse.ArgumentParser,
+    cls: type,
+    *,
+    skip: tuple[str, ...] = (),
+    optional: bool = False,
+) -> None:
+    """One flag per field of `cls`. A flag that is not given leaves no attribute, so a recipe's own
+    value stays.
 
-    They stand in groups: `cls.HEADINGS` says at which field which heading begins. optional: also fields without a default may be left out.
+    They stand in groups: `cls.HEADINGS` says at which field which heading begins. optional: also
+    fields without a default may be left out.
     """
     for field in dataclasses.fields(cls):
         if field.name in skip:
             continue
-        if isinstance(parser, Parser) and not optional and field.default is field.default_factory is dataclasses.MISSING:
+        if (
+            isinstance(parser, Parser)
+            and not optional
+            and field.default is field.default_factory is dataclasses.MISSING
+        ):
             parser.needed.append(flag_of(field.name))
         add_flag(group_of(parser, heading_of(cls, field.name)), cls, field.name)
 
@@ -109,9 +142,18 @@ def add_flag(group: Any, cls: type, name: str) -> None:
     flags = list(dict.fromkeys((flag, "--" + name)))
     given: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS}
     if kind is bool:
-        # Converted later, with all other fields, where an error is a UserError. The opposite is a flag of its own, so that it takes no value.
-        group.add_argument(*flags, nargs="?", const="true", metavar="true|false", help=text, **given)
-        group.add_argument("--no-" + flag[2:], action="store_const", const="false", help=f"the same as {flag} false", **given)
+        # Converted later, with all other fields, where an error is a UserError. The opposite is a
+        # flag of its own, so that it takes no value.
+        group.add_argument(
+            *flags, nargs="?", const="true", metavar="true|false", help=text, **given
+        )
+        group.add_argument(
+            "--no-" + flag[2:],
+            action="store_const",
+            const="false",
+            help=f"the same as {flag} false",
+            **given,
+        )
         return
     choices = choices_of(kind)
     value = "{" + ",".join(map(str, choices)) + "}" if choices else metavar_of(kind, flag)
@@ -129,23 +171,33 @@ def heading_of(cls: type, name: str) -> str:
 
 
 def group_of(parser: argparse.ArgumentParser, heading: str) -> Any:
-    return next((g for g in parser._action_groups if g.title == heading), None) or parser.add_argument_group(heading)
+    return next(
+        (g for g in parser._action_groups if g.title == heading), None
+    ) or parser.add_argument_group(heading)
 
 
 def from_flags(cls: type[C], namespace: argparse.Namespace, **fixed: Any) -> C:
-    """A dataclass from parsed flags; every field not given takes the dataclass's default. Raises UserError naming the flag."""
+    """A dataclass from parsed flags; every field not given takes the dataclass's default. Raises
+    UserError naming the flag."""
     kinds = field_types(cls)
     given = {k: v for k, v in vars(namespace).items() if k in kinds} | fixed
     for field in dataclasses.fields(typing.cast(Any, cls)):
-        if field.default is field.default_factory is dataclasses.MISSING and field.name not in given:
-            raise UserError(f"{flag_of(field.name)} is missing ({field_docs(cls).get(field.name, '').rstrip('.')})")
+        if (
+            field.default is field.default_factory is dataclasses.MISSING
+            and field.name not in given
+        ):
+            raise UserError(
+                f"{flag_of(field.name)} is missing "
+                f"({field_docs(cls).get(field.name, '').rstrip('.')})"
+            )
     with named_as_flags(kinds):
         return cls(**{k: convert(v, kinds[k], flag_of(k)) for k, v in given.items()})
 
 
 @contextmanager
 def named_as_flags(fields: Iterable[str]) -> Iterator[None]:
-    """A UserError about these fields, whose values came from the command line, names the flags: that is what the user can change."""
+    """A UserError about these fields, whose values came from the command line, names the flags:
+    that is what the user can change."""
     try:
         yield
     except UserError as e:
@@ -153,8 +205,15 @@ def named_as_flags(fields: Iterable[str]) -> Iterator[None]:
 
 
 def in_flags(sentence: str, fields: Iterable[str]) -> str:
-    """`max_steps must be positive` -> `--max-steps must be positive`. A field whose name is an English word counts at the beginning only."""
+    """`max_steps must be positive` -> `--max-steps must be positive`. A field whose name is an
+    English word counts at the beginning only."""
     fields = list(fields)
     long = "|".join(name for name in fields if "_" in name) or "(?!)"
-    sentence = re.sub(rf"(?<![\w./-])({long})(?![\w/]|\.\w)", lambda found: flag_of(found[0]), sentence)
-    return re.sub(rf"^({'|'.join(fields) or '(?!)'})(?![\w/-]|\.\w)", lambda found: flag_of(found[0]), sentence)
+    sentence = re.sub(
+        rf"(?<![\w./-])({long})(?![\w/]|\.\w)", lambda found: flag_of(found[0]), sentence
+    )
+    return re.sub(
+        rf"^({'|'.join(fields) or '(?!)'})(?![\w/-]|\.\w)",
+        lambda found: flag_of(found[0]),
+        sentence,
+    )

@@ -16,18 +16,25 @@ Convention = Literal["paper", "hardware"]
 class FlopsConfig:
     """Whose cost is counted, and how."""
 
-    HEADINGS: ClassVar = {"recipes": "what is counted", "convention": "how it is counted", "json": "what is shown"}
+    HEADINGS: ClassVar = {
+        "recipes": "what is counted",
+        "convention": "how it is counted",
+        "json": "what is shown",
+    }
     recipes: tuple[str, ...] = ()
     """shipped recipes; none = all of them"""
     published: bool = False
-    """instead of recipes, the models that ELECTRA's authors counted (ELMo to T5-11B), in their convention"""
+    """instead of recipes, the models that ELECTRA's authors counted (ELMo to T5-11B), in their
+    convention"""
     convention: Convention = "paper"
-    """paper = as ELECTRA's public script: backward = forward, one-hot embedding lookup, softmax on 15.625 % of the positions, small terms;
-    hardware = matrix products only, backward = 2 x forward, exact mask rate"""
+    """paper = as ELECTRA's public script: backward = forward, one-hot embedding lookup, softmax on
+    15.625 % of the positions, small terms; hardware = matrix products only, backward = 2 x forward,
+    exact mask rate"""
     equal_to: str | None = None
     """a recipe; adds how many steps of each listed recipe cost what this one costs in whole"""
     length: int | None = None
-    """tokens of the sequence whose inference is counted (the paper's table: 128); by default the recipe's own max_seq_length"""
+    """tokens of the sequence whose inference is counted (the paper's table: 128); by default the
+    recipe's own max_seq_length"""
     vocab_size: int = 30522
     """size of the vocabulary"""
     json: bool = False
@@ -35,10 +42,13 @@ class FlopsConfig:
 
     def __post_init__(self) -> None:
         if self.published and (self.recipes or self.equal_to):
-            raise UserError("--published is a list of its own: it takes no recipe and no --equal-to")
+            raise UserError(
+                "--published is a list of its own: it takes no recipe and no --equal-to"
+            )
         if self.published and (self.convention != "paper" or self.vocab_size != 30522):
             raise UserError(
-                "--published keeps the convention and the vocabularies of the paper: it takes no --convention hardware and no --vocab-size"
+                "--published keeps the convention and the vocabularies of the paper: it takes no "
+                "--convention hardware and no --vocab-size"
             )
         if self.published and self.length is not None:
             raise UserError("--published counts training only: it takes no --length")
@@ -47,7 +57,10 @@ class FlopsConfig:
             raise UserError(f"vocab_size must be {bound}, not {self.vocab_size}")
         if self.length is not None and self.length < 1:
             raise UserError(f"length must be positive, not {self.length}")
-        known = {name: load_recipe(name) for name in self.recipes or ([] if self.published else recipe_names())}  # before torch is imported
+        known = {
+            name: load_recipe(name)
+            for name in self.recipes or ([] if self.published else recipe_names())
+        }  # before torch is imported
         for name, recipe in known.items():
             longest = recipe.model.max_position_embeddings
             if self.length is not None and self.length > longest:

@@ -1,4 +1,5 @@
-"""How `--help` is laid out: flags in groups by purpose, one spelling each, and a usage line that names what is needed and nothing else."""
+"""How `--help` is laid out: flags in groups by purpose, one spelling each, and a usage line that
+names what is needed and nothing else."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ import argparse
 import shutil
 import textwrap
 
-NARROW = 100  # columns; below, flag and text do not stand well side by side, and the text begins on the next line
+# Columns; below, flag and text do not stand well side by side, and the text begins on the next
+# line.
+NARROW = 100
 SIDE_BY_SIDE, BELOW = 36, 10  # the column where the text begins
 WIDEST = 140  # longer lines are hard to read
 
@@ -16,7 +19,9 @@ class HelpFormatter(argparse.HelpFormatter):
 
     def __init__(self, prog: str) -> None:
         width = min(shutil.get_terminal_size().columns - 2, WIDEST)
-        super().__init__(prog, max_help_position=SIDE_BY_SIDE if width >= NARROW - 2 else BELOW, width=width)
+        super().__init__(
+            prog, max_help_position=SIDE_BY_SIDE if width >= NARROW - 2 else BELOW, width=width
+        )
 
     def add_argument(self, action: argparse.Action) -> None:
         if not is_opposite(action):
@@ -26,7 +31,13 @@ class HelpFormatter(argparse.HelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return textwrap.fill(" ".join(text.split()), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+        return textwrap.fill(
+            " ".join(text.split()),
+            width,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings:
@@ -48,21 +59,27 @@ def is_opposite(action: argparse.Action) -> bool:
 
 
 def usage_of(parser: argparse.ArgumentParser, needed: list[str]) -> str:
-    """`electrify pretrain DATA --output-dir RUN [FLAGS]`. needed: flags without which the verb refuses, though argparse does not know."""
+    """`electrify pretrain DATA --output-dir RUN [FLAGS]`. needed: flags without which the verb
+    refuses, though argparse does not know."""
     words = [parser.prog]
-    flags = [action for action in parser._actions if action.option_strings and not is_opposite(action)]
+    flags = [
+        action for action in parser._actions if action.option_strings and not is_opposite(action)
+    ]
     for action in parser._actions:
         if not action.option_strings:
             words.append(placeholder(action))
     for action in flags:
         if action.required or action.option_strings[0] in needed:
             words.append(f"{action.option_strings[0]} {action.metavar or action.dest.upper()}")
-    optional = [action for action in flags if not action.required and action.option_strings[0] not in needed]
+    optional = [
+        action for action in flags if not action.required and action.option_strings[0] not in needed
+    ]
     return " ".join([*words, "[FLAGS]"] if len(optional) > 1 else words).replace("%", "%%")
 
 
 def placeholder(action: argparse.Action) -> str:
-    """A positional argument: NAME, NAME... for one or more, [NAME] and [NAME...] where it may be left out."""
+    """A positional argument: NAME, NAME... for one or more, [NAME] and [NAME...] where it may be
+    left out."""
     name = str(action.metavar or action.dest)
     several = name + "..." * (action.nargs in ("+", "*"))
     return f"[{several}]" if action.nargs in ("?", "*") else several

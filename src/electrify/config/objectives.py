@@ -1,7 +1,8 @@
 """One row for each objective: everything that is said of it outside of its own file. Free of torch.
 
-The choices and the help of `--objective`, the objective's own flags, the checks of a recipe, the model card, the meaning
-of an exported head's logits and the table in docs/objectives.md all follow from the rows.
+The choices and the help of `--objective`, the objective's own flags, the checks of a recipe, the
+model card, the meaning of an exported head's logits and the table in docs/objectives.md all follow
+from the rows.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Card:
     title: str
     tag: str
     asked: Callable[[Any], str]
-    """What the network was asked to do, from the objective's own options: `to say of every token ...`."""
+    """What the network was asked to do, from the objective's own options: `to say of every token
+    ...`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +41,11 @@ class Objective:
     corruptors: tuple[str, ...]
     """Whose text it can grade."""
     losses: dict[str, float]
-    """The losses that it weighs and their default weights, without `generator`, which comes with a generator that learns by likelihood."""
+    """The losses that it weighs and their default weights, without `generator`, which comes with a
+    generator that learns by likelihood."""
     optional: dict[str, str] = field(default_factory=dict)
-    """Further losses that a weight switches on, each with the option of the corruption that must not be 0."""
+    """Further losses that a weight switches on, each with the option of the corruption that must
+    not be 0."""
     options: type = NoOptions
     """Its own options, a frozen dataclass whose fields are bare flags."""
     check: Callable[[Any], str | None] = lambda options: None
@@ -51,10 +55,12 @@ class Objective:
     rewarded: bool = False
     """Whether its generator is trained by a reward in place of likelihood."""
     logits: Logits
-    """What the head of the kept network says: the token that should stand there, log-odds that it was replaced, an energy."""
+    """What the head of the kept network says: the token that should stand there, log-odds that it
+    was replaced, an energy."""
     group_rows: Callable[[Any], int] | None = None
-    """With a loss over whole batches (a contrast): how many consecutive rows it compares, from the own options. No split of a batch may cut
-    such a group, so a recipe whose passes do not hold whole groups is refused. None where every loss is a sum over tokens."""
+    """With a loss over whole batches (a contrast): how many consecutive rows it compares, from the
+    own options. No split of a batch may cut such a group, so a recipe whose passes do not hold
+    whole groups is refused. None where every loss is a sum over tokens."""
     card: Card
 
 
@@ -68,7 +74,8 @@ class RTDOptions:
     loss_on: Literal["all", "chosen"] = "all"
     """Of rtd: the tokens that are graded."""
     correct_as_replaced: bool = False
-    """Of rtd: whether a draw that is the original token counts as replaced, too (as in Electric)."""
+    """Of rtd: whether a draw that is the original token counts as replaced, too (as in Electric).
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,26 +83,39 @@ class AllTokensOptions:
     """Of All-Tokens MLM."""
 
     copy_gate: bool = True
-    """Of all_tokens: whether a gate may copy the token that stands there; without it every token is predicted by the softmax alone."""
+    """Of all_tokens: whether a gate may copy the token that stands there; without it every token is
+    predicted by the softmax alone."""
 
 
 def _rtd_check(o: RTDOptions) -> str | None:
     if o.correct_as_replaced and o.loss_on == "chosen":
-        return "correct_as_replaced calls every chosen token replaced: it needs loss_on all, or there is one answer"
+        return (
+            "correct_as_replaced calls every chosen token replaced: it needs loss_on all, or there "
+            "is one answer"
+        )
     return None
 
 
 def _rtd_asked(o: RTDOptions) -> str:
     if o.correct_as_replaced:
-        drawn = "to say of every token whether it is original or was drawn, where a draw that is the original counts as drawn"
+        drawn = (
+            "to say of every token whether it is original or was drawn, where a draw that is the "
+            "original counts as drawn"
+        )
         return f"{drawn} (ELECTRA with Electric's labels)"
     return "to say of every token whether it is original or was replaced (ELECTRA)"
 
 
 def _all_tokens_asked(o: AllTokensOptions) -> str:
     if not o.copy_gate:
-        return "to predict the original of every token (All-Tokens MLM without the gate that copies the input)"
-    return "to predict the original of every token (All-Tokens MLM; the gate that copies the input is not part of this folder)"
+        return (
+            "to predict the original of every token (All-Tokens MLM without the gate that copies "
+            "the input)"
+        )
+    return (
+        "to predict the original of every token (All-Tokens MLM; the gate that copies the input is "
+        "not part of this folder)"
+    )
 
 
 def _always(text: str) -> Callable[[Any], str]:
@@ -138,7 +158,9 @@ OBJECTIVES: dict[str, Objective] = {
         losses={"all_tokens": 1.0},
         options=AllTokensOptions,
         logits="token",
-        card=Card(title="All-Tokens masked language model", tag="all-tokens", asked=_all_tokens_asked),
+        card=Card(
+            title="All-Tokens masked language model", tag="all-tokens", asked=_all_tokens_asked
+        ),
     ),
     "adversarial": Objective(
         cls="electrify.objectives.adversarial:Adversarial",
@@ -151,7 +173,10 @@ OBJECTIVES: dict[str, Objective] = {
         card=Card(
             title="ELECTRA discriminator",
             tag="adversarial",
-            asked=_always("to say of every token whether it is original or was replaced by a generator that was paid for fooling it"),
+            asked=_always(
+                "to say of every token whether it is original or was replaced by a generator that "
+                "was paid for fooling it"
+            ),
         ),
     ),
     "electric": Objective(
@@ -164,7 +189,10 @@ OBJECTIVES: dict[str, Objective] = {
         card=Card(
             title="Electric encoder",
             tag="electric",
-            asked=_always("to give every token an energy, low where it fits the others (Electric); minus their sum is a pseudo-log-likelihood"),
+            asked=_always(
+                "to give every token an energy, low where it fits the others (Electric); minus "
+                "their sum is a pseudo-log-likelihood"
+            ),
         ),
     ),
 }

@@ -1,8 +1,9 @@
-"""Sections whose choice brings options of its own: `objective: rtd` adds the fields of the row `rtd` to its section.
+"""Sections whose choice brings options of its own: `objective: rtd` adds the fields of the row
+`rtd` to its section.
 
-Such a section has a field `options` that holds the row's own dataclass, a class variable CHOICE that names the field of
-the choice, and a class variable ROWS that gives the rows. In YAML and on the command line the own options stand beside
-the section's other fields.
+Such a section has a field `options` that holds the row's own dataclass, a class variable CHOICE
+that names the field of the choice, and a class variable ROWS that gives the rows. In YAML and on
+the command line the own options stand beside the section's other fields.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def has_rows(cls: type) -> bool:
 
 
 def option_types(cls: type) -> dict[str, type]:
-    """The own options of all rows: each with the dataclass that has it (the first, where several rows share one)."""
+    """The own options of all rows: each with the dataclass that has it (the first, where several
+    rows share one)."""
     found: dict[str, type] = {}
     for row in cls.ROWS().values() if has_rows(cls) else ():  # type: ignore[attr-defined]
         for name in field_types(row.options):
@@ -35,23 +37,33 @@ def option_types(cls: type) -> dict[str, type]:
 
 def fields_of(cls: type) -> dict[str, Any]:
     """Every field that a section may have, with its type: its own and those of all rows."""
-    fixed = {name: kind for name, kind in field_types(cls).items() if name != OPTIONS or not has_rows(cls)}
+    fixed = {
+        name: kind
+        for name, kind in field_types(cls).items()
+        if name != OPTIONS or not has_rows(cls)
+    }
     return fixed | {name: field_types(owner)[name] for name, owner in option_types(cls).items()}
 
 
 def read(cls: type[C], mapping: dict[str, Any], where: str) -> C:
-    """A section from a mapping. Raises UserError for unknown and missing fields, and for an option of another row that
-    says something else than its default (files of a run hold the options of all rows at their defaults)."""
+    """A section from a mapping. Raises UserError for unknown and missing fields, and for an option
+    of another row that says something else than its default (files of a run hold the options of all
+    rows at their defaults)."""
     if not has_rows(cls) or not isinstance(mapping, dict):
         return from_mapping(cls, mapping, where)
     options = {name: mapping[name] for name in option_types(cls) if name in mapping}
-    section = from_mapping(cls, {name: v for name, v in mapping.items() if name not in options}, where, known=fields_of(cls))
+    section = from_mapping(
+        cls,
+        {name: v for name, v in mapping.items() if name not in options},
+        where,
+        known=fields_of(cls),
+    )
     return replaced(section, options, naming=lambda name: f"{where}: {name}")
 
 
 def replaced(section: C, values: dict[str, Any], *, naming: Any) -> C:
-    """The section with other values, each converted. naming(field): how a sentence calls it. Another choice begins with
-    its own defaults."""
+    """The section with other values, each converted. naming(field): how a sentence calls it.
+    Another choice begins with its own defaults."""
     cls: Any = type(section)
     kinds, owners = fields_of(cls), option_types(cls)
     new = {name: convert(value, kinds[name], naming(name)) for name, value in values.items()}
@@ -61,7 +73,9 @@ def replaced(section: C, values: dict[str, Any], *, naming: Any) -> C:
     section = dataclasses.replace(section, **fixed)  # type: ignore[type-var]
     if not has_rows(cls):
         return section
-    mine = {name: value for name, value in new.items() if name in field_types(type(section.options))}  # type: ignore[attr-defined]
+    mine = {
+        name: value for name, value in new.items() if name in field_types(type(section.options))
+    }  # type: ignore[attr-defined]
     for name in new.keys() & owners.keys() - mine.keys():
         _must_be_default(section, name, new[name], owners[name])
     return dataclasses.replace(section, options=dataclasses.replace(section.options, **mine))  # type: ignore
@@ -70,15 +84,22 @@ def replaced(section: C, values: dict[str, Any], *, naming: Any) -> C:
 def cls_changes(section: Any, fixed: dict[str, Any]) -> bool:
     """Whether these values make another choice."""
     choice = getattr(type(section), "CHOICE", None)
-    return choice is not None and fixed.get(choice, getattr(section, choice)) != getattr(section, choice)
+    return choice is not None and fixed.get(choice, getattr(section, choice)) != getattr(
+        section, choice
+    )
 
 
 def _must_be_default(section: Any, name: str, value: Any, owner: type) -> None:
     if value != getattr(owner(), name):
         cls = type(section)
         having = [row for row, its in cls.ROWS().items() if name in field_types(its.options)]
-        shown = "" if value is True else " false" if value is False else " " + brief(value).strip("'")
-        raise UserError(f"{name}{shown} is for {cls.CHOICE} {' or '.join(having)}, not {getattr(section, cls.CHOICE)}")
+        shown = (
+            "" if value is True else " false" if value is False else " " + brief(value).strip("'")
+        )
+        raise UserError(
+            f"{name}{shown} is for {cls.CHOICE} {' or '.join(having)}, not "
+            f"{getattr(section, cls.CHOICE)}"
+        )
 
 
 def plain(section: Any) -> dict[str, Any]:
@@ -101,7 +122,9 @@ def add_flags(parser: argparse.ArgumentParser, cls: type) -> None:
     choice = cls.CHOICE  # type: ignore[attr-defined]
     names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
     before = names[: names.index(choice) + 1]
-    flags.add_flags(parser, cls, skip=tuple(n for n in names if n not in before or n == OPTIONS), optional=True)
+    flags.add_flags(
+        parser, cls, skip=tuple(n for n in names if n not in before or n == OPTIONS), optional=True
+    )
     heading = flags.heading_of(cls, choice)
     for name, owner in option_types(cls).items():
         flags.add_flag(flags.group_of(parser, heading), owner, name)

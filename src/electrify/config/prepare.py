@@ -11,9 +11,14 @@ from ..console import brief
 from ..errors import UserError
 from .schema import convert, field_types
 
-MAX_VOCABULARY = 1 << 22  # four times the largest published; the libraries reserve memory for as many pieces as are asked for
+MAX_VOCABULARY = (
+    1 << 22
+    # Four times the largest published; the libraries reserve memory for as many pieces as are asked
+    # for.
+)
 TRAINED = ("wordpiece", "bpe", "unigram")
-# What others call a kind of tokenizer, and what of ours comes nearest. The Hub has no repositories of such names; asking it takes a minute.
+# What others call a kind of tokenizer, and what of ours comes nearest. The Hub has no repositories
+# of such names; asking it takes a minute.
 ALSO_CALLED = {
     "bytelevel": "bpe",
     "byte": "bpe",
@@ -49,13 +54,15 @@ class PrepareConfig:
         "shard_mb": "files and processes",
     }
     inputs: tuple[str, ...]
-    """files, folders (searched to the bottom, in sorted order; links to folders are not followed) and globs of txt, md, jsonl, csv, tsv and parquet,
-    each but parquet also with .gz .bz2 .xz .zst; `pydocs` for the documentation of the installed Python packages; `hub:NAME[:CONFIG]` for a data
+    """files, folders (searched to the bottom, in sorted order; links to folders are not followed)
+    and globs of txt, md, jsonl, csv, tsv and parquet, each but parquet also with .gz .bz2 .xz .zst;
+    `pydocs` for the documentation of the installed Python packages; `hub:NAME[:CONFIG]` for a data
     set of the Hugging Face Hub or of a local folder"""
     output_dir: str
     """the folder of the prepared corpus; new or empty, or that of the same command interrupted"""
     tokenizer: str = "wordpiece"
-    """wordpiece, bpe (byte-level) or unigram to train one on this corpus, or an existing one by folder or Hub name"""
+    """wordpiece, bpe (byte-level) or unigram to train one on this corpus, or an existing one by
+    folder or Hub name"""
     vocab_size: int = 30522
     """size of a trained vocabulary, special tokens included"""
     lowercase: bool = True
@@ -65,29 +72,35 @@ class PrepareConfig:
     min_frequency: int = 2
     """a trained vocabulary takes pieces that occur at least this often (unigram does not use it)"""
     tokenizer_sample_mb: int = 100
-    """a tokenizer is trained on at most this much text in MB, documents chosen by hash; bounds memory too"""
+    """a tokenizer is trained on at most this much text in MB, documents chosen by hash; bounds
+    memory too"""
     document_boundary: Literal["auto", "blank-line", "line", "file", "record"] = "auto"
-    """where a document of a txt or md file ends; auto: blank-line for txt, file for md. A row of jsonl, csv, tsv, parquet and data sets is always a
-    document"""
+    """where a document of a txt or md file ends; auto: blank-line for txt, file for md. A row of
+    jsonl, csv, tsv, parquet and data sets is always a document"""
     text_column: str = "text"
     """the key or column that holds the text"""
     dataset_split: str = "train"
     """the split of a `hub:` data set"""
     encoding_errors: Literal["strict", "replace", "skip"] = "strict"
-    """text that is not UTF-8: strict stops and says where, replace puts U+FFFD, skip drops the document; both count"""
+    """text that is not UTF-8: strict stops and says where, replace puts U+FFFD, skip drops the
+    document; both count"""
     deduplicate: bool = True
-    """drop documents whose text occurred before (128-bit hashes, 16 bytes of memory a document, 48 while they are merged)"""
+    """drop documents whose text occurred before (128-bit hashes, 16 bytes of memory a document, 48
+    while they are merged)"""
     valid_fraction: float = 0.01
-    """share of documents set aside for validation, chosen by the hash of the text, so independent of order"""
+    """share of documents set aside for validation, chosen by the hash of the text, so independent
+    of order"""
     max_documents: int | None = None
     """stop after this many documents"""
     shard_mb: int = 256
     """size of a token file at most, in MB of 2**20 bytes"""
     workers: int | None = None
-    """processes that tokenise; default: the number of cores, or of a joined Ray cluster all CPUs. Does not change the result"""
+    """processes that tokenise; default: the number of cores, or of a joined Ray cluster all CPUs.
+    Does not change the result"""
     engine: Literal["local", "ray"] = "local"
-    """where is tokenised: in processes of this host, or on a Ray cluster (that of RAY_ADDRESS; without it one is started on this host and ended
-    after the work). This process alone reads the corpus and writes output_dir, so hosts need no shared storage, only the same versions of
+    """where is tokenised: in processes of this host, or on a Ray cluster (that of RAY_ADDRESS;
+    without it one is started on this host and ended after the work). This process alone reads the
+    corpus and writes output_dir, so hosts need no shared storage, only the same versions of
     electrify and its packages. Does not change the result"""
 
     @property
@@ -102,14 +115,21 @@ class PrepareConfig:
         """Raises UserError for a value that cannot work."""
         self._check_types()
         if not self.inputs:
-            raise UserError("nothing to prepare: name at least one file, folder, glob, `pydocs` or `hub:NAME`")
+            raise UserError(
+                "nothing to prepare: name at least one file, folder, glob, `pydocs` or `hub:NAME`"
+            )
         if not all(item.strip() for item in self.inputs):
-            raise UserError("an input is an empty text: name a file, folder or glob (`.` is the folder you are in)")
+            raise UserError(
+                "an input is an empty text: name a file, folder or glob (`.` is the folder you are "
+                "in)"
+            )
         if not self.output_dir.strip():
             raise UserError("output_dir is empty: name the folder of the prepared corpus")
         self._check_tokenizer()
         if not 0 <= self.valid_fraction < 1:
-            raise UserError(f"valid_fraction must be at least 0 and below 1, not {self.valid_fraction}")
+            raise UserError(
+                f"valid_fraction must be at least 0 and below 1, not {self.valid_fraction}"
+            )
         for name, least, most in (
             ("vocab_size", 32, MAX_VOCABULARY),
             ("min_frequency", 0, 1 << 31),
@@ -120,23 +140,35 @@ class PrepareConfig:
         ):
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
-                raise UserError(f"{name} must be at {f'least {least}' if value < least else f'most {most}'}, not {value}")
+                raise UserError(
+                    f"{name} must be at {f'least {least}' if value < least else f'most {most}'}, "
+                    f"not {value}"
+                )
 
     def _check_types(self) -> None:
         """Raises UserError for what a caller in Python may give and a command line cannot."""
         if isinstance(self.inputs, str | bytes | os.PathLike):
-            raise UserError(f"inputs is {brief(self.inputs)}: give a list of files, folders and globs, as texts")
+            raise UserError(
+                f"inputs is {brief(self.inputs)}: give a list of files, folders and globs, as texts"
+            )
         for name, kind in field_types(type(self)).items():
             value = getattr(self, name)
             found = convert(value, kind, name)
             if found != value and value == value:  # not of NaN, which the bounds refuse
-                raise UserError(f"{name} is {brief(value)}, of another type than {brief(found)}, which is meant")
+                raise UserError(
+                    f"{name} is {brief(value)}, of another type than {brief(found)}, which is meant"
+                )
 
     def _check_tokenizer(self) -> None:
-        """Raises UserError for a name that means a kind of tokenizer and is not one of ours, before the Hub is asked for it."""
+        """Raises UserError for a name that means a kind of tokenizer and is not one of ours, before
+        the Hub is asked for it."""
         if not self.tokenizer.strip():
-            raise UserError(f"tokenizer is empty: choose {', '.join(TRAINED)}, a folder or a name on the Hub")
-        if self.trains_tokenizer or os.path.exists(self.tokenizer):  # not Path.exists, which raises for names too long for a file
+            raise UserError(
+                f"tokenizer is empty: choose {', '.join(TRAINED)}, a folder or a name on the Hub"
+            )
+        if self.trains_tokenizer or os.path.exists(
+            self.tokenizer
+        ):  # not Path.exists, which raises for names too long for a file
             return
         plain = "".join(c for c in self.tokenizer.lower() if c.isalnum())
         close = difflib.get_close_matches(plain, TRAINED, n=1, cutoff=0.7)
@@ -144,17 +176,27 @@ class PrepareConfig:
         if meant:
             raise UserError(f"there is no tokenizer {self.tokenizer!r}; did you mean {meant!r}?")
         if meant == "":
-            raise UserError(f"there is no tokenizer {self.tokenizer!r}; choose {', '.join(TRAINED)}, a folder or a name on the Hub")
+            raise UserError(
+                f"there is no tokenizer {self.tokenizer!r}; choose {', '.join(TRAINED)}, a folder "
+                "or a name on the Hub"
+            )
 
     def unused(self, formats: set[str]) -> list[str]:
-        """The options that were given and change nothing: of training where a tokenizer is taken over, of kinds of files that are not there.
+        """The options that were given and change nothing: of training where a tokenizer is taken
+        over, of kinds of files that are not there.
 
         formats: of the files to be read.
         """
         rows = {"jsonl", "csv", "tsv", "parquet", "hub", "pydocs"}
         idle: dict[str, str] = {}
         if not self.trains_tokenizer:
-            names = ("vocab_size", "lowercase", "strip_accents", "min_frequency", "tokenizer_sample_mb")
+            names = (
+                "vocab_size",
+                "lowercase",
+                "strip_accents",
+                "min_frequency",
+                "tokenizer_sample_mb",
+            )
             idle |= dict.fromkeys(names, "the tokenizer is taken over, not trained")
         if self.tokenizer == "unigram":
             idle["min_frequency"] = "unigram does not use it"
@@ -165,4 +207,8 @@ class PrepareConfig:
         if not formats & {"txt", "md"} and self.document_boundary != "record":
             idle["document_boundary"] = "each row is a document"
         defaults: dict[str, Any] = {f.name: f.default for f in fields(self)}
-        return [f"{name} {getattr(self, name)} changes nothing: {why}" for name, why in idle.items() if getattr(self, name) != defaults[name]]
+        return [
+            f"{name} {getattr(self, name)} changes nothing: {why}"
+            for name, why in idle.items()
+            if getattr(self, name) != defaults[name]
+        ]

@@ -1,4 +1,5 @@
-"""A pre-training recipe: five sections of plain numbers, read from YAML, overridden by flags, checked before anything runs."""
+"""A pre-training recipe: five sections of plain numbers, read from YAML, overridden by flags,
+checked before anything runs."""
 
 from __future__ import annotations
 
@@ -43,26 +44,51 @@ def section_of() -> dict[str, str]:
 
 
 def recipe_names() -> list[str]:
-    return sorted(p.name.removesuffix(".yaml") for p in (resources.files("electrify") / "recipes").iterdir() if p.name.endswith(".yaml"))
+    return sorted(
+        p.name.removesuffix(".yaml")
+        for p in (resources.files("electrify") / "recipes").iterdir()
+        if p.name.endswith(".yaml")
+    )
 
 
 def load_recipe(name: str) -> PretrainConfig:
     """A shipped recipe by name. Raises UserError with the nearest name."""
     if name not in recipe_names():
-        raise UserError(f"there is no recipe {brief(name)}{nearest(name[:MAX_TYPO], recipe_names())}")
-    return parse((resources.files("electrify") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}")
+        raise UserError(
+            f"there is no recipe {brief(name)}{nearest(name[:MAX_TYPO], recipe_names())}"
+        )
+    return parse(
+        (resources.files("electrify") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8"),
+        f"recipe {name}",
+    )
 
 
-# The first line of a run's config.yaml. Paths in such a file are found from its own folder, those in a recipe of the user from where he works.
+# The first line of a run's config.yaml. Paths in such a file are found from its own folder, those
+# in a recipe of the user from where he works.
 RUN_MARK = "# electrify run: the resolved recipe; paths are relative to this folder\n"
 
 
 def load_file(path: Path, *, within: Path | None = None) -> PretrainConfig:
-    """A recipe file of the user, or that of a run folder (within). Raises UserError naming file and field."""
+    """A recipe file of the user, or that of a run folder (within). Raises UserError naming file and
+    field."""
     text = read_recipe(path, within=within)
     config = parse(text, str(path))
-    starts = {name: getattr(config.train, name) or "" for name in ("init_discriminator", "init_generator")} if text.startswith(RUN_MARK) else {}
-    return override(config, {name: str(path.parent / start) for name, start in starts.items() if start.startswith(("./", "../"))})
+    starts = (
+        {
+            name: getattr(config.train, name) or ""
+            for name in ("init_discriminator", "init_generator")
+        }
+        if text.startswith(RUN_MARK)
+        else {}
+    )
+    return override(
+        config,
+        {
+            name: str(path.parent / start)
+            for name, start in starts.items()
+            if start.startswith(("./", "../"))
+        },
+    )
 
 
 def parse(text: str, where: str) -> PretrainConfig:
@@ -73,22 +99,43 @@ def parse(text: str, where: str) -> PretrainConfig:
     for key in raw:
         if key not in SECTIONS:
             home = section_of().get(str(key))
-            instead = f"; {key} belongs to the section {home}" if home else nearest(str(key)[:MAX_TYPO], SECTIONS)
+            instead = (
+                f"; {key} belongs to the section {home}"
+                if home
+                else nearest(str(key)[:MAX_TYPO], SECTIONS)
+            )
             raise UserError(f"{where} has no section {brief(key)}{instead}")
-    sections = {s: own.read(cls, {} if raw.get(s) is None else raw[s], f"{where}, section {s}") for s, cls in SECTIONS.items()}
+    sections = {
+        s: own.read(cls, {} if raw.get(s) is None else raw[s], f"{where}, section {s}")
+        for s, cls in SECTIONS.items()
+    }
     return with_weights(PretrainConfig(**sections))
 
 
 def resolved(raw: dict[Any, Any], where: str) -> dict[Any, Any]:
-    """The sections with those of the recipe that `like` names below them: a variant states what differs. Raises UserError where there is none."""
+    """The sections with those of the recipe that `like` names below them: a variant states what
+    differs. Raises UserError where there is none."""
     like = raw.pop("like", None)
     if like is None:
         return raw
     if like not in recipe_names():
-        raise UserError(f"{where} is like {brief(like)}, and there is no such recipe{nearest(str(like)[:MAX_TYPO], recipe_names())}")
-    below = resolved(yaml.safe_load((resources.files("electrify") / "recipes" / f"{like}.yaml").read_text(encoding="utf-8")), f"recipe {like}")
+        raise UserError(
+            f"{where} is like {brief(like)}, and there is no such "
+            f"recipe{nearest(str(like)[:MAX_TYPO], recipe_names())}"
+        )
+    below = resolved(
+        yaml.safe_load(
+            (resources.files("electrify") / "recipes" / f"{like}.yaml").read_text(encoding="utf-8")
+        ),
+        f"recipe {like}",
+    )
     # What is not a mapping stays, and the reader of the sections says so.
-    return below | {s: (below.get(s) or {}) | (fields or {}) if fields is None or isinstance(fields, dict) else fields for s, fields in raw.items()}
+    return below | {
+        s: (below.get(s) or {}) | (fields or {})
+        if fields is None or isinstance(fields, dict)
+        else fields
+        for s, fields in raw.items()
+    }
 
 
 def dump(config: PretrainConfig) -> str:
@@ -103,8 +150,8 @@ def values_of(config: PretrainConfig) -> dict[str, Any]:
 
 
 def override(config: PretrainConfig, fields: dict[str, Any]) -> PretrainConfig:
-    """The recipe with bare fields replaced: override(c, {"max_steps": 10}). Another objective begins with its own
-    options and weights. Raises UserError for an unknown field."""
+    """The recipe with bare fields replaced: override(c, {"max_steps": 10}). Another objective
+    begins with its own options and weights. Raises UserError for an unknown field."""
     by_section: dict[str, dict[str, Any]] = {}
     known = section_of()
     for name, value in fields.items():
@@ -114,7 +161,10 @@ def override(config: PretrainConfig, fields: dict[str, Any]) -> PretrainConfig:
     asked = by_section.get("objective", {})
     if asked.get("objective", config.objective.objective) != config.objective.objective:
         asked.setdefault("term_weights", {})
-    sections = {s: own.replaced(getattr(config, s), values, naming=flag_of) for s, values in by_section.items()}
+    sections = {
+        s: own.replaced(getattr(config, s), values, naming=flag_of)
+        for s, values in by_section.items()
+    }
     return with_weights(dataclasses.replace(config, **sections))
 
 
@@ -123,10 +173,13 @@ def with_weights(config: PretrainConfig) -> PretrainConfig:
     o = config.objective
     if o.term_weights:
         return config
-    weights = ({"generator": 1.0} if learns_by_likelihood(config.corruption, o) else {}) | o.row.losses
+    weights = (
+        {"generator": 1.0} if learns_by_likelihood(config.corruption, o) else {}
+    ) | o.row.losses
     return dataclasses.replace(config, objective=dataclasses.replace(o, term_weights=weights))
 
 
 def learns_by_likelihood(c: CorruptionConfig, o: ObjectiveConfig) -> bool:
-    """Whether a generator is trained by the likelihood of the original tokens: the loss `generator`."""
+    """Whether a generator is trained by the likelihood of the original tokens: the loss
+    `generator`."""
     return c.corruptor in LEARNED and c.generator_training != "frozen" and not o.row.rewarded

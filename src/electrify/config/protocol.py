@@ -1,8 +1,11 @@
-"""The two protocols of `electrify finetune --protocol`: what each sets where the user gives no flag of his own.
+"""The two protocols of `electrify finetune --protocol`: what each sets where the user gives no flag
+of his own.
 
-`published` computes as the public code of ELECTRA does (google-research/electra: model/optimization.py, run_finetuning.py, finetune/). Peak rates,
-their decay by layer, weight decay 0, batches, epochs and lengths are those of the paper (2003.10555, table 7) under both. docs/finetuning.md has the
-table with the places in the public code, and the differences that remain.
+`published` computes as the public code of ELECTRA does (google-research/electra:
+model/optimization.py, run_finetuning.py, finetune/). Peak rates, their decay by layer, weight decay
+0, batches, epochs and lengths are those of the paper (2003.10555, table 7) under both.
+docs/finetuning.md has the table with the places in the public code, and the differences that
+remain.
 """
 
 from __future__ import annotations
@@ -38,5 +41,12 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
 }
 
-PUBLISHED_DROPOUT = {"classification": 0.1, "multilabel": 0.1, "regression": 0.1, "tagging": 0.0, "answering": 0.0}
-"""Dropout before the head in the public code: keep_prob .9 before classes and values, none before tags and answers."""
+PUBLISHED_DROPOUT = {
+    "classification": 0.1,
+    "multilabel": 0.1,
+    "regression": 0.1,
+    "tagging": 0.0,
+    "answering": 0.0,
+}
+"""Dropout before the head in the public code: keep_prob .9 before classes and values, none before
+tags and answers."""

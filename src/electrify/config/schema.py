@@ -1,4 +1,5 @@
-"""Dataclasses <-> YAML, with one source for each name, type and help text (flags.py makes flags of them).
+"""Dataclasses <-> YAML, with one source for each name, type and help text (flags.py makes flags of
+them).
 
 The help text of a field is the docstring below it. Unknown keys raise with the nearest known name.
 """
@@ -23,13 +24,24 @@ C = TypeVar("C")
 
 MAX_TYPO = 60  # characters of a name that is compared with the known ones
 MAX_INT = 1 << 64  # no number of a field comes near it; beyond, libraries of C overflow
-_BOOL = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False, "on": True, "off": False}
+_BOOL = {
+    "true": True,
+    "false": False,
+    "1": True,
+    "0": False,
+    "yes": True,
+    "no": False,
+    "on": True,
+    "off": False,
+}
 
 
 @cache
 def field_docs(cls: type) -> dict[str, str]:
     """The docstring written below each field of a dataclass, on one line."""
-    body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]).body
+    body = typing.cast(
+        ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    ).body
     docs: dict[str, str] = {}
     for field, after in pairwise(body):
         named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
@@ -39,8 +51,8 @@ def field_docs(cls: type) -> dict[str, str]:
 
 
 class OneOf:
-    """Names that are known when they are asked for, and their help: `Annotated[str, OneOf(names, text)]` is a Literal whose
-    choices are rows of a table."""
+    """Names that are known when they are asked for, and their help: `Annotated[str, OneOf(names,
+    text)]` is a Literal whose choices are rows of a table."""
 
     def __init__(self, names: Callable[[], Iterable[str]], text: Callable[[], str]) -> None:
         self.names = names
@@ -68,11 +80,14 @@ def field_types(cls: type) -> dict[str, Any]:
 
 
 def convert(value: Any, kind: Any, name: str) -> Any:
-    """`value` (from YAML or from a flag's text) as the annotated type. Raises UserError naming the field."""
+    """`value` (from YAML or from a flag's text) as the annotated type. Raises UserError naming the
+    field."""
     origin = typing.get_origin(kind)
     try:
         if origin in (typing.Union, types.UnionType):
-            nothing = value is None or (isinstance(value, str) and value.lower() in ("none", "null", ""))
+            nothing = value is None or (
+                isinstance(value, str) and value.lower() in ("none", "null", "")
+            )
             return None if nothing else convert(value, without_none(kind), name)
         if choices_of(kind) is not None:
             return _choice(value, kind, name)
@@ -109,14 +124,18 @@ def _items(value: Any, kind: Any, name: str) -> tuple[Any, ...]:
 def _pairs(value: Any, kind: Any, name: str) -> dict[Any, Any]:
     keys, values = typing.get_args(kind)
     pairs = [p.split("=", 1) for p in value.split(",")] if isinstance(value, str) else value.items()
-    found = {convert(k.strip() if isinstance(k, str) else k, keys, name): convert(v, values, name) for k, v in pairs}
+    found = {
+        convert(k.strip() if isinstance(k, str) else k, keys, name): convert(v, values, name)
+        for k, v in pairs
+    }
     if len(found) < len(pairs):
         raise UserError(f"{name} names a key twice, of which one would be lost: {brief(value)}")
     return found
 
 
 def _number(value: Any, kind: Any) -> Any:
-    """A bool, int, float or str. Raises ValueError, TypeError, KeyError or OverflowError for anything else."""
+    """A bool, int, float or str. Raises ValueError, TypeError, KeyError or OverflowError for
+    anything else."""
     if kind is bool:
         return _BOOL[str(value).lower()]
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -135,16 +154,24 @@ def without_none(kind: Any) -> Any:
     return next(a for a in typing.get_args(kind) if a is not type(None)) if union else kind
 
 
-def from_mapping(cls: type[C], mapping: dict[str, Any], where: str, *, known: Iterable[str] | None = None) -> C:
-    """A dataclass from a mapping; unknown and missing keys raise and name `where` they stand. known: the names that a
-    mistyped one is compared with, by default the fields."""
+def from_mapping(
+    cls: type[C], mapping: dict[str, Any], where: str, *, known: Iterable[str] | None = None
+) -> C:
+    """A dataclass from a mapping; unknown and missing keys raise and name `where` they stand.
+    known: the names that a mistyped one is compared with, by default the fields."""
     if not isinstance(mapping, dict):
         raise UserError(f"{where} must be a mapping of fields, not {brief(mapping)}")
     kinds = field_types(cls)
     for key in mapping:
         if key not in kinds:
-            raise UserError(f"{where} has no field {brief(key)}{nearest(str(key)[:MAX_TYPO], known or kinds)}")
-    must = [f.name for f in dataclasses.fields(typing.cast(Any, cls)) if f.default is f.default_factory is dataclasses.MISSING]
+            raise UserError(
+                f"{where} has no field {brief(key)}{nearest(str(key)[:MAX_TYPO], known or kinds)}"
+            )
+    must = [
+        f.name
+        for f in dataclasses.fields(typing.cast(Any, cls))
+        if f.default is f.default_factory is dataclasses.MISSING
+    ]
     missing = [name for name in must if name not in mapping]
     if missing:
         raise UserError(f"{where} lacks the field{'s' * (len(missing) > 1)} {', '.join(missing)}")

@@ -39,7 +39,8 @@ class ModelConfig:
     max_position_embeddings: int = 512
     """Longest sequence the position table allows."""
     generator_size: float = 0.25
-    """Width, heads and feed-forward width of the generator (of each tower of a two-tower one) as a share of the encoder's; depth is kept."""
+    """Width, heads and feed-forward width of the generator (of each tower of a two-tower one) as a
+    share of the encoder's; depth is kept."""
     generator_num_hidden_layers: int | None = None
     """Blocks of the generator; by default num_hidden_layers."""
     generator_hidden_size: int | None = None
@@ -49,19 +50,23 @@ class ModelConfig:
     generator_intermediate_size: int | None = None
     """Width of the generator's feed-forward layers; by default what generator_size gives."""
     tie: Literal["embeddings", "none", "tokens", "all", "gdes"] = "embeddings"
-    """What generator and discriminator share: the embedding layer, nothing, the token table, every encoder weight (needs generator_size 1), or
-    gdes: the discriminator's token table is the generator's, without gradient, plus a difference of its own."""
+    """What generator and discriminator share: the embedding layer, nothing, the token table, every
+    encoder weight (needs generator_size 1), or gdes: the discriminator's token table is the
+    generator's, without gradient, plus a difference of its own."""
     dropout: float
     """Dropout of embeddings and sub-layer outputs."""
     attention_dropout: float
     """Dropout of attention weights."""
     init: Literal["bert", "published", "local"]
-    """Initial values: bert = truncated normal .02; published = the same, but Glorot uniform where ELECTRA's public code has it (the projection of
-    the embeddings, layers with one output); local = heads that look at neighbours from the first step (leaves the unigram plateau sooner)."""
+    """Initial values: bert = truncated normal .02; published = the same, but Glorot uniform where
+    ELECTRA's public code has it (the projection of the embeddings, layers with one output); local =
+    heads that look at neighbours from the first step (leaves the unigram plateau sooner)."""
     local_amplitude: float = 3.0
-    """With init local: how sharply a head looks at its neighbour at the start (its logit is 4 times this)."""
+    """With init local: how sharply a head looks at its neighbour at the start (its logit is 4 times
+    this)."""
     init_words: Literal["random", "cooccurrence"] = "random"
-    """Where word embeddings start: random = as init draws them; cooccurrence = from which of them stand together in DATA (half a minute)."""
+    """Where word embeddings start: random = as init draws them; cooccurrence = from which of them
+    stand together in DATA (half a minute)."""
 
     def __post_init__(self) -> None:
         if self.options is None:
@@ -72,7 +77,8 @@ class ModelConfig:
         return ARCHITECTURES[self.architecture]
 
     def generator_numbers(self) -> dict[str, int]:
-        """The generator's own: those given, else width, heads and feed-forward times `generator_size`, depth kept (2003.10555 section 3.2)."""
+        """The generator's own: those given, else width, heads and feed-forward times
+        `generator_size`, depth kept (2003.10555 section 3.2)."""
 
         def part(n: int) -> int:
             return max(1, round(n * self.generator_size))
@@ -84,27 +90,36 @@ class ModelConfig:
             "intermediate_size": part(self.intermediate_size),
         }
         given = {name: getattr(self, f"generator_{name}") for name in derived}
-        return {name: number if given[name] is None else given[name] for name, number in derived.items()}
+        return {
+            name: number if given[name] is None else given[name] for name, number in derived.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorruptionConfig:
     """What is changed, and by whom."""
 
-    HEADINGS: ClassVar = {"corruptor": "corruption: what is changed, and by whom", "temperature": "the generator"}
+    HEADINGS: ClassVar = {
+        "corruptor": "corruption: what is changed, and by whom",
+        "temperature": "the generator",
+    }
     corruptor: Literal["mask", "generator", "unigram", "uniform", "two_tower"]
-    """mask = [MASK], kept and random tokens, no parameters; generator = samples of a masked LM trained beside; unigram, uniform = words drawn by
-    their frequency in the corpus, or all alike; two_tower = samples of a cloze model of a left-to-right and a right-to-left encoder."""
+    """mask = [MASK], kept and random tokens, no parameters; generator = samples of a masked LM
+    trained beside; unigram, uniform = words drawn by their frequency in the corpus, or all alike;
+    two_tower = samples of a cloze model of a left-to-right and a right-to-left encoder."""
     mask_rate: float
     """Share of the tokens of each sequence that is chosen."""
     mask_mix: tuple[float, ...] = (0.85, 0.15, 0.0)
-    """Shares of the chosen tokens shown to the masked language model as [MASK], unchanged, random (corruptors mask and generator)."""
+    """Shares of the chosen tokens shown to the masked language model as [MASK], unchanged, random
+    (corruptors mask and generator)."""
     mask_unit: Literal["token", "word"] = "token"
     """What is chosen as a whole: single tokens, or words with all their pieces."""
     mask_choice: Literal["uniform", "rare"] = "uniform"
-    """Which are chosen: all alike, or in proportion to minus the logarithm of their frequency in the corpus."""
+    """Which are chosen: all alike, or in proportion to minus the logarithm of their frequency in
+    the corpus."""
     clean_rate: float = 0.0
-    """Share of the sequences left whole; with a term weight for `sentence` a head on [CLS] learns which."""
+    """Share of the sequences left whole; with a term weight for `sentence` a head on [CLS] learns
+    which."""
     temperature: float = 1.0
     """The generator's logits are divided by this before sampling."""
     temperature_end: float | None = None
@@ -112,7 +127,8 @@ class CorruptionConfig:
     disallow_correct: bool = False
     """Whether the generator's draws exclude the original token."""
     generator_training: Literal["joint", "frozen"] = "joint"
-    """joint = the generator learns beside the discriminator; frozen = it stays as it starts (--init-generator, or generator_steps)."""
+    """joint = the generator learns beside the discriminator; frozen = it stays as it starts
+    (--init-generator, or generator_steps)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +162,11 @@ class DataConfig:
     max_seq_length: int
     """Slots in a row, and the longest sequence, [CLS] and [SEP] included."""
     seq_length_schedule: dict[int, float] = field(default_factory=dict)
-    """Shorter rows first: 128=.9 takes rows of 128 tokens for nine tenths of the updates, max_seq_length for the rest."""
+    """Shorter rows first: 128=.9 takes rows of 128 tokens for nine tenths of the updates,
+    max_seq_length for the rest."""
     num_segments: int = 1
-    """1: [CLS] a [SEP]; 2: [CLS] a [SEP] b [SEP], one sequence in ten single, so that the segment embeddings are trained."""
+    """1: [CLS] a [SEP]; 2: [CLS] a [SEP] b [SEP], one sequence in ten single, so that the segment
+    embeddings are trained."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,22 +188,27 @@ class TrainConfig:
     train_batch_size: int
     """Rows in one update over all processes: what decides the result."""
     batch_size_schedule: dict[int, float] = field(default_factory=dict)
-    """Smaller batches first: 32=.1,64=.1 takes 32 rows for a tenth of the updates, 64 for the next, train_batch_size for the rest."""
+    """Smaller batches first: 32=.1,64=.1 takes 32 rows for a tenth of the updates, 64 for the next,
+    train_batch_size for the rest."""
     per_device_train_batch_size: int | None = None
-    """Rows in one forward pass of one process; by default all its rows. Together with --gradient-accumulation-steps it sets train_batch_size."""
+    """Rows in one forward pass of one process; by default all its rows. Together with
+    --gradient-accumulation-steps it sets train_batch_size."""
     gradient_accumulation_steps: int | None = None
-    """Forward passes per update; by default what train_batch_size, per_device_train_batch_size and the number of processes ask for."""
+    """Forward passes per update; by default what train_batch_size, per_device_train_batch_size and
+    the number of processes ask for."""
     learning_rate: float
     """Peak learning rate."""
     generator_learning_rate: float | None = None
-    """Peak learning rate of the parameters that only the generator has; by default learning_rate."""
+    """Peak learning rate of the parameters that only the generator has; by default learning_rate.
+    """
     lr_scheduler_type: Literal["electra", "linear", "cosine", "wsd", "constant"] = "electra"
-    """electra = the paper's (linear decay that already runs during warm-up); the others decay after warm-up; wsd holds, then decays over the
-    last fifth."""
+    """electra = the paper's (linear decay that already runs during warm-up); the others decay after
+    warm-up; wsd holds, then decays over the last fifth."""
     warmup_steps: int
     """Updates until the peak learning rate."""
     optim: Literal["electra_adam", "adamw"] = "electra_adam"
-    """electra_adam = Adam without bias correction and with decoupled weight decay, as published; adamw = torch's."""
+    """electra_adam = Adam without bias correction and with decoupled weight decay, as published;
+    adamw = torch's."""
     weight_decay: float = 0.01
     """Decoupled; not on biases and LayerNorm."""
     adam_beta1: float = 0.9
@@ -201,16 +224,20 @@ class TrainConfig:
     bf16: bool = True
     """Autocast to bfloat16; parameters and optimiser stay float32."""
     reduce_dtype: Literal["float32", "bfloat16"] = "float32"
-    """What gradients are sent as between processes; bfloat16 halves the traffic and rounds each process's sum."""
+    """What gradients are sent as between processes; bfloat16 halves the traffic and rounds each
+    process's sum."""
     fsdp: Literal["no_shard", "full_shard"] = "no_shard"
-    """no_shard = every process holds the whole model; full_shard = its share of parameters, gradients and optimiser state, for models that one device
-    does not hold: the same numbers for more traffic. With one process both are the same."""
+    """no_shard = every process holds the whole model; full_shard = its share of parameters,
+    gradients and optimiser state, for models that one device does not hold: the same numbers for
+    more traffic. With one process both are the same."""
     torch_compile: bool = False
-    """Compile the objective. For GPUs: on a CPU the first step takes half a minute, and the others are no faster."""
+    """Compile the objective. For GPUs: on a CPU the first step takes half a minute, and the others
+    are no faster."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     threads: str = "auto"
-    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS where it is set, what a run that continues had, or a second's measurement."""
+    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS where it is set, what a run
+    that continues had, or a second's measurement."""
     logging_steps: int = 50
     """Updates between two lines of metrics.jsonl."""
     eval_steps: int = 1000
@@ -226,24 +253,32 @@ class TrainConfig:
     report_to: tuple[str, ...] = ("tensorboard",)
     """Trackers beside metrics.jsonl: tensorboard, or none."""
     non_finite: Literal["stop", "skip", "rollback"] = "stop"
-    """Where the loss or gradient of an update is not a finite number, which all processes agree on before it moves anything: stop without saving;
-    skip this update; or rollback to the newest checkpoint and go on with the batches behind this one."""
+    """Where the loss or gradient of an update is not a finite number, which all processes agree on
+    before it moves anything: stop without saving; skip this update; or rollback to the newest
+    checkpoint and go on with the batches behind this one."""
     max_non_finite: int = 10
-    """With skip and rollback: updates of a run that may be refused so before it stops all the same."""
+    """With skip and rollback: updates of a run that may be refused so before it stops all the same.
+    """
     spike: Literal["warn", "skip", "rollback"] = "warn"
-    """Where the loss of an update lies spike_sigmas standard deviations above those of up to 128 before it: warn and train on it, as published; skip
-    this update; or rollback as above."""
+    """Where the loss of an update lies spike_sigmas standard deviations above those of up to 128
+    before it: warn and train on it, as published; skip this update; or rollback as above."""
     spike_sigmas: float = 6.0
     """How far above the others the loss of a spike is, in their standard deviations."""
     max_spikes: int = 10
-    """With skip and rollback: spikes of a run that may be refused so before it stops all the same."""
+    """With skip and rollback: spikes of a run that may be refused so before it stops all the same.
+    """
     ddp_timeout: float = 1800.0
-    """Seconds that a process waits for the others, at the start and in every exchange, before it gives them up."""
+    """Seconds that a process waits for the others, at the start and in every exchange, before it
+    gives them up."""
     init_discriminator: str | None = None
-    """Hugging Face folder or Hub id that the kept encoder starts from; it decides that half's shape."""
+    """Hugging Face folder or Hub id that the kept encoder starts from; it decides that half's
+    shape."""
     init_generator: str | None = None
-    """Hugging Face folder or Hub id that the generator starts from; it decides that half's shape."""
+    """Hugging Face folder or Hub id that the generator starts from; it decides that half's shape.
+    """
     generator_steps: int = 0
-    """Two stages: updates of the generator alone, as a run of its own in RUN/generator-stage, before the max_steps (frozen then, or adversarial)."""
+    """Two stages: updates of the generator alone, as a run of its own in RUN/generator-stage,
+    before the max_steps (frozen then, or adversarial)."""
     discriminator_start: Literal["generator", "random"] = "generator"
-    """With generator_steps: where the discriminator starts, from the generator's weights (needs equal shapes) or anew."""
+    """With generator_steps: where the discriminator starts, from the generator's weights (needs
+    equal shapes) or anew."""

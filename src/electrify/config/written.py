@@ -1,9 +1,9 @@
 """A recipe as it is written: a file of YAML -> plain values, without the traps of YAML.
 
-Only plain values are made, whatever tags say. What YAML 1.1 reads otherwise than people write it (1:30 as 90, 010 as 8, no as
-false) stays the text that it is, so the reader of the field refuses it or takes it as written. An alias (`*name`) is refused,
-because a few of them can stand for billions of values, and a key that stands twice is, because the first value would be lost
-without a word.
+Only plain values are made, whatever tags say. What YAML 1.1 reads otherwise than people write it
+(1:30 as 90, 010 as 8, no as false) stays the text that it is, so the reader of the field refuses it
+or takes it as written. An alias (`*name`) is refused, because a few of them can stand for billions
+of values, and a key that stands twice is, because the first value would be lost without a word.
 """
 
 from __future__ import annotations
@@ -26,14 +26,25 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep=deep)
-        except (LookupError, TypeError, AttributeError) as e:  # what the library makes of a tag on a value of another kind
+        except (
+            LookupError,
+            TypeError,
+            AttributeError,
+        ) as e:  # what the library makes of a tag on a value of another kind
             what = brief(node.value) if isinstance(node, yaml.ScalarNode) else "a list or a mapping"
-            raise yaml.MarkedYAMLError(None, None, f"{what} is not of the kind !!{node.tag.rpartition(':')[2][:40]}", node.start_mark) from e
+            raise yaml.MarkedYAMLError(
+                None,
+                None,
+                f"{what} is not of the kind !!{node.tag.rpartition(':')[2][:40]}",
+                node.start_mark,
+            ) from e
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()
-            raise yaml.MarkedYAMLError(None, None, "aliases (*) are not for recipes, write the value out", event.start_mark)
+            raise yaml.MarkedYAMLError(
+                None, None, "aliases (*) are not for recipes, write the value out", event.start_mark
+            )
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
@@ -41,16 +52,24 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    raise yaml.MarkedYAMLError(None, None, f"the key {brief(key.value)} stands twice", key.start_mark)
+                    raise yaml.MarkedYAMLError(
+                        None, None, f"the key {brief(key.value)} stands twice", key.start_mark
+                    )
                 seen.add(key.value)
         mapping = super().construct_mapping(node, deep=deep)
         if len(mapping) < len(node.value):
-            raise yaml.MarkedYAMLError(None, None, "a key stands twice, written in two ways (1 and 1.0 are one key)", node.start_mark)
+            raise yaml.MarkedYAMLError(
+                None,
+                None,
+                "a key stands twice, written in two ways (1 and 1.0 are one key)",
+                node.start_mark,
+            )
         return mapping
 
 
 def _as_written(node: yaml.ScalarNode) -> bool:
-    """Whether it is a number to base 60, one with a zero before it (base 8), or a truth value that is not spelt so."""
+    """Whether it is a number to base 60, one with a zero before it (base 8), or a truth value that
+    is not spelt so."""
     text = str(node.value).lower()
     if node.tag.endswith(":bool"):
         return text not in ("true", "false")
@@ -69,18 +88,23 @@ for _kind in ("int", "float", "bool"):
 
 
 def read_recipe(path: Path, *, within: Path | None = None) -> str:
-    """The text of a recipe file. within: the folder that it must lie in. Raises UserError where it is none."""
+    """The text of a recipe file. within: the folder that it must lie in. Raises UserError where it
+    is none."""
     try:
         if within is not None:
             must_be_regular(path, within=within)
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise UserError(f"the recipe {path} cannot be read: it is a pipe or a device, not a file")
+            raise UserError(
+                f"the recipe {path} cannot be read: it is a pipe or a device, not a file"
+            )
         with opened(path) as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as e:
         raise UserError(f"the recipe {path} cannot be read: {e.strerror}") from e
     if len(raw) > MAX_BYTES:
-        raise UserError(f"the recipe {path} is larger than {MAX_BYTES >> 20} MB, so it is no recipe")
+        raise UserError(
+            f"the recipe {path} is larger than {MAX_BYTES >> 20} MB, so it is no recipe"
+        )
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as e:
@@ -93,7 +117,9 @@ def plain_values(text: str, where: str) -> Any:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as e:
         line = f" (line {e.problem_mark.line + 1})" if e.problem_mark else ""
-        raise UserError(f"{where} is not valid YAML: {' '.join(str(e.problem or e).split())[:200]}{line}") from e
+        raise UserError(
+            f"{where} is not valid YAML: {' '.join(str(e.problem or e).split())[:200]}{line}"
+        ) from e
     except (
         yaml.YAMLError,
         ValueError,

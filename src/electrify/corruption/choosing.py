@@ -1,6 +1,8 @@
-"""Which positions are chosen: how many of each sequence, by single tokens or whole words, evenly or the rare ones first.
+"""Which positions are chosen: how many of each sequence, by single tokens or whole words, evenly or
+the rare ones first.
 
-Shape suffixes: R rows, L row length, S sequence number, T = R * L flat tokens, M chosen positions, V vocabulary.
+Shape suffixes: R rows, L row length, S sequence number, T = R * L flat tokens, M chosen positions,
+V vocabulary.
 """
 
 from __future__ import annotations
@@ -32,17 +34,20 @@ def per_sequence(values_T: Tensor, tokens: Tokens) -> Tensor:
 
 
 def wanted(tokens: Tokens, candidate_T: Tensor, rate: float) -> Tensor:
-    """[R, L + 1]: how many positions to choose in sequence s of each row: max(1, round(rate * tokens)), capped by its
-    candidates; 0 for padding (s = 0)."""
+    """[R, L + 1]: how many positions to choose in sequence s of each row: max(1, round(rate *
+    tokens)), capped by its candidates; 0 for padding (s = 0)."""
     length_RS = per_sequence(torch.ones_like(tokens.seq_T), tokens)
     # In float64, half to even, as Python's round(); in float32 .15 * 190 lies above 28.5.
-    want_RS = torch.minimum((length_RS.double() * rate).round().long().clamp(min=1), per_sequence(candidate_T, tokens))
+    want_RS = torch.minimum(
+        (length_RS.double() * rate).round().long().clamp(min=1), per_sequence(candidate_T, tokens)
+    )
     want_RS[:, 0] = 0
     return want_RS
 
 
 class Chooser:
-    """In every sequence `wanted` positions, without replacement. Published choosers are rows of its arguments:
+    """In every sequence `wanted` positions, without replacement. Published choosers are rows of its
+    arguments:
 
     | chooser                                                                      | edges | weight_V       | clean_rate |
     |------------------------------------------------------------------------------|-------|----------------|------------|
@@ -51,9 +56,11 @@ class Chooser:
     | strategic: rare tokens more often (2003.10555, appendix of negative results) |       | -log frequency | 0          |
     | sequences left whole, for a sentence-level head (same appendix)              |       |                | .2         |
 
-    edges: how tokens join into words. Words are then taken whole, in random order, as long as at least half of the next one fits into
-    the number wanted (the first always is), so a sequence gets the number up to half a word. weight_V: positive; without replacement, the chance
-    of being drawn next is proportional to it (with whole words, to that of a word's first piece). clean_rate: share of the sequences left whole.
+    edges: how tokens join into words. Words are then taken whole, in random order, as long as at
+    least half of the next one fits into the number wanted (the first always is), so a sequence gets
+    the number up to half a word. weight_V: positive; without replacement, the chance of being drawn
+    next is proportional to it (with whole words, to that of a word's first piece). clean_rate:
+    share of the sequences left whole.
     """
 
     def __init__(
@@ -82,14 +89,18 @@ class Chooser:
         want_RS = wanted(tokens, candidate_T, self.rate)
         if not self.clean_rate:
             return want_RS
-        first_T = (tokens.pos_T == 0) & tokens.real_T  # a sequence's own draw is that of its first token
+        first_T = (
+            tokens.pos_T == 0
+        ) & tokens.real_T  # a sequence's own draw is that of its first token
         clean_RS = per_sequence(first_T & (draws.uniform_T("sentence") < self.clean_rate), tokens)
         return want_RS * (clean_RS == 0)
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         """The chosen positions. fixed: in a list of one of few lengths."""
         candidate_T = self.candidates(tokens)
-        at_M, valid_M = positions(self.chosen(tokens, candidate_T, draws), fixed_for=self.share if fixed else None)
+        at_M, valid_M = positions(
+            self.chosen(tokens, candidate_T, draws), fixed_for=self.share if fixed else None
+        )
         return Plan(at_M, candidate_T, draws.progress, valid_M)
 
     def chosen(self, tokens: Tokens, candidate_T: Tensor, draws: Draws) -> Tensor:
@@ -98,16 +109,21 @@ class Chooser:
         key_RL = self.keys(tokens, draws).view(seq_RL.shape)
         if self.edges is not None:
             key_RL = key_RL.gather(1, self.word_starts(tokens, candidate_T))
-        # One integer orders a row by sequence, candidates first, then at random: 15 bits, 1 bit, 47 bits.
+        # One integer orders a row by sequence, candidates first, then at random: 15 bits, 1 bit, 47
+        # bits.
         key_RL = (seq_RL << 48) | ((~candidate_RL).long() << 47) | (key_RL >> 6)
         sorted_key_RL, order_RL = key_RL.sort(1)
         sorted_RL = sorted_key_RL >> 48
-        first_RL = torch.searchsorted(sorted_RL, sorted_RL)  # where this token's sequence begins in the sorted row
+        first_RL = torch.searchsorted(
+            sorted_RL, sorted_RL
+        )  # where this token's sequence begins in the sorted row
         want_RL = self.wanted(tokens, candidate_T, draws).gather(1, sorted_RL)
         if self.edges is None:
             rank_RL = torch.arange(tokens.row_length, device=seq_RL.device) - first_RL
             take_RL = rank_RL < want_RL
-        else:  # the tokens of a word have one key: its place is [start, stop) of the sequence's candidates
+        # The tokens of a word have one key: its place is [start, stop) of the sequence's
+        # candidates.
+        else:
             start_RL = torch.searchsorted(sorted_key_RL, sorted_key_RL) - first_RL
             stop_RL = torch.searchsorted(sorted_key_RL, sorted_key_RL, right=True) - first_RL
             fits_RL = (start_RL + stop_RL <= 2 * want_RL) | (start_RL == 0)
@@ -119,12 +135,18 @@ class Chooser:
         bits_T = draws.bits_T("choose")
         if self.weight_V is None:
             return bits_T
-        # Largest u^(1/w) first is a draw without replacement in proportion to w (Efraimidis and Spirakis 2006).
+        # Largest u^(1/w) first is a draw without replacement in proportion to w (Efraimidis and
+        # Spirakis 2006).
         u_T = (bits_T.double() + 0.5) * 2.0**-53
-        return ((-torch.expm1(u_T.log() / self.weight_V[tokens.ids_T])) * 2.0**53).long().clamp(max=(1 << 53) - 1)
+        return (
+            ((-torch.expm1(u_T.log() / self.weight_V[tokens.ids_T])) * 2.0**53)
+            .long()
+            .clamp(max=(1 << 53) - 1)
+        )
 
     def word_starts(self, tokens: Tokens, candidate_T: Tensor) -> Tensor:
-        """[R, L]: where in its row the word of each token begins. What may not be chosen stands alone."""
+        """[R, L]: where in its row the word of each token begins. What may not be chosen stands
+        alone."""
         assert self.edges is not None
         candidate_RL, ids_RL = (t.view(-1, tokens.row_length) for t in (candidate_T, tokens.ids_T))
         joins_RL = torch.zeros_like(candidate_RL)
@@ -136,7 +158,8 @@ class Chooser:
 
 
 def rarity(counts_V: Tensor) -> Tensor:
-    """[V] weights of strategic masking: -log of a token's frequency in the corpus, in nats (2003.10555, appendix of negative results).
+    """[V] weights of strategic masking: -log of a token's frequency in the corpus, in nats
+    (2003.10555, appendix of negative results).
 
     counts_V: how often each token occurs; one that never does counts once.
     """

@@ -17,33 +17,44 @@ from .choosing import Chooser
 from .masking import Corrupted, ordinary, substitute
 from .plan import Plan
 
-# log q of a token that is never drawn, in place of minus infinity, whose product with 0 is not a number: the smallest normal float32.
+# log q of a token that is never drawn, in place of minus infinity, whose product with 0 is not a
+# number: the smallest normal float32.
 NEVER = math.log(torch.finfo(torch.float32).tiny)
 
 
 class Frequency(nn.Module):
-    """Fills the chosen positions from one distribution, whatever stands around them: with the corpus's counts the "unigram generator" of ELECTRA
-    (2003.10555 section 3.2), with equal counts uniform. Never a special token or [UNK]. It shows that replacements must be plausible to teach.
+    """Fills the chosen positions from one distribution, whatever stands around them: with the
+    corpus's counts the "unigram generator" of ELECTRA (2003.10555 section 3.2), with equal counts
+    uniform. Never a special token or [UNK]. It shows that replacements must be plausible to teach.
     """
 
     trains = False
     shows_mask = False
 
-    def __init__(self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, counts_V: Tensor) -> None:
+    def __init__(
+        self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, counts_V: Tensor
+    ) -> None:
         super().__init__()
         self.chooser = chooser
         allowed = ordinary(special, vocab_size)
-        kept_V = torch.zeros(vocab_size, dtype=torch.float64).index_copy(0, allowed, counts_V.double()[allowed])
+        kept_V = torch.zeros(vocab_size, dtype=torch.float64).index_copy(
+            0, allowed, counts_V.double()[allowed]
+        )
         if not kept_V.is_meta and not bool(kept_V.sum() > 0):
-            raise ValueError("no ordinary token has a count; random replacements have nothing to be drawn from")
+            raise ValueError(
+                "no ordinary token has a count; random replacements have nothing to be drawn from"
+            )
         self.register_buffer("cumulative_V", kept_V.cumsum(0), persistent=False)
-        self.register_buffer("log_q_V", (kept_V / kept_V.sum()).log().clamp(min=NEVER).float(), persistent=False)
+        self.register_buffer(
+            "log_q_V", (kept_V / kept_V.sum()).log().clamp(min=NEVER).float(), persistent=False
+        )
 
     def passes(self) -> list[Pass]:
         return []
 
     def log_q_now(self, z: Corrupted) -> Tensor:
-        """[T] log q of the token that stands there NOW: the noise that Electric contrasts with. NEVER for what is not drawn."""
+        """[T] log q of the token that stands there NOW: the noise that Electric contrasts with.
+        NEVER for what is not drawn."""
         assert isinstance(self.log_q_V, Tensor)
         return self.log_q_V[z.tokens.ids_T]
 
@@ -62,5 +73,7 @@ class Frequency(nn.Module):
         assert plan.uniform_M is not None
         target_M = plan.uniform_M * self.cumulative_V[-1]
         # A draw below the total, so the first entry above it exists and has a count.
-        new_M = torch.searchsorted(self.cumulative_V, target_M, right=True).clamp_(max=len(self.cumulative_V) - 1)
+        new_M = torch.searchsorted(self.cumulative_V, target_M, right=True).clamp_(
+            max=len(self.cumulative_V) - 1
+        )
         return Corrupted(substitute(tokens, plan, new_M), tokens.ids_T, plan)

@@ -1,4 +1,5 @@
-"""The learned corruptor. Shape suffixes: T flat tokens, M chosen positions, V vocabulary, D hidden width."""
+"""The learned corruptor. Shape suffixes: T flat tokens, M chosen positions, V vocabulary, D hidden
+width."""
 
 from __future__ import annotations
 
@@ -21,19 +22,30 @@ from .sampling import sample
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a learned corruptor draws: softmax(logits / temperature), the temperature moving from `temperature` to `temperature_end` over the run;
-    with `disallow_correct` never the original token (both in 2003.10555, appendix of negative results)."""
+    """How a learned corruptor draws: softmax(logits / temperature), the temperature moving from
+    `temperature` to `temperature_end` over the run; with `disallow_correct` never the original
+    token (both in 2003.10555, appendix of negative results)."""
 
     temperature: float = 1.0
     temperature_end: float | None = None
     disallow_correct: bool = False
 
-    def draw(self, logits_MV: Tensor, was_M: Tensor, uniform_M: Tensor, progress: Tensor) -> tuple[Tensor, Tensor | None]:
-        """One token a row, and softmax(logits) where it was drawn from just that. progress: share of the run that is done, 0-dim."""
+    def draw(
+        self, logits_MV: Tensor, was_M: Tensor, uniform_M: Tensor, progress: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """One token a row, and softmax(logits) where it was drawn from just that. progress: share
+        of the run that is done, 0-dim."""
         end = self.temperature if self.temperature_end is None else self.temperature_end
         moves = end != self.temperature
-        temperature = self.temperature + (end - self.temperature) * progress if moves else self.temperature
-        drawn_M, p_MV = sample(logits_MV, uniform_M, temperature=temperature, never_M=was_M if self.disallow_correct else None)
+        temperature = (
+            self.temperature + (end - self.temperature) * progress if moves else self.temperature
+        )
+        drawn_M, p_MV = sample(
+            logits_MV,
+            uniform_M,
+            temperature=temperature,
+            never_M=was_M if self.disallow_correct else None,
+        )
         return drawn_M, None if moves or temperature != 1.0 or self.disallow_correct else p_MV
 
 
@@ -45,19 +57,23 @@ class Generated(Corrupted):
     states_MD: Tensor
     """The hidden states that it believed `logits_MV` from."""
     p_MV: Tensor | None
-    """softmax(logits_MV) in float32, without gradient, where the samples were drawn from just that."""
+    """softmax(logits_MV) in float32, without gradient, where the samples were drawn from just that.
+    """
 
 
 class Generator(nn.Module):
     """Fills masked positions with samples from a masked LM (ELECTRA, 2003.10555 section 2).
 
-    The corrupted text starts from the ORIGINAL, also where the mix kept or randomised a token, with the samples at the chosen positions.
-    trains: False for a frozen generator, the second of two stages.
+    The corrupted text starts from the ORIGINAL, also where the mix kept or randomised a token, with
+    the samples at the chosen positions. trains: False for a frozen generator, the second of two
+    stages.
     """
 
     shows_mask = False
 
-    def __init__(self, mask: MaskMix, lm: MaskedLM, *, sampling: Sampling, trains: bool = True) -> None:
+    def __init__(
+        self, mask: MaskMix, lm: MaskedLM, *, sampling: Sampling, trains: bool = True
+    ) -> None:
         super().__init__()
         self.mask = mask
         self.lm = lm
@@ -74,7 +90,10 @@ class Generator(nn.Module):
         return self
 
     def passes(self) -> list[Pass]:
-        return [Pass(self.lm.encoder, 1.0, self.trains), Pass(self.lm.head, self.chooser.share, self.trains)]
+        return [
+            Pass(self.lm.encoder, 1.0, self.trains),
+            Pass(self.lm.head, self.chooser.share, self.trains),
+        ]
 
     def networks(self) -> dict[str, Network]:
         return {"generator": Network(self.lm.encoder, self.lm.head)}

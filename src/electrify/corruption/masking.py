@@ -1,4 +1,5 @@
-"""What corruption hands on, and the corruptor without parameters: [MASK], the same, or a random token.
+"""What corruption hands on, and the corruptor without parameters: [MASK], the same, or a random
+token.
 
 Shape suffixes: T flat tokens, M chosen positions, V vocabulary, N ordinary tokens, D hidden width.
 """
@@ -23,7 +24,8 @@ from .plan import Plan
 
 @dataclass(frozen=True)
 class Corrupted:
-    """Corrupted text and everything that a grader may ask about it. A corruptor that knows more returns a subclass."""
+    """Corrupted text and everything that a grader may ask about it. A corruptor that knows more
+    returns a subclass."""
 
     tokens: Tokens
     """The changed text."""
@@ -52,28 +54,36 @@ class Corrupted:
     @property
     def chosen_T(self) -> Tensor:
         """True at the chosen positions."""
-        chosen_T = torch.zeros_like(self.original_T, dtype=torch.bool).index_fill(0, self.at_M, True)
+        chosen_T = torch.zeros_like(self.original_T, dtype=torch.bool).index_fill(
+            0, self.at_M, True
+        )
         if self.valid_M is None:
             return chosen_T
-        return chosen_T & (torch.arange(len(chosen_T), device=chosen_T.device) > 0)  # where the fillers point
+        return chosen_T & (
+            torch.arange(len(chosen_T), device=chosen_T.device) > 0
+        )  # where the fillers point
 
     @property
     def replaced_T(self) -> Tensor:
-        """True where a token differs from the original: a sample equal to the original counts as original."""
+        """True where a token differs from the original: a sample equal to the original counts as
+        original."""
         return self.tokens.ids_T != self.original_T
 
 
 class Corruptor(Protocol):
-    """Changes text. It decides in `plan`, on the CPU, and runs its networks, if it has any, when it is called."""
+    """Changes text. It decides in `plan`, on the CPU, and runs its networks, if it has any, when it
+    is called."""
 
     chooser: Chooser
     trains: bool
-    """Whether it learns beside the objective, by the likelihood of the original tokens: the loss `generator`."""
+    """Whether it learns beside the objective, by the likelihood of the original tokens: the loss
+    `generator`."""
     shows_mask: bool
     """Whether the encoder that is kept reads [MASK] in its text."""
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
-        """What is chosen in this batch, with the count of its own loss. fixed: in lists of one of few lengths."""
+        """What is chosen in this batch, with the count of its own loss. fixed: in lists of one of
+        few lengths."""
         ...
 
     def __call__(self, tokens: Tokens, plan: Plan) -> Corrupted: ...
@@ -102,8 +112,9 @@ class Masked(Corrupted):
 
 
 class MaskMix(nn.Module):
-    """A share of the chosen positions becomes [MASK], a share stays, a share becomes a random token: BERT's 80/10/10 is mix=(.8, .1, .1),
-    ELECTRA's generator 85/15/0. Random tokens are never special. BERT, 1810.04805 section 3.1 and Table 8.
+    """A share of the chosen positions becomes [MASK], a share stays, a share becomes a random
+    token: BERT's 80/10/10 is mix=(.8, .1, .1), ELECTRA's generator 85/15/0. Random tokens are never
+    special. BERT, 1810.04805 section 3.1 and Table 8.
 
     As a corruptor it is the whole of `bert`; a Generator uses it to make its input. No parameters.
     """
@@ -111,10 +122,14 @@ class MaskMix(nn.Module):
     trains = False
     shows_mask = True
 
-    def __init__(self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, mix: tuple[float, ...]) -> None:
+    def __init__(
+        self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, mix: tuple[float, ...]
+    ) -> None:
         super().__init__()
         if len(mix) != 3 or min(mix) < 0 or not math.isclose(sum(mix), 1.0, abs_tol=1e-6):
-            raise ValueError(f"mask_mix is three shares (mask, same, random) that sum to 1, not {mix}")
+            raise ValueError(
+                f"mask_mix is three shares (mask, same, random) that sum to 1, not {mix}"
+            )
         self.chooser = chooser
         self.mask_id = special.mask
         self.mix = mix
@@ -135,12 +150,16 @@ class MaskMix(nn.Module):
         u_M, was_M = draws.uniform_T("mix")[at_M], tokens.ids_T[at_M]
         random_M = self.ordinary_N[draws.bits_T("random_token")[at_M] % len(self.ordinary_N)]
         mask, same, _ = self.mix
-        shown_M = torch.where(u_M < mask, self.mask_id, torch.where(u_M < mask + same, was_M, random_M))
+        shown_M = torch.where(
+            u_M < mask, self.mask_id, torch.where(u_M < mask + same, was_M, random_M)
+        )
         return replace(plan, shown_M=shown_M)
 
     def forward(self, tokens: Tokens, plan: Plan) -> Masked:
         assert plan.shown_M is not None
-        return Masked(substitute(tokens, plan, plan.shown_M), tokens.ids_T, plan, mask_id=self.mask_id)
+        return Masked(
+            substitute(tokens, plan, plan.shown_M), tokens.ids_T, plan, mask_id=self.mask_id
+        )
 
 
 def substitute(tokens: Tokens, plan: Plan, new_M: Tensor) -> Tokens:

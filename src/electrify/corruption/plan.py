@@ -1,7 +1,8 @@
-"""What is decided about a batch before any network runs: which positions are chosen, what is shown there, the random numbers
-that are drawn with, and how many tokens each loss divides by.
+"""What is decided about a batch before any network runs: which positions are chosen, what is shown
+there, the random numbers that are drawn with, and how many tokens each loss divides by.
 
-It depends on tokens and draws alone, so the loader's thread makes it on the CPU, and a forward pass chooses nothing.
+It depends on tokens and draws alone, so the loader's thread makes it on the CPU, and a forward pass
+chooses nothing.
 
 Shape suffixes: T flat tokens, M chosen positions.
 """
@@ -17,13 +18,15 @@ from torch import Tensor
 
 P = TypeVar("P", bound="Plan")
 
-# Of a list of fixed length: places beyond the expected number; further ones where a batch has more; a multiple of this.
+# Of a list of fixed length: places beyond the expected number; further ones where a batch has more;
+# a multiple of this.
 SPARE, STEP, WHOLE = 1.05, 1.25, 64
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A method with more to decide has a subclass; its tensors, alone or in dicts, travel with the others."""
+    """A method with more to decide has a subclass; its tensors, alone or in dicts, travel with the
+    others."""
 
     at_M: Tensor
     """Chosen positions, flat, ascending; filled up with 0 where the list has a fixed length."""
@@ -34,7 +37,8 @@ class Plan:
     valid_M: Tensor | None = None
     """Which entries of at_M are chosen positions; None where all are."""
     shown_M: Tensor | None = None
-    """What a language model is shown at the chosen positions: [MASK], the original, or a random token."""
+    """What a language model is shown at the chosen positions: [MASK], the original, or a random
+    token."""
     uniform_M: Tensor | None = None
     """float64 in [0, 1): what the new tokens are drawn with."""
     counts: dict[str, Tensor] = field(default_factory=dict)
@@ -62,8 +66,9 @@ def _moved(plan: P, move: Callable[[Tensor], Tensor]) -> P:
 
 
 def positions(chosen_T: Tensor, *, fixed_for: float | None) -> tuple[Tensor, Tensor | None]:
-    """at_M and valid_M. fixed_for: the share of the tokens that is chosen as a rule; the list then has one of few lengths,
-    so that a compiled step (and a CUDA graph of it) fits every batch. None: as many as there are.
+    """at_M and valid_M. fixed_for: the share of the tokens that is chosen as a rule; the list then
+    has one of few lengths, so that a compiled step (and a CUDA graph of it) fits every batch. None:
+    as many as there are.
 
     The fillers point to the batch's first token, a [CLS], which is never chosen.
     """

@@ -1,4 +1,5 @@
-"""Draws from softmax(logits / temperature). Shape suffixes: M chosen positions, V vocabulary, B blocks of it, K entries of a block."""
+"""Draws from softmax(logits / temperature). Shape suffixes: M chosen positions, V vocabulary, B
+blocks of it, K entries of a block."""
 
 from __future__ import annotations
 
@@ -9,9 +10,15 @@ BLOCK = 128  # entries of the vocabulary whose probabilities are summed first
 
 
 @torch.no_grad()
-def sample(logits_MV: Tensor, uniform_M: Tensor, *, temperature: float | Tensor = 1.0, never_M: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """One token a row, distributed as softmax(logits / temperature), and that distribution [M, V] in float32, both without gradient; `never_M`
-    names a token a row that has no chance."""
+def sample(
+    logits_MV: Tensor,
+    uniform_M: Tensor,
+    *,
+    temperature: float | Tensor = 1.0,
+    never_M: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """One token a row, distributed as softmax(logits / temperature), and that distribution [M, V]
+    in float32, both without gradient; `never_M` names a token a row that has no chance."""
     plain = isinstance(temperature, float) and temperature == 1.0
     scaled_MV = logits_MV if plain else logits_MV.float() / temperature
     if never_M is not None:
@@ -21,25 +28,34 @@ def sample(logits_MV: Tensor, uniform_M: Tensor, *, temperature: float | Tensor 
 
 
 def invert(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
-    """The entry of each row where the cumulative sum of its probabilities exceeds uniform * total: first its block, then the entry in the block.
+    """The entry of each row where the cumulative sum of its probabilities exceeds uniform * total:
+    first its block, then the entry in the block.
 
-    One uniform number a row: a random number for each entry (Gumbel) costs a quarter of a step on a CPU, and the cumulative sum of all entries
-    seven times as much as that of the blocks.
+    One uniform number a row: a random number for each entry (Gumbel) costs a quarter of a step on a
+    CPU, and the cumulative sum of all entries seven times as much as that of the blocks.
     """
     size = p_MV.shape[-1]
     whole = size // BLOCK
     in_blocks_MBK = p_MV[:, : whole * BLOCK].unflatten(1, (whole, BLOCK))
-    reached_MB = torch.cat([in_blocks_MBK.sum(-1), p_MV[:, whole * BLOCK :].sum(-1, keepdim=True)], -1).cumsum_(-1)
+    reached_MB = torch.cat(
+        [in_blocks_MBK.sum(-1), p_MV[:, whole * BLOCK :].sum(-1, keepdim=True)], -1
+    ).cumsum_(-1)
     target_M1 = below(uniform_M.to(p_MV.dtype)[:, None] * reached_MB[:, -1:], reached_MB[:, -1:])
     block_M1 = torch.searchsorted(reached_MB, target_M1, right=True).clamp_(max=whole)
     before_M1 = torch.where(block_M1 > 0, reached_MB.gather(1, (block_M1 - 1).clamp(min=0)), 0.0)
     entry_MK = block_M1 * BLOCK + torch.arange(BLOCK, device=p_MV.device)
-    reached_MK = p_MV.gather(1, entry_MK.clamp(max=size - 1)).masked_fill_(entry_MK >= size, 0.0).cumsum_(-1)
-    found_M1 = torch.searchsorted(reached_MK, below(target_M1 - before_M1, reached_MK[:, -1:]), right=True)
-    # Logits that are not numbers have no larger entry. The loop stops on their loss, before which an id outside the vocabulary would crash.
+    reached_MK = (
+        p_MV.gather(1, entry_MK.clamp(max=size - 1)).masked_fill_(entry_MK >= size, 0.0).cumsum_(-1)
+    )
+    found_M1 = torch.searchsorted(
+        reached_MK, below(target_M1 - before_M1, reached_MK[:, -1:]), right=True
+    )
+    # Logits that are not numbers have no larger entry. The loop stops on their loss, before which
+    # an id outside the vocabulary would crash.
     return (block_M1 * BLOCK + found_M1).squeeze(1).clamp_(max=size - 1)
 
 
 def below(target_M1: Tensor, total_M1: Tensor) -> Tensor:
-    """Strictly below the total (rounding may reach it), so that the first larger entry exists, and has some probability."""
+    """Strictly below the total (rounding may reach it), so that the first larger entry exists, and
+    has some probability."""
     return torch.minimum(target_M1, torch.nextafter(total_M1, torch.zeros_like(total_M1)))

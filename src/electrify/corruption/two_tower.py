@@ -32,14 +32,23 @@ class Cloze(Corrupted):
 
 
 class TwoTower(nn.Module):
-    """One encoder that looks left and one that looks right, their states shifted by one and side by side under one LM head: position i is predicted
-    without ever being seen (Electric, 2012.08561 section 2.3; Baevski et al. 2019). It learns from every token and draws at the chosen positions.
+    """One encoder that looks left and one that looks right, their states shifted by one and side by
+    side under one LM head: position i is predicted without ever being seen (Electric, 2012.08561
+    section 2.3; Baevski et al. 2019). It learns from every token and draws at the chosen positions.
     """
 
     trains = True
     shows_mask = False
 
-    def __init__(self, chooser: Chooser, left: Encoder, right: Encoder, head: nn.Module, *, sampling: Sampling) -> None:
+    def __init__(
+        self,
+        chooser: Chooser,
+        left: Encoder,
+        right: Encoder,
+        head: nn.Module,
+        *,
+        sampling: Sampling,
+    ) -> None:
         super().__init__()
         assert (left.direction, right.direction) == ("left", "right")
         self.chooser = chooser
@@ -54,20 +63,28 @@ class TwoTower(nn.Module):
 
     def passes(self) -> list[Pass]:
         """The head runs a second time, without gradient, where it draws."""
-        own = [Pass(self.left, 1.0, True), Pass(self.right, 1.0, True), Pass(self.head, 1.0, True, again_above=CHUNK)]
+        own = [
+            Pass(self.left, 1.0, True),
+            Pass(self.right, 1.0, True),
+            Pass(self.head, 1.0, True, again_above=CHUNK),
+        ]
         return [*own, Pass(self.head, self.chooser.share, False)]
 
     def context(self, tokens: Tokens) -> Tensor:
-        """[T, 2 D]: what stands left of each token and what stands right of it; 0 where nothing does."""
+        """[T, 2 D]: what stands left of each token and what stands right of it; 0 where nothing
+        does."""
         left_TD, right_TD = self.left(tokens), self.right(tokens)
         first_T = tokens.pos_T == 0
-        last_T = torch.cat([first_T[1:], first_T.new_ones(1)])  # what follows is another sequence, padding (which has position 0), or another row
+        last_T = torch.cat(
+            [first_T[1:], first_T.new_ones(1)]
+        )  # what follows is another sequence, padding (which has position 0), or another row
         before_TD = left_TD.roll(1, 0).masked_fill(first_T[:, None], 0)
         after_TD = right_TD.roll(-1, 0).masked_fill(last_T[:, None], 0)
         return torch.cat([before_TD, after_TD], -1)
 
     def log_q_now(self, z: Corrupted) -> Tensor:
-        """[T] log q of the token that stands there NOW, without gradient: the noise that Electric contrasts with."""
+        """[T] log q of the token that stands there NOW, without gradient: the noise that Electric
+        contrasts with."""
         assert isinstance(z, Cloze)
         assert z.logits_MV is not None
         now_M = z.logits_MV.float().log_softmax(-1).gather(-1, z.now_M[:, None]).squeeze(-1)

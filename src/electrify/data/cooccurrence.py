@@ -1,8 +1,11 @@
-"""Vectors of words from the company they keep: a prepared corpus -> counts of neighbours -> positive pointwise mutual information -> truncated SVD.
+"""Vectors of words from the company they keep: a prepared corpus -> counts of neighbours ->
+positive pointwise mutual information -> truncated SVD.
 
-A masked language model spends its first millions of tokens on finding out which words are alike. Half a minute of counting knows it before the first
-update. That such a factorisation holds what word vectors learn: Levy and Goldberg 2014, "Neural Word Embedding as Implicit Matrix Factorization";
-that plain PPMI and an SVD do well: Bullinaria and Levy 2012. Measured here: docs/results.md.
+A masked language model spends its first millions of tokens on finding out which words are alike.
+Half a minute of counting knows it before the first update. That such a factorisation holds what
+word vectors learn: Levy and Goldberg 2014, "Neural Word Embedding as Implicit Matrix
+Factorization"; that plain PPMI and an SVD do well: Bullinaria and Levy 2012. Measured here:
+docs/results.md.
 
 Shape suffixes: T tokens, V vocabulary, C context words, K dimensions.
 """
@@ -27,23 +30,33 @@ _OVERSAMPLED, _ITERATIONS = 32, 3  # of the randomised SVD
 
 
 def word_vectors(corpus: Corpus, dimensions: int, *, seed: int) -> Tensor:
-    """[V, dimensions] in float32: a vector of root mean square 1 for each word of the corpus, 0 for a word that it does not hold.
+    """[V, dimensions] in float32: a vector of root mean square 1 for each word of the corpus, 0 for
+    a word that it does not hold.
 
-    A pure function of the corpus and the seed on one machine, whatever the number of threads or processes.
+    A pure function of the corpus and the seed on one machine, whatever the number of threads or
+    processes.
     """
     counts_VC = count_neighbours(corpus)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the last bits of a sum depend on how many share it, and close singular values make much of last bits
+    torch.set_num_threads(
+        1
+        # The last bits of a sum depend on how many share it, and close singular values make much of
+        # last bits.
+    )
     try:
         return factors(ppmi_(torch.from_numpy(counts_VC)), dimensions, seed=seed)
     finally:
         torch.set_num_threads(threads)
 
 
-def count_neighbours(corpus: Corpus, *, window: int = WINDOW, max_tokens: int = SAMPLE) -> np.ndarray:
-    """[V, C] in float32: how often each word stands within `window` of each context word of the same document, weighted by 1 / distance.
+def count_neighbours(
+    corpus: Corpus, *, window: int = WINDOW, max_tokens: int = SAMPLE
+) -> np.ndarray:
+    """[V, C] in float32: how often each word stands within `window` of each context word of the
+    same document, weighted by 1 / distance.
 
-    The contexts are the C most frequent words, most frequent first. Of a corpus beyond `max_tokens` every n-th block is read.
+    The contexts are the C most frequent words, most frequent first. Of a corpus beyond `max_tokens`
+    every n-th block is read.
     """
     size = corpus.manifest.vocab_size
     columns = min(CONTEXTS, CELLS // size, size)
@@ -53,12 +66,17 @@ def count_neighbours(corpus: Corpus, *, window: int = WINDOW, max_tokens: int = 
     counts = np.zeros(size * columns, np.float32)
     blocks = -(-corpus.num_tokens // BLOCK)
     every = -(-corpus.num_tokens // max_tokens) or 1
-    with Progress(-(-blocks // every), title="counting which words stand together", unit="blocks") as bar:
+    with Progress(
+        -(-blocks // every), title="counting which words stand together", unit="blocks"
+    ) as bar:
         for ids_T, document_T in _blocks(corpus, every=every):
             column_T = column_V[ids_T]
             for distance in range(1, min(window, len(ids_T) - 1) + 1):
                 same = document_T[:-distance] == document_T[distance:]
-                pairs = ((ids_T[:-distance], column_T[distance:]), (ids_T[distance:], column_T[:-distance]))
+                pairs = (
+                    (ids_T[:-distance], column_T[distance:]),
+                    (ids_T[distance:], column_T[:-distance]),
+                )
                 for word, column in pairs:
                     kept = same & (column >= 0)
                     np.add.at(counts, word[kept] * columns + column[kept], np.float32(1 / distance))
@@ -72,29 +90,46 @@ def _blocks(corpus: Corpus, *, every: int) -> Iterator[tuple[np.ndarray, np.ndar
     for tokens, offsets in zip(corpus.tokens, corpus.documents, strict=True):
         for start in range(0, len(tokens), BLOCK):
             if number % every == 0:
-                ids_T = corpus.sound(corpus.mapped.read([tokens[start : start + BLOCK]])).astype(np.int64)
-                yield ids_T, np.searchsorted(offsets, np.arange(start, start + len(ids_T)), side="right")
+                ids_T = corpus.sound(corpus.mapped.read([tokens[start : start + BLOCK]])).astype(
+                    np.int64
+                )
+                yield (
+                    ids_T,
+                    np.searchsorted(offsets, np.arange(start, start + len(ids_T)), side="right"),
+                )
             number += 1
 
 
 def ppmi_(counts_VC: Tensor) -> Tensor:
-    """max(0, ln p(word, context) / p(word) p(context)), in place; 0 where the two were never seen together."""
+    """max(0, ln p(word, context) / p(word) p(context)), in place; 0 where the two were never seen
+    together."""
     total = counts_VC.sum(dtype=torch.float64)
     word_V1, context_C = counts_VC.sum(1, keepdim=True), counts_VC.sum(0)
     # ln of 0 is -inf and ends at 0; a word or context that was never seen gives 0 / 0
-    return counts_VC.div_(word_V1).div_(context_C / total.float()).log_().clamp_min_(0).nan_to_num_(nan=0.0)
+    return (
+        counts_VC.div_(word_V1)
+        .div_(context_C / total.float())
+        .log_()
+        .clamp_min_(0)
+        .nan_to_num_(nan=0.0)
+    )
 
 
 def factors(matrix_VC: Tensor, dimensions: int, *, seed: int) -> Tensor:
-    """[V, dimensions]: the left factor of the truncated SVD times the root of the singular values, less its mean, each row of root mean square 1.
+    """[V, dimensions]: the left factor of the truncated SVD times the root of the singular values,
+    less its mean, each row of root mean square 1.
 
     A row of zeros stays 0. Columns beyond the rank that the matrix can have are 0.
     """
     seen_V = matrix_VC.any(1)
     rank = min(dimensions, *matrix_VC.shape)
-    with torch.random.fork_rng(devices=[]):  # the library draws its starting vectors from the global generator
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # the library draws its starting vectors from the global generator
         torch.manual_seed(seed)
-        left_VK, values_K, _ = torch.svd_lowrank(matrix_VC, q=min(rank + _OVERSAMPLED, *matrix_VC.shape), niter=_ITERATIONS)
+        left_VK, values_K, _ = torch.svd_lowrank(
+            matrix_VC, q=min(rank + _OVERSAMPLED, *matrix_VC.shape), niter=_ITERATIONS
+        )
     vectors_VK = torch.zeros(len(matrix_VC), dimensions)
     vectors_VK[:, :rank] = left_VK[:, :rank] * values_K[:rank].sqrt()
     vectors_VK[seen_V] -= vectors_VK[seen_V].mean(0)

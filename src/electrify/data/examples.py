@@ -1,6 +1,8 @@
-"""Documents -> sequences: where each one starts in the corpus and how long it is. No token is read here, none is masked, ever.
+"""Documents -> sequences: where each one starts in the corpus and how long it is. No token is read
+here, none is masked, ever.
 
-A document is cut into consecutive pieces, each as long as a row allows, and the rest. Nothing is dropped and nothing crosses a document:
+A document is cut into consecutive pieces, each as long as a row allows, and the rest. Nothing is
+dropped and nothing crosses a document:
 
     one segment     [CLS] a [SEP]            row_length - 2 tokens of text at most
     two segments    [CLS] a [SEP] b [SEP]    row_length - 3, and for one sequence in ten [CLS] a [SEP], row_length - 2 (single)
@@ -20,14 +22,18 @@ from ..draws import hashed
 from ..errors import UserError
 
 SINGLE_SHARE = 0.1
-"""Share of sequences with one segment where two are asked for (as BERT's and ELECTRA's data: the model must know both forms)."""
+"""Share of sequences with one segment where two are asked for (as BERT's and ELECTRA's data: the
+model must know both forms)."""
 
 SHORTEST = 8
-"""A rest shorter than this takes tokens from the piece before it. A sequence of one or two words teaches nothing: there is no context to
-predict from. Measured on 9 M tokens of English at 128 slots, it costs 0.04 % of the slots; 32 would cost 0.8 %, and halving the last two pieces
-always 4.7 %."""
+"""A rest shorter than this takes tokens from the piece before it. A sequence of one or two words
+teaches nothing: there is no context to predict from. Measured on 9 M tokens of English at 128
+slots, it costs 0.04 % of the slots; 32 would cost 0.8 %, and halving the last two pieces always 4.7
+%."""
 
-_DOCUMENTS_AT_ONCE = 1 << 15  # keeps the arrays of one cut in the cache, and memory bounded for a shard of any size
+_DOCUMENTS_AT_ONCE = (
+    1 << 15
+)  # keeps the arrays of one cut in the cache, and memory bounded for a shard of any size
 _SINGLE = 0x73696E676C65  # "single": the purpose of this hash, apart from the purposes in draws.py
 
 
@@ -35,8 +41,9 @@ _SINGLE = 0x73696E676C65  # "single": the purpose of this hash, apart from the p
 class Sequences:
     """Sequences in the order of the corpus.
 
-    start_N: offset of the first token, all shards end to end (int64). length_N: tokens of text, without specials (int32).
-    single_N: True for [CLS] a [SEP], False for [CLS] a [SEP] b [SEP] (bool).
+    start_N: offset of the first token, all shards end to end (int64). length_N: tokens of text,
+    without specials (int32). single_N: True for [CLS] a [SEP], False for [CLS] a [SEP] b [SEP]
+    (bool).
     """
 
     start_N: np.ndarray
@@ -58,35 +65,55 @@ class Sequences:
 def sequences(documents: list[np.ndarray], *, max_seq_length: int, num_segments: int) -> Sequences:
     """Cuts every document into sequences of at most `max_seq_length` slots.
 
-    documents: one int64 array of documents + 1 token offsets a shard (Corpus.documents). Whether a sequence is single depends on the number of
-    its document and of its piece alone, so it is the same in every epoch. Raises UserError where a row is too short for one sequence.
+    documents: one int64 array of documents + 1 token offsets a shard (Corpus.documents). Whether a
+    sequence is single depends on the number of its document and of its piece alone, so it is the
+    same in every epoch. Raises UserError where a row is too short for one sequence.
     """
     least = {1: 3, 2: 5}.get(num_segments)
     if least is None:
         raise UserError(f"num_segments must be 1 or 2, not {num_segments}")
     if max_seq_length < least:
-        raise UserError(f"max_seq_length {max_seq_length} is too short for a sequence with its special tokens; set it to {least} or more")
+        raise UserError(
+            f"max_seq_length {max_seq_length} is too short for a sequence with its special tokens; "
+            f"set it to {least} or more"
+        )
     parts = list(_shards(documents, max_seq_length=max_seq_length, num_segments=num_segments))
-    return Sequences(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("start_N", "length_N", "single_N")))
+    return Sequences(
+        *(
+            np.concatenate([getattr(p, name) for p in parts])
+            for name in ("start_N", "length_N", "single_N")
+        )
+    )
 
 
-def _shards(documents: list[np.ndarray], *, max_seq_length: int, num_segments: int) -> Iterator[Sequences]:
+def _shards(
+    documents: list[np.ndarray], *, max_seq_length: int, num_segments: int
+) -> Iterator[Sequences]:
     yield Sequences(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, bool))
     first_document = first_token = 0
     for offsets in documents:
         for first in range(0, len(offsets) - 1, _DOCUMENTS_AT_ONCE):
             some = offsets[first : first + _DOCUMENTS_AT_ONCE + 1] + first_token
-            yield _cut(some, first_document=first_document + first, max_seq_length=max_seq_length, num_segments=num_segments)
+            yield _cut(
+                some,
+                first_document=first_document + first,
+                max_seq_length=max_seq_length,
+                num_segments=num_segments,
+            )
         first_document += len(offsets) - 1
         first_token += int(offsets[-1])
 
 
-def _cut(offsets: np.ndarray, *, first_document: int, max_seq_length: int, num_segments: int) -> Sequences:
+def _cut(
+    offsets: np.ndarray, *, first_document: int, max_seq_length: int, num_segments: int
+) -> Sequences:
     length_D = np.diff(offsets)
     room = max_seq_length - 1 - num_segments
     pieces_D = -(-length_D // room)  # an upper bound: a single sequence holds one token more
     doc_N = np.repeat(np.arange(len(length_D)), pieces_D)
-    head_N = np.repeat(np.cumsum(pieces_D) - pieces_D, pieces_D)  # index of the first piece of the same document
+    head_N = np.repeat(
+        np.cumsum(pieces_D) - pieces_D, pieces_D
+    )  # index of the first piece of the same document
     single_N = np.ones(len(doc_N), bool)
     if num_segments == 2:
         single_N = _is_single(doc_N + first_document, np.arange(len(doc_N)) - head_N)
@@ -95,12 +122,19 @@ def _cut(offsets: np.ndarray, *, first_document: int, max_seq_length: int, num_s
     inside_N = before_N - before_N[head_N]  # where the piece starts in its document
     length_N = np.minimum(room_N, length_D[doc_N] - inside_N)
     keep = length_N > 0
-    doc_N, start_N, length_N, single_N = doc_N[keep], (offsets[doc_N] + inside_N)[keep], length_N[keep], single_N[keep]
+    doc_N, start_N, length_N, single_N = (
+        doc_N[keep],
+        (offsets[doc_N] + inside_N)[keep],
+        length_N[keep],
+        single_N[keep],
+    )
     _lengthen_rests(doc_N, start_N, length_N, shortest=min(SHORTEST, room // 2))
     return Sequences(start_N, length_N.astype(np.int32), single_N | (length_N == 1))
 
 
-def _lengthen_rests(doc_N: np.ndarray, start_N: np.ndarray, length_N: np.ndarray, *, shortest: int) -> None:
+def _lengthen_rests(
+    doc_N: np.ndarray, start_N: np.ndarray, length_N: np.ndarray, *, shortest: int
+) -> None:
     """In place: a rest below `shortest` takes what it lacks from the end of the piece before it."""
     rest = np.flatnonzero((doc_N[1:] == doc_N[:-1]) & (length_N[1:] < shortest)) + 1
     lacks = shortest - length_N[rest]
@@ -110,5 +144,9 @@ def _lengthen_rests(doc_N: np.ndarray, start_N: np.ndarray, length_N: np.ndarray
 
 
 def _is_single(document_N: np.ndarray, piece_N: np.ndarray) -> np.ndarray:
-    bits = hashed(_SINGLE, torch.from_numpy(document_N), torch.from_numpy(piece_N)).numpy().view(np.uint64)
+    bits = (
+        hashed(_SINGLE, torch.from_numpy(document_N), torch.from_numpy(piece_N))
+        .numpy()
+        .view(np.uint64)
+    )
     return bits < np.uint64(SINGLE_SHARE * 2**64)

@@ -1,7 +1,9 @@
-"""Sequences -> rows: several whole sequences in each row of fixed length, with hardly a slot left over.
+"""Sequences -> rows: several whole sequences in each row of fixed length, with hardly a slot left
+over.
 
-Best fit decreasing (Johnson 1974): longest sequence first, each into the fullest row that still holds it. Lengths are small integers, so it
-runs on counts of equal rows instead of on sequences: the work grows with the row length squared, whatever the size of the corpus.
+Best fit decreasing (Johnson 1974): longest sequence first, each into the fullest row that still
+holds it. Lengths are small integers, so it runs on counts of equal rows instead of on sequences:
+the work grows with the row length squared, whatever the size of the corpus.
 
 Shape suffixes: N sequences, R rows, L row length.
 """
@@ -16,21 +18,28 @@ _RANDOM_BITS = 40
 
 
 def pack(slots_N: np.ndarray, *, row_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """The order of the sequences, row after row (int64 [N]), and where each row begins in it (int64 [R + 1]).
+    """The order of the sequences, row after row (int64 [N]), and where each row begins in it (int64
+    [R + 1]).
 
-    slots_N: slots that each sequence takes, 1 to row_length. Sequences of one length are interchangeable: which of them goes where is random but
-    fixed, so that a row does not hold neighbours of the corpus, which would make a batch less varied.
+    slots_N: slots that each sequence takes, 1 to row_length. Sequences of one length are
+    interchangeable: which of them goes where is random but fixed, so that a row does not hold
+    neighbours of the corpus, which would make a batch less varied.
     """
-    # Philox is specified bit by bit, so the order does not depend on the version of numpy (permutation() may).
+    # Philox is specified bit by bit, so the order does not depend on the version of numpy
+    # (permutation() may).
     keys = np.random.Philox(key=0).random_raw(len(slots_N)) >> np.uint64(64 - _RANDOM_BITS)
-    by_length = np.argsort((slots_N.astype(np.uint64) << np.uint64(_RANDOM_BITS)) | keys, kind="stable")
+    by_length = np.argsort(
+        (slots_N.astype(np.uint64) << np.uint64(_RANDOM_BITS)) | keys, kind="stable"
+    )
     count_L = np.bincount(slots_N, minlength=row_length + 1)
     taken_L = np.cumsum(count_L) - count_L  # next sequence of each length in by_length
     order, per_row = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for lengths, rows in row_patterns(count_L.tolist(), row_length=row_length):
         columns = []
         for length, times in Counter(lengths).items():
-            columns.append(by_length[taken_L[length] : taken_L[length] + rows * times].reshape(rows, times))
+            columns.append(
+                by_length[taken_L[length] : taken_L[length] + rows * times].reshape(rows, times)
+            )
             taken_L[length] += rows * times
         order.append(np.hstack(columns).ravel())
         per_row.append(np.full(rows, len(lengths)))
@@ -48,7 +57,8 @@ def row_patterns(count_L: list[int], *, row_length: int) -> list[tuple[tuple[int
         left = count_L[length]
         rows_with[row_length] = [((), left)]  # empty rows, as many as could be needed
         for room in range(length, row_length + 1):
-            # The fullest row stays the fullest while it still holds one more, so it takes all it can before the next.
+            # The fullest row stays the fullest while it still holds one more, so it takes all it
+            # can before the next.
             fit = room // length
             kinds = rows_with[room]
             while left and kinds:

@@ -3,7 +3,8 @@
     length curriculum  seq_length_schedule {128: .9}, max_seq_length 512     rows of 128 tokens for 90 % of the updates, of 512 for the rest (BERT's)
     batch warm-up      batch_size_schedule {32: .1}, train_batch_size 128    batches of 32 rows for the first 10 %
 
-One prepared corpus serves any length. The rows of each length are a stream of their own, which a phase goes on with where an earlier one stopped.
+One prepared corpus serves any length. The rows of each length are a stream of their own, which a
+phase goes on with where an earlier one stopped.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from ..config.pretrain import PretrainConfig
 
 @dataclass(frozen=True)
 class Phase:
-    """Updates from `first` on: batches of `batch_rows` rows (over all ranks) of `row_length` tokens."""
+    """Updates from `first` on: batches of `batch_rows` rows (over all ranks) of `row_length`
+    tokens."""
 
     first: int
     row_length: int
@@ -49,7 +51,9 @@ class Phases:
     def updates(self, step: int) -> list[tuple[Phase, int]]:
         """How many of the updates before `step` belong to each phase."""
         ends = [p.first for p in self.all[1:]] + [step]
-        return [(p, max(0, min(end, step) - p.first)) for p, end in zip(self.all, ends, strict=True)]
+        return [
+            (p, max(0, min(end, step) - p.first)) for p, end in zip(self.all, ends, strict=True)
+        ]
 
     def first_row(self, step: int) -> int:
         """The first row of a batch in the stream of its length."""
@@ -69,11 +73,17 @@ def one_phase(*, row_length: int, batch_rows: int) -> Phases:
 
 
 def phases_of(config: PretrainConfig) -> Phases:
-    """The phases of a recipe. A schedule's shares are of all updates, in its order; what is left has the recipe's own length and batch."""
+    """The phases of a recipe. A schedule's shares are of all updates, in its order; what is left
+    has the recipe's own length and batch."""
     t, d = config.train, config.data
     lengths = _from(d.seq_length_schedule, d.max_seq_length, t.max_steps)
     batches = _from(t.batch_size_schedule, t.train_batch_size, t.max_steps)
-    return Phases(*(Phase(first, _at(lengths, first), _at(batches, first)) for first in sorted({*lengths, *batches})))
+    return Phases(
+        *(
+            Phase(first, _at(lengths, first), _at(batches, first))
+            for first in sorted({*lengths, *batches})
+        )
+    )
 
 
 def _from(schedule: dict[int, float], last: int, max_steps: int) -> dict[int, int]:

@@ -16,11 +16,19 @@ from .files import amount
 from .findings import Finding, note, ok, warning
 
 RECIPE = "electra-small"  # what `pretrain` takes where nothing is said
-RECIPES = ("electra-tiny", "electra-mini", RECIPE, "electra-base", "electra-large")  # by what they cost
-# BERT's vocabularies leave about .01 % of English out. At 1 % every eighth sequence of 128 tokens or so has no word for something it speaks of.
+RECIPES = (
+    "electra-tiny",
+    "electra-mini",
+    RECIPE,
+    "electra-base",
+    "electra-large",
+)  # by what they cost
+# BERT's vocabularies leave about .01 % of English out. At 1 % every eighth sequence of 128 tokens
+# or so has no word for something it speaks of.
 UNK_NOTE, UNK_WARNING = 0.001, 0.01
 SHORT = 128  # the row length of the small recipes
-# Below the length of a sentence there is little context to learn from; the usual cause is a file that has one sentence a line.
+# Below the length of a sentence there is little context to learn from; the usual cause is a file
+# that has one sentence a line.
 SENTENCE = 32
 # An entry needs some dozens of occurrences before its embedding is more than its initial value.
 RARE = 20
@@ -52,13 +60,21 @@ class Lengths:
         return int(np.searchsorted(np.cumsum(self.counts_L), (self.documents + 1) // 2))
 
 
-def traps(manifest: Manifest, *, unigram_V: np.ndarray, lengths: Lengths, folder: Path) -> Iterator[Finding]:
+def traps(
+    manifest: Manifest, *, unigram_V: np.ndarray, lengths: Lengths, folder: Path
+) -> Iterator[Finding]:
     tokens = int(unigram_V.sum())
     if not tokens:
-        yield warning("no-tokens", "the train split holds no token", "Prepare a corpus with more text, or with a smaller --valid-fraction.")
+        yield warning(
+            "no-tokens",
+            "the train split holds no token",
+            "Prepare a corpus with more text, or with a smaller --valid-fraction.",
+        )
         return
     yield from unknown(manifest, unigram_V, tokens)
-    yield from document_lengths(lengths, tokens + sum(s.tokens for s in manifest.splits.get("valid", [])))
+    yield from document_lengths(
+        lengths, tokens + sum(s.tokens for s in manifest.splits.get("valid", []))
+    )
     yield from size(tokens, folder)
     yield from validation(manifest)
     yield from vocabulary(manifest, unigram_V, tokens)
@@ -76,13 +92,19 @@ def unknown(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[
     elif n / tokens < UNK_WARNING:
         yield note("unk", fact, "Rare signs, as a rule; --tokenizer bpe has no [UNK].")
     elif trained_here(manifest):
-        advice = f"A vocabulary of {manifest.vocab_size:,} has no place for some of its letters: give a larger --vocab-size, or --tokenizer bpe"
-        yield warning("unk", fact, f"Words of which the model sees nothing. {advice}, which has no [UNK].")
+        advice = (
+            f"A vocabulary of {manifest.vocab_size:,} has no place for some of its letters: give a "
+            "larger --vocab-size, or --tokenizer bpe"
+        )
+        yield warning(
+            "unk", fact, f"Words of which the model sees nothing. {advice}, which has no [UNK]."
+        )
     else:
         yield warning(
             "unk",
             fact,
-            "Words of which the model sees nothing: train a tokenizer on this very text (leave --tokenizer out), keep its --lowercase and "
+            "Words of which the model sees nothing: train a tokenizer on this very text (leave "
+            "--tokenizer out), keep its --lowercase and "
             "--strip-accents, or take --tokenizer bpe, which has no [UNK].",
         )
 
@@ -95,20 +117,25 @@ def trained_here(manifest: Manifest) -> bool:
 def document_lengths(lengths: Lengths, tokens: int) -> Iterator[Finding]:
     short, documents = lengths.shorter_than(SHORT), lengths.documents
     empty = lengths.shorter_than(1)
-    shares = f"{short / documents:.1%} of the documents ({lengths.tokens_in_short / tokens:.1%} of the tokens)"
+    shares = (
+        f"{short / documents:.1%} of the documents ({lengths.tokens_in_short / tokens:.1%} of the "
+        "tokens)"
+    )
     fact = f"{shares} are shorter than {SHORT} tokens; the median document has {lengths.median:,}"
     if lengths.median < SENTENCE:
         yield warning(
             "short-documents",
             fact,
-            "That is a sentence, not a document: no token sees more context than its own. If lines of one text were taken for documents, prepare "
+            "That is a sentence, not a document: no token sees more context than its own. If lines "
+            "of one text were taken for documents, prepare "
             "again with --document-boundary blank-line or file.",
         )
     elif lengths.tokens_in_short > tokens / 4:
         yield note(
             "short-documents",
             fact,
-            "Rows are packed with several whole sequences, so no computation is lost on pads; but a token sees its own document only, "
+            "Rows are packed with several whole sequences, so no computation is lost on pads; but "
+            "a token sees its own document only, "
             f"so rows longer than {SHORT} teach little more here.",
         )
     else:
@@ -119,25 +146,39 @@ def document_lengths(lengths: Lengths, tokens: int) -> Iterator[Finding]:
 
 def size(tokens: int, folder: Path) -> Iterator[Finding]:
     times = {name: epochs_of(name, tokens) for name in RECIPES}
-    fitting = [f"{name} ({times[name]:.1f} epochs)" for name in RECIPES if times[name] <= MAX_EPOCHS]
+    fitting = [
+        f"{name} ({times[name]:.1f} epochs)" for name in RECIPES if times[name] <= MAX_EPOCHS
+    ]
     fact = f"{amount(tokens)} tokens to train on"
     if tokens < GRACE_TOKENS / MAX_EPOCHS:
         yield warning(
             "little-text",
-            f"{tokens:,} tokens to train on: even seen {MAX_EPOCHS} times they are fewer than the {amount(GRACE_TOKENS)} after which models begin "
+            f"{tokens:,} tokens to train on: even seen {MAX_EPOCHS} times they are fewer than the "
+            f"{amount(GRACE_TOKENS)} after which models begin "
             "to use the context",
             "Enough to try the path, not to pre-train: add text.",
         )
     elif times[RECIPE] <= MAX_EPOCHS:
         yield ok("size", f"{fact}, which fit {', '.join(fitting)}; {RECIPE} is the default")
     elif fitting:
-        larger = f"the default, {RECIPE}, sees them {times[RECIPE]:,.0f} times, and beyond {MAX_EPOCHS} more steps gain next to nothing"
-        advice = f"Take --recipe {fitting[-1].split()[0]}, or give {RECIPE} --max-steps {steps_for(RECIPE, tokens)} or fewer."
+        larger = (
+            f"the default, {RECIPE}, sees them {times[RECIPE]:,.0f} times, and beyond {MAX_EPOCHS} "
+            "more steps gain next to nothing"
+        )
+        advice = (
+            f"Take --recipe {fitting[-1].split()[0]}, or give {RECIPE} --max-steps "
+            f"{steps_for(RECIPE, tokens)} or fewer."
+        )
         yield note("recipe-too-long", f"{fact} fit {', '.join(fitting)}; {larger}", advice)
     else:
         least = RECIPES[0]
-        larger = f"even {least} sees them {times[least]:,.0f} times, and beyond {MAX_EPOCHS} more steps gain next to nothing"
-        advice = f"Add text, or give --recipe {least} --max-steps {steps_for(least, tokens)} or fewer."
+        larger = (
+            f"even {least} sees them {times[least]:,.0f} times, and beyond {MAX_EPOCHS} more steps "
+            "gain next to nothing"
+        )
+        advice = (
+            f"Add text, or give --recipe {least} --max-steps {steps_for(least, tokens)} or fewer."
+        )
         yield note("recipe-too-long", f"{fact}; {larger}", advice)
 
 
@@ -156,17 +197,27 @@ def validation(manifest: Manifest) -> Iterator[Finding]:
     tokens = sum(s.tokens for s in manifest.splits.get("valid", []))
     if tokens:
         documents = sum(s.documents for s in manifest.splits["valid"])
-        yield ok("valid", f"{tokens:,} tokens in {documents:,} documents are set aside for validation")
+        yield ok(
+            "valid", f"{tokens:,} tokens in {documents:,} documents are set aside for validation"
+        )
     else:
-        effect = "A run on it validates nothing and cannot warn of a dead generator or of overfitting"
-        yield warning("no-valid", "nothing is set aside for validation", f"{effect}: {more_validation(manifest)}")
+        effect = (
+            "A run on it validates nothing and cannot warn of a dead generator or of overfitting"
+        )
+        yield warning(
+            "no-valid",
+            "nothing is set aside for validation",
+            f"{effect}: {more_validation(manifest)}",
+        )
 
 
-WANTED = 5  # documents: fewer say little, and of so few that are expected one is found with a chance of 99 %
+# Documents: fewer say little, and of so few that are expected one is found with a chance of 99 %.
+WANTED = 5
 
 
 def more_validation(manifest: Manifest) -> str:
-    """What to do so that documents are set aside. They are chosen by the hash of their text, so of a few it may be none."""
+    """What to do so that documents are set aside. They are chosen by the hash of their text, so of
+    a few it may be none."""
     share = manifest.options.get("valid_fraction")
     documents = sum(s.documents for s in manifest.splits.get("train", []))
     default = PrepareConfig.__dataclass_fields__["valid_fraction"].default
@@ -174,34 +225,75 @@ def more_validation(manifest: Manifest) -> str:
         return f"prepare with --valid-fraction {default}."
     if documents >= 2 * WANTED:
         needed = -(-100 * WANTED // documents) / 100
-        return f"of {documents:,} documents a share of {share or default} is too small; prepare with --valid-fraction {needed}."
-    return f"{documents:,} documents are too few to set some aside; add more, or cut them at another --document-boundary (blank-line, line)."
+        return (
+            f"of {documents:,} documents a share of {share or default} is too small; prepare with "
+            f"--valid-fraction {needed}."
+        )
+    return (
+        f"{documents:,} documents are too few to set some aside; add more, or cut them at another "
+        "--document-boundary (blank-line, line)."
+    )
 
 
 def vocabulary(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[Finding]:
     v = manifest.vocab_size
     own = np.delete(unigram_V, [i for i in manifest.special_ids.never_chosen if i < v])
     unused, rare = int((own == 0).sum()), int((own < RARE).sum())
-    fact = f"of {v:,} entries of the vocabulary {unused:,} ({unused / v:.1%}) never occur and {rare:,} ({rare / v:.1%}) fewer than {RARE} times"
+    fact = (
+        f"of {v:,} entries of the vocabulary {unused:,} ({unused / v:.1%}) never occur and "
+        f"{rare:,} ({rare / v:.1%}) fewer than {RARE} times"
+    )
     if rare > v / 2:
         smaller = max(smallest(manifest), 1 << max(0, (v - rare).bit_length() - 1))
-        own = "a vocabulary for this text is smaller" if trained_here(manifest) else "train one on this text (leave --tokenizer out)"
-        advice = f"{own}, --vocab-size {smaller} or so" if smaller < v else "the text is too short for any: add text"
-        yield warning("vocabulary-too-large", fact, f"Their embeddings hardly move from their initial values: {advice}.")
+        own = (
+            "a vocabulary for this text is smaller"
+            if trained_here(manifest)
+            else "train one on this text (leave --tokenizer out)"
+        )
+        advice = (
+            f"{own}, --vocab-size {smaller} or so"
+            if smaller < v
+            else "the text is too short for any: add text"
+        )
+        yield warning(
+            "vocabulary-too-large",
+            fact,
+            f"Their embeddings hardly move from their initial values: {advice}.",
+        )
     elif unused > v / 5 and trained_here(manifest):
-        why = "Single bytes and letters that stand alone nowhere, and pieces that longer ones took the place of"
-        yield note("vocabulary-unused", fact, f"{why}: they cost some memory, and nothing needs to be done.")
+        why = (
+            "Single bytes and letters that stand alone nowhere, and pieces that longer ones took "
+            "the place of"
+        )
+        yield note(
+            "vocabulary-unused",
+            fact,
+            f"{why}: they cost some memory, and nothing needs to be done.",
+        )
     elif unused > v / 5:
-        yield note("vocabulary-unused", fact, "The tokenizer was made on other text; one of its own would cut this text into fewer tokens.")
+        yield note(
+            "vocabulary-unused",
+            fact,
+            (
+                "The tokenizer was made on other text; one of its own would cut this text into "
+                "fewer tokens."
+            ),
+        )
     else:
         yield ok("vocabulary", fact)
     if v % 8:
-        yield note("vocabulary-odd", f"the vocabulary of {v:,} is no multiple of 8, with which GPUs multiply faster", rounder(manifest))
+        yield note(
+            "vocabulary-odd",
+            f"the vocabulary of {v:,} is no multiple of 8, with which GPUs multiply faster",
+            rounder(manifest),
+        )
 
 
 def smallest(manifest: Manifest) -> int:
     """The least vocabulary to advise: below it there are hardly more than the letters."""
-    return 512 if manifest.options.get("tokenizer") == "bpe" else 256  # bpe has all 256 bytes before its first piece
+    return (
+        512 if manifest.options.get("tokenizer") == "bpe" else 256
+    )  # bpe has all 256 bytes before its first piece
 
 
 def rounder(manifest: Manifest) -> str:
@@ -211,7 +303,10 @@ def rounder(manifest: Manifest) -> str:
         return "It is that of a given tokenizer, so nothing needs to be done."
     if isinstance(asked, int) and v < asked:
         return (
-            f"{asked:,} were asked for and the text has no more: --vocab-size {v - v % 8}, or more text." if v >= 40 else "More text has more pieces."
+            f"{asked:,} were asked for and the text has no more: --vocab-size {v - v % 8}, or more "
+            "text."
+            if v >= 40
+            else "More text has more pieces."
         )
     return f"Prepare with --vocab-size {v + -v % 8}."
 
@@ -222,16 +317,26 @@ def dropped(manifest: Manifest) -> Iterator[Finding]:
     if twice and twice > KEPT_TWICE * (twice + documents):
         yield note(
             "duplicates",
-            f"{twice:,} of {twice + documents:,} documents occurred before and were dropped ({twice / (twice + documents):.0%})",
+            (
+                f"{twice:,} of {twice + documents:,} documents occurred before and were dropped "
+                f"({twice / (twice + documents):.0%})"
+            ),
             "Look whether an input was named twice; nothing else needs to be done.",
         )
     elif twice:
         yield ok("duplicates", f"{twice:,} documents that occurred before were dropped")
     if manifest.options.get("deduplicate") is False:
         yield note(
-            "duplicates-kept", "documents that occur twice were kept", "Validation may hold texts of training: prepare with --deduplicate true."
+            "duplicates-kept",
+            "documents that occur twice were kept",
+            "Validation may hold texts of training: prepare with --deduplicate true.",
         )
     if counts.get("encoding_errors"):
         n = counts["encoding_errors"]
-        advice = "Find the files' real encoding and convert them: replaced signs are noise, skipped documents are lost text."
-        yield warning("encoding", f"{n:,} times text was no UTF-8 and was replaced or skipped", advice)
+        advice = (
+            "Find the files' real encoding and convert them: replaced signs are noise, skipped "
+            "documents are lost text."
+        )
+        yield warning(
+            "encoding", f"{n:,} times text was no UTF-8 and was replaced or skipped", advice
+        )

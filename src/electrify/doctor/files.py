@@ -1,4 +1,5 @@
-"""Reading files that nobody vouches for: only regular ones, only so much of them, and every complaint as a finding."""
+"""Reading files that nobody vouches for: only regular ones, only so much of them, and every
+complaint as a finding."""
 
 from __future__ import annotations
 
@@ -13,10 +14,13 @@ from ..files import reading
 from ..progress import Progress
 from .findings import DamageError, Finding, warning
 
-# The largest tokenizer.json published stays below 40 MB; a manifest of 100 000 shards has about as much.
+# The largest tokenizer.json published stays below 40 MB; a manifest of 100 000 shards has about as
+# much.
 MAX_JSON_BYTES = 1 << 27
 T = TypeVar("T")
-CHUNK = 1 << 20  # bytes, a multiple of every token size; stays in the caches while it is hashed and counted
+CHUNK = (
+    1 << 20
+)  # bytes, a multiple of every token size; stays in the caches while it is hashed and counted
 AGAIN = "Restore it from a copy, or make the folder again."
 
 
@@ -46,7 +50,12 @@ def is_regular(path: Path) -> bool:
 
 def files_below(folder: Path) -> list[Path]:
     """Every regular file, without following links to folders."""
-    return [path for root, _, names in os.walk(folder) for name in names if is_regular(path := Path(root, name))]
+    return [
+        path
+        for root, _, names in os.walk(folder)
+        for name in names
+        if is_regular(path := Path(root, name))
+    ]
 
 
 def chunks(path: Path, bar: Bar) -> Iterator[bytes]:
@@ -80,7 +89,9 @@ def _found(path: Path, read: Callable[[], T]) -> T:
     except reading.MissingError as e:
         raise DamageError("missing", f"{path.name} is missing", AGAIN) from e
     except reading.FileError as e:
-        raise DamageError("too-large" if " MB, and such" in e.why else "damaged", f"{path.name} {e.why}", AGAIN) from e
+        raise DamageError(
+            "too-large" if " MB, and such" in e.why else "damaged", f"{path.name} {e.why}", AGAIN
+        ) from e
 
 
 def links_out(folder: Path) -> Iterator[Finding]:
@@ -98,15 +109,23 @@ def links_out(folder: Path) -> Iterator[Finding]:
     if out:
         yield warning(
             "link-out",
-            f"{named(out)} {'is a link' if len(out) == 1 else 'are links'} that leave{'s' * (len(out) == 1)} the folder",
-            "What they point to is not read, and a copy of the folder would lack it: put the files themselves here.",
+            (
+                f"{named(out)} {'is a link' if len(out) == 1 else 'are links'} that "
+                f"leave{'s' * (len(out) == 1)} the folder"
+            ),
+            (
+                "What they point to is not read, and a copy of the folder would lack it: put the "
+                "files themselves here."
+            ),
         )
 
 
 def named(names: Iterable[str], *, at_most: int = 3) -> str:
     """The first names, and how many more."""
     names = list(names)
-    return ", ".join(names[:at_most]) + (f" and {len(names) - at_most:,} more" if len(names) > at_most else "")
+    return ", ".join(names[:at_most]) + (
+        f" and {len(names) - at_most:,} more" if len(names) > at_most else ""
+    )
 
 
 def amount(n: float) -> str:

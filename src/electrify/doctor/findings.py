@@ -20,7 +20,8 @@ CORRECT = "Correct that in the file, or restore the folder from a copy."
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. code: its lasting name, for programs; fact: what was seen, with numbers; advice: what to do, in a sentence or two."""
+    """One line of the report. code: its lasting name, for programs; fact: what was seen, with
+    numbers; advice: what to do, in a sentence or two."""
 
     level: Level
     code: str
@@ -45,7 +46,8 @@ def error(code: str, fact: str, advice: str) -> Finding:
 
 
 class DamageError(Exception):
-    """What a check cannot go on without is damaged. It becomes a finding and never leaves this room."""
+    """What a check cannot go on without is damaged. It becomes a finding and never leaves this
+    room."""
 
     def __init__(self, code: str, fact: str, advice: str) -> None:
         super().__init__(fact)
@@ -67,7 +69,8 @@ class Diagnosis:
         self.findings += guarded(check)
 
     def look(self, checks: Callable[[], None]) -> None:
-        """Runs many checks, and what stands between them. What a folder that cannot be read makes of that is a finding, too."""
+        """Runs many checks, and what stands between them. What a folder that cannot be read makes
+        of that is a finding, too."""
         try:
             checks()
         except (DamageError, UserError, OSError) as e:
@@ -90,12 +93,20 @@ def guarded(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
         yield e.finding
     except UserError as e:
         fact, _, advice = str(e).rpartition("; ")
-        yield error("refused", fact or str(e), (advice[:1].upper() + advice[1:] + ".") if fact else CORRECT)
+        yield error(
+            "refused", fact or str(e), (advice[:1].upper() + advice[1:] + ".") if fact else CORRECT
+        )
     except OSError as e:
         name = Path(e.filename).name if isinstance(e.filename, str) else "a file"
-        yield error("unreadable", f"{name} cannot be read ({e.strerror or e})", "Look at the disk and at the permissions of the file.")
+        yield error(
+            "unreadable",
+            f"{name} cannot be read ({e.strerror or e})",
+            "Look at the disk and at the permissions of the file.",
+        )
     except Exception as e:  # noqa: BLE001 - damage can break a check in any way, and what is left of the folder is looked at all the same
         said = " ".join(str(e).split())[:200]
         yield error(
-            "damaged", f"a check broke on what it read ({type(e).__name__}: {said})", "A file here is damaged; restore the folder from a copy."
+            "damaged",
+            f"a check broke on what it read ({type(e).__name__}: {said})",
+            "A file here is damaged; restore the folder from a copy.",
         )

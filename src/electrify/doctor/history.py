@@ -1,4 +1,5 @@
-"""What metrics.jsonl tells: monitors asked again about the whole record, and what only shows when a run is seen from its end."""
+"""What metrics.jsonl tells: monitors asked again about the whole record, and what only shows when a
+run is seen from its end."""
 
 from __future__ import annotations
 
@@ -19,15 +20,22 @@ from .findings import Finding, error, note, ok, warning
 from .recipe import generator_learns
 
 MIN_AUC = 0.55  # one half is chance
-RISE = 0.02  # of a validation loss above its best, as a share; validations differ by less from one to the next
+# Of a validation loss above its best, as a share; validations differ by less from one to the next.
+RISE = 0.02
 SLOWER = 0.5
 FEW_VALIDATIONS, FEW_LINES = 3, 6
 
 
-def history_findings(run: Path, config: PretrainConfig, *, unigram_entropy: float | None) -> Iterator[Finding]:
+def history_findings(
+    run: Path, config: PretrainConfig, *, unigram_entropy: float | None
+) -> Iterator[Finding]:
     path = run / log.FILE
     if not is_regular(path):
-        yield warning("no-log", f"{log.FILE} is missing", "Nothing is known of how the run went; it is written anew when the run continues.")
+        yield warning(
+            "no-log",
+            f"{log.FILE} is missing",
+            "Nothing is known of how the run went; it is written anew when the run continues.",
+        )
         return
     torn = log.torn(path)
     if torn:
@@ -49,7 +57,10 @@ def history_findings(run: Path, config: PretrainConfig, *, unigram_entropy: floa
         yield from chance(records)
     yield from overfitting(records, config)
     yield from throughput(records, config)
-    yield from events([r for r in warnings if kind_of(r["warning"]) not in map(kind_of, lasting)], judged=unigram_entropy is not None)
+    yield from events(
+        [r for r in warnings if kind_of(r["warning"]) not in map(kind_of, lasting)],
+        judged=unigram_entropy is not None,
+    )
 
 
 def order(records: list[dict[str, Any]]) -> Iterator[Finding]:
@@ -70,15 +81,25 @@ def number(record: Mapping[str, Any], name: str) -> float | None:
     return float(value) if good else None  # type: ignore[arg-type]
 
 
-def troubles(records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None) -> list[str]:
+def troubles(
+    records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None
+) -> list[str]:
     """What the monitors of training say about the end of the log, with what is known now."""
     monitor = Monitor(
-        unigram_entropy=math.inf if unigram_entropy is None else unigram_entropy,  # without it nothing can be at it
+        unigram_entropy=math.inf
+        if unigram_entropy is None
+        else unigram_entropy,  # without it nothing can be at it
         warmup_tokens=phases_of(config).slots(config.train.warmup_steps),
         generator_learns=generator_learns(config),
     )
-    last = [r for kind in ("train", "valid") for r in [r for r in records if r["kind"] == kind][-1:]]
-    return list(dict.fromkeys(text for r in last for text in monitor.watch({k: as_number(v) for k, v in r.items()})))
+    last = [
+        r for kind in ("train", "valid") for r in [r for r in records if r["kind"] == kind][-1:]
+    ]
+    return list(
+        dict.fromkeys(
+            text for r in last for text in monitor.watch({k: as_number(v) for k, v in r.items()})
+        )
+    )
 
 
 def kind_of(text: str) -> str:
@@ -87,12 +108,27 @@ def kind_of(text: str) -> str:
 
 
 def monitors(
-    records: list[dict[str, Any]], config: PretrainConfig, lasting: list[str], warnings: list[dict[str, Any]], unigram_entropy: float | None
+    records: list[dict[str, Any]],
+    config: PretrainConfig,
+    lasting: list[str],
+    warnings: list[dict[str, Any]],
+    unigram_entropy: float | None,
 ) -> Iterator[Finding]:
     for text in lasting:
         fact, _, advice = text.rpartition(": ")
-        since = next((f" (first said at step {r['step']:,})" for r in warnings if kind_of(r["warning"]) == kind_of(text)), "")
-        yield warning("monitor", f"at the end of the log{since}: {fact}", advice[:1].upper() + advice[1:] + ".")
+        since = next(
+            (
+                f" (first said at step {r['step']:,})"
+                for r in warnings
+                if kind_of(r["warning"]) == kind_of(text)
+            ),
+            "",
+        )
+        yield warning(
+            "monitor",
+            f"at the end of the log{since}: {fact}",
+            advice[:1].upper() + advice[1:] + ".",
+        )
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     if valid is None:
         yield note("not-validated", "nothing was validated yet")
@@ -100,13 +136,23 @@ def monitors(
         name, auc = near
         fact = f"validation at step {valid['step']:,}: {name} is {auc:.3f}, and .5 is chance"
         if (number(valid, "tokens") or 0) < GRACE_TOKENS:  # else it is a warning
-            yield note("not-learning-yet", fact, f"Usual at the beginning: look again after {amount(GRACE_TOKENS)} tokens.")
+            yield note(
+                "not-learning-yet",
+                fact,
+                f"Usual at the beginning: look again after {amount(GRACE_TOKENS)} tokens.",
+            )
     elif not lasting:
-        figures = ", ".join(f"{name} {x:.3f}" for name in sorted(valid) if shown(name, config) and (x := number(valid, name)) is not None)
+        figures = ", ".join(
+            f"{name} {x:.3f}"
+            for name in sorted(valid)
+            if shown(name, config) and (x := number(valid, name)) is not None
+        )
         yield ok("learning", f"validation at step {valid['step']:,}: {figures}")
         if (number(valid, "tokens") or 0) >= GRACE_TOKENS and unigram_entropy is None:
             fact = "the run does not say how well word frequencies alone would do"
-            yield note("no-entropy", fact, "Name its DATA, too, and the loss is compared with that.")
+            yield note(
+                "no-entropy", fact, "Name its DATA, too, and the loss is compared with that."
+            )
 
 
 def shown(name: str, config: PretrainConfig) -> bool:
@@ -119,12 +165,19 @@ def as_number(value: Any) -> Any:
 
 
 def not_numbers(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:
-    bad = [r["step"] for r in records if any(not_finite(r.get(name)) for name in (*config.objective.term_weights, "grad_norm"))]
+    bad = [
+        r["step"]
+        for r in records
+        if any(not_finite(r.get(name)) for name in (*config.objective.term_weights, "grad_norm"))
+    ]
     if not bad:
         return
     fact = f"losses or gradients of {len(bad):,} log lines are not finite, from step {bad[0]:,} on"
     lines = [r["step"] for r in records if r["kind"] != "event"]
-    advice = "Begin anew with a lower --learning-rate, a higher --warmup-steps or --bf16 false; --non-finite skip leaves single bad updates out."
+    advice = (
+        "Begin anew with a lower --learning-rate, a higher --warmup-steps or --bf16 false; "
+        "--non-finite skip leaves single bad updates out."
+    )
     yield (error if bad[-1] == lines[-1] else warning)("not-finite", fact, advice)
 
 
@@ -138,14 +191,23 @@ def chance(records: list[dict[str, Any]]) -> Iterator[Finding]:
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), {})
     near = at_chance(valid)
     if near and (number(valid, "tokens") or 0) >= GRACE_TOKENS:
-        fact = f"{near[0]} is {near[1]:.3f} after {amount(valid['tokens'])} tokens, and .5 is chance"
-        advice = "The discriminator does not tell replaced tokens from original ones: look at the generator first, then lower --learning-rate."
+        fact = (
+            f"{near[0]} is {near[1]:.3f} after {amount(valid['tokens'])} tokens, and .5 is chance"
+        )
+        advice = (
+            "The discriminator does not tell replaced tokens from original ones: look at the "
+            "generator first, then lower --learning-rate."
+        )
         yield warning("chance", fact, advice)
 
 
 def at_chance(valid: Mapping[str, Any]) -> tuple[str, float] | None:
     """The area under the curve of a detection that finds nothing, with its name."""
-    found = ((name, auc) for name in sorted(valid) if name.endswith("_detection_auc") and (auc := number(valid, name)) is not None)
+    found = (
+        (name, auc)
+        for name in sorted(valid)
+        if name.endswith("_detection_auc") and (auc := number(valid, name)) is not None
+    )
     return next(((name, auc) for name, auc in found if auc < MIN_AUC), None)
 
 
@@ -153,44 +215,80 @@ def judged_loss(config: PretrainConfig) -> str | None:
     """The loss that must fall. That of a discriminator may rise while its generator gets better."""
     if generator_learns(config):
         return "generator"
-    return None if config.corruption.corruptor in LEARNED else next(iter(config.objective.row.losses), None)
+    return (
+        None
+        if config.corruption.corruptor in LEARNED
+        else next(iter(config.objective.row.losses), None)
+    )
 
 
 def overfitting(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:
     name = judged_loss(config)
     if name is None:
         return
-    found = [(r["step"], x) for r in records if r["kind"] == "valid" and (x := number(r, name)) is not None]
+    found = [
+        (r["step"], x)
+        for r in records
+        if r["kind"] == "valid" and (x := number(r, name)) is not None
+    ]
     if len(found) < FEW_VALIDATIONS:
         return
     (at, best), (end, last) = min(found, key=lambda p: p[1]), found[-1]
     if last <= best * (1 + RISE):
         return
-    train = [(r["step"], x) for r in records if r["kind"] == "train" and (x := number(r, name)) is not None]
+    train = [
+        (r["step"], x)
+        for r in records
+        if r["kind"] == "train" and (x := number(r, name)) is not None
+    ]
     then = [x for step, x in train if step <= at][-1:]
-    fact = f"the validation loss of {name} rose from {best:.3f} at step {at:,} to {last:.3f} at step {end:,}"
+    fact = (
+        f"the validation loss of {name} rose from {best:.3f} at step {at:,} to {last:.3f} at step "
+        f"{end:,}"
+    )
     if then and train[-1][1] < then[0]:
         fact += f", while that of training fell from {then[0]:.3f} to {train[-1][1]:.3f}"
-        yield warning("overfitting", fact, f"It learns the corpus by heart: use more text, --dropout 0.1, or the checkpoint of step {at}.")
+        yield warning(
+            "overfitting",
+            fact,
+            (
+                "It learns the corpus by heart: use more text, --dropout 0.1, or the checkpoint "
+                f"of step {at}."
+            ),
+        )
     else:
-        yield warning("diverging", fact, "Training got worse, too: lower --learning-rate, or raise --warmup-steps.")
+        yield warning(
+            "diverging",
+            fact,
+            "Training got worse, too: lower --learning-rate, or raise --warmup-steps.",
+        )
 
 
 def throughput(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:
-    rates = [x for r in records if r["kind"] == "train" and (x := number(r, "tokens_per_s"))][1:]  # the first line has the warming up of the machine
+    rates = [x for r in records if r["kind"] == "train" and (x := number(r, "tokens_per_s"))][
+        1:
+    ]  # the first line has the warming up of the machine
     if len(rates) < FEW_LINES:
         return
     third = len(rates) // 3
     first, last = statistics.median(rates[:third]), statistics.median(rates[-third:])
     if last < SLOWER * first and len(phases_of(config).row_lengths) == 1:
         fact = f"the rate fell from {first:,.0f} to {last:,.0f} tokens a second"
-        yield warning("slower", fact, "Another program took the machine, or it throttles for heat: look at what else runs there.")
+        yield warning(
+            "slower",
+            fact,
+            (
+                "Another program took the machine, or it throttles for heat: look at what else "
+                "runs there."
+            ),
+        )
     else:
         yield ok("rate", f"{last:,.0f} tokens a second")
 
 
 def events(warnings: list[dict[str, Any]], *, judged: bool) -> Iterator[Finding]:
-    """Warnings that the run said and that are not repeated above, one finding a kind. judged: whether the loss was compared with word frequencies."""
+    """Warnings that the run said and that are not repeated above, one finding a kind. judged:
+    whether the loss was compared with word frequencies."""
     kinds: dict[str, list[dict[str, Any]]] = {}
     for record in warnings:
         kinds.setdefault(kind_of(record["warning"]), []).append(record)
@@ -199,9 +297,14 @@ def events(warnings: list[dict[str, Any]], *, judged: bool) -> Iterator[Finding]
         steps = f"step {same[0]['step']:,}" + (f" to {same[-1]['step']:,}" if len(same) > 1 else "")
         fact = f"the run warned {len(same):,} time{'s' * (len(same) > 1)} ({steps}): {text}"
         if "not finite" in text or "went back" in text:
-            advice = "A few may be left out; if there are many, begin anew with a lower --learning-rate, a higher --warmup-steps or --bf16 false."
+            advice = (
+                "A few may be left out; if there are many, begin anew with a lower "
+                "--learning-rate, a higher --warmup-steps or --bf16 false."
+            )
             yield warning("event", fact, advice)
         elif "word frequencies" in text and not judged:
-            yield warning("event", fact, "Name its DATA, too, to see whether that still holds at the end.")
+            yield warning(
+                "event", fact, "Name its DATA, too, to see whether that still holds at the end."
+            )
         else:
             yield note("event", fact, "It was over by the end of the log.")

@@ -22,12 +22,24 @@ def kind_of(path: Path) -> Kind:
         raise UserError(f"{path} cannot be read ({e.strerror})") from e
     if "state.json" in names and any(n.endswith(".safetensors") for n in names):
         raise UserError(f"{path} is a checkpoint of a run; name the run's folder, {path.parent}")
-    if names & {"config.yaml", "run.json", "metrics.jsonl"} or any(n.startswith("checkpoint-") for n in names):
+    if names & {"config.yaml", "run.json", "metrics.jsonl"} or any(
+        n.startswith("checkpoint-") for n in names
+    ):
         return "RUN"
-    if names & {MANIFEST, "unigram.npy"} or unfinished_state(path) is not None or any(n.startswith(("tokens-", "documents-")) for n in names):
+    if (
+        names & {MANIFEST, "unigram.npy"}
+        or unfinished_state(path) is not None
+        or any(n.startswith(("tokens-", "documents-")) for n in names)
+    ):
         return "DATA"
     if "config.json" in names or any(n.startswith(("model", "pytorch_model")) for n in names):
         return "MODEL"
     if names & {"tokenizer.json", "vocab.txt"}:
-        raise UserError(f"{path} holds a tokenizer only; name the folder of a corpus, a run or a model, which is examined with its tokenizer")
-    raise UserError(f"{path} is neither a prepared corpus nor a run nor a Hugging Face model: it has no manifest.json, config.yaml or config.json")
+        raise UserError(
+            f"{path} holds a tokenizer only; name the folder of a corpus, a run or a model, which "
+            "is examined with its tokenizer"
+        )
+    raise UserError(
+        f"{path} is neither a prepared corpus nor a run nor a Hugging Face model: it has no "
+        "manifest.json, config.yaml or config.json"
+    )

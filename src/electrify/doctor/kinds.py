@@ -1,4 +1,5 @@
-"""What kind of network a folder says that it holds: its class, and the head that its weights are of."""
+"""What kind of network a folder says that it holds: its class, and the head that its weights are
+of."""
 
 from __future__ import annotations
 
@@ -11,9 +12,13 @@ from .weights import Header
 
 CONFIG = "config.json"
 SAVE_HEAD = (
-    "Save it from the class that it was trained in (`electrify export`), or the head is drawn at random, without a word, whenever it is loaded."
+    "Save it from the class that it was trained in (`electrify export`), or the head is drawn at "
+    "random, without a word, whenever it is loaded."
 )
-PARTS = {"binary": "discriminator", "token": "generator"}  # what a run calls a network with such a head
+PARTS = {
+    "binary": "discriminator",
+    "token": "generator",
+}  # what a run calls a network with such a head
 
 
 def architecture(config: dict[str, Any]) -> str:
@@ -24,7 +29,11 @@ def architecture(config: dict[str, Any]) -> str:
 def part_of(config: dict[str, Any]) -> str | None:
     """`discriminator` or `generator`, by the class; None where neither can be told."""
     known = exported_as(str(config.get("model_type")))
-    kinds = [kind for kind, name in known.classes.items() if name == architecture(config)] if known else []
+    kinds = (
+        [kind for kind, name in known.classes.items() if name == architecture(config)]
+        if known
+        else []
+    )
     return PARTS[kinds[0]] if kinds else None
 
 
@@ -41,13 +50,21 @@ def heads(said: str, model_type: str, have: Header) -> Iterator[Finding]:
         yield warning(
             "architecture",
             fact,
-            f'Set "architectures": ["{there[0]}"] in {CONFIG}: what loads it by the name would leave the head out, or draw one at random.',
+            (
+                f'Set "architectures": ["{there[0]}"] in {CONFIG}: what loads it by the name would '
+                "leave the head out, or draw one at random."
+            ),
         )
     elif said == f"{family}Model":
-        without = " or ".join(prefix.rstrip(".") for prefix in reversed(known.head_prefixes.values()))
+        without = " or ".join(
+            prefix.rstrip(".") for prefix in reversed(known.head_prefixes.values())
+        )
         fact = f"the folder holds a bare encoder ({said}), without {without}"
         yield warning(
             "no-head",
             fact,
-            f"Enough to fine-tune. For detecting, or for going on with replaced token detection: {SAVE_HEAD[0].lower()}{SAVE_HEAD[1:]}",
+            (
+                "Enough to fine-tune. For detecting, or for going on with replaced token "
+                f"detection: {SAVE_HEAD[0].lower()}{SAVE_HEAD[1:]}"
+            ),
         )

@@ -1,4 +1,5 @@
-"""Traps in a recipe: numbers that can work together (config/checks.py) and are known not to work well."""
+"""Traps in a recipe: numbers that can work together (config/checks.py) and are known not to work
+well."""
 
 from __future__ import annotations
 
@@ -11,9 +12,11 @@ from ..train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
 from .findings import Finding, note, ok, warning
 
-# (width, learning rate, rows of a batch): 2003.10555 table 6; narrower encoders take more, in proportion to the width.
+# (width, learning rate, rows of a batch): 2003.10555 table 6; narrower encoders take more, in
+# proportion to the width.
 PUBLISHED = ((256, 5e-4, 128), (768, 2e-4, 256), (1024, 2e-4, 2048))
-FAR = 4.0  # beyond the published rate, scaled by the batch; two or three times more is what searches find
+# Beyond the published rate, scaled by the batch; two or three times more is what searches find.
+FAR = 4.0
 SLOW = 30.0
 # Shares of the encoder's width. 2003.10555 figure 3: quality falls on both sides of 1/4 to 1/2.
 SMALLEST_GENERATOR = 1 / 8
@@ -33,7 +36,8 @@ def recipe_traps(config: PretrainConfig, *, tokens: int | None) -> Iterator[Find
 
 
 def published_rate(width: int, rows: int) -> tuple[float, float]:
-    """The published learning rate for a width, scaled to a batch: by the square root, and in proportion (the smaller and the larger of the two)."""
+    """The published learning rate for a width, scaled to a batch: by the square root, and in
+    proportion (the smaller and the larger of the two)."""
     at, rate, batch = min(PUBLISHED, key=lambda p: abs(math.log(p[0] / width)))
     rate *= max(1.0, at / width)
     ratio = rows / batch
@@ -49,12 +53,22 @@ def learning_rate(config: PretrainConfig) -> Iterator[Finding]:
         yield warning(
             "learning-rate-high",
             f"{fact}; {scaled}",
-            "A loss that falls and a model that knows nothing is the usual end: lower the rate or raise the batch.",
+            (
+                "A loss that falls and a model that knows nothing is the usual end: lower the rate "
+                "or raise the batch."
+            ),
         )
     elif t.learning_rate < least / SLOW:
-        yield warning("learning-rate-low", f"{fact}; {scaled}", "Most of the run's computation will move little: raise the rate.")
+        yield warning(
+            "learning-rate-low",
+            f"{fact}; {scaled}",
+            "Most of the run's computation will move little: raise the rate.",
+        )
     else:
-        yield ok("learning-rate", f"{fact}, warm-up of {t.warmup_steps:,} of {t.max_steps:,} steps, seed {t.seed}")
+        yield ok(
+            "learning-rate",
+            f"{fact}, warm-up of {t.warmup_steps:,} of {t.max_steps:,} steps, seed {t.seed}",
+        )
 
 
 def warmup(config: PretrainConfig) -> Iterator[Finding]:
@@ -62,13 +76,26 @@ def warmup(config: PretrainConfig) -> Iterator[Finding]:
     share = t.warmup_steps / t.max_steps
     if share >= 1:
         fact = f"the warm-up takes {t.warmup_steps:,} steps and the whole run has {t.max_steps:,}"
-        yield warning("warmup", fact, f"The learning rate never reaches {t.learning_rate:g}: --warmup-steps {max(1, t.max_steps // 10)} or so.")
+        yield warning(
+            "warmup",
+            fact,
+            (
+                f"The learning rate never reaches {t.learning_rate:g}: --warmup-steps "
+                f"{max(1, t.max_steps // 10)} or so."
+            ),
+        )
     elif share > MOST_WARMUP:
-        fact = f"the warm-up takes {share:.0%} of the run ({t.warmup_steps:,} of {t.max_steps:,} steps)"
+        fact = (
+            f"the warm-up takes {share:.0%} of the run ({t.warmup_steps:,} of {t.max_steps:,} "
+            "steps)"
+        )
         yield note(
             "warmup",
             fact,
-            f"Shipped recipes warm up for 1 to 2 %: a shortened run wants a shorter --warmup-steps, too ({max(1, t.max_steps // 10)}).",
+            (
+                "Shipped recipes warm up for 1 to 2 %: a shortened run wants a shorter "
+                f"--warmup-steps, too ({max(1, t.max_steps // 10)})."
+            ),
         )
 
 
@@ -81,17 +108,28 @@ def length_of_run(config: PretrainConfig, tokens: int | None) -> Iterator[Findin
         yield warning(
             "few-steps",
             fact,
-            f"With init {config.model.init} models begin to use the context after {amount(grace)} tokens or so: enough to try the path only.",
+            (
+                f"With init {config.model.init} models begin to use the context after "
+                f"{amount(grace)} tokens or so: enough to try the path only."
+            ),
         )
     if tokens and slots / tokens > MAX_EPOCHS:
-        fact = f"{steps:,} steps see the corpus of {amount(tokens)} tokens {slots / tokens:,.0f} times"
+        fact = (
+            f"{steps:,} steps see the corpus of {amount(tokens)} tokens {slots / tokens:,.0f} times"
+        )
         yield warning(
             "epochs",
             fact,
-            f"Beyond {MAX_EPOCHS} times more steps gain next to nothing: use more text, or --max-steps {int(steps * MAX_EPOCHS * tokens / slots)}.",
+            (
+                f"Beyond {MAX_EPOCHS} times more steps gain next to nothing: use more text, or "
+                f"--max-steps {int(steps * MAX_EPOCHS * tokens / slots)}."
+            ),
         )
     elif tokens:
-        yield ok("epochs", f"{steps:,} steps see the corpus of {amount(tokens)} tokens {slots / tokens:.2g} times")
+        yield ok(
+            "epochs",
+            f"{steps:,} steps see the corpus of {amount(tokens)} tokens {slots / tokens:.2g} times",
+        )
 
 
 def generator(config: PretrainConfig) -> Iterator[Finding]:
@@ -99,16 +137,28 @@ def generator(config: PretrainConfig) -> Iterator[Finding]:
         return
     own, t = config.model.generator_numbers(), config.train
     share = own["hidden_size"] / config.model.hidden_size
-    fact = f"the generator is {own['hidden_size']} wide, {share:.2g} of the encoder's {config.model.hidden_size}"
-    # Of two stages and of shared encoders equal size is the method; a given generator has the size that it has.
+    fact = (
+        f"the generator is {own['hidden_size']} wide, {share:.2g} of the encoder's "
+        f"{config.model.hidden_size}"
+    )
+    # Of two stages and of shared encoders equal size is the method; a given generator has the size
+    # that it has.
     meant = t.generator_steps or t.init_generator is not None or config.model.tie == "all"
     if share >= 1 and not meant:
         advice = (
-            "So strong a generator leaves the discriminator little to find; published: 1/4 (small, large), 1/3 (base). Try --generator-size 0.25."
+            "So strong a generator leaves the discriminator little to find; published: 1/4 (small, "
+            "large), 1/3 (base). Try --generator-size 0.25."
         )
         yield warning("generator-size", fact, advice)
     elif share < SMALLEST_GENERATOR:
-        yield warning("generator-size", fact, "So weak a generator makes mistakes that are too easy to see: published sizes are 1/4 to 1/3.")
+        yield warning(
+            "generator-size",
+            fact,
+            (
+                "So weak a generator makes mistakes that are too easy to see: published sizes are "
+                "1/4 to 1/3."
+            ),
+        )
     else:
         yield ok("generator-size", fact)
 
@@ -122,7 +172,10 @@ def mask_rate(config: PretrainConfig) -> Iterator[Finding]:
         yield warning(
             "mask-rate",
             f"{c.mask_rate:.0%} of the tokens are chosen, which is unusual {kind}",
-            "Published: 15 % (small, base), 25 % (large encoders with a generator of 1/4); masked language models up to 40 %.",
+            (
+                "Published: 15 % (small, base), 25 % (large encoders with a generator of 1/4); "
+                "masked language models up to 40 %."
+            ),
         )
 
 
@@ -133,8 +186,14 @@ def tying(config: PretrainConfig) -> Iterator[Finding]:
     default = ModelConfig.__dataclass_fields__["tie"].default
     yield note(
         "untied",
-        f"generator and discriminator share nothing (tie {m.tie}); the recipes share their {default}",
-        "In the paper sharing is worth .7 points of GLUE: the generator's softmax trains every word's embedding at each step, --tie embeddings.",
+        (
+            f"generator and discriminator share nothing (tie {m.tie}); the recipes share their "
+            f"{default}"
+        ),
+        (
+            "In the paper sharing is worth .7 points of GLUE: the generator's softmax trains every "
+            "word's embedding at each step, --tie embeddings."
+        ),
     )
 
 

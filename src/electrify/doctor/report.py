@@ -1,4 +1,5 @@
-"""`electrify doctor`: folders -> what they are -> what is wrong with them -> a report to read, or JSON."""
+"""`electrify doctor`: folders -> what they are -> what is wrong with them -> a report to read, or
+JSON."""
 
 from __future__ import annotations
 
@@ -40,16 +41,27 @@ class Report:
     def text(self) -> str:
         parts = [group(d) for d in self.folders]
         n = self.counts
-        shown = ", ".join([f"{n['ok']} ok", plural(n["note"], "note"), plural(n["warning"], "warning"), plural(n["error"], "error")])
+        shown = ", ".join(
+            [
+                f"{n['ok']} ok",
+                plural(n["note"], "note"),
+                plural(n["warning"], "warning"),
+                plural(n["error"], "error"),
+            ]
+        )
         return "\n\n".join([*parts, f"{plural(len(self.folders), 'folder')}: {shown}"])
 
     def as_json(self) -> str:
-        folders = [{"path": str(d.path), "kind": d.kind, "findings": [asdict(f) for f in d.findings]} for d in self.folders]
+        folders = [
+            {"path": str(d.path), "kind": d.kind, "findings": [asdict(f) for f in d.findings]}
+            for d in self.folders
+        ]
         return json.dumps({"folders": folders, "counts": self.counts}, ensure_ascii=True)
 
 
 def diagnose(config: DoctorConfig) -> Report:
-    """Examines every folder. Raises UserError for a folder that is not there or none of the three kinds; what is damaged is a finding."""
+    """Examines every folder. Raises UserError for a folder that is not there or none of the three
+    kinds; what is damaged is a finding."""
     kinds = [(path, kind_of(path)) for path in dict.fromkeys(map(Path, config.paths))]
     found: dict[Path, list[Diagnosis]] = {}
     data: list[Data] = []
@@ -83,15 +95,29 @@ def _of_data(path: Path, data: list[Data]) -> list[Diagnosis]:
 
 def group(d: Diagnosis) -> str:
     """A folder's findings, the worst last, where the eye is."""
-    lines = [line for level in LEVELS for f in d.findings if f.level == level for line in lines_of(f)]
+    lines = [
+        line for level in LEVELS for f in d.findings if f.level == level for line in lines_of(f)
+    ]
     return "\n".join([f"{d.path}  ({d.kind}: {WHAT[d.kind]})", *lines])
 
 
 def lines_of(f: Finding) -> Iterable[str]:
     room = " " * MARGIN
-    yield from textwrap.wrap(harmless(f.fact), WIDTH, initial_indent=f"  {f.level:<{MARGIN - 2}}", subsequent_indent=room, break_on_hyphens=False)
+    yield from textwrap.wrap(
+        harmless(f.fact),
+        WIDTH,
+        initial_indent=f"  {f.level:<{MARGIN - 2}}",
+        subsequent_indent=room,
+        break_on_hyphens=False,
+    )
     if f.advice:
-        yield from textwrap.wrap(harmless(f.advice), WIDTH, initial_indent=f"{room}-> ", subsequent_indent=room + "   ", break_on_hyphens=False)
+        yield from textwrap.wrap(
+            harmless(f.advice),
+            WIDTH,
+            initial_indent=f"{room}-> ",
+            subsequent_indent=room + "   ",
+            break_on_hyphens=False,
+        )
 
 
 def plural(n: int, what: str) -> str:

@@ -1,4 +1,5 @@
-"""Which tensors a config.json promises, from transformers' own class, built without memory. Code of a folder is never run."""
+"""Which tensors a config.json promises, from transformers' own class, built without memory. Code of
+a folder is never run."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from .findings import DamageError
 
 @dataclass(frozen=True)
 class Expected:
-    """shapes: of parameters by name. tied: names that repeat another. prefix: of the encoder, which bare encoders are saved without."""
+    """shapes: of parameters by name. tied: names that repeat another. prefix: of the encoder, which
+    bare encoders are saved without."""
 
     shapes: dict[str, tuple[int, ...]]
     tied: dict[str, str]
@@ -28,12 +30,21 @@ class Expected:
 
 
 def expected_shapes(config: dict[str, Any], architecture: str) -> Expected | None:
-    """None where the library has no such class. Raises DamageError where it cannot build one from this config."""
+    """None where the library has no such class. Raises DamageError where it cannot build one from
+    this config."""
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    cls, kind = getattr(transformers, architecture, None) if architecture.isidentifier() else None, config.get("model_type")
-    if not isinstance(cls, type) or not issubclass(cls, transformers.PreTrainedModel) or not isinstance(kind, str) or kind not in CONFIG_MAPPING:
+    cls, kind = (
+        getattr(transformers, architecture, None) if architecture.isidentifier() else None,
+        config.get("model_type"),
+    )
+    if (
+        not isinstance(cls, type)
+        or not issubclass(cls, transformers.PreTrainedModel)
+        or not isinstance(kind, str)
+        or kind not in CONFIG_MAPPING
+    ):
         return None
     try:
         with quiet(), torch.device("meta"):
@@ -41,7 +52,9 @@ def expected_shapes(config: dict[str, Any], architecture: str) -> Expected | Non
     except Exception as e:  # whatever the library makes of a foreign file
         said = " ".join(str(e).split())[:150]
         raise DamageError(
-            "config", f"transformers cannot build {architecture} from config.json ({said})", "Copy the config.json that belongs to the weights."
+            "config",
+            f"transformers cannot build {architecture} from config.json ({said})",
+            "Copy the config.json that belongs to the weights.",
         ) from e
     shapes = {name: tuple(t.shape) for name, t in model.named_parameters(remove_duplicate=False)}
     return Expected(shapes, tied_names(model), cls.base_model_prefix)
@@ -50,7 +63,11 @@ def expected_shapes(config: dict[str, Any], architecture: str) -> Expected | Non
 def tied_names(model: Any) -> dict[str, str]:
     """Repeated name -> the one that it repeats, where the config ties them."""
     first: dict[int, str] = {}
-    same = {name: first[id(p)] for name, p in model.named_parameters(remove_duplicate=False) if first.setdefault(id(p), name) != name}
+    same = {
+        name: first[id(p)]
+        for name, p in model.named_parameters(remove_duplicate=False)
+        if first.setdefault(id(p), name) != name
+    }
     declared = getattr(model, "_tied_weights_keys", None) or {}
     if not getattr(model.config, "tie_word_embeddings", True) or not isinstance(declared, dict):
         return same

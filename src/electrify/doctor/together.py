@@ -1,4 +1,5 @@
-"""Folders against each other: is this the corpus of that run, do these two models read the same words."""
+"""Folders against each other: is this the corpus of that run, do these two models read the same
+words."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ def same_corpus(facts: dict[str, Any], data: list[Data]) -> Data | None:
 
 
 def entropy_of(facts: dict[str, Any], data: list[Data]) -> float | None:
-    """Of the words of the run's corpus, in nats: what the run wrote down, else of its DATA where that is here."""
+    """Of the words of the run's corpus, in nats: what the run wrote down, else of its DATA where
+    that is here."""
     written = facts.get("unigram_entropy")
     if isinstance(written, float) and math.isfinite(written):
         return written
@@ -34,30 +36,48 @@ def with_data(facts: dict[str, Any], data: list[Data]) -> Iterator[Finding]:
         return
     mine = same_corpus(facts, data)
     if mine is not None:
-        yield ok("same-data", f"it was trained on {mine.folder}: every hash of shards and tokenizer is the run's")
+        yield ok(
+            "same-data",
+            f"it was trained on {mine.folder}: every hash of shards and tokenizer is the run's",
+        )
         return
     names = ", ".join(str(d.folder) for d in data)
     alike = [d for d in data if facts.get("tokenizer_sha256") == d.manifest.tokenizer_sha256]
     what = "the same vocabulary and other text" if alike else "another vocabulary"
-    advice = "The run cannot be continued with it; give `pretrain` the corpus that the run began with, or a new --output-dir."
+    advice = (
+        "The run cannot be continued with it; give `pretrain` the corpus that the run began with, "
+        "or a new --output-dir."
+    )
     yield error("other-data", f"it was not trained on {names}, which has {what}", advice)
 
 
 def models_together(models: list[Diagnosis]) -> None:
-    """A generator and a discriminator must give a word the same id: one writes ids that the other reads. Adds to the findings of the second."""
+    """A generator and a discriminator must give a word the same id: one writes ids that the other
+    reads. Adds to the findings of the second."""
     for i, one in enumerate(models):
         for other in models[i + 1 :]:
             mine, theirs = one.traits, other.traits
-            if mine.get("part") == theirs.get("part") or None in (mine.get("part"), theirs.get("part")):
+            if mine.get("part") == theirs.get("part") or None in (
+                mine.get("part"),
+                theirs.get("part"),
+            ):
                 continue
             if mine["vocab_size"] != theirs["vocab_size"]:
-                what = f"vocabularies of {theirs['vocab_size']:,} and {mine['vocab_size']:,} entries"
-            elif None not in (mine["tokenizer"], theirs["tokenizer"]) and mine["tokenizer"] != theirs["tokenizer"]:
+                what = (
+                    f"vocabularies of {theirs['vocab_size']:,} and {mine['vocab_size']:,} entries"
+                )
+            elif (
+                None not in (mine["tokenizer"], theirs["tokenizer"])
+                and mine["tokenizer"] != theirs["tokenizer"]
+            ):
                 what = "tokenizers with other words under the same ids"
             else:
                 continue
             fact = f"this {theirs['part']} and the {mine['part']} {one.path} have {what}"
-            advice = "They are no pair: what the one writes means other words to the other. Start a run from two folders of one vocabulary."
+            advice = (
+                "They are no pair: what the one writes means other words to the other. Start a run "
+                "from two folders of one vocabulary."
+            )
             other.findings.append(warning("other-vocabulary", fact, advice))
 
 
@@ -67,5 +87,14 @@ def runs_together(runs: list[Diagnosis]) -> None:
         for other in runs[i + 1 :]:
             mine, theirs = one.traits.get("config"), other.traits.get("config")
             if mine is not None and mine == theirs:
-                fact = f"this run and {one.path} have the same recipe and the same seed {mine.train.seed}"
-                other.findings.append(note("same-seed", fact, "They count as one sample: a spread over seeds needs other seeds."))
+                fact = (
+                    f"this run and {one.path} have the same recipe and the same seed "
+                    f"{mine.train.seed}"
+                )
+                other.findings.append(
+                    note(
+                        "same-seed",
+                        fact,
+                        "They count as one sample: a spread over seeds needs other seeds.",
+                    )
+                )

@@ -1,4 +1,5 @@
-"""Tokenizer folders: special tokens and their ids, ids twice, cases that become [UNK]. Read by the tokenizers library; no code of a folder is run."""
+"""Tokenizer folders: special tokens and their ids, ids twice, cases that become [UNK]. Read by the
+tokenizers library; no code of a folder is run."""
 
 from __future__ import annotations
 
@@ -14,12 +15,21 @@ from ..special import SpecialIds
 from .files import named, read_bytes, read_json
 from .findings import DamageError, Finding, error, note, ok, warning
 
-ROLES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}  # and the names that RoBERTa's family gives them
+ROLES = {
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "cls": "<s>",
+    "sep": "</s>",
+    "mask": "<mask>",
+}  # and the names that RoBERTa's family gives them
 COPY = "Copy the tokenizer that the corpus was prepared with, or prepare the corpus again."
 
 
-def check_tokenizer(folder: Path, *, vocab_size: int, special: SpecialIds | None = None) -> Iterator[Finding]:
-    """vocab_size: rows of the embedding that the ids must fit. special: the ids that were written down elsewhere and must be the same."""
+def check_tokenizer(
+    folder: Path, *, vocab_size: int, special: SpecialIds | None = None
+) -> Iterator[Finding]:
+    """vocab_size: rows of the embedding that the ids must fit. special: the ids that were written
+    down elsewhere and must be the same."""
     raw = read_json(folder / TOKENIZER_FILE, repeats=True)
     yield from duplicate_ids(raw)
     tokenizer = load(folder / TOKENIZER_FILE)
@@ -32,21 +42,38 @@ def check_tokenizer(folder: Path, *, vocab_size: int, special: SpecialIds | None
             f"Texts with such words would fail or read foreign memory. {COPY}",
         )
     guessed = roles(options_of(folder), ids)
-    missing = [role for role in ROLES if role not in guessed and not (role == "unk" and (special is None or special.unk < 0))]
+    missing = [
+        role
+        for role in ROLES
+        if role not in guessed and not (role == "unk" and (special is None or special.unk < 0))
+    ]
     if missing:
         names = named((f"[{role.upper()}]" for role in missing), at_most=5)
         fact, advice = (
             f"the tokenizer has no {names}",
-            "Masking and reading sequences need them: name them in tokenizer_config.json, or take a tokenizer made for BERT.",
+            (
+                "Masking and reading sequences need them: name them in tokenizer_config.json, or "
+                "take a tokenizer made for BERT."
+            ),
         )
         yield (error if special else warning)("special-missing", fact, advice)
     if special is not None:
-        odd = [f"{role} {getattr(special, role)} there, {ids[name]} here" for role, name in guessed.items() if ids[name] != getattr(special, role)]
+        odd = [
+            f"{role} {getattr(special, role)} there, {ids[name]} here"
+            for role, name in guessed.items()
+            if ids[name] != getattr(special, role)
+        ]
         if odd:
-            yield error("special-ids", f"special ids are not those that were written down ({'; '.join(odd)})", COPY)
+            yield error(
+                "special-ids",
+                f"special ids are not those that were written down ({'; '.join(odd)})",
+                COPY,
+            )
     if not missing and top < vocab_size:
         yield ok("tokenizer", f"the tokenizer has {len(ids):,} entries and every special token")
-    yield from cases(tokenizer, ids, unk=ids.get(guessed.get("unk", ""), -1), options=options_of(folder))
+    yield from cases(
+        tokenizer, ids, unk=ids.get(guessed.get("unk", ""), -1), options=options_of(folder)
+    )
 
 
 def load(path: Path) -> Any:
@@ -59,7 +86,9 @@ def load(path: Path) -> Any:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as e:
-        raise DamageError("tokenizer", f"{path.name} is no tokenizer ({' '.join(str(e).split())[:150]})", COPY) from e
+        raise DamageError(
+            "tokenizer", f"{path.name} is no tokenizer ({' '.join(str(e).split())[:150]})", COPY
+        ) from e
 
 
 def tokenizer_hash(folder: Path) -> str | None:
@@ -80,8 +109,13 @@ def options_of(folder: Path) -> dict[str, Any]:
 
 def roles(options: dict[str, Any], ids: dict[str, int]) -> dict[str, str]:
     """Role -> token, where the vocabulary has one: as the folder says, else by the usual names."""
-    names = {role: (special_token(options, role), f"[{role.upper()}]", other) for role, other in ROLES.items()}
-    return {role: name for role, candidates in names.items() for name in candidates[::-1] if name in ids}
+    names = {
+        role: (special_token(options, role), f"[{role.upper()}]", other)
+        for role, other in ROLES.items()
+    }
+    return {
+        role: name for role, candidates in names.items() for name in candidates[::-1] if name in ids
+    }
 
 
 def special_token(options: dict[str, Any], role: str) -> str | None:
@@ -97,25 +131,45 @@ def duplicate_ids(raw: dict[str, Any]) -> Iterator[Finding]:
     if not isinstance(vocab, dict):
         return
     first: dict[Any, str] = {}
-    twice = [f"{first[i]!r} and {word!r} are {i}" for word, i in vocab.items() if isinstance(i, int) and first.setdefault(i, word) != word]
+    twice = [
+        f"{first[i]!r} and {word!r} are {i}"
+        for word, i in vocab.items()
+        if isinstance(i, int) and first.setdefault(i, word) != word
+    ]
     if twice:
-        yield error("tokenizer-ids", f"{len(twice):,} ids of the tokenizer are given twice: {named(twice)}", COPY)
+        yield error(
+            "tokenizer-ids",
+            f"{len(twice):,} ids of the tokenizer are given twice: {named(twice)}",
+            COPY,
+        )
 
 
 def lower_cased(options: dict[str, Any], ids: dict[str, int]) -> Iterator[Finding]:
-    """A folder that says do_lower_case false of a vocabulary in lower case: transformers then leaves capitals in the text."""
+    """A folder that says do_lower_case false of a vocabulary in lower case: transformers then
+    leaves capitals in the text."""
     words = [w for w in ids if not (w.startswith(("[", "<")) and w.endswith(("]", ">")))]
     upper = sum(w != w.lower() for w in words)
     if options.get("do_lower_case") is False and words and upper <= len(words) // 100:
-        fact = f"tokenizer_config.json says do_lower_case false, and {upper:,} of {len(words):,} entries have upper-case letters"
-        yield warning("upper-case-unknown", fact, "Every capitalised word becomes [UNK]: set do_lower_case to true.")
+        fact = (
+            f"tokenizer_config.json says do_lower_case false, and {upper:,} of {len(words):,} "
+            "entries have upper-case letters"
+        )
+        yield warning(
+            "upper-case-unknown",
+            fact,
+            "Every capitalised word becomes [UNK]: set do_lower_case to true.",
+        )
 
 
-def cases(tokenizer: Any, ids: dict[str, int], *, unk: int, options: dict[str, Any]) -> Iterator[Finding]:
+def cases(
+    tokenizer: Any, ids: dict[str, int], *, unk: int, options: dict[str, Any]
+) -> Iterator[Finding]:
     """Whether upper-case letters are known, or entries with them can never occur."""
 
     def unknown(letters: str) -> int:
-        return sum(unk in tokenizer.encode(letter, add_special_tokens=False).ids for letter in letters)
+        return sum(
+            unk in tokenizer.encode(letter, add_special_tokens=False).ids for letter in letters
+        )
 
     try:
         upper, lower = unknown(string.ascii_uppercase), unknown(string.ascii_lowercase)
@@ -123,20 +177,38 @@ def cases(tokenizer: Any, ids: dict[str, int], *, unk: int, options: dict[str, A
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as e:
-        raise DamageError("tokenizer", f"{TOKENIZER_FILE} breaks on single letters ({' '.join(str(e).split())[:150]})", COPY) from e
+        raise DamageError(
+            "tokenizer",
+            f"{TOKENIZER_FILE} breaks on single letters ({' '.join(str(e).split())[:150]})",
+            COPY,
+        ) from e
     if upper > len(string.ascii_uppercase) // 2 and lower < upper // 2:
         yield warning(
             "upper-case-unknown",
-            f"{upper} of the 26 upper-case letters are [UNK] and {26 - lower} of the lower-case ones are known: the vocabulary is lower-case, "
+            f"{upper} of the 26 upper-case letters are [UNK] and {26 - lower} of the lower-case "
+            "ones are known: the vocabulary is lower-case, "
             "the tokenizer does not lower-case",
-            "Every capitalised word becomes [UNK]: set do_lower_case (the normaliser's `lowercase`) to true.",
+            (
+                "Every capitalised word becomes [UNK]: set do_lower_case (the normaliser's "
+                "`lowercase`) to true."
+            ),
         )
     elif lowers:
         yield from lower_cased(options, ids)
-        shouted = [w for w in ids if w != w.lower() and not (w.startswith(("[", "<")) and w.endswith(("]", ">")))]
+        shouted = [
+            w
+            for w in ids
+            if w != w.lower() and not (w.startswith(("[", "<")) and w.endswith(("]", ">")))
+        ]
         if len(shouted) > len(ids) // 10:
             yield note(
                 "upper-case-unused",
-                f"the tokenizer lower-cases its text, and {len(shouted):,} of {len(ids):,} entries have upper-case letters: they never occur",
-                "Either the vocabulary is of a cased model and lower-casing is wrong, or another vocabulary would use its rows better.",
+                (
+                    f"the tokenizer lower-cases its text, and {len(shouted):,} of {len(ids):,} "
+                    "entries have upper-case letters: they never occur"
+                ),
+                (
+                    "Either the vocabulary is of a cased model and lower-casing is wrong, or "
+                    "another vocabulary would use its rows better."
+                ),
             )

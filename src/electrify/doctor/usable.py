@@ -1,4 +1,5 @@
-"""Whether the other verbs would take a model that is whole: what `detect` and `finetune` refuse, and what would be read as something else."""
+"""Whether the other verbs would take a model that is whole: what `detect` and `finetune` refuse,
+and what would be read as something else."""
 
 from __future__ import annotations
 
@@ -14,51 +15,93 @@ from .findings import Finding, error, warning
 from .tokenizers import load
 from .weights import Header
 
-# What a training leaves. Whole numbers, truth values and floats of eight bits are codes that mean something with a scale beside them only.
+# What a training leaves. Whole numbers, truth values and floats of eight bits are codes that mean
+# something with a scale beside them only.
 WEIGHT_TYPES = ("F64", "F32", "F16", "BF16")
-COUNTERS = ("position_ids", "token_type_ids", "num_batches_tracked")  # tables of whole numbers that some models store
-PROBE = "the tokens of a text, as they stand in it"  # in lower case and without accents, which have findings of their own
+COUNTERS = (
+    "position_ids",
+    "token_type_ids",
+    "num_batches_tracked",
+)  # tables of whole numbers that some models store
+# In lower case and without accents, which have findings of their own.
+PROBE = "the tokens of a text, as they stand in it"
 CONFIG_ADVICE = "No verb takes it like that: restore config.json from where the model came from."
 TOKENIZER_ADVICE = (
-    'Set "tokenizer_class" in tokenizer_config.json to the class that it was saved from; "PreTrainedTokenizerFast" reads any tokenizer.json.'
+    'Set "tokenizer_class" in tokenizer_config.json to the class that it was saved from; '
+    '"PreTrainedTokenizerFast" reads any tokenizer.json.'
 )
 
 
 def kind_findings(config: dict[str, Any]) -> Iterator[Finding]:
     """A config.json that makes something else of an encoder's weights."""
     if config.get("is_decoder"):
-        fact = "config.json says is_decoder: every token would see only those before it, so `finetune` and `detect` refuse the model"
-        yield error("decoder", fact, 'Set "is_decoder": false if it was trained as an encoder; otherwise another model is needed.')
+        fact = (
+            "config.json says is_decoder: every token would see only those before it, so "
+            "`finetune` and `detect` refuse the model"
+        )
+        yield error(
+            "decoder",
+            fact,
+            (
+                'Set "is_decoder": false if it was trained as an encoder; otherwise another model '
+                "is needed."
+            ),
+        )
     quantized = config.get("quantization_config")
     if quantized is not None:
         method = quantized.get("quant_method") if isinstance(quantized, dict) else None
-        fact = f"config.json says that the weights are quantised ({str(method or 'no method is named')[:40]}), which no verb reads"
-        yield error("quantized", fact, "Load it with the library that made it, dequantize it, and save it in float32 or bfloat16.")
+        fact = (
+            "config.json says that the weights are quantised "
+            f"({str(method or 'no method is named')[:40]}), which no verb reads"
+        )
+        yield error(
+            "quantized",
+            fact,
+            (
+                "Load it with the library that made it, dequantize it, and save it in float32 or "
+                "bfloat16."
+            ),
+        )
 
 
 def type_findings(files: dict[Path, Header]) -> Iterator[Finding]:
-    """Tensors of types that are no weights: read as plain numbers, they give nonsense without a word."""
+    """Tensors of types that are no weights: read as plain numbers, they give nonsense without a
+    word."""
     found = [
-        (name, kind) for header in files.values() for name, (_, kind) in header.items() if kind not in WEIGHT_TYPES and not name.endswith(COUNTERS)
+        (name, kind)
+        for header in files.values()
+        for name, (_, kind) in header.items()
+        if kind not in WEIGHT_TYPES and not name.endswith(COUNTERS)
     ]
     if found:
         shown = named(f"{name} ({kind})" for name, kind in found)
         fact = f"{len(found):,} tensors are of types that no training leaves: {shown}"
-        advice = "They are codes of a quantised model, or were damaged by a conversion: save the weights in float32 or bfloat16."
+        advice = (
+            "They are codes of a quantised model, or were damaged by a conversion: save the "
+            "weights in float32 or bfloat16."
+        )
         yield error("dtype", fact, advice)
 
 
 def loading_findings(folder: Path, config: dict[str, Any], *, tokenizer: bool) -> Iterator[Finding]:
-    """What the door says that every other verb goes through. Nothing of the folder is run. tokenizer: whether the folder has one."""
+    """What the door says that every other verb goes through. Nothing of the folder is run.
+    tokenizer: whether the folder has one."""
     path = str(folder)
     said = refusal(path, lambda: load_config(path))
     if said and refusal(path, lambda: load_config(path, causal=True)) is None:
-        yield warning("decoder", said, "`evaluate` can score with it; `finetune` and `detect` need an encoder.")
+        yield warning(
+            "decoder",
+            said,
+            "`evaluate` can score with it; `finetune` and `detect` need an encoder.",
+        )
     elif said:
         yield error("cannot-load", said, CONFIG_ADVICE)
     elif tokenizer:
         loaded: list[Any] = []
-        said = refusal(path, lambda: loaded.append(load_tokenizer(path, vocab_size=config.get("vocab_size") or 0)))
+        said = refusal(
+            path,
+            lambda: loaded.append(load_tokenizer(path, vocab_size=config.get("vocab_size") or 0)),
+        )
         if said:
             yield error("cannot-load", said, TOKENIZER_ADVICE)
         elif is_regular(folder / TOKENIZER_FILE):
@@ -66,10 +109,14 @@ def loading_findings(folder: Path, config: dict[str, Any], *, tokenizer: bool) -
 
 
 def same_ids(folder: Path, tokenizer: Any) -> Iterator[Finding]:
-    """Whether the class that the folder names reads tokenizer.json as it is written: some take the vocabulary and cut words by rules of their own."""
+    """Whether the class that the folder names reads tokenizer.json as it is written: some take the
+    vocabulary and cut words by rules of their own."""
     want = load(folder / TOKENIZER_FILE).encode(PROBE, add_special_tokens=False).ids
     if tokenizer(PROBE, add_special_tokens=False)["input_ids"] != want:
-        fact = f"transformers reads the tokenizer as {type(tokenizer).__name__} and gives other ids than {TOKENIZER_FILE} does"
+        fact = (
+            f"transformers reads the tokenizer as {type(tokenizer).__name__} and gives other ids "
+            f"than {TOKENIZER_FILE} does"
+        )
         yield warning("tokenizer-class", fact, TOKENIZER_ADVICE)
 
 
@@ -83,12 +130,20 @@ def refusal(path: str, load: Callable[[], Any]) -> str | None:
 
 
 def two_vocabularies(folder: Path, ids: dict[str, int]) -> Iterator[Finding]:
-    """vocab.txt against tokenizer.json (ids), where there are both: older programs read the one, newer ones the other."""
+    """vocab.txt against tokenizer.json (ids), where there are both: older programs read the one,
+    newer ones the other."""
     words = read_bytes(folder / "vocab.txt").decode("utf-8", "replace").split("\n")
     listed = {word.removesuffix("\r"): i for i, word in enumerate(words) if word.strip()}
-    odd = [f"{w!r} is {i} and {ids.get(w, 'missing')}" for w, i in listed.items() if ids.get(w) != i]
-    odd += [f"{w!r} is missing and {i}" for w, i in ids.items() if w not in listed and i < len(listed)]
+    odd = [
+        f"{w!r} is {i} and {ids.get(w, 'missing')}" for w, i in listed.items() if ids.get(w) != i
+    ]
+    odd += [
+        f"{w!r} is missing and {i}" for w, i in ids.items() if w not in listed and i < len(listed)
+    ]
     if odd:
         fact = f"vocab.txt and tokenizer.json disagree about {len(odd):,} words: {named(odd)}"
-        advice = "One of the two is of another model, and it depends on the program which is read: remove the one that is wrong."
+        advice = (
+            "One of the two is of another model, and it depends on the program which is read: "
+            "remove the one that is wrong."
+        )
         yield error("two-vocabularies", fact, advice)

@@ -1,4 +1,5 @@
-"""Files of weights: what is in them by their headers, and whether the values are numbers that a training left."""
+"""Files of weights: what is in them by their headers, and whether the values are numbers that a
+training left."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def open_header(path: Path) -> Header:
             slices = {name: f.get_slice(name) for name in f.keys()}  # noqa: SIM118 - not a dictionary
             return {name: (tuple(s.get_shape()), str(s.get_dtype())) for name, s in slices.items()}
     except (SafetensorError, OSError, ValueError) as e:
-        raise DamageError("weights", f"{path.name} is damaged ({' '.join(str(e).split())[:150]})", AGAIN) from e
+        raise DamageError(
+            "weights", f"{path.name} is damaged ({' '.join(str(e).split())[:150]})", AGAIN
+        ) from e
 
 
 def headers(folder: Path) -> dict[Path, Header]:
@@ -35,16 +38,29 @@ def headers(folder: Path) -> dict[Path, Header]:
     if not index.exists():
         return {}
     places = read_json(index).get("weight_map")
-    if not isinstance(places, dict) or not places or not all(isinstance(n, str) and Path(n).name == n for n in places.values()):
+    if (
+        not isinstance(places, dict)
+        or not places
+        or not all(isinstance(n, str) and Path(n).name == n for n in places.values())
+    ):
         raise DamageError("weights", f"{index.name} does not say which file holds what", AGAIN)
     found = {folder / name: open_header(folder / name) for name in sorted(set(places.values()))}
     lacking = [name for name, file in places.items() if name not in found[folder / file]]
     if lacking:
-        raise DamageError("weights", f"{index.name} names {len(lacking):,} tensors that its files do not hold: {named(lacking)}", AGAIN)
+        raise DamageError(
+            "weights",
+            (
+                f"{index.name} names {len(lacking):,} tensors that its files do not hold: "
+                f"{named(lacking)}"
+            ),
+            AGAIN,
+        )
     return found
 
 
-def weights_findings(files: dict[Path, Header], bar: Bar, *, tied: dict[str, str]) -> Iterator[Finding]:
+def weights_findings(
+    files: dict[Path, Header], bar: Bar, *, tied: dict[str, str]
+) -> Iterator[Finding]:
     """Every value once, one tensor in memory at a time."""
     bad: list[str] = []
     untouched: list[bool] = []
@@ -58,13 +74,27 @@ def weights_findings(files: dict[Path, Header], bar: Bar, *, tied: dict[str, str
                     untouched += as_drawn(name, t)
         bar.read(size_of(path))
     if bad:
-        advice = "A run that was saved after its loss was no number, or a damaged file: take an earlier checkpoint."
-        yield error("not-finite", f"values that are no numbers in {len(bad):,} tensors: {named(bad)}", advice)
+        advice = (
+            "A run that was saved after its loss was no number, or a damaged file: take an earlier "
+            "checkpoint."
+        )
+        yield error(
+            "not-finite",
+            f"values that are no numbers in {len(bad):,} tensors: {named(bad)}",
+            advice,
+        )
     else:
         yield ok("finite", "every weight is a finite number")
     if untouched and all(untouched):
-        fact = "every bias is 0 and every LayerNorm is 1, as they are drawn: these weights were never trained, or hardly"
-        yield note("untrained", fact, "As a random baseline that is right; otherwise the wrong folder was saved.")
+        fact = (
+            "every bias is 0 and every LayerNorm is 1, as they are drawn: these weights were never "
+            "trained, or hardly"
+        )
+        yield note(
+            "untrained",
+            fact,
+            "As a random baseline that is right; otherwise the wrong folder was saved.",
+        )
     yield from tied_findings(files, tied)
 
 
@@ -74,7 +104,8 @@ def not_finite(t: torch.Tensor) -> int:
 
 
 def as_drawn(name: str, t: torch.Tensor) -> list[bool]:
-    """Of a bias or a LayerNorm's weight: whether it is at its initial value. Nothing of others: theirs are random."""
+    """Of a bias or a LayerNorm's weight: whether it is at its initial value. Nothing of others:
+    theirs are random."""
     t = t.float() if t.ndim == 1 else t  # no arithmetic for types of 8 bits
     last, norm = name.rsplit(".", 1)[-1], "norm" in name.lower()
     if last in ("bias", "beta"):
@@ -91,12 +122,21 @@ def tied_findings(files: dict[Path, Header], tied: dict[str, str]) -> Iterator[F
             one, other = tensor(place[name], name), tensor(place[source], source)
             if one.shape != other.shape or not torch.equal(one, other):
                 fact = f"{name} should repeat {source} and has values of its own"
-                advice = "Loading keeps one of the two, and the language model is gibberish: convert it again, or set tie_word_embeddings to false."
+                advice = (
+                    "Loading keeps one of the two, and the language model is gibberish: convert it "
+                    "again, or set tie_word_embeddings to false."
+                )
                 yield error("tied", fact, advice)
             else:
                 equal.append(name)
     if equal:
-        yield ok("tied", f"{named(equal)} {'is' if len(equal) == 1 else 'are'} stored and equal to the word embeddings")
+        yield ok(
+            "tied",
+            (
+                f"{named(equal)} {'is' if len(equal) == 1 else 'are'} stored and equal to the word "
+                "embeddings"
+            ),
+        )
 
 
 def tensor(path: Path, name: str) -> torch.Tensor:

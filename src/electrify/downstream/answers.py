@@ -1,7 +1,8 @@
 """Scores of extracted answers, as SQuAD's official script 2.0 computes them, for SQuAD 1.1 too.
 
-The script of 1.1 differs only where an answer normalises to nothing ("the", "..."): it keeps such a gold answer beside others, and gives an F1 of 0,
-not 1, where both sides are empty. It also scores 0 for a prediction that is missing, which is an error here.
+The script of 1.1 differs only where an answer normalises to nothing ("the", "..."): it keeps such a
+gold answer beside others, and gives an F1 of 0, not 1, where both sides are empty. It also scores 0
+for a prediction that is missing, which is an error here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
 
 def normalize(text: str) -> str:
-    """Lower case, without ASCII punctuation and the articles a, an, the, one blank between words. Other punctuation stays."""
+    """Lower case, without ASCII punctuation and the articles a, an, the, one blank between words.
+    Other punctuation stays."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
@@ -30,7 +32,8 @@ def exact(gold: str, predicted: str) -> float:
 
 
 def f1(gold: str, predicted: str) -> float:
-    """F1 of the words in common, repeated ones counted, 0..1. Where a side has no words: 1 if neither has, else 0."""
+    """F1 of the words in common, repeated ones counted, 0..1. Where a side has no words: 1 if
+    neither has, else 0."""
     wanted, given = normalize(gold).split(), normalize(predicted).split()
     if not wanted or not given:
         return float(wanted == given)
@@ -41,25 +44,42 @@ def f1(gold: str, predicted: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def score_answers(questions: Sequence[Question], predictions: Mapping[str, str], no_answer: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Fractions, 0..1: `exact` and `f1`, the best over a question's gold answers. predictions: question id to text, "" for no answer.
+def score_answers(
+    questions: Sequence[Question],
+    predictions: Mapping[str, str],
+    no_answer: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """Fractions, 0..1: `exact` and `f1`, the best over a question's gold answers. predictions:
+    question id to text, "" for no answer.
 
-    Where some questions have no answer, also has_answer_exact, has_answer_f1 (if any question has one) and no_answer_exact (its F1 is the same).
-    With no_answer too (id to a score, higher where an answer is less likely): best_exact, best_exact_threshold, best_f1, best_f1_threshold, the best
-    that comes of answering only the questions whose score is at most a threshold. As in the official script questions of one score are taken one by
-    one in the order of no_answer, a best value between them counts, every prediction that is not "" is wrong for a question without an answer, and
-    the threshold is 0 where answering none is best, also if scores lie below 0.
+    Where some questions have no answer, also has_answer_exact, has_answer_f1 (if any question has
+    one) and no_answer_exact (its F1 is the same). With no_answer too (id to a score, higher where
+    an answer is less likely): best_exact, best_exact_threshold, best_f1, best_f1_threshold, the
+    best that comes of answering only the questions whose score is at most a threshold. As in the
+    official script questions of one score are taken one by one in the order of no_answer, a best
+    value between them counts, every prediction that is not "" is wrong for a question without an
+    answer, and the threshold is 0 where answering none is best, also if scores lie below 0.
 
-    Ids of no question are ignored. Raises UserError where an id is missing or occurs twice, and where a score is no finite number.
+    Ids of no question are ignored. Raises UserError where an id is missing or occurs twice, and
+    where a score is no finite number.
     """
     _require(questions, predictions, no_answer)
-    exacts, f1s = ({q.id: max(measure(gold, predictions[q.id]) for gold in _golds(q)) for q in questions} for measure in (exact, f1))
+    exacts, f1s = (
+        {q.id: max(measure(gold, predictions[q.id]) for gold in _golds(q)) for q in questions}
+        for measure in (exact, f1)
+    )
     scores = {"exact": _mean(exacts.values()), "f1": _mean(f1s.values())}
-    has, has_not = [q.id for q in questions if q.answers], [q.id for q in questions if not q.answers]
+    has, has_not = (
+        [q.id for q in questions if q.answers],
+        [q.id for q in questions if not q.answers],
+    )
     if not has_not:
         return scores
     if has:
-        scores |= {"has_answer_exact": _mean([exacts[k] for k in has]), "has_answer_f1": _mean([f1s[k] for k in has])}
+        scores |= {
+            "has_answer_exact": _mean([exacts[k] for k in has]),
+            "has_answer_f1": _mean([f1s[k] for k in has]),
+        }
     scores["no_answer_exact"] = _mean([exacts[k] for k in has_not])
     if no_answer is not None:
         wrong = {k: -1.0 if predictions[k] else 0.0 for k in has_not}
@@ -78,8 +98,11 @@ def _mean(values: Collection[float]) -> float:
     return sum(values) / len(values)
 
 
-def _best(gains: Mapping[str, float], no_answer: Mapping[str, float], start: float) -> tuple[float, float]:
-    """The highest of start + the first gains by ascending no-answer score, and the score it is reached at."""
+def _best(
+    gains: Mapping[str, float], no_answer: Mapping[str, float], start: float
+) -> tuple[float, float]:
+    """The highest of start + the first gains by ascending no-answer score, and the score it is
+    reached at."""
     total = best = float(start)
     threshold = 0.0
     for k in sorted((k for k in no_answer if k in gains), key=lambda k: no_answer[k]):
@@ -89,17 +112,30 @@ def _best(gains: Mapping[str, float], no_answer: Mapping[str, float], start: flo
     return best, threshold
 
 
-def _require(questions: Sequence[Question], predictions: Mapping[str, str], no_answer: Mapping[str, float] | None) -> None:
+def _require(
+    questions: Sequence[Question],
+    predictions: Mapping[str, str],
+    no_answer: Mapping[str, float] | None,
+) -> None:
     ids = Counter(q.id for q in questions)
     if not ids:
         raise UserError("there are no questions to score")
     twice = [k for k, times in ids.items() if times > 1]
     if twice:
-        raise UserError(f"{len(twice):,} question ids occur more than once, {twice[0]!r} among them; give each question an id of its own")
+        raise UserError(
+            f"{len(twice):,} question ids occur more than once, {twice[0]!r} among them; give each "
+            "question an id of its own"
+        )
     for what, given in (("prediction", predictions), ("no-answer score", no_answer)):
         missing = [] if given is None else [k for k in ids if k not in given]
         if missing:
-            raise UserError(f"no {what} for {len(missing):,} of {len(ids):,} questions, {missing[0]!r} among them; give one for each question")
+            raise UserError(
+                f"no {what} for {len(missing):,} of {len(ids):,} questions, {missing[0]!r} among "
+                "them; give one for each question"
+            )
     odd = [k for k in ids if no_answer is not None and not math.isfinite(no_answer[k])]
     if odd:
-        raise UserError(f"the no-answer score of {len(odd):,} questions is no finite number, {odd[0]!r} among them; the model may have diverged")
+        raise UserError(
+            f"the no-answer score of {len(odd):,} questions is no finite number, {odd[0]!r} among "
+            "them; the model may have diverged"
+        )

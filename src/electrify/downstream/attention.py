@@ -1,7 +1,9 @@
-"""Attention of other people's encoders in fine-tuning: which of a model class's implementations is the fastest that it has.
+"""Attention of other people's encoders in fine-tuning: which of a model class's implementations is
+the fastest that it has.
 
-On a CPU in bfloat16 transformers' own plain attention adds a float32 mask to bfloat16 scores, so all that follows is float32: with contexts of 200
-tokens two thirds of a step. The same products kept in bfloat16 take half the time, and less than the fused kernel with short texts (docs/log.md).
+On a CPU in bfloat16 transformers' own plain attention adds a float32 mask to bfloat16 scores, so
+all that follows is float32: with contexts of 200 tokens two thirds of a step. The same products
+kept in bfloat16 take half the time, and less than the fused kernel with short texts (docs/log.md).
 """
 
 from __future__ import annotations
@@ -22,24 +24,37 @@ def plain_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, *, scaling: float | None = None,
     dropout: float = 0.0, **_: Any,
 ) -> tuple[Tensor, None]:  # fmt: skip
-    """Attention in the dtype of the query; transformers' interface. query, key, value: [B, H, L, W] each; returns [B, L, H, W].
+    """Attention in the dtype of the query; transformers' interface. query, key, value: [B, H, L, W]
+    each; returns [B, L, H, W].
 
-    Fewer heads of keys than of queries serve several each. attention_mask: what is added to the scores, [B, 1, L, L].
+    Fewer heads of keys than of queries serve several each. attention_mask: what is added to the
+    scores, [B, 1, L, L].
     """
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if key.shape[1] != query.shape[1]:
-        key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
-    with torch.autocast(query.device.type, enabled=False):  # which would have the softmax in float32
+        key, value = (
+            x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value)
+        )
+    with torch.autocast(
+        query.device.type, enabled=False
+    ):  # which would have the softmax in float32
         scores_BHLL = (query * scale) @ key.transpose(2, 3)
         if attention_mask is not None:
-            scores_BHLL = scores_BHLL + attention_mask.to(query.dtype).clamp(min=torch.finfo(query.dtype).min)
+            scores_BHLL = scores_BHLL + attention_mask.to(query.dtype).clamp(
+                min=torch.finfo(query.dtype).min
+            )
         weights_BHLL = drop(scores_BHLL.softmax(-1), dropout, module.training)
         return (weights_BHLL @ value).transpose(1, 2).contiguous(), None
 
 
 def implementation_for(model_class: Any, config: Any, device: torch.device) -> str:
-    """What `attn_implementation` is best for a model class; "eager" for those with an attention of their own (DeBERTa, XLNet, Gemma 2)."""
-    special = not model_class._supports_attention_backend or not model_class._supports_sdpa or getattr(config, "attn_logit_softcapping", None)
+    """What `attn_implementation` is best for a model class; "eager" for those with an attention of
+    their own (DeBERTa, XLNet, Gemma 2)."""
+    special = (
+        not model_class._supports_attention_backend
+        or not model_class._supports_sdpa
+        or getattr(config, "attn_logit_softcapping", None)
+    )
     if special:
         return "eager"
     return PLAIN if device.type == "cpu" else "sdpa"

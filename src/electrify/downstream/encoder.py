@@ -1,7 +1,7 @@
 """Encoders: any AutoModel folder or Hub id, loaded strictly, with its tokenizer.
 
-Strictly: a weight of the encoder that the checkpoint lacks is an error with its name. Left alone, the library fills it with random numbers and
-says so in a table that scrolls by.
+Strictly: a weight of the encoder that the checkpoint lacks is an error with its name. Left alone,
+the library fills it with random numbers and says so in a table that scrolls by.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from transformers import AutoModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from ..errors import UserError
-from ..export.folders import SAFE_WEIGHTS, TOKENIZER_FILES, is_causal, load_config, load_tokenizer, must_be_sound_weights, unreadable_weights
+from ..export.folders import (
+    SAFE_WEIGHTS,
+    TOKENIZER_FILES,
+    is_causal,
+    load_config,
+    load_tokenizer,
+    must_be_sound_weights,
+    unreadable_weights,
+)
 from ..export.places import RANDOM as RANDOM
 from ..export.quiet import quiet
 from ..files.reading import sha256_of
@@ -39,8 +47,9 @@ _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.
 class Loaded:
     """An encoder with its tokenizer and what its inputs may be.
 
-    positions: tokens of a sequence at most. segments: whether it takes token types. single, pair: what stands around one text and around two. last:
-    whether the last token stands for the whole text, and not the first.
+    positions: tokens of a sequence at most. segments: whether it takes token types. single, pair:
+    what stands around one text and around two. last: whether the last token stands for the whole
+    text, and not the first.
     """
 
     encoder: Any
@@ -57,14 +66,19 @@ class Loaded:
 
     @property
     def dropout(self) -> float:
-        given = (getattr(self.encoder.config, name, None) for name in ("classifier_dropout", "hidden_dropout_prob", "dropout"))
+        given = (
+            getattr(self.encoder.config, name, None)
+            for name in ("classifier_dropout", "hidden_dropout_prob", "dropout")
+        )
         return next((float(p) for p in given if isinstance(p, int | float)), 0.1)
 
 
 def load(model: str, *, device: torch.device, dropout: float | None = None) -> Loaded:
-    """A folder, a Hub id, or `random:` and one of them: encoder and tokenizer. dropout: of all its layers and of attention; none leaves it.
+    """A folder, a Hub id, or `random:` and one of them: encoder and tokenizer. dropout: of all its
+    layers and of attention; none leaves it.
 
-    Random weights are drawn from torch's global generator. Raises UserError, also where the checkpoint lacks weights of the encoder.
+    Random weights are drawn from torch's global generator. Raises UserError, also where the
+    checkpoint lacks weights of the encoder.
     """
     path = model.removeprefix(RANDOM)
     config = load_config(path, causal=True)
@@ -82,30 +96,54 @@ def load(model: str, *, device: torch.device, dropout: float | None = None) -> L
         else:
             encoder = _strictly(path, config, attention | pooling)
     tokenizer = load_tokenizer(path, vocab_size=encoder.get_input_embeddings().num_embeddings)
-    several = getattr(config, "type_vocab_size", 0) > 1 or config.model_type == "xlnet"  # whose types are relative, so any number of them
+    several = (
+        getattr(config, "type_vocab_size", 0) > 1 or config.model_type == "xlnet"
+    )  # whose types are relative, so any number of them
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
     single, pair = frames_of(tokenizer)
     encoder = encoder.to(device=device, dtype=torch.float32)
-    return Loaded(encoder, tokenizer, _positions(encoder), types, single, pair, is_causal(config) or reads_last(tokenizer, single))
+    return Loaded(
+        encoder,
+        tokenizer,
+        _positions(encoder),
+        types,
+        single,
+        pair,
+        is_causal(config) or reads_last(tokenizer, single),
+    )
 
 
 def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
     try:
-        encoder, info = AutoModel.from_pretrained(path, config=config, output_loading_info=True, **SAFE_WEIGHTS, **options)
+        encoder, info = AutoModel.from_pretrained(
+            path, config=config, output_loading_info=True, **SAFE_WEIGHTS, **options
+        )
     except Exception as e:  # damaged weights raise types of three libraries
         raise unreadable_weights(path, e) from e
     must_be_sound_weights(path, encoder, info)
     lacking = sorted(info["missing_keys"])
     if lacking:
-        names = ", ".join(lacking[:8]) + (f" and {len(lacking) - 8} more" if len(lacking) > 8 else "")
+        names = ", ".join(lacking[:8]) + (
+            f" and {len(lacking) - 8} more" if len(lacking) > 8 else ""
+        )
         whole = len(encoder.state_dict())
         raise UserError(
-            f"{path}: the checkpoint lacks {len(lacking)} of the encoder's {whole} weights: {names}; for random weights say {RANDOM}{path}"
+            f"{path}: the checkpoint lacks {len(lacking)} of the encoder's {whole} weights: "
+            f"{names}; for random weights say {RANDOM}{path}"
         )
-    depth, ours = layers_of(dict(encoder.named_parameters())), (f"{encoder.base_model_prefix}.", "encoder.")
-    layers = {int(found[1]) for key in info["unexpected_keys"] if (found := _LAYER.search(key)) and key.startswith(ours)}
+    depth, ours = (
+        layers_of(dict(encoder.named_parameters())),
+        (f"{encoder.base_model_prefix}.", "encoder."),
+    )
+    layers = {
+        int(found[1])
+        for key in info["unexpected_keys"]
+        if (found := _LAYER.search(key)) and key.startswith(ours)
+    }
     if layers and max(layers) >= depth:
-        raise UserError(f"{path}: the checkpoint holds {max(layers) + 1} layers, its config.json says {depth}")
+        raise UserError(
+            f"{path}: the checkpoint holds {max(layers) + 1} layers, its config.json says {depth}"
+        )
     return encoder
 
 
@@ -116,7 +154,9 @@ def _positions(encoder: Any) -> int:
     for name, module in encoder.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
             # RoBERTa counts from the padding id + 1
-            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+            return module.num_embeddings - (
+                0 if module.padding_idx is None else module.padding_idx + 1
+            )
     return positions if getattr(encoder.config, "position_biased_input", True) else 10**6
 
 
@@ -125,8 +165,11 @@ def layers_of(named: dict[str, Any]) -> int:
     return 1 + max((int(found[1]) for name in named if (found := _LAYER.search(name))), default=-1)
 
 
-def learning_rates(named: dict[str, nn.Parameter], *, peak: float, decay: float, skip: bool = False) -> dict[str, float]:
-    """The peak learning rate of every parameter of a Finetuned model: peak * decay^(distance from the head).
+def learning_rates(
+    named: dict[str, nn.Parameter], *, peak: float, decay: float, skip: bool = False
+) -> dict[str, float]:
+    """The peak learning rate of every parameter of a Finetuned model: peak * decay^(distance from
+    the head).
 
     | part                                   | distance       |
     |----------------------------------------|----------------|
@@ -135,8 +178,9 @@ def learning_rates(named: dict[str, nn.Parameter], *, peak: float, decay: float,
     | final norms (after the last layer)     | 1              |
     | embeddings and their projection        | n + 1          |
 
-    The paper's rule. skip: every distance but the head's is one more, as in its public code, which skips a level (the top layer gets decay^2;
-    google-research/electra, model/optimization.py and issue 51).
+    The paper's rule. skip: every distance but the head's is one more, as in its public code, which
+    skips a level (the top layer gets decay^2; google-research/electra, model/optimization.py and
+    issue 51).
     """
     n = layers_of(named)
     rates, reached = {}, False
@@ -155,23 +199,33 @@ def learning_rates(named: dict[str, nn.Parameter], *, peak: float, decay: float,
 
 
 def encoder_fingerprint(model: str) -> str:
-    """A short hash of the weights, configuration and tokenizer files of a folder; the name itself for a Hub id."""
+    """A short hash of the weights, configuration and tokenizer files of a folder; the name itself
+    for a Hub id."""
     path = Path(model.removeprefix(RANDOM))
     if not path.is_dir():
         return model
     digest = hashlib.sha256(b"random" if model.startswith(RANDOM) else b"")
     for file in sorted(path.iterdir()):
         weights = file.suffix in (".safetensors", ".bin")
-        if file.is_file() and ((weights and not model.startswith(RANDOM)) or file.name == "config.json" or file.name in TOKENIZER_FILES):
+        if file.is_file() and (
+            (weights and not model.startswith(RANDOM))
+            or file.name == "config.json"
+            or file.name in TOKENIZER_FILES
+        ):
             digest.update(file.name.encode())
             digest.update(bytes.fromhex(sha256_of(file, within=path)))
     return digest.hexdigest()[:16]
 
 
 def tokenizer_fingerprint(model: str) -> str:
-    """A short hash of every file of a folder that decides how text becomes ids; the name itself for a Hub id."""
+    """A short hash of every file of a folder that decides how text becomes ids; the name itself for
+    a Hub id."""
     path = Path(model.removeprefix(RANDOM))
     if not path.is_dir():
         return model
-    found = [(name, sha256_of(path / name, within=path)) for name in sorted(EVERY_TOKENIZER_FILE) if (path / name).is_file()]
+    found = [
+        (name, sha256_of(path / name, within=path))
+        for name in sorted(EVERY_TOKENIZER_FILE)
+        if (path / name).is_file()
+    ]
     return hashlib.sha256(repr(found).encode()).hexdigest()[:16]

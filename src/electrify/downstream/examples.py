@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Example:
-    """A text, perhaps a second one, and its label: a class number, a value, or the numbers of all classes that hold (multi-label)."""
+    """A text, perhaps a second one, and its label: a class number, a value, or the numbers of all
+    classes that hold (multi-label)."""
 
     text: str
     pair: str | None

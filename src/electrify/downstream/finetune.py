@@ -1,4 +1,5 @@
-"""`electrify finetune`: every model on every task with every seed, each run once, and the report of them."""
+"""`electrify finetune`: every model on every task with every seed, each run once, and the report of
+them."""
 
 from __future__ import annotations
 
@@ -35,11 +36,14 @@ from .tasks import Kind, TaskData
 
 
 def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Report:
-    """Every model on every task with every seed; runs already in OUT/scores.jsonl are not repeated. Writes scores.jsonl and report.{md,csv,json}.
+    """Every model on every task with every seed; runs already in OUT/scores.jsonl are not repeated.
+    Writes scores.jsonl and report.{md,csv,json}.
 
-    With `hyperparameter_search` the same for every combination, see search.py. tasks: those of the options, where they have been read already.
+    With `hyperparameter_search` the same for every combination, see search.py. tasks: those of the
+    options, where they have been read already.
 
-    Raises UserError for bad data or models (all are looked at before the first update), and where `output_dir` holds runs with other options.
+    Raises UserError for bad data or models (all are looked at before the first update), and where
+    `output_dir` holds runs with other options.
     """
     must_not_be_in_a_checkpoint(Path(options.output_dir))
     if options.hyperparameter_search is not None:
@@ -58,7 +62,9 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
         return _finetune(options, tasks, models, out)
 
 
-def _finetune(options: FinetuneConfig, tasks: list[TaskData], models: list[str], out: Path) -> Report:
+def _finetune(
+    options: FinetuneConfig, tasks: list[TaskData], models: list[str], out: Path
+) -> Report:
     """The runs and their report, in a folder that nobody else writes into."""
     held = _held(out, options.settings)
     remove_temporaries(out)
@@ -72,10 +78,14 @@ def _finetune(options: FinetuneConfig, tasks: list[TaskData], models: list[str],
     device = loop.device_named(options.settings.device)
     widths = [0]
     for model in dict.fromkeys(run.model for run in todo):
-        loaded = load(model, device=device)  # a broken second model should not be found after the first one's hours
+        loaded = load(
+            model, device=device
+        )  # a broken second model should not be found after the first one's hours
         widths.append(loaded.width)
         for task in tasks:
-            problem_of(task, loaded, settings=options.settings, device=device, bf16=False, name=model)
+            problem_of(
+                task, loaded, settings=options.settings, device=device, bf16=False, name=model
+            )
     if not held:
         write_atomically(out / SETTINGS, settings_text(_kept(options.settings)))
     if len(todo) < len(plan):
@@ -84,7 +94,10 @@ def _finetune(options: FinetuneConfig, tasks: list[TaskData], models: list[str],
         with computing_with(_threads(options, done, device, width=max(widths))):
             _run_all(todo, done, out, options.settings)
     report = report_of(
-        [done[run.key] for run in plan], {t.name: t.score_names for t in tasks}, settings=options.settings, shown={r.label: r.model for r in plan}
+        [done[run.key] for run in plan],
+        {t.name: t.score_names for t in tasks},
+        settings=options.settings,
+        shown={r.label: r.model for r in plan},
     )
     write_report(report, out)
     write_plot(report, out / "report.png")
@@ -93,11 +106,21 @@ def _finetune(options: FinetuneConfig, tasks: list[TaskData], models: list[str],
     return report
 
 
-def _threads(options: FinetuneConfig, done: dict[Any, dict[str, Any]], device: torch.device, *, width: int) -> Threads:
-    """The threads of all runs that are left: those of the ones that are done, where nobody says otherwise."""
+def _threads(
+    options: FinetuneConfig, done: dict[Any, dict[str, Any]], device: torch.device, *, width: int
+) -> Threads:
+    """The threads of all runs that are left: those of the ones that are done, where nobody says
+    otherwise."""
     earlier = next((record["threads"] for record in done.values() if "threads" in record), None)
     bf16 = loop.computes_in_bf16(options.settings.bf16, device)
-    threads = choose(options.threads, device=device, width=width, tokens=loop.most_tokens(device), bf16=bf16, earlier=earlier)
+    threads = choose(
+        options.threads,
+        device=device,
+        width=width,
+        tokens=loop.most_tokens(device),
+        bf16=bf16,
+        earlier=earlier,
+    )
     if threads.text():
         say(threads.text())
     return threads
@@ -105,23 +128,47 @@ def _threads(options: FinetuneConfig, done: dict[Any, dict[str, Any]], device: t
 
 def _submit(plan: list[_Run], done: dict[Any, dict[str, Any]], out: Path, *, random: bool) -> None:
     """An archive for every model; for those of random weights only where there are no others."""
-    for model in dict.fromkeys(run.model for run in plan if random or not run.model.startswith(RANDOM)):
+    for model in dict.fromkeys(
+        run.model for run in plan if random or not run.model.startswith(RANDOM)
+    ):
         runs = [run for run in plan if run.model == model]
-        for line in submission.assemble(out, [(run.task, run.predictions, done[run.key]["scores"]) for run in runs], name=_name(runs[0].label)):
+        for line in submission.assemble(
+            out,
+            [(run.task, run.predictions, done[run.key]["scores"]) for run in runs],
+            name=_name(runs[0].label),
+        ):
             say(line)
 
 
-def _run_all(todo: list[_Run], done: dict[Any, dict[str, Any]], out: Path, settings: FinetuneSettings) -> None:
+def _run_all(
+    todo: list[_Run], done: dict[Any, dict[str, Any]], out: Path, settings: FinetuneSettings
+) -> None:
     """Runs what is left; after each its predictions and its record are on disk."""
     with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
         for run in todo:
-            outcome = finetune_one(run.model, run.task, seed=run.seed, settings=settings, progress=progress, save_to=run.save_to, top=out)
+            outcome = finetune_one(
+                run.model,
+                run.task,
+                seed=run.seed,
+                settings=settings,
+                progress=progress,
+                save_to=run.save_to,
+                top=out,
+            )
             submission.write_files(run.predictions, outcome.files, top=out)
             odd = [
-                f"{name} of {run.label} is not a number with seed {run.seed}" for name, value in outcome.scores.items() if not math.isfinite(value)
+                f"{name} of {run.label} is not a number with seed {run.seed}"
+                for name, value in outcome.scores.items()
+                if not math.isfinite(value)
             ]
-            known = {"validation_examples": len(run.task.validation), "notes": [*run.task.notes, *odd]}
-            known["answers"] = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in outcome.files.items()}
+            known = {
+                "validation_examples": len(run.task.validation),
+                "notes": [*run.task.notes, *odd],
+            }
+            known["answers"] = {
+                name: hashlib.sha256(text.encode()).hexdigest()
+                for name, text in outcome.files.items()
+            }
             known["threads"] = torch.get_num_threads()
             done[run.key] = run.identity | outcome.record() | known
             write_atomically(out / "scores.jsonl", "".join(map(line_of, done.values())))
@@ -161,28 +208,54 @@ _ONLY_FOR: dict[str, tuple[Kind, str]] = {
 
 
 def _require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
-    """Raises UserError for an option that none of the tasks would use, and where a model cannot be kept."""
+    """Raises UserError for an option that none of the tasks would use, and where a model cannot be
+    kept."""
     kinds = {task.kind for task in tasks}
     for name, (kind, shown) in _ONLY_FOR.items():
-        if kind not in kinds and getattr(options.settings, name) != getattr(FinetuneSettings(), name):
+        if kind not in kinds and getattr(options.settings, name) != getattr(
+            FinetuneSettings(), name
+        ):
             raise UserError(f"--{name.replace('_', '-')} is for {shown}; none of the tasks is")
     if options.settings.double_unordered and not any(task.symmetric for task in tasks):
-        raise UserError("--double-unordered is for pairs whose order does not matter (MRPC, STS-B, your own); none of the tasks has such")
+        raise UserError(
+            "--double-unordered is for pairs whose order does not matter (MRPC, STS-B, your own); "
+            "none of the tasks has such"
+        )
     others = [task.name for task in tasks if task.kind != "tagging"]
     if options.settings.frozen_encoder != "none" and others:
         raise UserError(f"--frozen-encoder is for tagging, not for {', '.join(others)}")
-    if options.predict_test and not any(task.test for task in tasks) and not kinds & {"classification", "regression"}:
+    if (
+        options.predict_test
+        and not any(task.test for task in tasks)
+        and not kinds & {"classification", "regression"}
+    ):
         raise UserError("--predict-test is for GLUE's test sets; none of the tasks has one")
-    if options.save_model and "answering" in kinds and options.settings.filled().answer_head != "plain":
-        raise UserError("--save-model with question answering needs --answer-head plain: the library has no other head")
+    if (
+        options.save_model
+        and "answering" in kinds
+        and options.settings.filled().answer_head != "plain"
+    ):
+        raise UserError(
+            "--save-model with question answering needs --answer-head plain: the library has no "
+            "other head"
+        )
 
 
 def _models(options: FinetuneConfig) -> list[str]:
-    names = [RANDOM + name.removeprefix(RANDOM) if options.random_weights else name for name in options.models]
+    names = [
+        RANDOM + name.removeprefix(RANDOM) if options.random_weights else name
+        for name in options.models
+    ]
     if options.random_baseline:
         names += [RANDOM + name.removeprefix(RANDOM) for name in names]
     names = list(
-        {(name.startswith(RANDOM), relative(name.removeprefix(RANDOM), Path(options.output_dir))): name for name in reversed(names)}.values()
+        {
+            (
+                name.startswith(RANDOM),
+                relative(name.removeprefix(RANDOM), Path(options.output_dir)),
+            ): name
+            for name in reversed(names)
+        }.values()
     )
     names.reverse()
     for name in names if options.save_model else ():
@@ -191,29 +264,61 @@ def _models(options: FinetuneConfig) -> list[str]:
 
 
 def _label(model: str, out: Path) -> str:
-    """What a model is called in files: folders relative to the output folder, so that a project can be moved."""
+    """What a model is called in files: folders relative to the output folder, so that a project can
+    be moved."""
     prefix, path = (RANDOM, model.removeprefix(RANDOM)) if model.startswith(RANDOM) else ("", model)
     return prefix + relative(path, out)
 
 
-def _plan(options: FinetuneConfig, out: Path, models: list[str], tasks: list[TaskData]) -> Iterator[_Run]:
+def _plan(
+    options: FinetuneConfig, out: Path, models: list[str], tasks: list[TaskData]
+) -> Iterator[_Run]:
     settings = options.settings
-    content = {task.name: repr((task.kind, task.labels, task.train, task.validation, task.also)).encode() for task in tasks}
+    content = {
+        task.name: repr((task.kind, task.labels, task.train, task.validation, task.also)).encode()
+        for task in tasks
+    }
     hashes = {name: hashlib.sha256(examples).hexdigest()[:16] for name, examples in content.items()}
-    tests = {task.name: {name: hashlib.sha256(repr(examples).encode()).hexdigest()[:16] for name, examples in task.test} for task in tasks}
+    tests = {
+        task.name: {
+            name: hashlib.sha256(repr(examples).encode()).hexdigest()[:16]
+            for name, examples in task.test
+        }
+        for task in tasks
+    }
     for model in models:
-        label, known = _label(model, out), {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)}
+        label, known = (
+            _label(model, out),
+            {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)},
+        )
         for task in tasks:
             updates = updates_of(task, settings)
             for seed in range(options.seed, options.seed + options.seeds):
-                save_to = out / "models" / f"{task.name}-{_name(label)}-seed{seed}" if options.save_model and seed == options.seed else None
+                save_to = (
+                    out / "models" / f"{task.name}-{_name(label)}-seed{seed}"
+                    if options.save_model and seed == options.seed
+                    else None
+                )
                 predictions = out / "predictions" / _name(label) / f"{task.name}-seed{seed}"
-                yield _Run(model, label, task, seed, updates, save_to, predictions, known | {"data": hashes[task.name], "test": tests[task.name]})
+                yield _Run(
+                    model,
+                    label,
+                    task,
+                    seed,
+                    updates,
+                    save_to,
+                    predictions,
+                    known | {"data": hashes[task.name], "test": tests[task.name]},
+                )
 
 
 def _name(label: str) -> str:
     """A model's label as the name of a folder."""
-    return re.sub(r"[^\w-]+", "-", f"{label.replace('..', '').strip('./')}-{hashlib.sha256(label.encode()).hexdigest()[:6]}")
+    return re.sub(
+        r"[^\w-]+",
+        "-",
+        f"{label.replace('..', '').strip('./')}-{hashlib.sha256(label.encode()).hexdigest()[:6]}",
+    )
 
 
 def _is_done(run: _Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
@@ -226,14 +331,23 @@ def _is_done(run: _Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
         ("data", f"the examples of task {run.task.name!r}"),
     )
     for what, name in named:
-        if record.get(what, run.hashes[what]) != run.hashes[what]:  # records of earlier versions have no tokenizer
-            raise UserError(f"{out}: holds scores of {name} from before it changed; choose another --output-dir")
+        if (
+            record.get(what, run.hashes[what]) != run.hashes[what]
+        ):  # records of earlier versions have no tokenizer
+            raise UserError(
+                f"{out}: holds scores of {name} from before it changed; choose another --output-dir"
+            )
     answered, answers = record.get("test") or {}, record.get("answers") or {}
     for name, digest in run.hashes["test"].items():
         if answered.get(name, digest) != digest:
-            raise UserError(f"{out}: holds answers to the test set {name} from before it changed; choose another --output-dir")
+            raise UserError(
+                f"{out}: holds answers to the test set {name} from before it changed; choose "
+                "another --output-dir"
+            )
     files = [f"{name}.tsv" for name in run.hashes["test"]]
-    predicted = all(name in answers and sha256(run.predictions / name) == answers[name] for name in files)
+    predicted = all(
+        name in answers and sha256(run.predictions / name) == answers[name] for name in files
+    )
     return predicted and (run.save_to is None or is_whole(run.save_to))
 
 
@@ -243,14 +357,21 @@ def _kept(settings: FinetuneSettings) -> dict[str, Any]:
 
 
 def _held(out: Path, settings: FinetuneSettings) -> bool:
-    """Whether the folder is ours already. Raises UserError where it belongs to something else or to runs with other settings."""
+    """Whether the folder is ours already. Raises UserError where it belongs to something else or to
+    runs with other settings."""
     wanted, held = _kept(settings), read_settings(out)
     if held is None:
         must_be_new(out, SETTINGS)
         return False
-    # an option that the folder's version did not have yet was at its default, and its protocol was our own
+    # an option that the folder's version did not have yet was at its default, and its protocol was
+    # our own
     held = _kept(FinetuneSettings(protocol=held.get("protocol", "electrify"))) | held
-    for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):  # which says why others differ
+    for k in sorted(
+        {*wanted, *held}, key=lambda k: (k != "protocol", k)
+    ):  # which says why others differ
         if wanted.get(k) != held.get(k):
-            raise UserError(f"{out}: holds runs with --{k.replace('_', '-')} {held.get(k)}, not {wanted.get(k)}; choose another --output-dir")
+            raise UserError(
+                f"{out}: holds runs with --{k.replace('_', '-')} {held.get(k)}, not "
+                f"{wanted.get(k)}; choose another --output-dir"
+            )
     return True

@@ -1,4 +1,5 @@
-"""Frames: what a tokenizer puts around one text and around two, so that windows of long texts get the same special tokens as whole ones.
+"""Frames: what a tokenizer puts around one text and around two, so that windows of long texts get
+the same special tokens as whole ones.
 
 | tokenizer | one text       | two texts              | whole text is read off |
 |-----------|----------------|------------------------|------------------------|
@@ -8,7 +9,8 @@
 | GPT-2     | a              | a b                    | the last token         |
 | OPT       | </s> a         | </s> a </s> b          | the last token         |
 
-A model that reads from left to right is read off its last token whatever stands before the text: only that one has seen it.
+A model that reads from left to right is read off its last token whatever stands before the text:
+only that one has seen it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ Piece = tuple[int, int]  # a token and its token type
 
 @dataclass(frozen=True)
 class Frame:
-    """Special tokens before, between and after the texts, with their token types; types: those of the texts themselves."""
+    """Special tokens before, between and after the texts, with their token types; types: those of
+    the texts themselves."""
 
     before: tuple[Piece, ...]
     between: tuple[Piece, ...]
@@ -56,7 +59,17 @@ def _frame(tokenizer: Any, *texts: str) -> Frame:
     groups: list[list[Piece]] = [[]]
     types: list[int] = []
     plain = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
-    at, rows = 0, list(zip(found["input_ids"], found["token_type_ids"], found["special_tokens_mask"], strict=True))
+    at, rows = (
+        0,
+        list(
+            zip(
+                found["input_ids"],
+                found["token_type_ids"],
+                found["special_tokens_mask"],
+                strict=True,
+            )
+        ),
+    )
     for n in plain:
         while at < len(rows) and rows[at][2]:
             groups[-1].append(rows[at][:2])
@@ -71,6 +84,10 @@ def _frame(tokenizer: Any, *texts: str) -> Frame:
 
 def reads_last(tokenizer: Any, single: Frame) -> bool:
     """Whether the class token comes last, or no token stands before the text."""
-    if single.after and tokenizer.cls_token_id is not None and single.after[-1][0] == tokenizer.cls_token_id:
+    if (
+        single.after
+        and tokenizer.cls_token_id is not None
+        and single.after[-1][0] == tokenizer.cls_token_id
+    ):
         return True
     return not single.before

@@ -1,4 +1,5 @@
-"""Heads: what learns a task on an encoder's states. Each knows its loss, and what to keep of its outputs.
+"""Heads: what learns a task on an encoder's states. Each knows its loss, and what to keep of its
+outputs.
 
 | head         | reads                         | loss                                              | answers                              |
 |--------------|-------------------------------|---------------------------------------------------|--------------------------------------|
@@ -8,7 +9,8 @@
 | `JointHead`  | the same                      | the end given the start, and whether there is one | the same                             |
 | `ElectraHead` | the same (electra_head.py)   | the same, pointing at the class token where there is none | beam^2 of each               |
 
-A head computes in float32, whatever the encoder computed in. Shape suffixes: B examples, L tokens, D width, C classes, K spans kept.
+A head computes in float32, whatever the encoder computed in. Shape suffixes: B examples, L tokens,
+D width, C classes, K spans kept.
 """
 
 from __future__ import annotations
@@ -21,15 +23,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-JOINT_WIDTH = 512  # of the hidden layers of the joint head (google-research/electra, whatever the encoder's width)
+# Of the hidden layers of the joint head (google-research/electra, whatever the encoder's width).
+JOINT_WIDTH = 512
 ANSWERABLE_WEIGHT = 0.5
 NEVER = -1e30  # a logit that no softmax notices, and still a number where all are such
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded rows. places_BL: tokens that the head may look at or choose. targets: class numbers [B], values [B], classes that hold [B, C], tags
-    [B, L], or start, end and whether there is no answer [B, 3]."""
+    """Padded rows. places_BL: tokens that the head may look at or choose. targets: class numbers
+    [B], values [B], classes that hold [B, C], tags [B, L], or start, end and whether there is no
+    answer [B, 3]."""
 
     inputs: dict[str, Tensor]
     lengths_B: Tensor
@@ -53,15 +57,34 @@ def grade_each(logits_BC: Tensor, targets_BC: Tensor) -> Tensor:
 
 
 class TextHead(nn.Module):
-    """Dropout and one linear layer on the first token's state, or the last one's (ELECTRA's own fine-tuning head)."""
+    """Dropout and one linear layer on the first token's state, or the last one's (ELECTRA's own
+    fine-tuning head)."""
 
-    def __init__(self, width: int, num_outputs: int, *, dropout: float, std: float | None, last: bool, grade: Loss) -> None:
+    def __init__(
+        self,
+        width: int,
+        num_outputs: int,
+        *,
+        dropout: float,
+        std: float | None,
+        last: bool,
+        grade: Loss,
+    ) -> None:
         super().__init__()
-        self.dropout, self.out, self.last, self.grade = nn.Dropout(dropout), linear(width, num_outputs, std), last, grade
+        self.dropout, self.out, self.last, self.grade = (
+            nn.Dropout(dropout),
+            linear(width, num_outputs, std),
+            last,
+            grade,
+        )
 
     def forward(self, states_BLD: Tensor, batch: Batch) -> Tensor:
         """Logits [B, C]."""
-        text_BD = states_BLD[torch.arange(len(states_BLD), device=states_BLD.device), batch.lengths_B - 1] if self.last else states_BLD[:, 0]
+        text_BD = (
+            states_BLD[torch.arange(len(states_BLD), device=states_BLD.device), batch.lengths_B - 1]
+            if self.last
+            else states_BLD[:, 0]
+        )
         return self.out(self.dropout(text_BD.float()))
 
     def loss(self, states_BLD: Tensor, batch: Batch) -> Tensor:
@@ -72,16 +95,25 @@ class TextHead(nn.Module):
 
 
 class TagHead(nn.Module):
-    """Dropout and one linear layer on every marked token's state. longest: tokens of the longest row there will be."""
+    """Dropout and one linear layer on every marked token's state. longest: tokens of the longest
+    row there will be."""
 
-    def __init__(self, width: int, num_outputs: int, *, dropout: float, std: float | None, longest: int) -> None:
+    def __init__(
+        self, width: int, num_outputs: int, *, dropout: float, std: float | None, longest: int
+    ) -> None:
         super().__init__()
-        self.dropout, self.out, self.longest = nn.Dropout(dropout), linear(width, num_outputs, std), longest
+        self.dropout, self.out, self.longest = (
+            nn.Dropout(dropout),
+            linear(width, num_outputs, std),
+            longest,
+        )
 
     def loss(self, states_BLD: Tensor, batch: Batch) -> Tensor:
         assert batch.places_BL is not None
         logits_PC = self.out(self.dropout(states_BLD[batch.places_BL].float()))
-        return F.cross_entropy(logits_PC, batch.targets[:, : states_BLD.shape[1]][batch.places_BL].long())
+        return F.cross_entropy(
+            logits_PC, batch.targets[:, : states_BLD.shape[1]][batch.places_BL].long()
+        )
 
     def weight(self, batch: Batch) -> Tensor:
         assert batch.places_BL is not None
@@ -90,20 +122,38 @@ class TagHead(nn.Module):
     def answers(self, states_BLD: Tensor, batch: Batch) -> dict[str, Tensor]:
         assert batch.places_BL is not None
         found_BL = states_BLD.new_zeros(len(states_BLD), self.longest, dtype=torch.int32)
-        found_BL[:, : states_BLD.shape[1]][batch.places_BL] = self.out(states_BLD[batch.places_BL].float()).argmax(-1).int()
+        found_BL[:, : states_BLD.shape[1]][batch.places_BL] = (
+            self.out(states_BLD[batch.places_BL].float()).argmax(-1).int()
+        )
         return {"classes": found_BL}
 
 
 class SpanHead(nn.Module):
-    """One linear layer to a start and an end logit (BERT's). No answer is the class token as start and end; the no-answer score is its sum of logits
-    less that of the best span."""
+    """One linear layer to a start and an end logit (BERT's). No answer is the class token as start
+    and end; the no-answer score is its sum of logits less that of the best span."""
 
-    def __init__(self, width: int, *, dropout: float, std: float | None, last: bool, keep: int, longest_answer: int) -> None:
+    def __init__(
+        self,
+        width: int,
+        *,
+        dropout: float,
+        std: float | None,
+        last: bool,
+        keep: int,
+        longest_answer: int,
+    ) -> None:
         super().__init__()
-        self.dropout, self.out, self.last, self.keep, self.longest_answer = nn.Dropout(dropout), linear(width, 2, std), last, keep, longest_answer
+        self.dropout, self.out, self.last, self.keep, self.longest_answer = (
+            nn.Dropout(dropout),
+            linear(width, 2, std),
+            last,
+            keep,
+            longest_answer,
+        )
 
     def forward(self, states_BLD: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Start and end logits [B, L]: of places and the class token, and next to nothing elsewhere."""
+        """Start and end logits [B, L]: of places and the class token, and next to nothing
+        elsewhere."""
         assert batch.places_BL is not None
         logits_BL2 = self.out(self.dropout(states_BLD.float()))
         allowed_BL = batch.places_BL.scatter(1, class_tokens(batch, last=self.last)[:, None], True)
@@ -125,27 +175,61 @@ class SpanHead(nn.Module):
         start_BL, end_BL = (x.masked_fill(~batch.places_BL, NEVER) for x in (start_BL, end_BL))
         length = states_BLD.shape[1]
         scores_BLL = start_BL[:, :, None] + end_BL[:, None, :]
-        scores_BLL = scores_BLL.masked_fill(~_spans(length, self.longest_answer, start_BL.device), NEVER)
+        scores_BLL = scores_BLL.masked_fill(
+            ~_spans(length, self.longest_answer, start_BL.device), NEVER
+        )
         scores_BK, at_BK = best(scores_BLL.flatten(1), self.keep)
-        return {"scores": scores_BK, "starts": at_BK // length, "ends": at_BK % length, "null": null_B}
+        return {
+            "scores": scores_BK,
+            "starts": at_BK // length,
+            "ends": at_BK % length,
+            "null": null_B,
+        }
 
 
 class JointHead(nn.Module):
-    """Start, then the end given the start, and whether there is an answer at all. ELECTRA's own head (electra_head.py) without the class token: spans
-    are learned from windows with an answer alone, and only spans of the context are in the beam.
+    """Start, then the end given the start, and whether there is an answer at all. ELECTRA's own
+    head (electra_head.py) without the class token: spans are learned from windows with an answer
+    alone, and only spans of the context are in the beam.
 
-    The end's logits come from a hidden layer on the state and the start's state; in training the start is the true one, in use the `beam` likeliest
-    ones. Whether there is none is a classifier of its own on the class token's state and the mean state under the starts' probabilities.
+    The end's logits come from a hidden layer on the state and the start's state; in training the
+    start is the true one, in use the `beam` likeliest ones. Whether there is none is a classifier
+    of its own on the class token's state and the mean state under the starts' probabilities.
     """
 
     def __init__(
-        self, width: int, *, dropout: float, std: float | None, last: bool, keep: int, longest_answer: int, beam: int, answerable: bool
+        self,
+        width: int,
+        *,
+        dropout: float,
+        std: float | None,
+        last: bool,
+        keep: int,
+        longest_answer: int,
+        beam: int,
+        answerable: bool,
     ) -> None:
         super().__init__()
-        self.dropout, self.last, self.keep, self.longest_answer, self.beam = nn.Dropout(dropout), last, keep, longest_answer, beam
+        self.dropout, self.last, self.keep, self.longest_answer, self.beam = (
+            nn.Dropout(dropout),
+            last,
+            keep,
+            longest_answer,
+            beam,
+        )
         self.start = linear(width, 1, std)
-        self.from_state, self.from_start, self.end = linear(width, JOINT_WIDTH, std), linear(width, JOINT_WIDTH, std), linear(JOINT_WIDTH, 1, std)
-        self.none = nn.Sequential(linear(2 * width, JOINT_WIDTH, std), nn.GELU(), linear(JOINT_WIDTH, 1, std)) if answerable else None
+        self.from_state, self.from_start, self.end = (
+            linear(width, JOINT_WIDTH, std),
+            linear(width, JOINT_WIDTH, std),
+            linear(JOINT_WIDTH, 1, std),
+        )
+        self.none = (
+            nn.Sequential(
+                linear(2 * width, JOINT_WIDTH, std), nn.GELU(), linear(JOINT_WIDTH, 1, std)
+            )
+            if answerable
+            else None
+        )
 
     def loss(self, states_BLD: Tensor, batch: Batch) -> Tensor:
         states_BLD = self.dropout(states_BLD.float())
@@ -153,25 +237,44 @@ class JointHead(nn.Module):
         start_BL = self._starts(states_BLD, batch)
         given_BD = states_BLD[torch.arange(len(start_B), device=start_B.device), start_B]
         end_BL = self._ends(self.from_state(states_BLD), given_BD, batch)
-        span_B = (F.cross_entropy(start_BL, start_B, reduction="none") + F.cross_entropy(end_BL, end_B, reduction="none")) / 2
+        span_B = (
+            F.cross_entropy(start_BL, start_B, reduction="none")
+            + F.cross_entropy(end_BL, end_B, reduction="none")
+        ) / 2
         loss = (span_B * (none_B == 0)).mean()
         if self.none is None:
             return loss
-        return loss + ANSWERABLE_WEIGHT * F.binary_cross_entropy_with_logits(self._none(states_BLD, start_BL, batch), none_B.float())
+        return loss + ANSWERABLE_WEIGHT * F.binary_cross_entropy_with_logits(
+            self._none(states_BLD, start_BL, batch), none_B.float()
+        )
 
     def answers(self, states_BLD: Tensor, batch: Batch) -> dict[str, Tensor]:
         states_BLD = states_BLD.float()
         start_BL = self._starts(states_BLD, batch)
         (b, length), rows_B = start_BL.shape, torch.arange(len(start_BL), device=start_BL.device)
         beam_BJ, at_BJ = best(start_BL.log_softmax(-1), self.beam)
-        may_LL, hidden_BLH = _spans(length, self.longest_answer, start_BL.device), self.from_state(states_BLD)
+        may_LL, hidden_BLH = (
+            _spans(length, self.longest_answer, start_BL.device),
+            self.from_state(states_BLD),
+        )
         scores_BJL = start_BL.new_full((b, self.beam, length), NEVER)
-        for j in range(self.beam):  # one start after the other: all at once would be beam * L * 512 numbers a row
+        for j in range(
+            self.beam
+        ):  # one start after the other: all at once would be beam * L * 512 numbers a row
             end_BL = self._ends(hidden_BLH, states_BLD[rows_B, at_BJ[:, j]], batch).log_softmax(-1)
-            scores_BJL[:, j] = (beam_BJ[:, j, None] + end_BL).masked_fill(~may_LL[at_BJ[:, j]], NEVER)
+            scores_BJL[:, j] = (beam_BJ[:, j, None] + end_BL).masked_fill(
+                ~may_LL[at_BJ[:, j]], NEVER
+            )
         scores_BK, found_BK = best(scores_BJL.flatten(1), self.keep)
-        none_B = start_BL.new_zeros(b) if self.none is None else self._none(states_BLD, start_BL, batch)
-        return {"scores": scores_BK, "starts": at_BJ.gather(1, found_BK // length), "ends": found_BK % length, "null": none_B}
+        none_B = (
+            start_BL.new_zeros(b) if self.none is None else self._none(states_BLD, start_BL, batch)
+        )
+        return {
+            "scores": scores_BK,
+            "starts": at_BJ.gather(1, found_BK // length),
+            "ends": found_BK % length,
+            "null": none_B,
+        }
 
     def _starts(self, states_BLD: Tensor, batch: Batch) -> Tensor:
         assert batch.places_BL is not None
@@ -179,11 +282,16 @@ class JointHead(nn.Module):
 
     def _ends(self, hidden_BLH: Tensor, given_BD: Tensor, batch: Batch) -> Tensor:
         assert batch.places_BL is not None
-        return self.end(F.gelu(hidden_BLH + self.from_start(given_BD)[:, None]))[..., 0].masked_fill(~batch.places_BL, NEVER)
+        return self.end(F.gelu(hidden_BLH + self.from_start(given_BD)[:, None]))[
+            ..., 0
+        ].masked_fill(~batch.places_BL, NEVER)
 
     def _none(self, states_BLD: Tensor, start_BL: Tensor, batch: Batch) -> Tensor:
         assert self.none is not None
-        class_BD = states_BLD[torch.arange(len(states_BLD), device=states_BLD.device), class_tokens(batch, last=self.last)]
+        class_BD = states_BLD[
+            torch.arange(len(states_BLD), device=states_BLD.device),
+            class_tokens(batch, last=self.last),
+        ]
         mean_BD = torch.einsum("bl,bld->bd", start_BL.softmax(-1), states_BLD)
         return self.none(torch.cat([class_BD, mean_BD], -1))[:, 0]
 
@@ -202,7 +310,11 @@ class Finetuned(nn.Module):
 
     def weight(self, batch: Batch) -> Tensor:
         """Over how many rows, or marked tokens of them, the loss is the mean; a scalar."""
-        return self.head.weight(batch) if isinstance(self.head, TagHead) else torch.tensor(len(batch.lengths_B))
+        return (
+            self.head.weight(batch)
+            if isinstance(self.head, TagHead)
+            else torch.tensor(len(batch.lengths_B))
+        )
 
     def answers(self, batch: Batch) -> dict[str, Tensor]:
         """What the head keeps, by name; the first dimension is the batch's."""
@@ -215,7 +327,8 @@ class Finetuned(nn.Module):
 
 
 def linear(inputs: int, outputs: int, std: float | None) -> nn.Linear:
-    """A linear layer without bias at first; its weights are normal, or where std is none Glorot's uniform ones (tf.layers.dense's)."""
+    """A linear layer without bias at first; its weights are normal, or where std is none Glorot's
+    uniform ones (tf.layers.dense's)."""
     layer = nn.Linear(inputs, outputs)
     if std is None:
         nn.init.xavier_uniform_(layer.weight)
@@ -227,7 +340,9 @@ def linear(inputs: int, outputs: int, std: float | None) -> nn.Linear:
 
 def class_tokens(batch: Batch, *, last: bool) -> Tensor:
     """Where the class token of each row stands, [B]."""
-    return batch.lengths_B.long() - 1 if last else torch.zeros_like(batch.lengths_B, dtype=torch.long)
+    return (
+        batch.lengths_B.long() - 1 if last else torch.zeros_like(batch.lengths_B, dtype=torch.long)
+    )
 
 
 def _spans(length: int, longest: int, device: torch.device) -> Tensor:

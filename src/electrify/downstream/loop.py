@@ -1,4 +1,5 @@
-"""The fine-tuning loop: rows -> batches of like length -> updates -> answers. It does not know the task.
+"""The fine-tuning loop: rows -> batches of like length -> updates -> answers. It does not know the
+task.
 
 Shape suffixes: N rows, B rows of a batch.
 """
@@ -19,12 +20,17 @@ from ..train.optim import make_optimizer, parameter_groups
 from ..train.schedule import factor
 from .encoder import learning_rates
 
-POOL = 16  # batches sorted by length together: 88 to 91 % of the slots of SST-2, CoLA and STS-B are filled then (unsorted 34 to 48 %)
-POOLS = 4  # at least, where the examples are few: one pool of all would put the same examples together in every epoch
+# Batches sorted by length together: 88 to 91 % of the slots of SST-2, CoLA and STS-B are filled
+# then (unsorted 34 to 48 %).
+POOL = 16
+# At least, where the examples are few: one pool of all would put the same examples together in
+# every epoch.
+POOLS = 4
 SUBSET, ORDER, BATCHES = 1, 2, 3  # purposes of random numbers: append, never reorder
 TOKENS = {"cpu": 4096, "cuda": 128 * 128}
-"""Tokens, pads included, that go through the model together: what a CPU's caches hold (a batch of contexts learns 1.4 to 2 times as fast in
-pieces, and answers are found in 40 % of the time), and what keeps a GPU busy."""
+"""Tokens, pads included, that go through the model together: what a CPU's caches hold (a batch of
+contexts learns 1.4 to 2 times as fast in pieces, and answers are found in 40 % of the time), and
+what keeps a GPU busy."""
 
 
 class Data(Protocol):
@@ -40,7 +46,8 @@ class Data(Protocol):
 
 
 class Model(Protocol):
-    """What is trained: a batch in, a mean loss or what to keep of the outputs out. weight: over how many things the loss is the mean, a scalar."""
+    """What is trained: a batch in, a mean loss or what to keep of the outputs out. weight: over how
+    many things the loss is the mean, a scalar."""
 
     training: bool
 
@@ -60,11 +67,15 @@ def shuffled(n: int, *coordinates: int) -> Tensor:
     return torch.argsort(hashed(*coordinates, torch.arange(n)), stable=True)
 
 
-def epoch_batches(lengths_N: Tensor, *, batch_size: int, seed: int, epoch: int, by_length: bool = True) -> list[Tensor]:
-    """Every example once, in batches of like length, as index tensors. Without by_length the batches are cut from the shuffled examples.
+def epoch_batches(
+    lengths_N: Tensor, *, batch_size: int, seed: int, epoch: int, by_length: bool = True
+) -> list[Tensor]:
+    """Every example once, in batches of like length, as index tensors. Without by_length the
+    batches are cut from the shuffled examples.
 
-    Pools of POOL random batches are sorted by length and cut, then the order of all batches is shuffled. The examples left over when N is no
-    multiple of the batch are set aside before the sorting: sorted with the rest, the incomplete batch would always hold the longest ones.
+    Pools of POOL random batches are sorted by length and cut, then the order of all batches is
+    shuffled. The examples left over when N is no multiple of the batch are set aside before the
+    sorting: sorted with the rest, the incomplete batch would always hold the longest ones.
     """
     order = shuffled(len(lengths_N), seed, ORDER, epoch)
     if not by_length:
@@ -87,20 +98,31 @@ def train(
     model: Model, data: Data, *, rates: dict[str, float], settings: FinetuneSettings, epochs: float, seed: int, bf16: bool,
     after: Callable[[int, float, Tensor], None],
 ) -> None:  # fmt: skip
-    """All updates of a run. `after(updates done, epochs done, loss)` is called behind each one; loss is a scalar on the device.
+    """All updates of a run. `after(updates done, epochs done, loss)` is called behind each one;
+    loss is a scalar on the device.
 
-    rates: the peak learning rate of every parameter that learns. Raises UserError where the loss is no longer a number at the end of an epoch.
+    rates: the peak learning rate of every parameter that learns. Raises UserError where the loss is
+    no longer a number at the end of an epoch.
     """
     settings = settings.filled()
     assert settings.optim is not None
     named = {name: parameter for name, parameter in model.named_parameters() if name in rates}
-    optimizer = make_optimizer(settings.optim, parameter_groups(named, rates=rates, weight_decay=settings.weight_decay), betas=(0.9, 0.999), eps=1e-6)
+    optimizer = make_optimizer(
+        settings.optim,
+        parameter_groups(named, rates=rates, weight_decay=settings.weight_decay),
+        betas=(0.9, 0.999),
+        eps=1e-6,
+    )
     size = settings.per_device_train_batch_size
     total = updates_of(len(data.lengths_N), batch_size=size, epochs=epochs)
     per_epoch = math.ceil(len(data.lengths_N) / size)
     parameters = list(named.values())
     model.train()
-    for step, index_B in zip(range(total), _endless(data, size, seed, by_length=bool(settings.group_by_length)), strict=False):
+    for step, index_B in zip(
+        range(total),
+        _endless(data, size, seed, by_length=bool(settings.group_by_length)),
+        strict=False,
+    ):
         now = rate_factor(settings, step, total)
         for group in optimizer.param_groups:
             group["lr"] = group["peak_lr"] * now
@@ -108,14 +130,20 @@ def train(
         torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        looked_at = (step + 1) % per_epoch == 0 or step + 1 == total  # reading the loss waits for the device
+        looked_at = (
+            step + 1
+        ) % per_epoch == 0 or step + 1 == total  # reading the loss waits for the device
         if looked_at and not math.isfinite(loss.item()):
-            raise UserError(f"the loss is {loss.item()} after {step + 1} updates (seed {seed}): lower --learning-rate")
+            raise UserError(
+                f"the loss is {loss.item()} after {step + 1} updates (seed {seed}): lower "
+                "--learning-rate"
+            )
         after(step + 1, (step + 1) / per_epoch, loss)
 
 
 def rate_factor(settings: FinetuneSettings, step: int, total: int) -> float:
-    """What the peak rates are multiplied by in the update after `step` completed ones of `total`. settings: filled.
+    """What the peak rates are multiplied by in the update after `step` completed ones of `total`.
+    settings: filled.
 
     | lr_scheduler_type | factor                                                                                                   |
     |-------------------|----------------------------------------------------------------------------------------------------------|
@@ -124,16 +152,23 @@ def rate_factor(settings: FinetuneSettings, step: int, total: int) -> float:
     """
     if settings.lr_scheduler_type == "electra":
         return factor("electra", step, warmup_steps=settings.warmup_ratio * total, max_steps=total)
-    return factor("linear", step + 1, warmup_steps=round(settings.warmup_ratio * total), max_steps=total + 1)
+    return factor(
+        "linear", step + 1, warmup_steps=round(settings.warmup_ratio * total), max_steps=total + 1
+    )
 
 
-def _backward(model: Model, data: Data, index_B: Tensor, *, bf16: bool, summed: bool = False) -> Tensor:
-    """The mean loss of a batch; its gradient is added to the parameters', in pieces where the batch is long. summed: the gradient is that of the sum
-    over the rows, or marked tokens; what is returned stays the mean."""
+def _backward(
+    model: Model, data: Data, index_B: Tensor, *, bf16: bool, summed: bool = False
+) -> Tensor:
+    """The mean loss of a batch; its gradient is added to the parameters', in pieces where the batch
+    is long. summed: the gradient is that of the sum over the rows, or marked tokens; what is
+    returned stays the mean."""
     parts = list(pieces(index_B, data.lengths_N, most_tokens(data.device)))
     batches = [data.batch(part_B) for part_B in parts]
     alone = len(batches) == 1 and not summed
-    weights_P = torch.ones(1) if alone else torch.stack([model.weight(batch) for batch in batches]).float()
+    weights_P = (
+        torch.ones(1) if alone else torch.stack([model.weight(batch) for batch in batches]).float()
+    )
     scale = weights_P.sum() if summed else 1.0
     losses: list[Tensor] = []
     for batch, share in zip(batches, weights_P / weights_P.sum(), strict=True):
@@ -146,15 +181,20 @@ def _backward(model: Model, data: Data, index_B: Tensor, *, bf16: bool, summed: 
 def _endless(data: Data, batch_size: int, seed: int, *, by_length: bool) -> Iterator[Tensor]:
     epoch = 0
     while True:
-        yield from epoch_batches(data.lengths_N, batch_size=batch_size, seed=seed, epoch=epoch, by_length=by_length)
+        yield from epoch_batches(
+            data.lengths_N, batch_size=batch_size, seed=seed, epoch=epoch, by_length=by_length
+        )
         epoch += 1
 
 
 def predict(model: Model, data: Data, *, bf16: bool) -> dict[str, Tensor]:
-    """What the model keeps of its outputs, on the CPU and in the order of the rows. The model is left in the mode it was in."""
+    """What the model keeps of its outputs, on the CPU and in the order of the rows. The model is
+    left in the mode it was in."""
     was_training = model.training
     model.train(False)
-    order = list(pieces(torch.arange(len(data.lengths_N)), data.lengths_N, most_tokens(data.device)))
+    order = list(
+        pieces(torch.arange(len(data.lengths_N)), data.lengths_N, most_tokens(data.device))
+    )
     parts: list[dict[str, Tensor]] = []
     with torch.inference_mode(), torch.autocast(data.device.type, torch.bfloat16, enabled=bf16):
         for index_B in order:
@@ -192,7 +232,8 @@ def device_named(name: str) -> torch.device:
 
 
 def computes_in_bf16(choice: str, device: torch.device) -> bool:
-    """`auto`: where the processor multiplies bfloat16 itself (measured with avx512_bf16: a step takes half the time at width 128, 40 % at 256)."""
+    """`auto`: where the processor multiplies bfloat16 itself (measured with avx512_bf16: a step
+    takes half the time at width 128, 40 % at 256)."""
     if choice != "auto":
         return choice == "true"
     if device.type == "cuda":
@@ -208,8 +249,15 @@ def default_rates(hidden_size: int) -> tuple[float, float]:
     return (1e-4, 0.8) if hidden_size < 1024 else (5e-5, 0.9)
 
 
-def rates_for(named: dict[str, nn.Parameter], settings: FinetuneSettings, *, width: int) -> dict[str, float]:
+def rates_for(
+    named: dict[str, nn.Parameter], settings: FinetuneSettings, *, width: int
+) -> dict[str, float]:
     """The peak learning rate of every parameter of an encoder of this width and its head."""
     peak, decay = default_rates(width)
     skip = bool(settings.filled().layerwise_lr_skip)
-    return learning_rates(named, peak=settings.learning_rate or peak, decay=settings.layerwise_lr_decay or decay, skip=skip)
+    return learning_rates(
+        named,
+        peak=settings.learning_rate or peak,
+        decay=settings.layerwise_lr_decay or decay,
+        skip=skip,
+    )

@@ -1,6 +1,8 @@
-"""Metrics: thin wrappers over scikit-learn and scipy (extra `eval`), each a function of (labels, predictions) to a float, higher is better.
+"""Metrics: thin wrappers over scikit-learn and scipy (extra `eval`), each a function of (labels,
+predictions) to a float, higher is better.
 
-A constant prediction scores 0 where the metric is a correlation: undefined there, and a model that says one thing has earned nothing.
+A constant prediction scores 0 where the metric is a correlation: undefined there, and a model that
+says one thing has earned nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ def _need(module: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as e:
         raise UserError(
-            f"fine-tuning is scored with scikit-learn and scipy, and {module.split('.')[0]} is not installed: pip install 'electrify[eval]'"
+            f"fine-tuning is scored with scikit-learn and scipy, and {module.split('.')[0]} is not "
+            "installed: pip install 'electrify[eval]'"
         ) from e
 
 
@@ -41,11 +44,16 @@ def matthews(labels: Numbers, predictions: Numbers) -> float:
 
 def f1(labels: Numbers, predictions: Numbers) -> float:
     """F1 of class 1; 0 where nothing is or is called class 1."""
-    return float(_need("sklearn.metrics").f1_score(labels, predictions, labels=[1], average="macro", zero_division=0))
+    return float(
+        _need("sklearn.metrics").f1_score(
+            labels, predictions, labels=[1], average="macro", zero_division=0
+        )
+    )
 
 
 def macro_f1(labels: Numbers, predictions: Numbers) -> float:
-    """Mean over the classes that occur of each one's F1; of rows of 0 and 1 (multi-label) over the columns."""
+    """Mean over the classes that occur of each one's F1; of rows of 0 and 1 (multi-label) over the
+    columns."""
     wanted, found = np.asarray(labels), np.asarray(predictions)
     if wanted.ndim == 2:  # a single column would be a list of classes to scikit-learn
         return float(np.mean([f1(wanted[:, k], found[:, k]) for k in range(wanted.shape[1])]))
@@ -53,7 +61,8 @@ def macro_f1(labels: Numbers, predictions: Numbers) -> float:
 
 
 def micro_f1(labels: Numbers, predictions: Numbers) -> float:
-    """F1 over all classes of all examples at once (multi-label: rows of 0 and 1); 0 where nothing holds or is said to."""
+    """F1 over all classes of all examples at once (multi-label: rows of 0 and 1); 0 where nothing
+    holds or is said to."""
     return f1(np.ravel(labels), np.ravel(predictions))
 
 
@@ -73,7 +82,9 @@ def _correlation(name: str, labels: Numbers, predictions: Numbers) -> float:
         raise ValueError("a correlation needs finite numbers")
     if x.size < 2 or _constant(x) or _constant(y):
         return 0.0
-    if name == "pearsonr":  # the largest value is 1, or squares of tiny and huge numbers leave the range of a float
+    if (
+        name == "pearsonr"
+    ):  # the largest value is 1, or squares of tiny and huge numbers leave the range of a float
         x, y = x / np.abs(x).max(), y / np.abs(y).max()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nearly constant: the value is taken as it comes
@@ -92,11 +103,13 @@ METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
 
 
 def score(names: Sequence[str], labels: Numbers, predictions: Numbers) -> dict[str, float]:
-    """The named metrics, in order. labels, predictions: class numbers, or values for the correlations."""
+    """The named metrics, in order. labels, predictions: class numbers, or values for the
+    correlations."""
     return {name: METRICS[name](labels, predictions) for name in names}
 
 
 def require(names: Sequence[str]) -> None:
-    """Raises UserError now, and not after the training, where a library that the metrics need is absent."""
+    """Raises UserError now, and not after the training, where a library that the metrics need is
+    absent."""
     for name in names:
         METRICS[name]([0, 1, 1], [0, 1, 0])

@@ -1,4 +1,5 @@
-"""A report as a picture: a panel for each task, a line for each model, a dot for each seed, a bar at the median."""
+"""A report as a picture: a panel for each task, a line for each model, a dot for each seed, a bar
+at the median."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ COLUMNS, PANEL_WIDTH, LINE_HEIGHT = 3, 4.6, 0.32  # inches
 
 
 def write_plot(report: Report, path: Path) -> None:
-    """Writes a PNG, and keeps what the user made of an earlier one; says so and writes nothing where matplotlib is absent."""
+    """Writes a PNG, and keeps what the user made of an earlier one; says so and writes nothing
+    where matplotlib is absent."""
     picture = drawn(report)
     if picture is None:
         say(f"{path.name} is not drawn: pip install 'electrify[plot]'")
@@ -35,15 +37,38 @@ def drawn(report: Report) -> bytes | None:
     columns = min(COLUMNS, len(tasks))
     lines = -(-len(tasks) // columns)
     size = (PANEL_WIDTH * columns + 1.5, lines * (1.1 + LINE_HEIGHT * len(models)))
-    figure, axes = plt.subplots(lines, columns, figsize=size, constrained_layout=True, squeeze=False, sharey=True)
+    figure, axes = plt.subplots(
+        lines, columns, figsize=size, constrained_layout=True, squeeze=False, sharey=True
+    )
     for axis, task in zip(axes.flat, tasks, strict=False):
         metric = next(row.metric for row in report.rows if row.task == task)
         for k, model in enumerate(models):
-            scores = [100 * float(r["scores"][metric]) for r in report.records if r["task"] == task and report.shown(r["model"]) == model]
-            row = next((row for row in report.rows if (row.task, row.model, row.metric) == (task, model, metric)), None)
+            scores = [
+                100 * float(r["scores"][metric])
+                for r in report.records
+                if r["task"] == task and report.shown(r["model"]) == model
+            ]
+            row = next(
+                (
+                    row
+                    for row in report.rows
+                    if (row.task, row.model, row.metric) == (task, model, metric)
+                ),
+                None,
+            )
             if row is not None:
-                axis.plot(scores, [k] * len(scores), "o", color=f"C{k % 10}", alpha=0.5, markersize=5, clip_on=False)
-                axis.plot([100 * row.median] * 2, [k - 0.3, k + 0.3], color=f"C{k % 10}", linewidth=3)
+                axis.plot(
+                    scores,
+                    [k] * len(scores),
+                    "o",
+                    color=f"C{k % 10}",
+                    alpha=0.5,
+                    markersize=5,
+                    clip_on=False,
+                )
+                axis.plot(
+                    [100 * row.median] * 2, [k - 0.3, k + 0.3], color=f"C{k % 10}", linewidth=3
+                )
         axis.set_title(f"{task}: {metric.replace('_', ' ')}", fontsize=10)
         axis.set_yticks(range(len(models)), [_short(model) for model in models], fontsize=8)
         axis.set_ylim(len(models) - 0.4, -0.6)

@@ -1,4 +1,5 @@
-"""What an output folder of `finetune` keeps: finetune.json (the settings that all runs share) and scores.jsonl (one run a line), each sealed."""
+"""What an output folder of `finetune` keeps: finetune.json (the settings that all runs share) and
+scores.jsonl (one run a line), each sealed."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ from ..files.whole import json_text
 SETTINGS, SCORES, KIND = "finetune.json", "scores.jsonl", "finetune"
 ELSEWHERE = "choose another --output-dir"
 AGAIN = f"remove that file, and its runs are made again, or {ELSEWHERE}"
-Scores = Annotated[dict[str, float | None], Rule("an object with scores", lambda x: isinstance(x, dict) and len(x) > 0)]
+Scores = Annotated[
+    dict[str, float | None],
+    Rule("an object with scores", lambda x: isinstance(x, dict) and len(x) > 0),
+]
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,9 @@ class Record:
 
     model: str
     task: str
-    seed: Annotated[int, Rule("an integer", lambda x: isinstance(x, int) and not isinstance(x, bool))]
+    seed: Annotated[
+        int, Rule("an integer", lambda x: isinstance(x, int) and not isinstance(x, bool))
+    ]
     weights: str
     data: str
     scores: Scores
@@ -41,11 +47,14 @@ class Record:
     notes: list[str] = field(default_factory=list)
 
 
-FIRST = {f.name for f in dataclasses.fields(Record)}  # the fields of the lines that were written before they were sealed
+FIRST = {
+    f.name for f in dataclasses.fields(Record)
+}  # the fields of the lines that were written before they were sealed
 
 
 def read_records(out: Path) -> list[dict[str, Any]]:
-    """The runs in OUT/scores.jsonl; none where there is no such file. Raises UserError where a line is not what a run wrote."""
+    """The runs in OUT/scores.jsonl; none where there is no such file. Raises UserError where a line
+    is not what a run wrote."""
     path = out / SCORES
     if not path.exists() and not path.is_symlink():
         return []
@@ -55,7 +64,10 @@ def read_records(out: Path) -> list[dict[str, Any]]:
         raise e if e.advice else UserError(f"{e}; {AGAIN}") from e
     if not text.endswith("\n"):
         raise UserError(f"{path}: not a file of scores: its last line is cut; {AGAIN}")
-    return [_record(line, f"{path}, line {number}") for number, line in enumerate(text.removesuffix("\n").split("\n"), 1)]
+    return [
+        _record(line, f"{path}, line {number}")
+        for number, line in enumerate(text.removesuffix("\n").split("\n"), 1)
+    ]
 
 
 def _record(line: str, where: str) -> dict[str, Any]:
@@ -66,7 +78,11 @@ def _record(line: str, where: str) -> dict[str, Any]:
         check(Record, raw, where, more=True)
     except (FileError, SchemaError) as e:
         raise UserError(f"{e}" if getattr(e, "advice", "") else f"{e}; {AGAIN}") from e
-    return raw | {"scores": {name: math.nan if score is None else score for name, score in raw["scores"].items()}}
+    return raw | {
+        "scores": {
+            name: math.nan if score is None else score for name, score in raw["scores"].items()
+        }
+    }
 
 
 def line_of(record: dict[str, Any]) -> str:
@@ -76,9 +92,11 @@ def line_of(record: dict[str, Any]) -> str:
 
 
 def read_settings(out: Path) -> dict[str, Any] | None:
-    """The settings in OUT/finetune.json that were written there, by name; None where there is no such file. Raises UserError.
+    """The settings in OUT/finetune.json that were written there, by name; None where there is no
+    such file. Raises UserError.
 
-    Earlier versions wrote neither mark nor seal: theirs are known by holding nothing but names of settings.
+    Earlier versions wrote neither mark nor seal: theirs are known by holding nothing but names of
+    settings.
     """
     path = out / SETTINGS
     if not path.exists() and not path.is_symlink():

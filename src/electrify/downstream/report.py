@@ -1,4 +1,5 @@
-"""Reports: the records of fine-tuning runs -> one row per (task, metric, model), as Markdown, CSV and JSON."""
+"""Reports: the records of fine-tuning runs -> one row per (task, metric, model), as Markdown, CSV
+and JSON."""
 
 from __future__ import annotations
 
@@ -20,12 +21,18 @@ from ..progress import aligned
 from .tasks import AVERAGED, TASKS
 
 # Median development scores of the same eight tasks (2003.10555, Table 1).
-PUBLISHED_AVERAGES = {"ELECTRA-Small": 79.9, "ELECTRA-Base": 85.1, "BERT-Small": 75.1, "BERT-Base": 82.2}
+PUBLISHED_AVERAGES = {
+    "ELECTRA-Small": 79.9,
+    "ELECTRA-Base": 85.1,
+    "BERT-Small": 75.1,
+    "BERT-Base": 82.2,
+}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A metric of a model on a task over its seeds. Scores are fractions; std is that of a sample, None for one seed."""
+    """A metric of a model on a task over its seeds. Scores are fractions; std is that of a sample,
+    None for one seed."""
 
     task: str
     metric: str
@@ -42,7 +49,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """What `electrify finetune` found: the rows, the record of every run behind them, and the settings that all share."""
+    """What `electrify finetune` found: the rows, the record of every run behind them, and the
+    settings that all share."""
 
     rows: tuple[Row, ...]
     records: tuple[dict[str, Any], ...]
@@ -55,47 +63,100 @@ class Report:
         return self.names.get(label, label)
 
     def median(self, *, task: str, model: str, metric: str | None = None) -> float:
-        """The median of one row (the task's first metric where none is named). Raises KeyError where there is none."""
+        """The median of one row (the task's first metric where none is named). Raises KeyError
+        where there is none."""
         for row in self.rows:
             if (row.task, row.model) == (task, model) and metric in (None, row.metric):
                 return row.median
         raise KeyError((task, model, metric))
 
     def glue_averages(self) -> dict[str, float]:
-        """Of each model that has them all: the mean over GLUE's tasks but WNLI of the median of the first metric."""
+        """Of each model that has them all: the mean over GLUE's tasks but WNLI of the median of the
+        first metric."""
         found = {}
         for model in dict.fromkeys(r.model for r in self.rows):
-            medians = {r.task: r.median for r in self.rows if r.model == model and r.task in TASKS and r.metric == TASKS[r.task].metrics[0]}
+            medians = {
+                r.task: r.median
+                for r in self.rows
+                if r.model == model and r.task in TASKS and r.metric == TASKS[r.task].metrics[0]
+            }
             if medians.keys() >= set(AVERAGED):
                 found[model] = statistics.fmean(medians[task] for task in AVERAGED)
         return found
 
     def notes(self) -> list[str]:
         """What a reader of the scores must know of their data, each once."""
-        return list(dict.fromkeys(f"{r['task']}: {note}" for r in self.records for note in r.get("notes", ())))
+        return list(
+            dict.fromkeys(
+                f"{r['task']}: {note}" for r in self.records for note in r.get("notes", ())
+            )
+        )
 
     def cells(self) -> list[list[str]]:
         """The table as text, header first, scores times 100."""
-        head = ["task", "metric", "model", "median", "mean", "std", "best", "worst", "seeds", "trained on"]
+        head = [
+            "task",
+            "metric",
+            "model",
+            "median",
+            "mean",
+            "std",
+            "best",
+            "worst",
+            "seeds",
+            "trained on",
+        ]
         return [head] + [
-            [r.task, r.metric, r.model, *(percent(x) for x in (r.median, r.mean, r.std, r.best, r.worst)), str(r.seeds), str(r.train_examples)]
+            [
+                r.task,
+                r.metric,
+                r.model,
+                *(percent(x) for x in (r.median, r.mean, r.std, r.best, r.worst)),
+                str(r.seeds),
+                str(r.train_examples),
+            ]
             for r in self.rows
         ]
 
     def resources(self) -> list[list[str]]:
-        """What each model took on each task, header first: parameters, the median of the seconds of a run, the most memory of any."""
+        """What each model took on each task, header first: parameters, the median of the seconds of
+        a run, the most memory of any."""
         cells = [["task", "model", "parameters", "seconds", "peak memory"]]
         for task, model in dict.fromkeys((r["task"], r["model"]) for r in self.records):
-            runs = [r for r in self.records if (r["task"], r["model"]) == (task, model) and r.get("parameters")]
+            runs = [
+                r
+                for r in self.records
+                if (r["task"], r["model"]) == (task, model) and r.get("parameters")
+            ]
             if runs:  # records of earlier versions do not say
-                seconds, memory = statistics.median(r["seconds"] for r in runs), max(r["peak_memory_bytes"] for r in runs)
-                cells.append([task, self.shown(model), f"{runs[0]['parameters'] / 1e6:.1f} M", f"{seconds:.1f}", f"{memory / 2**20:,.0f} MiB"])
+                seconds, memory = (
+                    statistics.median(r["seconds"] for r in runs),
+                    max(r["peak_memory_bytes"] for r in runs),
+                )
+                cells.append(
+                    [
+                        task,
+                        self.shown(model),
+                        f"{runs[0]['parameters'] / 1e6:.1f} M",
+                        f"{seconds:.1f}",
+                        f"{memory / 2**20:,.0f} MiB",
+                    ]
+                )
         return cells if len(cells) > 1 else []
 
     def table(self) -> str:
         """The table for a terminal or a log: aligned columns."""
-        averages = [f"GLUE average of {model}: {100 * value:.1f}" for model, value in self.glue_averages().items()]
-        return "\n".join([*aligned(self.cells(), names=3), *averages, *(f"note: {note}" for note in self.notes())])
+        averages = [
+            f"GLUE average of {model}: {100 * value:.1f}"
+            for model, value in self.glue_averages().items()
+        ]
+        return "\n".join(
+            [
+                *aligned(self.cells(), names=3),
+                *averages,
+                *(f"note: {note}" for note in self.notes()),
+            ]
+        )
 
     def markdown(self) -> str:
         head, *body = ["| " + " | ".join(map(inert, row)) + " |" for row in self.cells()]
@@ -107,40 +168,81 @@ class Report:
             rule,
             *body,
             "",
-            "Scores times 100 on the validation examples after the last update; std is that of a sample of seeds.",
+            (
+                "Scores times 100 on the validation examples after the last update; std is that of "
+                "a sample of seeds."
+            ),
             "",
         ]
         spent = self.resources()
         if spent:
             rows = ["| " + " | ".join(map(inert, row)) + " |" for row in spent]
-            told = "A run's median seconds, and the most memory of a run (of the process, on a CPU)."
-            lines += ["## Resources", "", rows[0], "|---|---|---:|---:|---:|", *rows[1:], "", told, ""]
+            told = (
+                "A run's median seconds, and the most memory of a run (of the process, on a CPU)."
+            )
+            lines += [
+                "## Resources",
+                "",
+                rows[0],
+                "|---|---|---:|---:|---:|",
+                *rows[1:],
+                "",
+                told,
+                "",
+            ]
         for task in dict.fromkeys(r.task for r in self.rows):
             published = TASKS[task].published if task in TASKS else {}
             if published:
                 shown = ", ".join(f"{model} {value:.1f}" for model, value in published.items())
-                lines.append(f"Published for {task} ({TASKS[task].metrics[0]}, all training examples, official development set): {shown}.")
+                lines.append(
+                    f"Published for {task} ({TASKS[task].metrics[0]}, all training examples, "
+                    f"official development set): {shown}."
+                )
         averages = [f"{model} {100 * value:.1f}" for model, value in self.glue_averages().items()]
         if averages:
             shown = ", ".join(f"{model} {value:.1f}" for model, value in PUBLISHED_AVERAGES.items())
-            lines += ["", f"GLUE average (mean of the first metrics' medians, WNLI left out): {', '.join(averages)}. Published: {shown}."]
+            lines += [
+                "",
+                (
+                    "GLUE average (mean of the first metrics' medians, WNLI left out): "
+                    f"{', '.join(averages)}. Published: {shown}."
+                ),
+            ]
         lines += ["", *(f"- {inert(note)}" for note in self.notes())] if self.notes() else []
-        options = {k: v for k, v in dataclasses.asdict(self.settings.filled()).items() if v is not None and k != "device"}
-        return "\n".join([*lines, "", "Settings: " + ", ".join(f"{k} {v}" for k, v in sorted(options.items())) + ".", ""])
+        options = {
+            k: v
+            for k, v in dataclasses.asdict(self.settings.filled()).items()
+            if v is not None and k != "device"
+        }
+        return "\n".join(
+            [
+                *lines,
+                "",
+                "Settings: " + ", ".join(f"{k} {v}" for k, v in sorted(options.items())) + ".",
+                "",
+            ]
+        )
 
     def csv(self) -> str:
         names = [f.name for f in dataclasses.fields(Row)]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         values = ([getattr(row, name) for name in names] for row in self.rows)
-        writer.writerows([names, *([uncalculated(v) if isinstance(v, str) else v for v in row] for row in values)])
+        writer.writerows(
+            [
+                names,
+                *([uncalculated(v) if isinstance(v, str) else v for v in row] for row in values),
+            ]
+        )
         return text.getvalue()
 
     def json(self) -> str:
         whole = {
             "rows": [dataclasses.asdict(r) for r in self.rows],
             "runs": self.records,
-            "settings": {k: v for k, v in dataclasses.asdict(self.settings.filled()).items() if k != "device"},
+            "settings": {
+                k: v for k, v in dataclasses.asdict(self.settings.filled()).items() if k != "device"
+            },
         }
         return json_text(whole, indent=1) + "\n"
 
@@ -150,8 +252,15 @@ def percent(x: float | None) -> str:
     return "-" if x is None else f"{100 * x:.1f}"
 
 
-def report_of(records: Iterable[dict[str, Any]], metrics: dict[str, tuple[str, ...]], *, settings: FinetuneSettings, shown: dict[str, str]) -> Report:
-    """The rows of the runs. metrics: names by task, in order. shown: model as in the records -> as the user called it."""
+def report_of(
+    records: Iterable[dict[str, Any]],
+    metrics: dict[str, tuple[str, ...]],
+    *,
+    settings: FinetuneSettings,
+    shown: dict[str, str],
+) -> Report:
+    """The rows of the runs. metrics: names by task, in order. shown: model as in the records -> as
+    the user called it."""
     records = tuple(records)
     rows = []
     for task, names in metrics.items():
@@ -160,21 +269,39 @@ def report_of(records: Iterable[dict[str, Any]], metrics: dict[str, tuple[str, .
                 runs = [r for r in records if (r["model"], r["task"]) == (model, task)]
                 if runs:
                     rows.append(_row(runs, task=task, metric=metric, model=_display(model, shown)))
-    return Report(tuple(rows), records, settings, {r["model"]: _display(r["model"], shown) for r in records})
+    return Report(
+        tuple(rows), records, settings, {r["model"]: _display(r["model"], shown) for r in records}
+    )
 
 
 def _display(label: str, shown: dict[str, str]) -> str:
     name = shown.get(label, label)
-    return label if "/" in name and os.path.isabs(name.partition(":")[2] or name) else name  # files hold relative paths only
+    return (
+        label if "/" in name and os.path.isabs(name.partition(":")[2] or name) else name
+    )  # files hold relative paths only
 
 
 def _row(runs: list[dict[str, Any]], *, task: str, metric: str, model: str) -> Row:
     values = [float(r["scores"][metric]) for r in runs]
     std = statistics.stdev(values) if len(values) > 1 else None
     counts = runs[0]["train_examples"], runs[0]["validation_examples"]
-    return Row(task, metric, model, statistics.median(values), statistics.fmean(values), std, max(values), min(values), len(values), *counts)
+    return Row(
+        task,
+        metric,
+        model,
+        statistics.median(values),
+        statistics.fmean(values),
+        std,
+        max(values),
+        min(values),
+        len(values),
+        *counts,
+    )
 
 
 def write_report(report: Report, folder: Path) -> None:
     """report.md, report.csv and report.json; what the user made of earlier ones is kept."""
-    write_results(folder, {"report.md": report.markdown(), "report.csv": report.csv(), "report.json": report.json()})
+    write_results(
+        folder,
+        {"report.md": report.markdown(), "report.csv": report.csv(), "report.json": report.json()},
+    )

@@ -16,7 +16,8 @@ from .heads import Batch
 
 @dataclass(frozen=True)
 class Rows:
-    """Padded sequences with their targets (see heads.Batch). lengths_N stays on the CPU, where batches are planned."""
+    """Padded sequences with their targets (see heads.Batch). lengths_N stays on the CPU, where
+    batches are planned."""
 
     ids_NL: Tensor
     segments_NL: Tensor | None
@@ -31,15 +32,30 @@ class Rows:
     def inputs(self, index_B: Tensor) -> dict[str, Tensor]:
         """What an encoder takes, padded to the longest of the batch."""
         longest = int(self.lengths_N[index_B].max())
-        lengths_B, at_B = self.lengths_N[index_B].to(self.device, non_blocking=True), index_B.to(self.device, non_blocking=True)
+        lengths_B, at_B = (
+            self.lengths_N[index_B].to(self.device, non_blocking=True),
+            index_B.to(self.device, non_blocking=True),
+        )
         mask_BL = (torch.arange(longest, device=self.device) < lengths_B[:, None]).long()
         found = {"input_ids": self.ids_NL[at_B, :longest].long(), "attention_mask": mask_BL}
-        return found if self.segments_NL is None else found | {"token_type_ids": self.segments_NL[at_B, :longest].long()}
+        return (
+            found
+            if self.segments_NL is None
+            else found | {"token_type_ids": self.segments_NL[at_B, :longest].long()}
+        )
 
     def batch(self, index_B: Tensor) -> Batch:
-        longest, at_B = int(self.lengths_N[index_B].max()), index_B.to(self.device, non_blocking=True)
+        longest, at_B = (
+            int(self.lengths_N[index_B].max()),
+            index_B.to(self.device, non_blocking=True),
+        )
         places_BL = None if self.places_NL is None else self.places_NL[at_B, :longest]
-        return Batch(self.inputs(index_B), self.lengths_N[index_B].to(self.device, non_blocking=True), places_BL, self.targets[at_B])
+        return Batch(
+            self.inputs(index_B),
+            self.lengths_N[index_B].to(self.device, non_blocking=True),
+            places_BL,
+            self.targets[at_B],
+        )
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int, dtype: torch.dtype) -> Tensor:
@@ -47,7 +63,9 @@ def padded(rows: Sequence[Sequence[int]], pad: int, dtype: torch.dtype) -> Tenso
     lengths_N = torch.tensor([len(row) for row in rows])
     longest = int(lengths_N.max())
     flat = torch.tensor([i for row in rows for i in row], dtype=dtype)
-    return torch.full((len(rows), longest), pad, dtype=dtype).masked_scatter_(torch.arange(longest) < lengths_N[:, None], flat)
+    return torch.full((len(rows), longest), pad, dtype=dtype).masked_scatter_(
+        torch.arange(longest) < lengths_N[:, None], flat
+    )
 
 
 def rows_of(
@@ -63,4 +81,10 @@ def rows_of(
     lengths_N = torch.tensor([len(row) for row in ids])
     segments_NL = None if segments is None else padded(segments, 0, torch.uint8).to(device)
     places_NL = None if places is None else padded(places, 0, torch.uint8).bool().to(device)
-    return Rows(padded(ids, pad, torch.int32).to(device), segments_NL, lengths_N, targets.to(device), places_NL)
+    return Rows(
+        padded(ids, pad, torch.int32).to(device),
+        segments_NL,
+        lengths_N,
+        targets.to(device),
+        places_NL,
+    )

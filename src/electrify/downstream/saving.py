@@ -1,14 +1,16 @@
-"""A fine-tuned encoder as a Hugging Face folder: ForSequenceClassification, ForTokenClassification or ForQuestionAnswering (the plain head).
+"""A fine-tuned encoder as a Hugging Face folder: ForSequenceClassification, ForTokenClassification
+or ForQuestionAnswering (the plain head).
 
-Heads of tokens are linear there as here. Those of whole texts have a hidden layer where ours is linear. Ours fits into theirs exactly enough
-(checked on a real input before the folder is written):
+Heads of tokens are linear there as here. Those of whole texts have a hidden layer where ours is
+linear. Ours fits into theirs exactly enough (checked on a real input before the folder is written):
 
 | head             | hidden layer computes        | because                                                            |
 |------------------|------------------------------|--------------------------------------------------------------------|
 | ELECTRA: gelu    | gelu(z) - gelu(-z), z = Wx+b | is z                                                               |
 | BERT, RoBERTa: tanh | tanh(s z) / s             | is z up to (s z)^2 / 3; s = 2^-12, so 2e-6 of z at z = 10           |
 
-A folder saved so classifies like the run did; it is no good start for training its head further (its dropout is off).
+A folder saved so classifies like the run did; it is no good start for training its head further
+(its dropout is off).
 """
 
 from __future__ import annotations
@@ -19,7 +21,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoModelForTokenClassification
+from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
 
 from ..errors import UserError
 from ..export.folders import load_config
@@ -47,16 +53,33 @@ def identity_of(task: TaskData) -> dict[str, Any]:
     return {"part": "fine-tuned", "task": task.name}
 
 
-def save(net: Finetuned, loaded: Loaded, task: TaskData, folder: Path, *, problem: Problem, top: Path | None = None) -> None:
-    """Write the folder whole or not at all; no link may lead out of `top`. A folder of a regression predicts values on their original scale."""
+def save(
+    net: Finetuned,
+    loaded: Loaded,
+    task: TaskData,
+    folder: Path,
+    *,
+    problem: Problem,
+    top: Path | None = None,
+) -> None:
+    """Write the folder whole or not at all; no link may lead out of `top`. A folder of a regression
+    predicts values on their original scale."""
     tokenizer = copy.deepcopy(loaded.tokenizer)
-    # a tokenizer that does not say so gives no token types, and the second text of a pair would look like the first
-    names_of_inputs = ["input_ids", "token_type_ids", "attention_mask"] if loaded.segments else ["input_ids", "attention_mask"]
+    # a tokenizer that does not say so gives no token types, and the second text of a pair would
+    # look like the first
+    names_of_inputs = (
+        ["input_ids", "token_type_ids", "attention_mask"]
+        if loaded.segments
+        else ["input_ids", "attention_mask"]
+    )
     tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names_of_inputs
     config = type(loaded.encoder.config).from_dict(loaded.encoder.config.to_dict())
     config.classifier_dropout = 0.0
     names = task.labels or (("start", "end") if task.kind == "answering" else ("score",))
-    config.id2label, config.label2id = dict(enumerate(names)), {name: i for i, name in enumerate(names)}
+    config.id2label, config.label2id = (
+        dict(enumerate(names)),
+        {name: i for i, name in enumerate(names)},
+    )
     match task.kind:
         case "tagging":
             model = _with_head(AutoModelForTokenClassification, config, net, head="classifier")
@@ -70,12 +93,18 @@ def save(net: Finetuned, loaded: Loaded, task: TaskData, folder: Path, *, proble
             tokenizer.save_pretrained(part)
     except (UserError, MemoryError):
         raise
-    except Exception as e:  # the disk's refusal has a type of its own in each of three libraries, one of which raises bare Exceptions
-        raise UserError(f"{folder} could not be written ({getattr(e, 'strerror', None) or ' '.join(str(e).split())[:200]})") from e
+    # The disk's refusal has a type of its own in each of three libraries, one of which raises bare
+    # Exceptions.
+    except Exception as e:
+        raise UserError(
+            f"{folder} could not be written "
+            f"({getattr(e, 'strerror', None) or ' '.join(str(e).split())[:200]})"
+        ) from e
 
 
 def _with_head(cls: Any, config: Any, net: Finetuned, *, head: str | None) -> Any:
-    """A model of the library around our encoder; head: the name of its linear head, where that is as ours."""
+    """A model of the library around our encoder; head: the name of its linear head, where that is
+    as ours."""
     with quiet():
         model: Any = cls.from_config(config)
     model.base_model.load_state_dict(net.encoder.state_dict(), strict=False)
@@ -84,19 +113,31 @@ def _with_head(cls: Any, config: Any, net: Finetuned, *, head: str | None) -> An
     return model
 
 
-_PROBLEMS = {"regression": "regression", "multilabel": "multi_label_classification", "classification": "single_label_classification"}
+_PROBLEMS = {
+    "regression": "regression",
+    "multilabel": "multi_label_classification",
+    "classification": "single_label_classification",
+}
 
 
-def _classifier(config: Any, net: Finetuned, loaded: Loaded, task: TaskData, problem: Problem) -> Any:
+def _classifier(
+    config: Any, net: Finetuned, loaded: Loaded, task: TaskData, problem: Problem
+) -> Any:
     assert isinstance(problem, Texts)
     config.problem_type = _PROBLEMS[task.kind]
     model = _with_head(AutoModelForSequenceClassification, config, net, head=None)
     dense, out = (
-        (model.base_model.pooler.dense, model.classifier) if config.model_type == "bert" else (model.classifier.dense, model.classifier.out_proj)
+        (model.base_model.pooler.dense, model.classifier)
+        if config.model_type == "bert"
+        else (model.classifier.dense, model.classifier.out_proj)
     )
     with torch.no_grad():
         _fit(dense, out, net.head.out.cpu(), twice=config.model_type == "electra")
-        out.weight.mul_(problem.scale)  # here and not in the hidden layer, where a large value would leave the straight part of tanh
+        out.weight.mul_(
+            problem.scale
+            # Here and not in the hidden layer, where a large value would leave the straight part of
+            # tanh.
+        )
         out.bias.mul_(problem.scale).add_(problem.center)
     _compare(net, model.eval(), problem)
     return model
@@ -105,7 +146,10 @@ def _classifier(config: Any, net: Finetuned, loaded: Loaded, task: TaskData, pro
 def _fit(dense: nn.Linear, out: nn.Linear, head: nn.Linear, *, twice: bool) -> None:
     classes = head.out_features
     if classes * (2 if twice else 1) > dense.out_features:
-        raise UserError(f"--save-model: {classes} classes do not fit into the {dense.out_features} hidden units of the library's head")
+        raise UserError(
+            f"--save-model: {classes} classes do not fit into the {dense.out_features} hidden "
+            "units of the library's head"
+        )
     for parameter in (dense.weight, dense.bias, out.weight, out.bias):
         parameter.zero_()
     for s, start in ((1.0, 0), (-1.0, classes)) if twice else ((_SMALL, 0),):
@@ -123,4 +167,7 @@ def _compare(net: Finetuned, model: Any, problem: Texts) -> None:
         wanted = net.answers(batch)["logits"].cpu() * problem.scale + problem.center
         found = model(**{name: x.cpu() for name, x in batch.inputs.items()}).logits
     if not torch.allclose(found, wanted, atol=1e-4, rtol=1e-4):
-        raise UserError(f"--save-model: the saved head computes other numbers (by {(found - wanted).abs().max():.2e}); nothing was written")
+        raise UserError(
+            "--save-model: the saved head computes other numbers (by "
+            f"{(found - wanted).abs().max():.2e}); nothing was written"
+        )

@@ -1,7 +1,9 @@
-"""`--hyperparameter-search`: a grid of settings, each with every seed, and each model's best on each task by the median of the first metric.
+"""`--hyperparameter-search`: a grid of settings, each with every seed, and each model's best on
+each task by the median of the first metric.
 
-The best of many, chosen on the examples that it is reported on, flatters: the whole grid is written beside it, and models are to be compared over
-the same grid. Further labelled sets (a test set, MNLI mismatched) did not take part in the choice.
+The best of many, chosen on the examples that it is reported on, flatters: the whole grid is written
+beside it, and models are to be compared over the same grid. Further labelled sets (a test set, MNLI
+mismatched) did not take part in the choice.
 """
 
 from __future__ import annotations
@@ -26,9 +28,13 @@ GRID, SETTINGS, KIND = "grid", "finetune.json", "search"
 
 
 def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> Report:
-    """Fine-tune at every point of the grid into OUT/grid/POINT and report the best. Writes search.{md,json} and the report's files; goes on where it
-    was interrupted. Raises UserError as `run` does, and where `output_dir` holds something else."""
-    out, points = Path(options.output_dir), search_grid(options.hyperparameter_search or "", options.settings)
+    """Fine-tune at every point of the grid into OUT/grid/POINT and report the best. Writes
+    search.{md,json} and the report's files; goes on where it was interrupted. Raises UserError as
+    `run` does, and where `output_dir` holds something else."""
+    out, points = (
+        Path(options.output_dir),
+        search_grid(options.hyperparameter_search or "", options.settings),
+    )
     _must_be_ours(out)  # before the folder is made, or its lock written
     with lock(out):
         if not _must_be_ours(out):
@@ -41,30 +47,52 @@ def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> 
 def _must_be_ours(out: Path) -> bool:
     """Whether a search has begun in the folder. Raises UserError where it holds anything else.
 
-    Earlier versions wrote no mark: theirs is known by the results in OUT/grid, and by holding nothing that they did not write.
+    Earlier versions wrote no mark: theirs is known by the results in OUT/grid, and by holding
+    nothing that they did not write.
     """
     if mark_of(out / MARK, KIND) is not None:
         return True
     runs = out.glob(f"{GRID}/*/{SETTINGS}")
-    known = {GRID, "search.md", "search.json", *(f"report.{ending}" for ending in ("md", "csv", "json", "png"))}
-    if any((own_object(path) or {}).keys() & {"num_train_epochs"} for path in runs) and known.issuperset(foreign(out)):
+    known = {
+        GRID,
+        "search.md",
+        "search.json",
+        *(f"report.{ending}" for ending in ("md", "csv", "json", "png")),
+    }
+    if any(
+        (own_object(path) or {}).keys() & {"num_train_epochs"} for path in runs
+    ) and known.issuperset(foreign(out)):
         return False
     must_be_new(out, "search")
     return False
 
 
-def _searched(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report], out: Path, points: list[tuple[str, FinetuneSettings]]) -> Report:
+def _searched(
+    options: FinetuneConfig,
+    run: Callable[[FinetuneConfig], Report],
+    out: Path,
+    points: list[tuple[str, FinetuneSettings]],
+) -> Report:
     """Every point of the grid, and the best of them."""
     found: dict[str, Report] = {}
     for k, (name, settings) in enumerate(points, 1):
         say(f"setting {k} of {len(points)}: {name}")
-        found[name] = run(dataclasses.replace(options, hyperparameter_search=None, output_dir=str(out / GRID / name), settings=settings))
+        found[name] = run(
+            dataclasses.replace(
+                options,
+                hyperparameter_search=None,
+                output_dir=str(out / GRID / name),
+                settings=settings,
+            )
+        )
     report = _best(found, options.settings)
     write_report(report, out)
     write_plot(report, out / "report.png")
     cells = _cells(found, report)
     content = {name: [dataclasses.asdict(row) for row in one.rows] for name, one in found.items()}
-    write_results(out, {"search.md": _markdown(cells), "search.json": json_text(content, indent=1) + "\n"})
+    write_results(
+        out, {"search.md": _markdown(cells), "search.json": json_text(content, indent=1) + "\n"}
+    )
     for line in aligned(cells, names=3):
         say(line)
     return report
@@ -79,7 +107,8 @@ def _first_rows(report: Report) -> dict[tuple[str, str], Row]:
 
 
 def _best(found: dict[str, Report], settings: FinetuneSettings) -> Report:
-    """Of each task and model the rows of the best point (the first of equal ones), and its runs with a note of what was chosen."""
+    """Of each task and model the rows of the best point (the first of equal ones), and its runs
+    with a note of what was chosen."""
     rows: list[Row] = []
     records: list[dict[str, Any]] = []
     firsts = {name: _first_rows(report) for name, report in found.items()}
@@ -87,7 +116,11 @@ def _best(found: dict[str, Report], settings: FinetuneSettings) -> Report:
         best = max(found, key=lambda name: firsts[name][task, model].median)
         rows += [row for row in found[best].rows if (row.task, row.model) == (task, model)]
         note = f"{model}: {best} is the best of {len(found)} settings on these validation examples"
-        chosen = [r for r in found[best].records if r["task"] == task and found[best].shown(r["model"]) == model]
+        chosen = [
+            r
+            for r in found[best].records
+            if r["task"] == task and found[best].shown(r["model"]) == model
+        ]
         records += [r | {"notes": [*r.get("notes", ()), note]} for r in chosen]
     names = {label: name for report in found.values() for label, name in report.names.items()}
     return Report(tuple(rows), tuple(records), settings, names)
@@ -100,12 +133,22 @@ def _cells(found: dict[str, Report], report: Report) -> list[list[str]]:
     for (task, model), chosen in best.items():
         values = [_first_rows(one)[task, model].median for one in found.values()]
         top = values.index(max(values))
-        cells.append([task, chosen.metric, model, *(percent(v) + ("*" if k == top else "") for k, v in enumerate(values))])
+        cells.append(
+            [
+                task,
+                chosen.metric,
+                model,
+                *(percent(v) + ("*" if k == top else "") for k, v in enumerate(values)),
+            ]
+        )
     return cells
 
 
 def _markdown(cells: list[list[str]]) -> str:
     head, *body = ["| " + " | ".join(map(inert, row)) + " |" for row in cells]
     rule = "|" + "|".join(["---"] * 3 + ["---:"] * (len(cells[0]) - 3)) + "|"
-    told = "Median over the seeds, times 100, on the validation examples, for every setting of the grid; a star marks the best of a row."
+    told = (
+        "Median over the seeds, times 100, on the validation examples, for every setting of the "
+        "grid; a star marks the best of a row."
+    )
     return "\n".join(["# Hyper-parameter search", "", head, rule, *body, "", told, ""])

@@ -1,6 +1,7 @@
 """One fine-tuning run: (task, encoder folder, seed) -> scores.
 
-The score of a run is that of its last update: choosing the best evaluation would train on the validation set.
+The score of a run is that of its last update: choosing the best evaluation would train on the
+validation set.
 """
 
 from __future__ import annotations
@@ -32,15 +33,25 @@ from .problems.texts import Texts
 from .saving import save
 from .tasks import MAX_SEQ_LENGTH, TaskData
 
-_DROPOUT_SEED = 1 << 32  # added to a run's seed, so that dropout does not depend on how many numbers the loading took
-_EVALUATIONS = 5  # at most, where the user does not say: ten rounds over a validation set larger than the training set would be half of the time
+_DROPOUT_SEED = (
+    1 << 32
+)  # added to a run's seed, so that dropout does not depend on how many numbers the loading took
+# At most, where the user does not say: ten rounds over a validation set larger than the training
+# set would be half of the time.
+_EVALUATIONS = 5
 FROZEN_EPOCHS, FROZEN_RATE = 20.0, 2e-3  # a head alone learns slower and takes a higher rate
-DOC_STRIDE, N_BEST, BEAM, LONGEST_ANSWER = 128, 20, 20, 30  # ELECTRA's of SQuAD (finetune/configure)
+DOC_STRIDE, N_BEST, BEAM, LONGEST_ANSWER = (
+    128,
+    20,
+    20,
+    30,
+)  # ELECTRA's of SQuAD (finetune/configure)
 
 
 @dataclass(frozen=True)
 class Point:
-    """One evaluation: updates and epochs done, mean training loss since the last evaluation, validation metrics."""
+    """One evaluation: updates and epochs done, mean training loss since the last evaluation,
+    validation metrics."""
 
     step: int
     epoch: float
@@ -50,7 +61,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One fine-tuning run: the metrics after the last update (between -1 and 1), and how it got there."""
+    """One fine-tuning run: the metrics after the last update (between -1 and 1), and how it got
+    there."""
 
     scores: dict[str, float]
     curve: tuple[Point, ...]
@@ -60,7 +72,8 @@ class Outcome:
     parameters: int = 0
     """Numbers in the encoder and its head."""
     peak_memory_bytes: int = 0
-    """The most memory so far: allocated on a GPU, of the whole process on a CPU, runs before this one included."""
+    """The most memory so far: allocated on a GPU, of the whole process on a CPU, runs before this
+    one included."""
     files: dict[str, str] = field(default_factory=dict)
     """Answers as files, name to content: of test sets, of tagging and of question answering."""
 
@@ -79,10 +92,12 @@ def finetune_one(
     save_to: Path | None = None,
     top: Path | None = None,
 ) -> Outcome:
-    """Fine-tune an encoder on a task once. A pure function of its arguments on one machine; torch's own generator is left as it was.
+    """Fine-tune an encoder on a task once. A pure function of its arguments on one machine; torch's
+    own generator is left as it was.
 
-    model: folder, Hub id, or `random:` and one of them. save_to: write the fine-tuned model there as a Hugging Face folder; it lies in `top`, which
-    no link may lead out of. progress: advanced by the updates that `updates_of` foretells. Raises UserError.
+    model: folder, Hub id, or `random:` and one of them. save_to: write the fine-tuned model there
+    as a Hugging Face folder; it lies in `top`, which no link may lead out of. progress: advanced by
+    the updates that `updates_of` foretells. Raises UserError.
     """
     began = time.monotonic()
     settings = settings.filled()
@@ -94,21 +109,48 @@ def finetune_one(
         loaded = load(model, device=device, dropout=settings.encoder_dropout)
         problem = problem_of(task, loaded, settings=settings, device=device, bf16=bf16, name=model)
         torch.manual_seed(seed)  # the same head for every encoder of a width
-        net = problem.model(dropout=_dropout(task, loaded, settings), std=_std(loaded, settings)).to(device)
+        net = problem.model(
+            dropout=_dropout(task, loaded, settings), std=_std(loaded, settings)
+        ).to(device)
         examples = training_examples(task, seed=seed, settings=settings)
         data = problem.training(examples)
         epochs = epochs_of(task, settings)
-        total = loop.updates_of(len(data.lengths_N), batch_size=settings.per_device_train_batch_size, epochs=epochs)
-        curve = _Curve(net, problem, problem.held_out(task.validation), bf16=bf16, progress=progress, title=f"{task.name} seed {seed}", total=total)
-        curve.every = settings.eval_steps or -(-len(data.lengths_N) // settings.per_device_train_batch_size) * -(-math.ceil(epochs) // _EVALUATIONS)
+        total = loop.updates_of(
+            len(data.lengths_N), batch_size=settings.per_device_train_batch_size, epochs=epochs
+        )
+        curve = _Curve(
+            net,
+            problem,
+            problem.held_out(task.validation),
+            bf16=bf16,
+            progress=progress,
+            title=f"{task.name} seed {seed}",
+            total=total,
+        )
+        curve.every = settings.eval_steps or -(
+            -len(data.lengths_N) // settings.per_device_train_batch_size
+        ) * -(-math.ceil(epochs) // _EVALUATIONS)
         curve.share = updates_of(task, settings) / total
         torch.manual_seed(seed + _DROPOUT_SEED)
         rates = _rates(net, loaded, settings)
-        loop.train(_compiled(net, settings), data, rates=rates, settings=settings, epochs=epochs, seed=seed, bf16=bf16, after=curve.after)
+        loop.train(
+            _compiled(net, settings),
+            data,
+            rates=rates,
+            settings=settings,
+            epochs=epochs,
+            seed=seed,
+            bf16=bf16,
+            after=curve.after,
+        )
         scores, files = curve.points[-1].metrics | curve.further(task), curve.files(task)
         if save_to is not None:
             save(net, loaded, task, save_to, problem=problem, top=top)
-        spent = time.monotonic() - began, sum(p.numel() for p in net.parameters()), peak_memory_bytes(device)
+        spent = (
+            time.monotonic() - began,
+            sum(p.numel() for p in net.parameters()),
+            peak_memory_bytes(device),
+        )
     return Outcome(scores, tuple(curve.points), len(examples), total, *spent, files)
 
 
@@ -121,19 +163,42 @@ def _dropout(task: TaskData, loaded: Loaded, settings: FinetuneSettings) -> floa
 
 def _std(loaded: Loaded, settings: FinetuneSettings) -> float | None:
     """Of the head's first weights; none is Glorot's."""
-    return None if settings.head_init == "glorot" else getattr(loaded.encoder.config, "initializer_range", None) or 0.02
+    return (
+        None
+        if settings.head_init == "glorot"
+        else getattr(loaded.encoder.config, "initializer_range", None) or 0.02
+    )
 
 
-def problem_of(task: TaskData, loaded: Loaded, *, settings: FinetuneSettings, device: torch.device, bf16: bool, name: str) -> Problem:
-    """The task made ready for an encoder. Raises UserError where it reads fewer tokens than were asked for."""
+def problem_of(
+    task: TaskData,
+    loaded: Loaded,
+    *,
+    settings: FinetuneSettings,
+    device: torch.device,
+    bf16: bool,
+    name: str,
+) -> Problem:
+    """The task made ready for an encoder. Raises UserError where it reads fewer tokens than were
+    asked for."""
     settings = settings.filled()
     length = settings.max_seq_length or min(MAX_SEQ_LENGTH[task.kind], loaded.positions)
     if length > loaded.positions:
-        raise UserError(f"{name}: reads {loaded.positions} tokens at most; give --max-seq-length {loaded.positions}")
+        raise UserError(
+            f"{name}: reads {loaded.positions} tokens at most; give --max-seq-length "
+            f"{loaded.positions}"
+        )
     common: dict[str, Any] = {"max_seq_length": length, "device": device}
     match task.kind:
         case "tagging" if settings.frozen_encoder != "none":
-            return FrozenTagging(task, loaded, **common, layers=settings.frozen_encoder, head=settings.tagging_head, bf16=bf16)
+            return FrozenTagging(
+                task,
+                loaded,
+                **common,
+                layers=settings.frozen_encoder,
+                head=settings.tagging_head,
+                bf16=bf16,
+            )
         case "tagging":
             return Tagging(task, loaded, **common)
         case "answering":
@@ -142,11 +207,14 @@ def problem_of(task: TaskData, loaded: Loaded, *, settings: FinetuneSettings, de
                 n_best=settings.n_best_size or N_BEST, beam=BEAM, longest_answer=settings.max_answer_length or LONGEST_ANSWER,
             )  # fmt: skip
         case _:
-            return Texts(task, loaded, **common, regression_targets=str(settings.regression_targets))
+            return Texts(
+                task, loaded, **common, regression_targets=str(settings.regression_targets)
+            )
 
 
 def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) -> list[Any]:
-    """The training examples of a seed: all, or `max_train_samples` drawn by the seed; pairs of a symmetric task in both orders on request."""
+    """The training examples of a seed: all, or `max_train_samples` drawn by the seed; pairs of a
+    symmetric task in both orders on request."""
     examples: list[Any] = list(task.train)
     if settings.max_train_samples is not None and settings.max_train_samples < len(examples):
         chosen = loop.shuffled(len(examples), seed, loop.SUBSET)[: settings.max_train_samples]
@@ -158,13 +226,17 @@ def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) 
 
 def epochs_of(task: TaskData, settings: FinetuneSettings) -> float:
     """How often the training examples are shown."""
-    return settings.num_train_epochs or (task.epochs if settings.frozen_encoder == "none" else FROZEN_EPOCHS)
+    return settings.num_train_epochs or (
+        task.epochs if settings.frozen_encoder == "none" else FROZEN_EPOCHS
+    )
 
 
 def updates_of(task: TaskData, settings: FinetuneSettings) -> int:
     """How many updates a run takes, were each example one row (long contexts are several)."""
     n = len(training_examples(task, seed=0, settings=settings))
-    return loop.updates_of(n, batch_size=settings.per_device_train_batch_size, epochs=epochs_of(task, settings))
+    return loop.updates_of(
+        n, batch_size=settings.per_device_train_batch_size, epochs=epochs_of(task, settings)
+    )
 
 
 def _rates(net: torch.nn.Module, loaded: Loaded, settings: FinetuneSettings) -> dict[str, float]:
@@ -184,8 +256,25 @@ def _compiled(net: Any, settings: FinetuneSettings) -> Any:
 class _Curve:
     """Evaluates where it is due and keeps the points."""
 
-    def __init__(self, model: Any, problem: Problem, held: HeldOut, *, bf16: bool, progress: Progress | None, title: str, total: int) -> None:
-        self.model, self.problem, self.held, self.bf16, self.progress, self.title = model, problem, held, bf16, progress, title
+    def __init__(
+        self,
+        model: Any,
+        problem: Problem,
+        held: HeldOut,
+        *,
+        bf16: bool,
+        progress: Progress | None,
+        title: str,
+        total: int,
+    ) -> None:
+        self.model, self.problem, self.held, self.bf16, self.progress, self.title = (
+            model,
+            problem,
+            held,
+            bf16,
+            progress,
+            title,
+        )
         self.every, self.points, self.total, self.share = 1, list[Point](), total, 1.0
         self._losses: list[Tensor] = []
         self._last: Answers = {}
@@ -197,7 +286,9 @@ class _Curve:
             mean = float(torch.stack(self._losses).mean())
             self._losses.clear()
             self._last = self.answers(self.held)
-            self.points.append(Point(step, round(epoch, 4), mean, self.problem.score(self.held, self._last)))
+            self.points.append(
+                Point(step, round(epoch, 4), mean, self.problem.score(self.held, self._last))
+            )
             name, value = next(iter(self.points[-1].metrics.items()))
             note = f"{self.title}: loss {mean:.3f}, {name} {value:.3f}"
         if self.progress is not None:
@@ -206,17 +297,28 @@ class _Curve:
     def answers(self, held: HeldOut) -> Answers:
         found = loop.predict(self.model, held.data, bf16=self.bf16)
         if not all(bool(x.isfinite().all()) for x in found.values()):
-            raise UserError(f"{self.title}: the model's outputs are no numbers any more; lower --learning-rate")
+            raise UserError(
+                f"{self.title}: the model's outputs are no numbers any more; lower --learning-rate"
+            )
         return found
 
     def further(self, task: TaskData) -> dict[str, float]:
         """The scores of further labelled sets, their names behind the metrics'."""
         sets = ((name, self.problem.held_out(examples)) for name, examples in task.also)
-        return {f"{metric}_{name}": value for name, held in sets for metric, value in self.problem.score(held, self.answers(held)).items()}
+        return {
+            f"{metric}_{name}": value
+            for name, held in sets
+            for metric, value in self.problem.score(held, self.answers(held)).items()
+        }
 
     def files(self, task: TaskData) -> dict[str, str]:
-        """The answers to test sets; of tagging and question answering those to the validation examples."""
-        found = self.problem.files(self.held, self._last, task.name) if task.kind in ("tagging", "answering") else {}
+        """The answers to test sets; of tagging and question answering those to the validation
+        examples."""
+        found = (
+            self.problem.files(self.held, self._last, task.name)
+            if task.kind in ("tagging", "answering")
+            else {}
+        )
         for name, examples in task.test:
             held = self.problem.held_out(examples)
             found |= self.problem.files(held, self.answers(held), name)

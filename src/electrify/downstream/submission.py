@@ -1,4 +1,5 @@
-"""GLUE's test sets: predictions as files, and the archive that its server takes (a TSV of index and prediction for each test set)."""
+"""GLUE's test sets: predictions as files, and the archive that its server takes (a TSV of index and
+prediction for each test set)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from ..files.results import keep_changed, write_results
 from ..files.whole import write_atomically
 from .tasks import GLUE, TaskData
 
-Candidate = tuple[TaskData, Path, Mapping[str, float]]  # a run: its task, the folder of its predictions, its development scores
+Candidate = tuple[
+    TaskData, Path, Mapping[str, float]
+]  # a run: its task, the folder of its predictions, its development scores
 
 
 def expected() -> list[str]:
@@ -29,8 +32,8 @@ def answers_tsv(answers: Sequence[str]) -> str:
 
 
 def write_files(folder: Path, files: Mapping[str, str], *, top: Path) -> None:
-    """Each file whole or not at all, in a folder below `top`; other content that has its name is kept under another one. Raises UserError where
-    a link leads out of `top`."""
+    """Each file whole or not at all, in a folder below `top`; other content that has its name is
+    kept under another one. Raises UserError where a link leads out of `top`."""
     for name, content in files.items():
         make_inside(folder, top)
         if sha256(folder / name) != hashlib.sha256(content.encode("utf-8")).hexdigest():
@@ -39,23 +42,37 @@ def write_files(folder: Path, files: Mapping[str, str], *, top: Path) -> None:
 
 
 def assemble(out: Path, runs: Iterable[Candidate], *, name: str) -> list[str]:
-    """OUT/submission-NAME.zip: for each task the predictions of the run with the best first metric. Returns lines that tell what is in it.
+    """OUT/submission-NAME.zip: for each task the predictions of the run with the best first metric.
+    Returns lines that tell what is in it.
 
     Nothing is written where no test set was there. The archive's bytes depend on its files only.
     """
     best: dict[str, Candidate] = {}
     for run in runs:
         task, _, scores = run
-        if task.test and (task.name not in best or scores[task.metrics[0]] > best[task.name][2][task.metrics[0]]):
+        if task.test and (
+            task.name not in best or scores[task.metrics[0]] > best[task.name][2][task.metrics[0]]
+        ):
             best[task.name] = run
-    files = {f"{test}.tsv": folder / f"{test}.tsv" for task, folder, _ in best.values() for test, _ in task.test}
+    files = {
+        f"{test}.tsv": folder / f"{test}.tsv"
+        for task, folder, _ in best.values()
+        for test, _ in task.test
+    }
     if not files:
         return ["no test set is there to predict: a task's folder holds it as test.tsv"]
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
         for file, path in sorted(files.items()):
-            z.writestr(zipfile.ZipInfo(file, date_time=(1980, 1, 1, 0, 0, 0)), read_bytes(path, within=out), zipfile.ZIP_DEFLATED)
+            z.writestr(
+                zipfile.ZipInfo(file, date_time=(1980, 1, 1, 0, 0, 0)),
+                read_bytes(path, within=out),
+                zipfile.ZIP_DEFLATED,
+            )
     target = out / f"submission-{name}.zip"
     write_results(out, {target.name: archive.getvalue()})
     missing = [test for test in expected() if f"{test}.tsv" not in files]
-    return [f"{target}: {len(files)} test sets" + (f"; GLUE's server also wants {', '.join(missing)}" if missing else "")]
+    return [
+        f"{target}: {len(files)} test sets"
+        + (f"; GLUE's server also wants {', '.join(missing)}" if missing else "")
+    ]

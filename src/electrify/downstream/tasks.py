@@ -1,4 +1,5 @@
-"""The tasks: rows of data. A task to add is a row here, and a reader only where its files look different.
+"""The tasks: rows of data. A task to add is a row here, and a reader only where its files look
+different.
 
 `TaskData` is a task with its examples, from whatever files: what a fine-tuning run takes.
 """
@@ -16,18 +17,25 @@ Examples = tuple[Example, ...] | tuple[Sentence, ...] | tuple[Question, ...]
 
 Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
 # Tokens of a sequence where the user does not say, ELECTRA's own (chunking 256, SQuAD 512).
-MAX_SEQ_LENGTH: dict[Kind, int] = {"classification": 128, "multilabel": 128, "regression": 128, "tagging": 256, "answering": 512}
+MAX_SEQ_LENGTH: dict[Kind, int] = {
+    "classification": 128,
+    "multilabel": 128,
+    "regression": 128,
+    "tagging": 256,
+    "answering": 512,
+}
 
 
 @dataclass(frozen=True)
 class TextTask:
     """One row of GLUE, a text or two: where the examples stand, what they are, how they are scored.
 
-    columns: of the texts, by header name, or by 0-based number where the file has no header. labels: the classes as written in the file; the
-    position is the class number; empty for regression, whose range is value_range.
-    metrics: names in metrics.METRICS, the first is the one that is compared. also: further
-    development sets by the name that their scores carry. test: GLUE's test sets, file by name of the submission; none = test.tsv under the name of
-    the folder. published: development scores times 100 of the first metric, by model (README of
+    columns: of the texts, by header name, or by 0-based number where the file has no header.
+    labels: the classes as written in the file; the position is the class number; empty for
+    regression, whose range is value_range. metrics: names in metrics.METRICS, the first is the one
+    that is compared. also: further development sets by the name that their scores carry. test:
+    GLUE's test sets, file by name of the submission; none = test.tsv under the name of the folder.
+    published: development scores times 100 of the first metric, by model (README of
     google-research/electra; BERT-Base from 2012.08561, table 4).
     """
 
@@ -53,8 +61,9 @@ class TextTask:
 class TagTask:
     """One row of tagging: column files (see read/conll.py).
 
-    folders, train, validation, test: patterns of names, the first that matches is read; a set without a development part is scored on its test part.
-    word, tag: columns from 0, -1 the last. languages: words may begin with their language, as en:Sioux.
+    folders, train, validation, test: patterns of names, the first that matches is read; a set
+    without a development part is scored on its test part. word, tag: columns from 0, -1 the last.
+    languages: words may begin with their language, as en:Sioux.
     """
 
     name: str
@@ -73,7 +82,8 @@ class TagTask:
 
 @dataclass(frozen=True)
 class AnswerTask:
-    """One row of question answering: SQuAD's JSON. train, validation: patterns of names, the first that matches is read."""
+    """One row of question answering: SQuAD's JSON. train, validation: patterns of names, the first
+    that matches is read."""
 
     name: str
     folders: tuple[str, ...]
@@ -88,7 +98,8 @@ class AnswerTask:
 
 @dataclass(frozen=True)
 class TaskData:
-    """A task with its examples: what a fine-tuning run takes. labels: classes or tags, the position is the number."""
+    """A task with its examples: what a fine-tuning run takes. labels: classes or tags, the position
+    is the number."""
 
     name: str
     kind: Kind
@@ -113,32 +124,54 @@ class TaskData:
                 raise UserError(f"task {self.name!r} has no {split} examples")
         if self.kind in ("classification", "tagging") and len(self.labels) < 2:
             raise UserError(
-                f"task {self.name!r} has only the label {self.labels[0]!r}: nothing to learn" if self.labels else f"task {self.name!r} has no labels"
+                f"task {self.name!r} has only the label {self.labels[0]!r}: nothing to learn"
+                if self.labels
+                else f"task {self.name!r} has no labels"
             )
 
         if self.kind == "regression":
             for split in ("train", "validation"):
                 values = {example.label for example in getattr(self, split)}
                 if len(values) == 1 < len(getattr(self, split)):
-                    raise UserError(f"task {self.name!r}: every {split} label is {values.pop():g}, so there is nothing to learn or to compare")
+                    raise UserError(
+                        f"task {self.name!r}: every {split} label is {values.pop():g}, so there is "
+                        "nothing to learn or to compare"
+                    )
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """Of every score of a run: the metrics, then those of further development sets (accuracy_mismatched)."""
-        return (*self.metrics, *(f"{metric}_{name}" for name, _ in self.also for metric in self.metrics))
+        """Of every score of a run: the metrics, then those of further development sets
+        (accuracy_mismatched)."""
+        return (
+            *self.metrics,
+            *(f"{metric}_{name}" for name, _ in self.also for metric in self.metrics),
+        )
 
     @property
     def num_outputs(self) -> int:
         return len(self.labels) or 1
 
 
-# Of SQuAD 2.0: the first is what the paper reports, with the threshold that suits the development set best.
-NO_ANSWER_METRICS = ("best_exact", "best_f1", "exact", "f1", "has_answer_exact", "has_answer_f1", "no_answer_exact")
+# Of SQuAD 2.0: the first is what the paper reports, with the threshold that suits the development
+# set best.
+NO_ANSWER_METRICS = (
+    "best_exact",
+    "best_f1",
+    "exact",
+    "f1",
+    "has_answer_exact",
+    "has_answer_f1",
+    "no_answer_exact",
+)
 _ENTAILS = ("entailment", "not_entailment")
 
 
 def _published(*scores: float) -> dict[str, float]:
-    return dict(zip(("ELECTRA-Small++", "ELECTRA-Base++", "ELECTRA-Large", "BERT-Base"), scores, strict=True))
+    return dict(
+        zip(
+            ("ELECTRA-Small++", "ELECTRA-Base++", "ELECTRA-Large", "BERT-Base"), scores, strict=True
+        )
+    )
 
 
 GLUE: dict[str, TextTask] = {
@@ -181,7 +214,8 @@ GLUE: dict[str, TextTask] = {
         TextTask("wnli", "classification", "WNLI", "train.tsv", "dev.tsv", "sentence1", "sentence2", "label", ("0", "1"), ("accuracy",), 3),
     )
 }  # fmt: skip
-# What the published average is over: the first metric of each; WNLI, where the majority class wins, is left out (2003.10555 section 3.1).
+# What the published average is over: the first metric of each; WNLI, where the majority class wins,
+# is left out (2003.10555 section 3.1).
 AVERAGED = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 
 _SPANS = ("f1", "precision", "recall", "accuracy")
@@ -221,7 +255,11 @@ ANSWERING: dict[str, AnswerTask] = {
     )
 }  # fmt: skip
 TASKS: dict[str, TextTask | TagTask | AnswerTask] = {**GLUE, **TAGGING, **ANSWERING}
-GROUPS: dict[str, tuple[str, ...]] = {"glue": tuple(GLUE), "tagging": tuple(TAGGING), "squad": tuple(ANSWERING)}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "glue": tuple(GLUE),
+    "tagging": tuple(TAGGING),
+    "squad": tuple(ANSWERING),
+}
 
 
 def task_named(name: str) -> TextTask | TagTask | AnswerTask:
@@ -233,6 +271,7 @@ def task_named(name: str) -> TextTask | TagTask | AnswerTask:
 
 
 def tasks_named(names: Iterable[str]) -> list[TextTask | TagTask | AnswerTask]:
-    """The rows, each once; the name of a group (glue, tagging, squad) stands for its tasks. Raises UserError with the nearest name."""
+    """The rows, each once; the name of a group (glue, tagging, squad) stands for its tasks. Raises
+    UserError with the nearest name."""
     flat = [name for given in names for name in GROUPS.get(given.lower(), (given,))]
     return list({row.name: row for row in map(task_named, flat)}.values())

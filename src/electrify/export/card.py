@@ -1,4 +1,5 @@
-"""The model card of an exported folder, from what the run wrote. What is not known is left out; nothing names the machine's folders."""
+"""The model card of an exported folder, from what the run wrote. What is not known is left out;
+nothing names the machine's folders."""
 
 from __future__ import annotations
 
@@ -35,18 +36,27 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 
 
-def model_card(run: Path, *, part: str, model: ExportedModel, facts: Mapping[str, Any], step: int | None) -> str:
+def model_card(
+    run: Path, *, part: str, model: ExportedModel, facts: Mapping[str, Any], step: int | None
+) -> str:
     """README.md of one network.
 
-    part: the name of its folder, `discriminator` for the one that is kept. facts: run.json. step: the exported one, None for the last.
+    part: the name of its folder, `discriminator` for the one that is kept. facts: run.json. step:
+    the exported one, None for the last.
     """
     config = load_file(run / "config.yaml", within=run)
-    starts = {name: getattr(config.train, name) for name in ("init_discriminator", "init_generator")}
-    recipe = dump(override(config, {name: _relative(start) for name, start in starts.items() if start}))
+    starts = {
+        name: getattr(config.train, name) for name in ("init_discriminator", "init_generator")
+    }
+    recipe = dump(
+        override(config, {name: _relative(start) for name, start in starts.items() if start})
+    )
     row, start = config.objective.row, starts.get(f"init_{part}")
     shape, is_lm, kept = model.encoder.shape, model.head.kind == "token", part == "discriminator"
     corruptor = config.corruption.corruptor
-    fills = is_lm and (part == "generator" or corruptor == "mask")  # it was trained on texts with [MASK]
+    fills = is_lm and (
+        part == "generator" or corruptor == "mask"
+    )  # it was trained on texts with [MASK]
     parameters = sum(p.numel() for p in model.parameters().values())
     says = row.logits if kept else "token"
     records = [r for r in _records(run) if step is None or r["step"] <= step]
@@ -61,8 +71,14 @@ def model_card(run: Path, *, part: str, model: ExportedModel, facts: Mapping[str
         _section("Training", _rows(_training(shape, last, step=step, parameters=parameters))),
         _validation(valid),
         _corpus(facts),
-        _section("Machine", _rows({MACHINE[k]: v for k, v in facts.get("machine", {}).items() if k in MACHINE})),
-        f"## Recipe\n`electrify pretrain DATA --config config.yaml --output-dir RUN` with this `config.yaml`:\n\n```yaml\n{recipe.strip()}\n```",
+        _section(
+            "Machine",
+            _rows({MACHINE[k]: v for k, v in facts.get("machine", {}).items() if k in MACHINE}),
+        ),
+        (
+            "## Recipe\n`electrify pretrain DATA --config config.yaml --output-dir RUN` with this "
+            f"`config.yaml`:\n\n```yaml\n{recipe.strip()}\n```"
+        ),
     ]
     return "\n\n".join(s for s in sections if s) + "\n"
 
@@ -74,7 +90,11 @@ def _records(run: Path) -> list[dict[str, Any]]:
 
 def _metadata(*, fills: bool, tag: str, start: str | None, architecture: str) -> str:
     tags = ["electrify", architecture, tag]
-    fields = {"library_name": "transformers", "pipeline_tag": "fill-mask" if fills else "feature-extraction", "tags": tags}
+    fields = {
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask" if fills else "feature-extraction",
+        "tags": tags,
+    }
     if start and HUB_ID.fullmatch(start) and not Path(start).exists():
         fields["base_model"] = start
     return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
@@ -82,11 +102,20 @@ def _metadata(*, fills: bool, tag: str, start: str | None, architecture: str) ->
 
 def _what(corruptor: str, asked: str, *, kept: bool) -> str:
     if corruptor == "mask":
-        text = "A text encoder pre-trained to predict masked tokens (BERT without next-sentence prediction), in ELECTRA's architecture."
+        text = (
+            "A text encoder pre-trained to predict masked tokens (BERT without next-sentence "
+            "prediction), in ELECTRA's architecture."
+        )
     elif kept:
-        text = f"A text encoder pre-trained on text {CHANGED.get(corruptor, 'in which tokens were changed')}, {asked}."
+        text = (
+            "A text encoder pre-trained on text "
+            f"{CHANGED.get(corruptor, 'in which tokens were changed')}, {asked}."
+        )
     else:
-        text = "The masked language model that proposed the replacements for the encoder beside it. Fine-tune that one, not this."
+        text = (
+            "The masked language model that proposed the replacements for the encoder beside it. "
+            "Fine-tune that one, not this."
+        )
     return f"{text} Trained from raw text with electrify."
 
 
@@ -100,20 +129,32 @@ def _use(model: ExportedModel, *, says: Logits, fills: bool) -> str:
         ]
     else:
         name = model.table().name
-        logits = model.architecture.binary_code if model.head.kind == "binary" else "model(**inputs).logits"
+        logits = (
+            model.architecture.binary_code
+            if model.head.kind == "binary"
+            else "model(**inputs).logits"
+        )
         code = [
             f"from transformers import AutoTokenizer, {name}",
             "",
-            f'tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), {name}.from_pretrained("FOLDER")',
+            (
+                'tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), '
+                f'{name}.from_pretrained("FOLDER")'
+            ),
             'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")',
             LOGITS[says].format(logits),
         ]
     head = "\n".join(code)
-    auto = '`AutoModel.from_pretrained("FOLDER")` gives the encoder, `AutoModelForSequenceClassification` and its like a model to fine-tune.'
+    auto = (
+        '`AutoModel.from_pretrained("FOLDER")` gives the encoder, '
+        "`AutoModelForSequenceClassification` and its like a model to fine-tune."
+    )
     return f"## Use\n```python\n{head}\n```\n{auto}"
 
 
-def _training(shape: Shape, last: Mapping[str, Any], *, step: int | None, parameters: int) -> dict[str, Any]:
+def _training(
+    shape: Shape, last: Mapping[str, Any], *, step: int | None, parameters: int
+) -> dict[str, Any]:
     seconds = last.get("seconds")
     joules = last.get("joules", last.get("energy_joules"))
     return {
@@ -124,8 +165,12 @@ def _training(shape: Shape, last: Mapping[str, Any], *, step: int | None, parame
         "updates": _number(step if step is not None else last.get("step")),
         "tokens seen": _number(last.get("tokens")),
         "passes over the corpus": _number(last.get("epoch")),
-        "wall time": (f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.2f} h") if isinstance(seconds, int | float) else None,
-        "energy": f"{joules / 3.6e6:.3g} kWh" if isinstance(joules, int | float) and joules else None,
+        "wall time": (f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.2f} h")
+        if isinstance(seconds, int | float)
+        else None,
+        "energy": f"{joules / 3.6e6:.3g} kWh"
+        if isinstance(joules, int | float) and joules
+        else None,
     }
 
 
@@ -133,9 +178,14 @@ def _validation(valid: Mapping[str, Any] | None) -> str:
     """The last validation, under the names of metrics.jsonl."""
     if valid is None:
         return ""
-    figures = {f"`{k}`": _number(v) for k, v in valid.items() if k not in NOT_RESULTS and isinstance(v, int | float)}
+    figures = {
+        f"`{k}`": _number(v)
+        for k, v in valid.items()
+        if k not in NOT_RESULTS and isinstance(v, int | float)
+    }
     return (
-        f"## Validation\nOn held-out documents of the same corpus after {valid['step']:,} updates; losses in nats.\n\n{_rows(figures)}"
+        f"## Validation\nOn held-out documents of the same corpus after {valid['step']:,} updates; "
+        f"losses in nats.\n\n{_rows(figures)}"
         if figures
         else ""
     )
@@ -143,12 +193,25 @@ def _validation(valid: Mapping[str, Any] | None) -> str:
 
 def _corpus(facts: Mapping[str, Any]) -> str:
     corpus = facts.get("corpus", {})
-    counts = {k.replace("_", " "): _number(v) for k, v in corpus.get("counts", {}).items() if isinstance(v, int | float)}
-    hashes = {"prepared corpus, sha256": facts.get("data"), "tokenizer, sha256": facts.get("tokenizer_sha256")}
+    counts = {
+        k.replace("_", " "): _number(v)
+        for k, v in corpus.get("counts", {}).items()
+        if isinstance(v, int | float)
+    }
+    hashes = {
+        "prepared corpus, sha256": facts.get("data"),
+        "tokenizer, sha256": facts.get("tokenizer_sha256"),
+    }
     parts = [_rows(counts | hashes)]
     sources = [s for s in corpus.get("sources", []) if isinstance(s, Mapping) and s.get("name")]
     if sources:
-        shown = [f"| {inert(_relative(str(s['name'])))} | {_number(s.get('bytes')) or ''} | {s.get('sha256') or ''} |" for s in sources[:50]]
+        shown = [
+            (
+                f"| {inert(_relative(str(s['name'])))} | {_number(s.get('bytes')) or ''} | "
+                f"{s.get('sha256') or ''} |"
+            )
+            for s in sources[:50]
+        ]
         more = f"\n\nand {len(sources) - 50:,} more." if len(sources) > 50 else ""
         parts.append("| source | bytes | sha256 |\n|---|---|---|\n" + "\n".join(shown) + more)
     return _section("Corpus", "\n\n".join(p for p in parts if p))
@@ -172,4 +235,8 @@ def _number(value: Any) -> str | None:
 def _rows(fields: Mapping[str, Any]) -> str:
     """A table of the known fields."""
     known = {k: v for k, v in fields.items() if v is not None}
-    return "| | |\n|---|---|\n" + "\n".join(f"| {k} | {inert(str(v))} |" for k, v in known.items()) if known else ""
+    return (
+        "| | |\n|---|---|\n" + "\n".join(f"| {k} | {inert(str(v))} |" for k, v in known.items())
+        if known
+        else ""
+    )

@@ -1,4 +1,5 @@
-"""Reading the folders of others: the configuration and the tokenizer of an encoder, or one sentence about what is wrong with them."""
+"""Reading the folders of others: the configuration and the tokenizer of an encoder, or one sentence
+about what is wrong with them."""
 
 from __future__ import annotations
 
@@ -7,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    MODEL_MAPPING,
+)
 
 from ..config.objectives import OBJECTIVES, Logits
 from ..errors import UserError, failing_as
@@ -21,31 +26,52 @@ from .places import may_be_on_hub as may_be_on_hub
 from .quiet import quiet
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
-SAFE_WEIGHTS: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "ignore_mismatched_sizes": True}  # which we look at ourselves
-_BOTH_WAYS = ("xlnet", "xlm", "flaubert")  # counted with the causal ones by the library, for their language-model heads
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
+SAFE_WEIGHTS: dict[str, Any] = {
+    "use_safetensors": True,
+    "trust_remote_code": False,
+    "ignore_mismatched_sizes": True,
+}  # which we look at ourselves
+_BOTH_WAYS = (
+    "xlnet",
+    "xlm",
+    "flaubert",
+)  # counted with the causal ones by the library, for their language-model heads
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "spm.model",
+    "tokenizer.model",
+)
 
 
 def saved_objective(path: str) -> str | None:
-    """What an export of ours was trained for; None where the folder does not say. Raises UserError where it is damaged."""
+    """What an export of ours was trained for; None where the folder does not say. Raises UserError
+    where it is damaged."""
     mark = read_mark(Path(path))
     return mark.objective if mark else None
 
 
 def logits_of(path: str) -> Logits | None:
-    """What the head of an export of ours says; None where the folder does not tell. Raises UserError where it is damaged."""
+    """What the head of an export of ours says; None where the folder does not tell. Raises
+    UserError where it is damaged."""
     row = OBJECTIVES.get(saved_objective(path) or "")
     return row.logits if row else None
 
 
 def load_weights(cls: Any, path: str, config: Any) -> tuple[Any, list[str]]:
-    """A model of this class of the library in float32, and the weights that the folder lacks. config: what `load_config` gave.
+    """A model of this class of the library in float32, and the weights that the folder lacks.
+    config: what `load_config` gave.
 
     Raises UserError where it cannot be read.
     """
     try:
         with quiet():
-            model, info = cls.from_pretrained(path, config=config, output_loading_info=True, **SAFE_WEIGHTS)
+            model, info = cls.from_pretrained(
+                path, config=config, output_loading_info=True, **SAFE_WEIGHTS
+            )
     except Exception as e:  # damaged weights raise types of three libraries
         raise unreadable_weights(path, e) from e
     must_be_sound_weights(path, model, info)
@@ -53,43 +79,75 @@ def load_weights(cls: Any, path: str, config: Any) -> tuple[Any, list[str]]:
 
 
 def unreadable_weights(path: str, error: Exception) -> UserError:
-    """What is wrong with the weights of a folder; those that only pickle could read are never opened."""
+    """What is wrong with the weights of a folder; those that only pickle could read are never
+    opened."""
     folder = Path(path)
-    unsafe = sorted(p.name for kind in ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack") for p in folder.glob(kind) if folder.is_dir())
+    unsafe = sorted(
+        p.name
+        for kind in ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack")
+        for p in folder.glob(kind)
+        if folder.is_dir()
+    )
     if unsafe and not any(folder.glob("*.safetensors")):
-        return UserError(f"{path}: {unsafe[0]} could run code of others when it is opened, so it is not; convert the weights to model.safetensors")
-    return UserError(f"{path}: its weights cannot be loaded: {(str(error).strip() or type(error).__name__).splitlines()[0][:300]}")
+        return UserError(
+            f"{path}: {unsafe[0]} could run code of others when it is opened, so it is not; "
+            "convert the weights to model.safetensors"
+        )
+    return UserError(
+        f"{path}: its weights cannot be loaded: "
+        f"{(str(error).strip() or type(error).__name__).splitlines()[0][:300]}"
+    )
 
 
 def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
-    """Raises UserError where the library put random numbers in the place of weights of another shape, or where weights are no numbers."""
+    """Raises UserError where the library put random numbers in the place of weights of another
+    shape, or where weights are no numbers."""
     if not Path(path).is_dir():
         from_hub(path, model.config)  # the weights are in the cache now
     wrong = sorted(info["mismatched_keys"])
     if wrong:
-        shown = ", ".join(f"{name} is {list(theirs)}, not {list(wanted)}" for name, theirs, wanted in wrong[:3]) + ", ..." * (len(wrong) > 3)
-        raise UserError(f"{path}: {len(wrong)} weights do not have the shape that its config.json says: {shown}")
+        shown = ", ".join(
+            f"{name} is {list(theirs)}, not {list(wanted)}" for name, theirs, wanted in wrong[:3]
+        ) + ", ..." * (len(wrong) > 3)
+        raise UserError(
+            f"{path}: {len(wrong)} weights do not have the shape that its config.json says: {shown}"
+        )
     layers = {int(found[1]) for key in info["unexpected_keys"] if (found := _LAYER.search(key))}
     depth = getattr(model.config, "num_hidden_layers", None)
     if layers and depth is not None and max(layers) >= depth:
-        raise UserError(f"{path}: the checkpoint holds {max(layers) + 1} layers, its config.json says {depth}")
+        raise UserError(
+            f"{path}: the checkpoint holds {max(layers) + 1} layers, its config.json says {depth}"
+        )
     must_be_finite(path, model)
 
 
 def must_be_finite(path: str, model: Any) -> None:
-    odd = next((name for name, t in model.state_dict().items() if t.is_floating_point() and not t.isfinite().all()), None)
+    odd = next(
+        (
+            name
+            for name, t in model.state_dict().items()
+            if t.is_floating_point() and not t.isfinite().all()
+        ),
+        None,
+    )
     if odd is not None:
-        raise UserError(f"{path}: the weight {odd} holds numbers that are not finite; the model is damaged")
+        raise UserError(
+            f"{path}: the weight {odd} holds numbers that are not finite; the model is damaged"
+        )
 
 
 def unloadable(path: str, error: Exception) -> UserError:
     """The library's complaint as one sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return UserError(f"{path}: cannot be loaded as a Hugging Face model: {lines[0][:300] if lines else type(error).__name__}")
+    return UserError(
+        f"{path}: cannot be loaded as a Hugging Face model: "
+        f"{lines[0][:300] if lines else type(error).__name__}"
+    )
 
 
 def from_hub(name: str, config: Any) -> None:
-    """Looks at what the Hub's cache holds of a model, as at any folder. Raises UserError; nothing is downloaded."""
+    """Looks at what the Hub's cache holds of a model, as at any folder. Raises UserError; nothing
+    is downloaded."""
     if getattr(config, "quantization_config", None) is not None:
         raise UserError(f"{name}: its weights are quantised (quantization_config); {SAVED_AGAIN}")
     from huggingface_hub import try_to_load_from_cache
@@ -100,13 +158,20 @@ def from_hub(name: str, config: Any) -> None:
 
 
 def is_causal(config: Any) -> bool:
-    """Whether a model's tokens see only those before them (GPT-2). A model that has a masked-LM head, too, is an encoder."""
-    generates = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING and type(config) not in MODEL_FOR_MASKED_LM_MAPPING
-    return (generates or bool(getattr(config, "is_decoder", False))) and config.model_type not in _BOTH_WAYS
+    """Whether a model's tokens see only those before them (GPT-2). A model that has a masked-LM
+    head, too, is an encoder."""
+    generates = (
+        type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+        and type(config) not in MODEL_FOR_MASKED_LM_MAPPING
+    )
+    return (
+        generates or bool(getattr(config, "is_decoder", False))
+    ) and config.model_type not in _BOTH_WAYS
 
 
 def load_config(path: str, *, causal: bool = False) -> Any:
-    """The configuration of an encoder; causal: or of a model that reads from left to right. Raises UserError."""
+    """The configuration of an encoder; causal: or of a model that reads from left to right. Raises
+    UserError."""
     try:
         check_place(path)
     except FileError as e:
@@ -123,9 +188,15 @@ def load_config(path: str, *, causal: bool = False) -> Any:
     if type(config) not in MODEL_MAPPING:
         raise UserError(f"{path}: AutoModel has no model of type {config.model_type!r}")
     if getattr(config, "is_encoder_decoder", False):
-        raise UserError(f"{path}: a {config.model_type!r} model is an encoder with a decoder; an encoder is needed")
+        raise UserError(
+            f"{path}: a {config.model_type!r} model is an encoder with a decoder; an encoder is "
+            "needed"
+        )
     if is_causal(config) and not causal:
-        raise UserError(f"{path}: a {config.model_type!r} model reads from left to right; its first token sees no text, so an encoder is needed")
+        raise UserError(
+            f"{path}: a {config.model_type!r} model reads from left to right; its first token sees "
+            "no text, so an encoder is needed"
+        )
     with quiet():
         computing_plainly(config)
         loaded_must_fit(path, config)
@@ -133,20 +204,26 @@ def load_config(path: str, *, causal: bool = False) -> Any:
 
 
 def computing_plainly(config: Any) -> None:
-    """Sets what a caller chooses, and not who saved the weights: what a forward pass returns, and with which code it computes attention.
+    """Sets what a caller chooses, and not who saved the weights: what a forward pass returns, and
+    with which code it computes attention.
 
     A config.json may say them, too, and every reader of an output here would find something else.
     """
-    config._attn_implementation = None  # the library's own choice for this machine; before the outputs, which are checked against it
+    # The library's own choice for this machine; before the outputs, which are checked against it.
+    config._attn_implementation = None
     config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False
-    config.chunk_size_feed_forward = 0  # memory for time; a length that it does not divide is an error
+    config.chunk_size_feed_forward = (
+        0  # memory for time; a length that it does not divide is an error
+    )
 
 
 def load_tokenizer(path: str, *, vocab_size: int) -> Any:
-    """The tokenizer of a model. Raises UserError where there is none (the library would make an empty one) or where it is too large for the model."""
+    """The tokenizer of a model. Raises UserError where there is none (the library would make an
+    empty one) or where it is too large for the model."""
     if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in TOKENIZER_FILES):
         raise UserError(
-            f"{path}: the folder holds no tokenizer (none of {', '.join(TOKENIZER_FILES[:4])}); copy the one the model was trained with into it"
+            f"{path}: the folder holds no tokenizer (none of {', '.join(TOKENIZER_FILES[:4])}); "
+            "copy the one the model was trained with into it"
         )
     if Path(path).is_dir():
         must_be_plain(Path(path))
@@ -154,10 +231,15 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
     with quiet(), failing_as(f"{path}: its tokenizer cannot be loaded"), without_code(path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.pad_token_id is None:
-        raise UserError(f"{path}: its tokenizer has no padding token; set pad_token in tokenizer_config.json")
+        raise UserError(
+            f"{path}: its tokenizer has no padding token; set pad_token in tokenizer_config.json"
+        )
     largest = max(tokenizer.get_vocab().values(), default=0)
     if largest >= vocab_size:
-        raise UserError(f"{path}: its tokenizer has ids up to {largest}, the model has {vocab_size} embeddings; they do not belong together")
+        raise UserError(
+            f"{path}: its tokenizer has ids up to {largest}, the model has {vocab_size} "
+            "embeddings; they do not belong together"
+        )
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     must_be_steady(tokenizer, path)
     return tokenizer

@@ -1,4 +1,5 @@
-"""A network of a run -> Hugging Face folder, checked by loading it with transformers before it is put in place.
+"""A network of a run -> Hugging Face folder, checked by loading it with transformers before it is
+put in place.
 
     DIR/config.json  model.safetensors (float32)  tokenizer.json  tokenizer_config.json  vocab.txt (word pieces)  README.md  electrify.json
 
@@ -42,7 +43,10 @@ from .places import must_be_run
 from .quiet import quiet
 from .start import folder_shape
 
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}  # of hidden states and logits, relative to their largest value where that exceeds 1
+TOLERANCE = {
+    torch.float32: 1e-5,
+    torch.float64: 1e-9,
+}  # of hidden states and logits, relative to their largest value where that exceeds 1
 
 
 class ExportError(UserError):
@@ -53,31 +57,41 @@ class ExportError(UserError):
 
 
 def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
-    """Writes RUN/discriminator and, where there is one, RUN/generator from the networks in memory, or without them from the newest checkpoint.
-    Returns the folders by half.
+    """Writes RUN/discriminator and, where there is one, RUN/generator from the networks in memory,
+    or without them from the newest checkpoint. Returns the folders by half.
 
-    Raises UserError where a folder of that name is not an export of ours, ExportError where transformers does not compute the same.
+    Raises UserError where a folder of that name is not an export of ours, ExportError where
+    transformers does not compute the same.
     """
     config, facts = read_run(run)
     built = built or _restored(config, facts, _checkpoint(run, None))[0]
     folders = {}
     for name in built.exports:
         faults.at("export")
-        folders[name] = _write(run, built, name, run / name, config=config, facts=facts, step=None, top=run)
+        folders[name] = _write(
+            run, built, name, run / name, config=config, facts=facts, step=None, top=run
+        )
     return folders
 
 
-def export(run: Path, *, output_dir: Path, part: Part = "discriminator", step: int | None = None) -> Path:
-    """Writes one half of a checkpoint (by default the newest complete one) of the run folder `run` to `output_dir`, and returns that.
+def export(
+    run: Path, *, output_dir: Path, part: Part = "discriminator", step: int | None = None
+) -> Path:
+    """Writes one half of a checkpoint (by default the newest complete one) of the run folder `run`
+    to `output_dir`, and returns that.
 
-    Raises UserError where the run has no checkpoint or no such part, where `output_dir` holds something else, and as `export_run`.
+    Raises UserError where the run has no checkpoint or no such part, where `output_dir` holds
+    something else, and as `export_run`.
     """
     config, facts = read_run(run)
     may_write(output_dir, identity_of(run, part, config, facts))
     found = _checkpoint(run, step)
     built, state = _restored(config, facts, found)
     if part not in built.exports:
-        raise UserError(f"{run} has no {part}: its objective {config.objective.objective} trains {', '.join(built.exports)} only")
+        raise UserError(
+            f"{run} has no {part}: its objective {config.objective.objective} trains "
+            f"{', '.join(built.exports)} only"
+        )
     return _write(run, built, part, output_dir, config=config, facts=facts, step=state.get("step"))
 
 
@@ -93,19 +107,29 @@ def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
 
 
 def _checkpoint(run: Path, step: int | None) -> Path:
-    there = sorted(int(p.name.removeprefix("checkpoint-")) for p in run.glob("checkpoint-*") if p.name.removeprefix("checkpoint-").isdecimal())
+    there = sorted(
+        int(p.name.removeprefix("checkpoint-"))
+        for p in run.glob("checkpoint-*")
+        if p.name.removeprefix("checkpoint-").isdecimal()
+    )
     if step is not None:
         if step not in there:
-            raise UserError(f"{run} has no checkpoint of step {step}; there are: {', '.join(map(str, there)) or 'none'}")
+            raise UserError(
+                f"{run} has no checkpoint of step {step}; there are: "
+                f"{', '.join(map(str, there)) or 'none'}"
+            )
         return run / f"checkpoint-{step}"
     found = checkpoint.newest(run)
     if found is None:
-        raise UserError(f"{run} has no complete checkpoint to export; continue the run until it has saved one")
+        raise UserError(
+            f"{run} has no complete checkpoint to export; continue the run until it has saved one"
+        )
     return found.path
 
 
 def _generator_shape(config: PretrainConfig, facts: Mapping[str, Any]) -> Shape | None:
-    """The generator's shape where a folder decided it (written into run.json, for that folder may be gone)."""
+    """The generator's shape where a folder decided it (written into run.json, for that folder may
+    be gone)."""
     written = facts.get("shapes", {}).get("generator")
     if written:
         return check(architecture_named(config.model.architecture).shape_type, written, FACTS)
@@ -113,12 +137,16 @@ def _generator_shape(config: PretrainConfig, facts: Mapping[str, Any]) -> Shape 
     return folder_shape(start, config.model.architecture) if start else None
 
 
-def _restored(config: PretrainConfig, facts: Mapping[str, Any], path: Path) -> tuple[Built, dict[str, Any]]:
+def _restored(
+    config: PretrainConfig, facts: Mapping[str, Any], path: Path
+) -> tuple[Built, dict[str, Any]]:
     """The networks of a checkpoint, and its state."""
     generator = _generator_shape(config, facts)
     for shape in filter(None, (kept_shape(config.model, facts["vocab_size"]), generator)):
         must_fit(shape, what=f"the run {path.parent}")
-    built = compose(config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=generator)
+    built = compose(
+        config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=generator
+    )
     tensors, state = checkpoint.load(path)
     must_be_state(path, state)
     _fill(built, tensors.get("model", {}), path)
@@ -127,10 +155,16 @@ def _restored(config: PretrainConfig, facts: Mapping[str, Any], path: Path) -> t
 
 def _fill(built: Built, saved: Mapping[str, Tensor], path: Path) -> None:
     named = dict(built.objective.named_parameters())
-    mine, theirs = {n: tuple(p.shape) for n, p in named.items()}, {n: tuple(t.shape) for n, t in saved.items()}
+    mine, theirs = (
+        {n: tuple(p.shape) for n, p in named.items()},
+        {n: tuple(t.shape) for n, t in saved.items()},
+    )
     if mine != theirs:
         odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
-        raise UserError(f"{path} is not of the recipe in config.yaml: {odd[0]} is {theirs.get(odd[0])} there, {mine.get(odd[0])} by the recipe")
+        raise UserError(
+            f"{path} is not of the recipe in config.yaml: {odd[0]} is {theirs.get(odd[0])} there, "
+            f"{mine.get(odd[0])} by the recipe"
+        )
     must_be_floats(path, saved)
     with torch.no_grad():
         for name, p in named.items():
@@ -140,10 +174,18 @@ def _fill(built: Built, saved: Mapping[str, Tensor], path: Path) -> None:
 # ------------------------------------------------------------------ one folder
 
 
-def identity_of(run: Path, part: str, config: PretrainConfig, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells this half from others, for its mark: the same run at another step is the same model."""
+def identity_of(
+    run: Path, part: str, config: PretrainConfig, facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What tells this half from others, for its mark: the same run at another step is the same
+    model."""
     recipe = hashlib.sha256((run / "config.yaml").read_bytes()).hexdigest()
-    return {"part": part, "objective": config.objective.objective, "data": facts.get("data"), "run": recipe}
+    return {
+        "part": part,
+        "objective": config.objective.objective,
+        "data": facts.get("data"),
+        "run": recipe,
+    }
 
 
 def _write(
@@ -157,25 +199,41 @@ def _write(
     step: int | None,
     top: Path | None = None,
 ) -> Path:
-    """Written into a hidden folder, checked there, and put in place file by file. top: the folder that `target` must not leave by a link."""
+    """Written into a hidden folder, checked there, and put in place file by file. top: the folder
+    that `target` must not leave by a link."""
     model = built.exports[part]
     try:
         with replaced(target, identity_of(run, part, config, facts), top=top) as new:
-            _copy_tokenizer(run, new, facts=facts, positions=model.encoder.shape.max_position_embeddings)
-            dropout = {"dropout": config.model.dropout, "attention_dropout": config.model.attention_dropout}
+            _copy_tokenizer(
+                run, new, facts=facts, positions=model.encoder.shape.max_position_embeddings
+            )
+            dropout = {
+                "dropout": config.model.dropout,
+                "attention_dropout": config.model.attention_dropout,
+            }
             write_model(new, model, pad=facts["special_ids"]["pad"], **dropout)
             check_folder(new, model, special_ids(facts))
             text = card.model_card(run, part=part, model=model, facts=facts, step=step)
             (new / CARD).write_text(sealed(text), encoding="utf-8")
     except (OSError, SafetensorError) as e:
-        raise UserError(f"{target} could not be written ({getattr(e, 'strerror', None) or e})") from e
+        raise UserError(
+            f"{target} could not be written ({getattr(e, 'strerror', None) or e})"
+        ) from e
     return target
 
 
-def write_model(folder: Path, model: ExportedModel, *, pad: int, dropout: float, attention_dropout: float) -> None:
+def write_model(
+    folder: Path, model: ExportedModel, *, pad: int, dropout: float, attention_dropout: float
+) -> None:
     """config.json and model.safetensors of a network."""
     with quiet():
-        config = model.architecture.hf_config(model.encoder.shape, model.head.kind, pad=pad, dropout=dropout, attention_dropout=attention_dropout)
+        config = model.architecture.hf_config(
+            model.encoder.shape,
+            model.head.kind,
+            pad=pad,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+        )
         config.save_pretrained(folder)
     theirs = to_theirs(model.table().rows, model.parameters())
     tensors = {name: t.float().cpu() for name, t in theirs.items()}
@@ -183,14 +241,20 @@ def write_model(folder: Path, model: ExportedModel, *, pad: int, dropout: float,
 
 
 def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positions: int) -> None:
-    """The run's tokenizer, told how long its model's sequences may be. Word pieces get a vocab.txt, which older tools read."""
+    """The run's tokenizer, told how long its model's sequences may be. Word pieces get a vocab.txt,
+    which older tools read."""
     source = run / "tokenizer"
     if not is_there(source / "tokenizer.json"):
-        raise UserError(f"{source} has no tokenizer.json; the run folder is damaged: copy the folder `tokenizer` of its prepared corpus there")
+        raise UserError(
+            f"{source} has no tokenizer.json; the run folder is damaged: copy the folder "
+            "`tokenizer` of its prepared corpus there"
+        )
     copy_tokenizer(source, folder, within=run, hashes=facts.get("tokenizer_files"))
     options = read_settings(folder)
     options["model_max_length"] = min(positions, options.get("model_max_length") or positions)
-    (folder / SETTINGS_FILE).write_text(json.dumps(options, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+    (folder / SETTINGS_FILE).write_text(
+        json.dumps(options, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8"
+    )
     model = read_tokenizer(folder)["model"]
     if model.get("type") == "WordPiece" and not (folder / "vocab.txt").is_file():
         words = sorted(model["vocab"], key=model["vocab"].__getitem__)
@@ -201,14 +265,17 @@ def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positi
 
 
 def check_folder(folder: Path, model: ExportedModel, special: SpecialIds) -> float:
-    """Loads the folder with transformers and compares hidden states and logits with the network's own, in eval mode.
+    """Loads the folder with transformers and compares hidden states and logits with the network's
+    own, in eval mode.
 
-    Returns the largest relative difference. Raises ExportError where it exceeds TOLERANCE or anything does not load.
+    Returns the largest relative difference. Raises ExportError where it exceeds TOLERANCE or
+    anything does not load.
     """
     encoder, theirs = _loaded(folder, model, special)
     own = copy.deepcopy((model.encoder, model.head))
     tokens = probe(model.encoder.shape, special)
-    # A sharp trained attention multiplies the rounding of float32; float64 tells rounding from a wrong number.
+    # A sharp trained attention multiplies the rounding of float32; float64 tells rounding from a
+    # wrong number.
     for dtype in (torch.float32, torch.float64):
         for module in (*own, encoder, theirs):
             module.to("cpu", dtype).eval()
@@ -216,11 +283,15 @@ def check_folder(folder: Path, model: ExportedModel, special: SpecialIds) -> flo
         worst = _largest_difference(_outputs(own, tokens), found, tokens)
         if worst <= TOLERANCE[dtype]:
             return worst
-    raise ExportError(f"the export computes other numbers than the run's own network (relative difference {worst:.1e}); nothing was written")
+    raise ExportError(
+        "the export computes other numbers than the run's own network (relative difference "
+        f"{worst:.1e}); nothing was written"
+    )
 
 
 def _loaded(folder: Path, model: ExportedModel, special: SpecialIds) -> tuple[nn.Module, nn.Module]:
-    """The encoder and the whole network as transformers loads them. Raises ExportError where keys or special tokens are others."""
+    """The encoder and the whole network as transformers loads them. Raises ExportError where keys
+    or special tokens are others."""
     import transformers
 
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -229,13 +300,23 @@ def _loaded(folder: Path, model: ExportedModel, special: SpecialIds) -> tuple[nn
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
     with quiet():
         encoder = transformers.AutoModel.from_pretrained(folder, **local)
-        theirs, info = getattr(transformers, name).from_pretrained(folder, output_loading_info=True, **local)
-    wrong = sorted([*info["missing_keys"], *info["unexpected_keys"], *(k[0] for k in info["mismatched_keys"])])
+        theirs, info = getattr(transformers, name).from_pretrained(
+            folder, output_loading_info=True, **local
+        )
+    wrong = sorted(
+        [*info["missing_keys"], *info["unexpected_keys"], *(k[0] for k in info["mismatched_keys"])]
+    )
     if wrong:
-        raise ExportError(f"transformers does not find its keys in the export: {', '.join(wrong[:5])}; nothing was written")
+        raise ExportError(
+            f"transformers does not find its keys in the export: {', '.join(wrong[:5])}; nothing "
+            "was written"
+        )
     same_ids = (tokenizer.pad_token_id, tokenizer.mask_token_id) == (special.pad, special.mask)
     if not same_ids or max(tokenizer.get_vocab().values()) >= model.encoder.shape.vocab_size:
-        raise ExportError("the run's tokenizer folder has other special tokens or more tokens than the run was trained with; nothing was written")
+        raise ExportError(
+            "the run's tokenizer folder has other special tokens or more tokens than the run was "
+            "trained with; nothing was written"
+        )
     return encoder, theirs
 
 
@@ -247,22 +328,38 @@ def _outputs(own: tuple[nn.Module, nn.Module], tokens: Tokens) -> tuple[Tensor, 
 
 
 @torch.no_grad()
-def _hf_outputs(encoder: nn.Module, theirs: nn.Module, tokens: Tokens, model: ExportedModel) -> tuple[Tensor, Tensor]:
+def _hf_outputs(
+    encoder: nn.Module, theirs: nn.Module, tokens: Tokens, model: ExportedModel
+) -> tuple[Tensor, Tensor]:
     """The same of theirs."""
     inputs = model.architecture.inputs(tokens)
     output = theirs(**inputs)
-    logits = model.architecture.binary_logits(output) if model.head.kind == "binary" else output.logits
+    logits = (
+        model.architecture.binary_logits(output) if model.head.kind == "binary" else output.logits
+    )
     return encoder(**inputs).last_hidden_state.flatten(0, 1), logits.flatten(0, 1)
 
 
-def _largest_difference(ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...], tokens: Tokens) -> float:
+def _largest_difference(
+    ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...], tokens: Tokens
+) -> float:
     """Over real tokens, relative to the largest value where that exceeds 1; nan where anything is."""
     pairs = zip(ours, theirs, strict=True)
-    return torch.stack([(a - b)[tokens.real_T].abs().max() / a[tokens.real_T].abs().max().clamp(min=1) for a, b in pairs]).max().item()
+    return (
+        torch.stack(
+            [
+                (a - b)[tokens.real_T].abs().max() / a[tokens.real_T].abs().max().clamp(min=1)
+                for a, b in pairs
+            ]
+        )
+        .max()
+        .item()
+    )
 
 
 def probe(shape: Shape, special: SpecialIds) -> Tokens:
-    """Three sequences of different lengths, one a row, with both segments, padded: what the two sides are compared on."""
+    """Three sequences of different lengths, one a row, with both segments, padded: what the two
+    sides are compared on."""
     length = min(shape.max_position_embeddings, 33)
     rng = torch.Generator().manual_seed(0)
     ids_BL = torch.randint(shape.vocab_size, (3, length), generator=rng)
@@ -270,4 +367,10 @@ def probe(shape: Shape, special: SpecialIds) -> Tokens:
     real_BL = pos_BL < torch.tensor([[length], [max(1, length // 2)], [max(1, length - 3)]])
     segment_BL = ((pos_BL > length // 3) & real_BL).long() % shape.type_vocab_size
     ids_BL = ids_BL.where(real_BL, torch.tensor(special.pad))
-    return Tokens(ids_BL.flatten(), real_BL.long().flatten(), pos_BL.flatten(), segment_BL.flatten(), row_length=length)
+    return Tokens(
+        ids_BL.flatten(),
+        real_BL.long().flatten(),
+        pos_BL.flatten(),
+        segment_BL.flatten(),
+        row_length=length,
+    )

@@ -1,4 +1,5 @@
-"""Whether a name can be what the user calls it, a model or a run: looked at before anything heavy is loaded, so that a typo is answered at once."""
+"""Whether a name can be what the user calls it, a model or a run: looked at before anything heavy
+is loaded, so that a typo is answered at once."""
 
 from __future__ import annotations
 
@@ -15,21 +16,29 @@ RUN_FILES = ("config.yaml", "run.json")
 
 
 def may_be_on_hub(name: str) -> bool:
-    """Whether a name that is no folder may be an id of the Hub: not where its parent is a folder here, as of one that is mistyped."""
+    """Whether a name that is no folder may be an id of the Hub: not where its parent is a folder
+    here, as of one that is mistyped."""
     beside_a_folder = "/" in name and Path(name).parent.is_dir()
     return not beside_a_folder and re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", name) is not None
 
 
 def check_place(path: str) -> None:
-    """Raises UserError for a name that is meant as a folder and is none, before the Hub is asked (offline that takes half a minute)."""
+    """Raises UserError for a name that is meant as a folder and is none, before the Hub is asked
+    (offline that takes half a minute)."""
     if Path(path).is_dir():
         must_be_whole(Path(path))
         if not (Path(path) / "config.json").is_file():
             inner = next(
-                (f"; did you mean {path.rstrip('/')}/{sub}?" for sub in ("discriminator", "encoder") if (Path(path) / sub / "config.json").is_file()),
+                (
+                    f"; did you mean {path.rstrip('/')}/{sub}?"
+                    for sub in ("discriminator", "encoder")
+                    if (Path(path) / sub / "config.json").is_file()
+                ),
                 "",
             )
-            raise UserError(f"{path}: the folder holds no config.json, so it is no Hugging Face model{inner}")
+            raise UserError(
+                f"{path}: the folder holds no config.json, so it is no Hugging Face model{inner}"
+            )
         look_over(Path(path))
         return
     if Path(path).is_file():
@@ -42,4 +51,7 @@ def must_be_run(run: Path) -> None:
     """Raises UserError for a folder that is not that of a run."""
     for name in RUN_FILES:
         if not is_there(run / name):
-            raise UserError(f"{run} is not a run folder: it has no {name}; give the --output-dir of electrify pretrain")
+            raise UserError(
+                f"{run} is not a run folder: it has no {name}; give the --output-dir of electrify "
+                "pretrain"
+            )

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the progress bars, load reports and warnings of transformers; its settings are put back afterwards."""
+    """Without the progress bars, load reports and warnings of transformers; its settings are put
+    back afterwards."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -28,8 +28,8 @@ from .quiet import quiet
 def folder_shape(start: str, architecture: str, *, vocab_size: int | None = None) -> Shape:
     """The shape of the encoder in a Hugging Face folder or under a Hub id.
 
-    vocab_size: that of the corpus, checked where given. Raises UserError where `start` is of another architecture or computes what our encoder does
-    not.
+    vocab_size: that of the corpus, checked where given. Raises UserError where `start` is of
+    another architecture or computes what our encoder does not.
     """
     shape = architecture_named(architecture).shape_of(_config(start, architecture))
     if vocab_size is not None and shape.vocab_size != vocab_size:
@@ -38,18 +38,23 @@ def folder_shape(start: str, architecture: str, *, vocab_size: int | None = None
 
 
 def check_vocabulary(start: str, *, tokenizer: Path) -> None:
-    """Raises UserError where the tokenizer of `start` gives words other ids than that of the corpus (the folder `tokenizer`). None there passes."""
+    """Raises UserError where the tokenizer of `start` gives words other ids than that of the corpus
+    (the folder `tokenizer`). None there passes."""
     from transformers import AutoTokenizer
 
     place, local = _where(start)
-    if local and not any((Path(place) / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
+    if local and not any(
+        (Path(place) / name).is_file() for name in ("tokenizer.json", "vocab.txt")
+    ):
         return  # transformers would make an empty one up
     if local:
         must_be_plain(Path(place))
         must_be_sound(Path(place) / TOKENIZER_FILE)
     try:
         with quiet():
-            theirs = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **local).get_vocab()
+            theirs = AutoTokenizer.from_pretrained(
+                place, trust_remote_code=False, **local
+            ).get_vocab()
     except (OSError, ValueError, KeyError):
         return
     except (KeyboardInterrupt, SystemExit):
@@ -60,33 +65,47 @@ def check_vocabulary(start: str, *, tokenizer: Path) -> None:
     odd = sorted(word for word in theirs.keys() | ours.keys() if theirs.get(word) != ours.get(word))
     if odd:
         raise UserError(
-            f"{start} knows other words than the corpus ({len(odd)} differ, {odd[0]!r} is {theirs.get(odd[0])} there, {ours.get(odd[0])} here); "
+            f"{start} knows other words than the corpus ({len(odd)} differ, {odd[0]!r} is "
+            f"{theirs.get(odd[0])} there, {ours.get(odd[0])} here); "
             f"prepare the corpus with `--tokenizer {start}`, or start from another folder"
         )
 
 
-def load_weights(built: Built, what: str, start: str, *, given: ExportedModel | None = None) -> list[str]:
-    """Fills a network of `built` (what: `discriminator` or `generator`) with the weights of a Hugging Face folder or Hub id (safetensors only).
-    Returns lines that tell what was missing or ignored.
+def load_weights(
+    built: Built, what: str, start: str, *, given: ExportedModel | None = None
+) -> list[str]:
+    """Fills a network of `built` (what: `discriminator` or `generator`) with the weights of a
+    Hugging Face folder or Hub id (safetensors only). Returns lines that tell what was missing or
+    ignored.
 
-    A head that the folder lacks keeps its initial values. given: the network that another folder has filled already: what the two share stays as
-    that folder left it. Raises UserError where the folder does not fit; then nothing has been changed.
+    A head that the folder lacks keeps its initial values. given: the network that another folder
+    has filled already: what the two share stays as that folder left it. Raises UserError where the
+    folder does not fit; then nothing has been changed.
     """
     own = built.exports[what]
     config = _config(start, own.architecture.name)
     shape, theirs = own.encoder.shape, own.architecture.shape_of(config)
     if theirs.vocab_size != shape.vocab_size:
-        raise UserError(f"--init-{what} " + _other_vocabulary(start, theirs.vocab_size, shape.vocab_size))
+        raise UserError(
+            f"--init-{what} " + _other_vocabulary(start, theirs.vocab_size, shape.vocab_size)
+        )
     names = [f.name for f in fields(shape)]
-    odd = [f"{name} {getattr(theirs, name)} there, {getattr(shape, name)} here" for name in names if getattr(theirs, name) != getattr(shape, name)]
+    odd = [
+        f"{name} {getattr(theirs, name)} there, {getattr(shape, name)} here"
+        for name in names
+        if getattr(theirs, name) != getattr(shape, name)
+    ]
     if odd:
-        raise UserError(f"--init-{what} {start} has another shape than the {what} of this run: {'; '.join(odd)}")
+        raise UserError(
+            f"--init-{what} {start} has another shape than the {what} of this run: {'; '.join(odd)}"
+        )
     table = own.table(model_type=config.model_type)
     model, missing, extra = _read(start, table, config)
     broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
     if broken:
         raise UserError(
-            f"--init-{what} {start} lacks {len(broken)} weights of the encoder ({broken[0]}, ...): it is damaged or of another architecture"
+            f"--init-{what} {start} lacks {len(broken)} weights of the encoder ({broken[0]}, ...): "
+            "it is damaged or of another architecture"
         )
     rows = [row for row in table.rows if not missing.intersection(row.theirs)]
     wanted = {name for row in rows for name in row.theirs} | set(table.tied)
@@ -95,19 +114,30 @@ def load_weights(built: Built, what: str, start: str, *, given: ExportedModel | 
         new = to_ours(rows, without_tied(table, state))
     except KeyMismatchError as e:
         raise UserError(f"--init-{what} {start} cannot be read: {e}") from e
-    lines = _fill(own, new, start, what=what, given=given) + _account(table, rows, extra, start, what=what)
+    lines = _fill(own, new, start, what=what, given=given) + _account(
+        table, rows, extra, start, what=what
+    )
     return lines or [f"{what}: {start}: every weight found and used"]
 
 
-def _fill(model: ExportedModel, new: dict[str, torch.Tensor], start: str, *, what: str, given: ExportedModel | None) -> list[str]:
+def _fill(
+    model: ExportedModel,
+    new: dict[str, torch.Tensor],
+    start: str,
+    *,
+    what: str,
+    given: ExportedModel | None,
+) -> list[str]:
     """Checks every shape, then copies; parameters shared with `given` stay."""
     own = model.parameters()
     kept = {id(p) for p in given.parameters().values()} if given else set()
     for name, t in new.items():
         if own[name].shape != t.shape:
             raise UserError(
-                f"--init-{what} {start}: {name} is {tuple(t.shape)} there, {tuple(own[name].shape)} here, where it is shared with the other network; "
-                f"choose --tie none, or folders of the same embedding_size and max_position_embeddings"
+                f"--init-{what} {start}: {name} is {tuple(t.shape)} there, "
+                f"{tuple(own[name].shape)} here, where it is shared with the other network; "
+                "choose --tie none, or folders of the same embedding_size and "
+                "max_position_embeddings"
             )
     passed = [name for name in new if id(own[name]) in kept]
     left = model.fill({name: t for name, t in new.items() if name not in passed})
@@ -116,31 +146,45 @@ def _fill(model: ExportedModel, new: dict[str, torch.Tensor], start: str, *, wha
     if not passed:
         return []
     shared = "embeddings" if all(".embeddings." in name for name in passed) else "encoder"
-    return [f"{what}: {start}: its {len(passed)} {shared} weights are ignored: they are shared with the discriminator, whose folder decides them"]
+    return [
+        (
+            f"{what}: {start}: its {len(passed)} {shared} weights are ignored: they are shared "
+            "with the discriminator, whose folder decides them"
+        )
+    ]
 
 
-def _account(table: KeyTable, rows: list[Any], extra: set[str], start: str, *, what: str) -> list[str]:
+def _account(
+    table: KeyTable, rows: list[Any], extra: set[str], start: str, *, what: str
+) -> list[str]:
     """What was missing and what was ignored, a line each."""
     lines = []
     absent = [name for row in table.head if row not in rows for name in row.theirs]
     if len(absent) == sum(len(row.theirs) for row in table.head):
         lines.append(f"{what}: {start} has no weights of the head; it keeps its initial values")
     elif absent:
-        lines.append(f"{what}: {start} lacks {', '.join(sorted(absent))}; they keep their initial values")
+        lines.append(
+            f"{what}: {start} lacks {', '.join(sorted(absent))}; they keep their initial values"
+        )
     ignored = sorted(extra)
     if ignored:
-        lines.append(f"{what}: {start}: ignored {len(ignored)} weights without a place here ({', '.join(ignored[:4])}{', ...' * (len(ignored) > 4)})")
+        lines.append(
+            f"{what}: {start}: ignored {len(ignored)} weights without a place here "
+            f"({', '.join(ignored[:4])}{', ...' * (len(ignored) > 4)})"
+        )
     return lines
 
 
 def _other_vocabulary(start: str, theirs: int, ours: int) -> str:
     return (
-        f"{start} has a vocabulary of {theirs}, the corpus one of {ours}; prepare the corpus with `--tokenizer {start}`, or start from another folder"
+        f"{start} has a vocabulary of {theirs}, the corpus one of {ours}; prepare the corpus with "
+        f"`--tokenizer {start}`, or start from another folder"
     )
 
 
 def _where(start: str) -> tuple[str, dict[str, Any]]:
-    """Folder or Hub id, and the options that keep a folder off the network. Raises UserError for a folder that does not exist."""
+    """Folder or Hub id, and the options that keep a folder off the network. Raises UserError for a
+    folder that does not exist."""
     path = Path(start).expanduser()
     if path.is_dir():
         must_be_whole(path)
@@ -148,7 +192,10 @@ def _where(start: str) -> tuple[str, dict[str, Any]]:
             raise UserError(f"{start} is no Hugging Face folder: it has no config.json")
         return str(path), {"local_files_only": True}
     if path.exists() or start.startswith((".", "/", "~")) or start.count("/") > 1:
-        raise UserError(f"there is no folder {start}; give a Hugging Face folder or the name of a model on the Hub")
+        raise UserError(
+            f"there is no folder {start}; give a Hugging Face folder or the name of a model on the "
+            "Hub"
+        )
     return start, {}
 
 
@@ -161,7 +208,9 @@ def _config(start: str, architecture: str) -> Any:
         if local:
             look_over(Path(place))
     except FileError as e:
-        raise e if e.advice else UserError(f"{start} could not be read as a Hugging Face model ({e})") from e
+        raise (
+            e if e.advice else UserError(f"{start} could not be read as a Hugging Face model ({e})")
+        ) from e
     try:
         with quiet(), without_code(start):
             config = AutoConfig.from_pretrained(place, trust_remote_code=False, **local)
@@ -174,7 +223,10 @@ def _config(start: str, architecture: str) -> Any:
     known = ARCHITECTURES[architecture].model_types
     if config.model_type not in known:
         others = f" (or {', '.join(known[1:])})" if len(known) > 1 else ""
-        raise UserError(f"{start} is a model of type {config.model_type!r}; a run starts from {known[0]}{others} only")
+        raise UserError(
+            f"{start} is a model of type {config.model_type!r}; a run starts from "
+            f"{known[0]}{others} only"
+        )
     architecture_named(architecture).must_compute_the_same(start, config)
     with quiet():
         computing_plainly(config)
@@ -190,13 +242,23 @@ def _read(start: str, table: KeyTable, config: Any) -> tuple[Any, set[str], set[
     try:
         with quiet():
             model, info = getattr(transformers, table.name).from_pretrained(
-                place, config=config, output_loading_info=True, dtype=torch.float32, **SAFE_WEIGHTS, **local
+                place,
+                config=config,
+                output_loading_info=True,
+                dtype=torch.float32,
+                **SAFE_WEIGHTS,
+                **local,
             )
     except Exception as e:  # damaged weights raise types of three libraries
-        raise UserError(f"{start} has no readable model.safetensors ({_line(e)}); convert its weights to safetensors first") from e
+        raise UserError(
+            f"{start} has no readable model.safetensors ({_line(e)}); convert its weights to "
+            "safetensors first"
+        ) from e
     wrong = sorted(str(k[0]) for k in info["mismatched_keys"])
     if wrong:
-        raise UserError(f"{start} is damaged: {wrong[0]} does not have the shape that its config.json says")
+        raise UserError(
+            f"{start} is damaged: {wrong[0]} does not have the shape that its config.json says"
+        )
     if not local:
         from_hub(place, model.config)  # the weights are in the cache now
     must_be_finite(start, model)

@@ -7,7 +7,8 @@ A mark is a small JSON object in a regular file (never a link) that says `"elect
     blimp.json              of results of BLiMP
     unfinished/state.json   of a corpus that is being prepared
 
-(A run's mark is the first line of its config.yaml, see train/folder.py; a prepared corpus's is its sealed manifest.)
+(A run's mark is the first line of its config.yaml, see train/folder.py; a prepared corpus's is its
+sealed manifest.)
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ from .whole import TEMPORARY
 
 MARK = "electrify.json"
 KEY = "electrify"
-MOST_BYTES = 1 << 27  # of a file that may hold a mark: the state of a corpus of 100,000 files has an eighth of that
+MOST_BYTES = (
+    1 << 27
+)  # of a file that may hold a mark: the state of a corpus of 100,000 files has an eighth of that
 
 
 def open_own(path: Path) -> IO[bytes] | None:
-    """A regular file, opened for reading; None for a link, a pipe, a device, a folder, and for what cannot be read."""
+    """A regular file, opened for reading; None for a link, a pipe, a device, a folder, and for what
+    cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -61,9 +65,14 @@ def own_object(path: Path) -> dict[str, Any] | None:
 
 
 def mark_of(path: Path, kind: str) -> dict[str, Any] | None:
-    """What the file says besides its mark, where it has the mark of this kind; None for whatever else is there."""
+    """What the file says besides its mark, where it has the mark of this kind; None for whatever
+    else is there."""
     found = own_object(path)
-    return {k: v for k, v in found.items() if k != KEY} if found is not None and found.get(KEY) == kind else None
+    return (
+        {k: v for k, v in found.items() if k != KEY}
+        if found is not None and found.get(KEY) == kind
+        else None
+    )
 
 
 def marked(kind: str, facts: dict[str, Any]) -> str:
@@ -72,10 +81,13 @@ def marked(kind: str, facts: dict[str, Any]) -> str:
 
 
 def foreign(folder: Path) -> list[str]:
-    """Names in a folder, but for those of its lock and of what a killed writer left; none where the folder is missing."""
+    """Names in a folder, but for those of its lock and of what a killed writer left; none where the
+    folder is missing."""
     if not folder.is_dir():
         return []
-    return sorted(name for name in os.listdir(folder) if name != LOCK and not TEMPORARY.fullmatch(name))
+    return sorted(
+        name for name in os.listdir(folder) if name != LOCK and not TEMPORARY.fullmatch(name)
+    )
 
 
 def must_be_new(folder: Path, what: str) -> None:
@@ -85,7 +97,9 @@ def must_be_new(folder: Path, what: str) -> None:
     names = foreign(folder)
     if names:
         shown = ", ".join(names[:3]) + " ..." * (len(names) > 3)
-        raise UserError(f"{folder}: holds other files and no {what} ({shown}); choose another --output-dir")
+        raise UserError(
+            f"{folder}: holds other files and no {what} ({shown}); choose another --output-dir"
+        )
 
 
 def remove_temporaries(folder: Path) -> None:
@@ -109,9 +123,14 @@ def aside(path: Path) -> Path | None:
 
 
 def relative(name: str, folder: Path) -> str:
-    """A folder as it is found from `folder`, so that both can be moved together; what is not a folder here (a Hub id) stays as it is."""
+    """A folder as it is found from `folder`, so that both can be moved together; what is not a
+    folder here (a Hub id) stays as it is."""
     path = os.path.expanduser(name)
-    return os.path.relpath(os.path.realpath(path), os.path.realpath(folder)) if os.path.isdir(path) else name
+    return (
+        os.path.relpath(os.path.realpath(path), os.path.realpath(folder))
+        if os.path.isdir(path)
+        else name
+    )
 
 
 def sha256(path: Path) -> str | None:
@@ -124,11 +143,14 @@ def sha256(path: Path) -> str | None:
 
 
 def fingerprint(model: str) -> str:
-    """A short hash of what a model folder computes: weights, configuration and tokenizer; the name itself for a Hub id."""
+    """A short hash of what a model folder computes: weights, configuration and tokenizer; the name
+    itself for a Hub id."""
     folder = Path(os.path.expanduser(model))
     if not folder.is_dir():
         return model
     names = {"config.json", *TOKENIZER_FILES}
-    files = sorted(p for p in folder.iterdir() if p.name in names or p.suffix in (".safetensors", ".bin"))
+    files = sorted(
+        p for p in folder.iterdir() if p.name in names or p.suffix in (".safetensors", ".bin")
+    )
     found = [(p.name, sha256(Path(os.path.realpath(p)))) for p in files]
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]

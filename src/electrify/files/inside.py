@@ -1,4 +1,5 @@
-"""Where a write goes: inside the folder that the user named, and never through a link in it to somewhere else."""
+"""Where a write goes: inside the folder that the user named, and never through a link in it to
+somewhere else."""
 
 from __future__ import annotations
 
@@ -14,35 +15,49 @@ _OF_A_CHECKPOINT = ("manifest.json", "state.json")
 
 
 def must_stay_inside(path: Path, top: Path) -> None:
-    """Raises UserError where a folder on the way from `top` to `path`, which lies below it, is a link; `path` counts, `top` does not: the user named
-    it, and it may be one."""
+    """Raises UserError where a folder on the way from `top` to `path`, which lies below it, is a
+    link; `path` counts, `top` does not: the user named it, and it may be one."""
     step = top
     for name in path.relative_to(top).parts:
         step = step / name
         if step.is_symlink():
-            raise UserError(f"{step} is a link, and files would be written through it; put a folder in its place, or choose another --output-dir")
+            raise UserError(
+                f"{step} is a link, and files would be written through it; put a folder in its "
+                "place, or choose another --output-dir"
+            )
 
 
 def make_inside(path: Path, top: Path) -> None:
-    """Makes the folder `path`, and those between it and `top`, which is there. Raises UserError as `must_stay_inside`, OSError where it cannot."""
+    """Makes the folder `path`, and those between it and `top`, which is there. Raises UserError as
+    `must_stay_inside`, OSError where it cannot."""
     must_stay_inside(path, top)
     path.mkdir(parents=True, exist_ok=True)
 
 
 def must_not_be_in_a_checkpoint(folder: Path) -> None:
-    """Raises UserError for a checkpoint of a run and for what lies in one: checkpoints come and go as the run trains."""
+    """Raises UserError for a checkpoint of a run and for what lies in one: checkpoints come and go
+    as the run trains."""
     real = Path(os.path.realpath(folder))
     for path in (real, *real.parents):
         if not CHECKPOINT.fullmatch(path.name):
             continue
-        if any((path.parent / name).is_file() for name in _OF_A_RUN) or all((path / name).is_file() for name in _OF_A_CHECKPOINT):
+        if any((path.parent / name).is_file() for name in _OF_A_RUN) or all(
+            (path / name).is_file() for name in _OF_A_CHECKPOINT
+        ):
             what = "a checkpoint" if path == real else f"in {path}, a checkpoint"
-            raise UserError(f"{folder} is {what} of a run, which the run may remove; choose another --output-dir")
+            raise UserError(
+                f"{folder} is {what} of a run, which the run may remove; choose another "
+                "--output-dir"
+            )
 
 
 def must_be_utf8(folder: Path) -> None:
-    """Raises UserError for a name in another encoding: the library that writes weights takes UTF-8 only."""
+    """Raises UserError for a name in another encoding: the library that writes weights takes UTF-8
+    only."""
     try:
         os.fspath(folder).encode("utf-8")
     except UnicodeEncodeError as e:
-        raise UserError(f"{folder}: this name is not UTF-8, and weights cannot be written there; choose another --output-dir") from e
+        raise UserError(
+            f"{folder}: this name is not UTF-8, and weights cannot be written there; choose "
+            "another --output-dir"
+        ) from e

@@ -1,8 +1,10 @@
-"""The lock of a folder: one writer at a time, whatever the verb. The kernel frees it when the process ends, however it ends.
+"""The lock of a folder: one writer at a time, whatever the verb. The kernel frees it when the
+process ends, however it ends.
 
 FOLDER/.lock    `electrify` and the number of the process that works here; empty between two writers where it is kept
 
-A file of that name which is empty or holds a number only may be another program's: it is locked, it stays, and it says what it said.
+A file of that name which is empty or holds a number only may be another program's: it is locked, it
+stays, and it says what it said.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from ..progress import say
 from .inside import must_not_be_in_a_checkpoint
 
 LOCK = ".lock"
-_TRIES = 100  # another writer may remove the file between our opening and our locking it, each time anew
+_TRIES = (
+    100  # another writer may remove the file between our opening and our locking it, each time anew
+)
 _MOST_BYTES = 32  # of our word and a process number; a longer file is not a lock
 _OURS = re.compile(rb"electrify ([0-9]+)\n")
 _locked_here: set[Path] = set()  # POSIX locks do not keep two threads of one process apart
@@ -30,24 +34,29 @@ _locked_here: set[Path] = set()  # POSIX locks do not keep two threads of one pr
 def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[None]:
     """Keeps every other process that writes out of the folder, which is made where it is missing.
 
-    keep: the lock's file stays, empty, when the work ends (that of a run, which is looked at while it is trained). A folder that
-    was made here and holds nothing in the end goes again. again: the folder was deleted with the lock that this
-    process held. Raises UserError naming the process that holds the lock, where the file of that name is a link or
-    somebody else's (it is neither followed nor emptied), and where the folder is a checkpoint, or lies in one.
+    keep: the lock's file stays, empty, when the work ends (that of a run, which is looked at while
+    it is trained). A folder that was made here and holds nothing in the end goes again. again: the
+    folder was deleted with the lock that this process held. Raises UserError naming the process
+    that holds the lock, where the file of that name is a link or somebody else's (it is neither
+    followed nor emptied), and where the folder is a checkpoint, or lies in one.
     """
     must_not_be_in_a_checkpoint(folder)
     try:
         path = Path(os.path.realpath(folder)) / LOCK
         made = not folder.exists()
     except OSError as e:  # a folder above may not be looked into, or the one that we are in is gone
-        raise UserError(f"{folder} cannot be written ({e.strerror}); choose another --output-dir") from e
+        raise UserError(
+            f"{folder} cannot be written ({e.strerror}); choose another --output-dir"
+        ) from e
     if path in _locked_here and not again:
         raise UserError(f"{folder} is in use by this very process; choose another --output-dir")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         fd, new = _locked(path, folder)
     except OSError as e:
-        raise UserError(f"{folder} cannot be written ({e.strerror}); choose another --output-dir") from e
+        raise UserError(
+            f"{folder} cannot be written ({e.strerror}); choose another --output-dir"
+        ) from e
     _locked_here.add(path)
     found = os.pread(fd, _MOST_BYTES, 0)
     ours = new or _OURS.fullmatch(found) is not None
@@ -69,7 +78,8 @@ def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[N
 
 
 def holder(folder: Path) -> str | None:
-    """The process that has locked the folder, "?" where its number is not written, None where none has. Writes nothing, keeps nobody out."""
+    """The process that has locked the folder, "?" where its number is not written, None where none
+    has. Writes nothing, keeps nobody out."""
     try:
         path = Path(os.path.realpath(folder)) / LOCK
     except OSError:  # the folder that we are in is gone
@@ -94,7 +104,8 @@ def holder(folder: Path) -> str | None:
 
 
 def _locked(path: Path, folder: Path) -> tuple[int, bool]:
-    """The open and locked file, and whether it was made here. Raises UserError where another process has it, OSError where it cannot be opened."""
+    """The open and locked file, and whether it was made here. Raises UserError where another
+    process has it, OSError where it cannot be opened."""
     for _ in range(_TRIES):
         fd, new = _opened(path)
         try:
@@ -106,7 +117,10 @@ def _locked(path: Path, folder: Path) -> tuple[int, bool]:
             os.close(fd)
             raise
         os.close(fd)  # its writer removed it when it ended: the lock of that file keeps nobody out
-    raise UserError(f"{folder} is taken by one process after the other; wait for them, or choose another --output-dir")
+    raise UserError(
+        f"{folder} is taken by one process after the other; wait for them, or choose another "
+        "--output-dir"
+    )
 
 
 def _opened(path: Path) -> tuple[int, bool]:
@@ -117,27 +131,44 @@ def _opened(path: Path) -> tuple[int, bool]:
         fd = os.open(path, flags | os.O_CREAT, 0o666)  # which may have gone in between
     except OSError as e:
         if e.errno == errno.ELOOP:
-            raise UserError(f"{path} is a link and not a lock; remove it, or choose another --output-dir") from e
+            raise UserError(
+                f"{path} is a link and not a lock; remove it, or choose another --output-dir"
+            ) from e
         raise
     found = os.pread(fd, _MOST_BYTES + 1, 0) if stat.S_ISREG(os.fstat(fd).st_mode) else b"?"
-    if found.strip() and not _OURS.fullmatch(found) and not (len(found) <= _MOST_BYTES and found.strip().isdigit()):
+    if (
+        found.strip()
+        and not _OURS.fullmatch(found)
+        and not (len(found) <= _MOST_BYTES and found.strip().isdigit())
+    ):
         os.close(fd)
-        raise UserError(f"{path} is somebody's own file and not a lock; move it away, or choose another --output-dir")
+        raise UserError(
+            f"{path} is somebody's own file and not a lock; move it away, or choose another "
+            "--output-dir"
+        )
     return fd, False
 
 
 def _lock(fd: int, folder: Path) -> None:
     try:
         import fcntl
-    except ImportError:  # no such locks on Windows; two writers in one folder are then the user's care
+    except (
+        ImportError
+    ):  # no such locks on Windows; two writers in one folder are then the user's care
         return
     try:
         # lockf, not flock: a forked worker that outlives a killed run would keep a flock.
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError) as e:
-        raise UserError(f"{folder} is in use by process {_number(fd)}; wait for it, stop it, or choose another --output-dir") from e
+        raise UserError(
+            f"{folder} is in use by process {_number(fd)}; wait for it, stop it, or choose another "
+            "--output-dir"
+        ) from e
     except OSError as e:  # some network file systems have no locks
-        say(f"warning: {folder} cannot be locked ({e.strerror}); see to it yourself that only one process writes there")
+        say(
+            f"warning: {folder} cannot be locked ({e.strerror}); see to it yourself that only one "
+            "process writes there"
+        )
 
 
 def _number(fd: int) -> str:

@@ -1,10 +1,12 @@
 """A Hugging Face folder of ours, made or replaced file by file.
 
-Everything is written into a hidden folder inside the target first, and checked there by whoever writes. Only then the mark says
-`unfinished`, config.json (without which nobody loads a model) goes, each file takes its place, config.json last, and the mark says
-what is there now. So a kill leaves the old model, or the new one, or a folder that nobody takes for a model and that the same
-command makes whole. What the mark does not list is the user's: it stays, and where it stands in the way nothing is written. A file
-that the mark lists and that does not have its hash any more was changed by the user: then nothing is written either.
+Everything is written into a hidden folder inside the target first, and checked there by whoever
+writes. Only then the mark says `unfinished`, config.json (without which nobody loads a model) goes,
+each file takes its place, config.json last, and the mark says what is there now. So a kill leaves
+the old model, or the new one, or a folder that nobody takes for a model and that the same command
+makes whole. What the mark does not list is the user's: it stays, and where it stands in the way
+nothing is written. A file that the mark lists and that does not have its hash any more was changed
+by the user: then nothing is written either.
 """
 
 from __future__ import annotations
@@ -23,7 +25,16 @@ from .. import faults
 from ..errors import UserError
 from ..progress import say
 from . import seals
-from .folders import KEY, MARK, TOKENIZER_FILES, foreign, own_bytes, own_object, remove_temporaries, sha256
+from .folders import (
+    KEY,
+    MARK,
+    TOKENIZER_FILES,
+    foreign,
+    own_bytes,
+    own_object,
+    remove_temporaries,
+    sha256,
+)
 from .inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from .lock import lock
 from .whole import sync, temporary, write_atomically
@@ -31,20 +42,28 @@ from .whole import sync, temporary, write_atomically
 CARD, CONFIG, WEIGHTS = "README.md", "config.json", "model.safetensors"
 MODEL_FILES = (CONFIG, WEIGHTS, CARD, *TOKENIZER_FILES)
 KIND, UNFINISHED = "model", "unfinished"
-EARLIER = "earlier"  # in an unfinished mark: the hashes of what stood there before, for each file is the old one or the new one
+# In an unfinished mark: the hashes of what stood there before, for each file is the old one or the
+# new one.
+EARLIER = "earlier"
 FORMAT = 1
 _SEAL = re.compile(rb"\n<!-- electrify ([0-9a-f]{64}) -->\n\Z")
 
 
 def model_mark(folder: Path) -> dict[str, Any] | None:
-    """What electrify.json says of the model in the folder, None where the folder is not an export of ours."""
+    """What electrify.json says of the model in the folder, None where the folder is not an export
+    of ours."""
     found = own_object(folder / MARK)
     if found is None or found.get("format") != FORMAT or not isinstance(found.get("part"), str):
         return None
     files = found.get("files", {})
-    if found.get(KEY, KIND) != KIND or not isinstance(files, dict) or not files.keys() <= set(MODEL_FILES):
+    if (
+        found.get(KEY, KIND) != KIND
+        or not isinstance(files, dict)
+        or not files.keys() <= set(MODEL_FILES)
+    ):
         return None
-    # The first versions wrote no kind, no list of files and no seal. With a list, what it says may be deleted: nobody else may have written it.
+    # The first versions wrote no kind, no list of files and no seal. With a list, what it says may
+    # be deleted: nobody else may have written it.
     return found if not files or found.get(seals.SEAL) == seals.seal_of(found) else None
 
 
@@ -52,24 +71,33 @@ def must_be_whole(folder: Path) -> None:
     """Raises UserError for a model folder whose replacement was interrupted."""
     mark = model_mark(folder)
     if mark is not None and mark.get(UNFINISHED):
-        raise UserError(f"{folder}: writing this model was interrupted; repeat the command that wrote it, which finishes it")
+        raise UserError(
+            f"{folder}: writing this model was interrupted; repeat the command that wrote it, "
+            "which finishes it"
+        )
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a model of ours is there to the last byte. Exports of the first versions list no files: theirs must have weights."""
+    """Whether a model of ours is there to the last byte. Exports of the first versions list no
+    files: theirs must have weights."""
     mark = model_mark(folder)
     if mark is None or mark.get(UNFINISHED):
         return False
     files = mark.get("files") or {CONFIG: None, WEIGHTS: mark.get("weights_sha256")}
     found = {name: sha256(folder / name) for name in files}
-    return all(found[name] == digest if digest else found[name] or name == CARD for name, digest in files.items())
+    return all(
+        found[name] == digest if digest else found[name] or name == CARD
+        for name, digest in files.items()
+    )
 
 
 def may_write(target: Path, identity: dict[str, Any], *, top: Path | None = None) -> None:
-    """Raises UserError where `target` is neither new nor empty nor an earlier export of this very model that is as it was written.
+    """Raises UserError where `target` is neither new nor empty nor an earlier export of this very
+    model that is as it was written.
 
-    identity: what tells models apart ("part", "run", ...). Where the earlier mark says something else of one of these, it is another model.
-    top: the folder that the user named, where `target` lies in it: then no folder on the way may be a link.
+    identity: what tells models apart ("part", "run", ...). Where the earlier mark says something
+    else of one of these, it is another model. top: the folder that the user named, where `target`
+    lies in it: then no folder on the way may be a link.
     """
     must_be_utf8(target)
     must_not_be_in_a_checkpoint(target)
@@ -84,17 +112,27 @@ def may_write(target: Path, identity: dict[str, Any], *, top: Path | None = None
         if target.is_dir() and not foreign(target):
             return
         why = f"it has no {MARK}, or one that was changed"
-        raise UserError(f"{target} exists and is not an export of electrify ({why}); choose another --output-dir or remove it")
+        raise UserError(
+            f"{target} exists and is not an export of electrify ({why}); choose another "
+            "--output-dir or remove it"
+        )
     odd = [name for name in identity if name in mark and mark[name] != identity[name]]
     if "part" in odd:
-        raise UserError(f"{target} holds a model of another kind ({mark['part']}, not {identity['part']}); choose another --output-dir")
+        raise UserError(
+            f"{target} holds a model of another kind ({mark['part']}, not {identity['part']}); "
+            "choose another --output-dir"
+        )
     if odd:
-        raise UserError(f"{target} holds the {mark['part']} of another run (its {odd[0]} is another); choose another --output-dir or remove it")
+        raise UserError(
+            f"{target} holds the {mark['part']} of another run (its {odd[0]} is another); choose "
+            "another --output-dir or remove it"
+        )
     must_be_as_written(target)
 
 
 def must_be_as_written(folder: Path) -> None:
-    """Raises UserError where a file that the mark lists was changed since. A card is left to `_may_replace_card`: a changed one stays."""
+    """Raises UserError where a file that the mark lists was changed since. A card is left to
+    `_may_replace_card`: a changed one stays."""
     mark = model_mark(folder) or {}
     known = [mark.get("files", {}), mark.get(EARLIER, {})]
     if WEIGHTS not in known[0] and isinstance(mark.get("weights_sha256"), str):
@@ -105,17 +143,25 @@ def must_be_as_written(folder: Path) -> None:
             continue
         found = sha256(path)
         if found is None:
-            raise UserError(f"{path} is not a file that electrify wrote; move it away, or choose another --output-dir")
+            raise UserError(
+                f"{path} is not a file that electrify wrote; move it away, or choose another "
+                "--output-dir"
+            )
         if found not in digests:
-            raise UserError(f"{path} was changed after electrify wrote it; move it away or remove it, or choose another --output-dir")
+            raise UserError(
+                f"{path} was changed after electrify wrote it; move it away or remove it, or "
+                "choose another --output-dir"
+            )
 
 
 @contextmanager
 def replaced(target: Path, identity: dict[str, Any], *, top: Path | None = None) -> Iterator[Path]:
-    """A hidden folder to write a whole model into; when the block ends, its files take their places in `target`.
+    """A hidden folder to write a whole model into; when the block ends, its files take their places
+    in `target`.
 
-    A linked target is written through: the folder that it points to is filled. Where the block raises, nothing has changed. Raises UserError
-    as `may_write` does, and where a file in `target` that is not ours has the name of one of the new files.
+    A linked target is written through: the folder that it points to is filled. Where the block
+    raises, nothing has changed. Raises UserError as `may_write` does, and where a file in `target`
+    that is not ours has the name of one of the new files.
     """
     may_write(target, identity, top=top)
     with lock(target):
@@ -136,21 +182,42 @@ def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
     new = {name: digest for name in MODEL_FILES if (digest := sha256(staged / name))}
     had: dict[str, Any] = mark.get("files") or (dict.fromkeys(MODEL_FILES) if mark else {})
     for name in new:
-        if os.path.lexists(target / name) and (name not in had or not (target / name).is_file() or (target / name).is_symlink()):
-            raise UserError(f"{target / name} is not a file that electrify wrote; move it away, or choose another --output-dir")
+        if os.path.lexists(target / name) and (
+            name not in had or not (target / name).is_file() or (target / name).is_symlink()
+        ):
+            raise UserError(
+                f"{target / name} is not a file that electrify wrote; move it away, or choose "
+                "another --output-dir"
+            )
     if CARD in new and not _may_replace_card(target / CARD):
-        say(f"{target / CARD} stays, for somebody changed it (or an earlier version wrote it); remove it for a new one")
+        say(
+            f"{target / CARD} stays, for somebody changed it (or an earlier version wrote it); "
+            "remove it for a new one"
+        )
         new.pop(CARD)
     changed = [name for name in new if sha256(target / name) != new[name]]
-    gone = [name for name, digest in had.items() if name not in new and digest and sha256(target / name) == digest]
-    # A card says how long its run took, so its hash would make marks of equal models differ. It seals itself.
-    kept = {name: None if name == CARD else digest for name, digest in new.items()} | ({CARD: None} if CARD in had else {})
+    gone = [
+        name
+        for name, digest in had.items()
+        if name not in new and digest and sha256(target / name) == digest
+    ]
+    # A card says how long its run took, so its hash would make marks of equal models differ. It
+    # seals itself.
+    kept = {name: None if name == CARD else digest for name, digest in new.items()} | (
+        {CARD: None} if CARD in had else {}
+    )
     last = _mark({"format": FORMAT, **identity, "weights_sha256": new.get(WEIGHTS), "files": kept})
     for name in changed:
         sync(staged / name)
     if changed or gone:
         there = {name: sha256(target / name) for name in had if os.path.lexists(target / name)}
-        begun = {"format": FORMAT, **identity, "files": had | kept, EARLIER: there, UNFINISHED: True}
+        begun = {
+            "format": FORMAT,
+            **identity,
+            "files": had | kept,
+            EARLIER: there,
+            UNFINISHED: True,
+        }
         write_atomically(target / MARK, _mark(begun))
         if CONFIG in new:
             (target / CONFIG).unlink(missing_ok=True)
@@ -174,7 +241,8 @@ def _mark(facts: dict[str, Any]) -> str:
 
 
 def sealed(card: str) -> str:
-    """A card with its own hash in its last line, where readers do not see it: a person's changes are told from ours by it."""
+    """A card with its own hash in its last line, where readers do not see it: a person's changes
+    are told from ours by it."""
     return f"{card}\n<!-- electrify {hashlib.sha256(card.encode()).hexdigest()} -->\n"
 
 

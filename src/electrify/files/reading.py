@@ -1,4 +1,5 @@
-"""The one way in which files of others are opened: regular ones, inside their folder, of a size that was compared before a byte was read.
+"""The one way in which files of others are opened: regular ones, inside their folder, of a size
+that was compared before a byte was read.
 
 | what lies there                        | what would follow without this       |
 |----------------------------------------|--------------------------------------|
@@ -8,7 +9,8 @@
 | a file of the kernel that waits for news (/proc/kmsg) | a read that never ends |
 | JSON with NaN, a key twice, 10^5 brackets | values that nobody wrote, or a stack trace |
 
-A folder of the Hub's cache (models--ORG--NAME/snapshots/HASH) holds links to ../../blobs: those are inside.
+A folder of the Hub's cache (models--ORG--NAME/snapshots/HASH) holds links to ../../blobs: those are
+inside.
 """
 
 from __future__ import annotations
@@ -48,20 +50,26 @@ class MissingError(FileError):
     """There is nothing of that name."""
 
 
-def open_regular(path: Path, *, within: Path | None = None, limit: int | None = None) -> io.BufferedReader:
+def open_regular(
+    path: Path, *, within: Path | None = None, limit: int | None = None
+) -> io.BufferedReader:
     """The file, opened for reading bytes.
 
-    within: the folder that it must lie in when every link has been followed. limit: its size in bytes at most. Raises FileError.
+    within: the folder that it must lie in when every link has been followed. limit: its size in
+    bytes at most. Raises FileError.
     """
     real = must_be_regular(path, within=within, limit=limit)
     try:
-        return _opened(real, _OPEN | _NO_LINK, path)  # looks again, for the name may have been given to another file since
+        return _opened(
+            real, _OPEN | _NO_LINK, path
+        )  # looks again, for the name may have been given to another file since
     except OSError as e:
         raise _unreadable(path, e) from e
 
 
 def opened(path: Path) -> io.BufferedReader:
-    """A regular file wherever links lead, opened for reading bytes: what the user himself named. Nothing is waited for.
+    """A regular file wherever links lead, opened for reading bytes: what the user himself named.
+    Nothing is waited for.
 
     Raises FileError for a pipe or a device, and OSError where opening, or a read later, fails.
     """
@@ -80,7 +88,8 @@ def _opened(real: Path, flags: int, path: Path) -> io.BufferedReader:
 
 
 class _Ready(io.FileIO):
-    """A file opened so that reading does not wait. One that has nothing yet, as the kernel's log, is refused and not taken as empty."""
+    """A file opened so that reading does not wait. One that has nothing yet, as the kernel's log,
+    is refused and not taken as empty."""
 
     def readinto(self, buffer: Any, /) -> int:
         read = super().readinto(buffer)
@@ -117,7 +126,9 @@ def must_be_regular(path: Path, *, within: Path | None = None, limit: int | None
     if within is not None and not is_inside(real, within):
         raise FileError(path, "is a link that leads out of its folder", ITSELF)
     if limit is not None and facts.st_size > limit:
-        raise FileError(path, f"has {_size(facts.st_size)}, and such a file has at most {_size(limit)}")
+        raise FileError(
+            path, f"has {_size(facts.st_size)}, and such a file has at most {_size(limit)}"
+        )
     return real
 
 
@@ -131,7 +142,8 @@ def is_regular(path: Path, *, within: Path | None = None) -> bool:
 
 
 def is_inside(real: Path, folder: Path) -> bool:
-    """Whether a path without links lies in a folder, or in the blobs that a snapshot of the Hub's cache links to."""
+    """Whether a path without links lies in a folder, or in the blobs that a snapshot of the Hub's
+    cache links to."""
     return any(real.is_relative_to(root) for root in _roots(Path(os.path.realpath(folder))))
 
 
@@ -162,12 +174,17 @@ def read_text(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = 
         raise FileError(path, f"is not UTF-8 text (byte {e.start})") from e
 
 
-def read_json(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = None, repeats: bool = False) -> Any:
-    """What a file of JSON says. repeats: whether a key may stand twice (the last counts). Raises FileError."""
+def read_json(
+    path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = None, repeats: bool = False
+) -> Any:
+    """What a file of JSON says. repeats: whether a key may stand twice (the last counts). Raises
+    FileError."""
     return json_of(read_bytes(path, limit=limit, within=within), path, repeats=repeats)
 
 
-def read_object(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = None, repeats: bool = False) -> dict[str, Any]:
+def read_object(
+    path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = None, repeats: bool = False
+) -> dict[str, Any]:
     """The JSON object in a file. Raises FileError, also for other JSON."""
     found = read_json(path, limit=limit, within=within, repeats=repeats)
     if not isinstance(found, dict):
@@ -176,7 +193,8 @@ def read_object(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None 
 
 
 def json_of(data: bytes | str, path: Path, *, repeats: bool = False, finite: bool = True) -> Any:
-    """Bytes or text of a file as JSON. repeats: whether a key may stand twice; finite: whether NaN and Infinity are refused. Raises FileError."""
+    """Bytes or text of a file as JSON. repeats: whether a key may stand twice; finite: whether NaN
+    and Infinity are refused. Raises FileError."""
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         return json.loads(
@@ -187,7 +205,9 @@ def json_of(data: bytes | str, path: Path, *, repeats: bool = False, finite: boo
         )
     except RecursionError as e:
         raise FileError(path, "is not JSON (nested too deeply)") from e
-    except ValueError as e:  # also of bytes that are not UTF-8, and of integers of thousands of digits
+    except (
+        ValueError
+    ) as e:  # also of bytes that are not UTF-8, and of integers of thousands of digits
         raise FileError(path, f"is not JSON ({' '.join(str(e).split())[:120]})") from e
 
 
@@ -221,7 +241,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _kind(mode: int) -> str:
-    for test, name in ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket")):
+    for test, name in (
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISFIFO, "a pipe"),
+        (stat.S_ISSOCK, "a socket"),
+    ):
         if test(mode):
             return name
     return "a device"
@@ -232,7 +256,8 @@ def _size(n: int) -> str:
 
 
 def is_there(path: Path) -> bool:
-    """Whether anything has that name. Raises FileError where the folder around does not let us look."""
+    """Whether anything has that name. Raises FileError where the folder around does not let us
+    look."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -244,4 +269,6 @@ def is_there(path: Path) -> bool:
 
 def _unreadable(path: Path, error: Exception) -> FileError:
     mine = isinstance(error, PermissionError)
-    return FileError(path, f"cannot be read ({getattr(error, 'strerror', None) or error})", READABLE * mine)
+    return FileError(
+        path, f"cannot be read ({getattr(error, 'strerror', None) or error})", READABLE * mine
+    )

@@ -1,4 +1,5 @@
-"""Files of results in a folder that the user may write into, too: a report that he edited gets another name before the new one takes its place.
+"""Files of results in a folder that the user may write into, too: a report that he edited gets
+another name before the new one takes its place.
 
 FOLDER/.written.json    the hashes of the results that we wrote there, written down before they are
 """
@@ -19,17 +20,22 @@ RECORD, KIND = ".written.json", "results"
 
 
 def write_results(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Each file whole or not at all. What has its name and is not what we wrote there is kept as NAME.changed, and said. Only under the folder's
-    lock; raises OSError where the disk refuses."""
+    """Each file whole or not at all. What has its name and is not what we wrote there is kept as
+    NAME.changed, and said. Only under the folder's lock; raises OSError where the disk refuses."""
     known = _known(folder)
-    data = {name: content.encode("utf-8") if isinstance(content, str) else content for name, content in files.items()}
+    data = {
+        name: content.encode("utf-8") if isinstance(content, str) else content
+        for name, content in files.items()
+    }
     new = {name: hashlib.sha256(content).hexdigest() for name, content in data.items()}
     for name, digest in new.items():
         there = sha256(folder / name)
         if there is None or there not in {digest, *known.get(name, ())}:
             keep_changed(folder / name)
             there = None
-        known[name] = [digest] if there in (None, digest) else [digest, there]  # a kill leaves the one or the other
+        known[name] = (
+            [digest] if there in (None, digest) else [digest, there]
+        )  # a kill leaves the one or the other
     write_atomically(folder / RECORD, marked(KIND, {"files": known}))
     for name, content in data.items():
         if sha256(folder / name) != new[name]:
@@ -50,4 +56,8 @@ def _known(folder: Path) -> dict[str, list[str]]:
     files: Any = (mark_of(folder / RECORD, KIND) or {}).get("files")
     if not isinstance(files, dict):
         return {}
-    return {name: [d for d in digests if isinstance(d, str)] for name, digests in files.items() if isinstance(digests, list)}
+    return {
+        name: [d for d in digests if isinstance(d, str)]
+        for name, digests in files.items()
+        if isinstance(digests, list)
+    }

@@ -1,7 +1,9 @@
-"""JSON of others against a frozen dataclass: the value, or one sentence that names the place: `counts.train is 'x', a number is needed`.
+"""JSON of others against a frozen dataclass: the value, or one sentence that names the place:
+`counts.train is 'x', a number is needed`.
 
-Ours and small on purpose: what is checked are the very dataclasses that the code works with (a corpus's Manifest, an encoder's Shape), the messages
-are one sentence of ours, and no library loads before `--help`.
+Ours and small on purpose: what is checked are the very dataclasses that the code works with (a
+corpus's Manifest, an encoder's Shape), the messages are one sentence of ours, and no library loads
+before `--help`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class SchemaError(UserError):
 
 @dataclass(frozen=True)
 class Rule:
-    """What an annotated value must fulfil beyond its type. wanted: in words, behind "... is needed"."""
+    """What an annotated value must fulfil beyond its type. wanted: in words, behind "... is
+    needed"."""
 
     wanted: str
     holds: Callable[[Any], bool]
@@ -44,7 +47,13 @@ def is_count(x: Any) -> bool:
 
 def is_file_name(x: Any) -> bool:
     """The name of a file right in a folder: it leads nowhere else."""
-    return isinstance(x, str) and x not in ("", "..") and Path(x).name == x and "\\" not in x and x.isprintable()
+    return (
+        isinstance(x, str)
+        and x not in ("", "..")
+        and Path(x).name == x
+        and "\\" not in x
+        and x.isprintable()
+    )
 
 
 def is_sha256(x: Any) -> bool:
@@ -60,7 +69,8 @@ Sha256 = Annotated[str, Rule("a SHA-256 in hexadecimal digits", is_sha256)]
 def check(kind: type[T], value: Any, where: str, *, more: bool = False) -> T:
     """`value`, read from JSON, as a `kind` (lists become the tuples that it asks for).
 
-    where: the file, in messages. more: whether the outermost dataclass ignores keys that it does not know. Raises SchemaError.
+    where: the file, in messages. more: whether the outermost dataclass ignores keys that it does
+    not know. Raises SchemaError.
     """
     try:
         if more and dataclasses.is_dataclass(kind):
@@ -139,18 +149,36 @@ def _listed(origin: Any, args: tuple[Any, ...], value: Any, at: str) -> Any:
     if origin is tuple and args[-1:] != (...,):
         if len(value) != len(args):
             raise _odd(value, at, f"a list of {len(args)}")
-        return tuple(_checked(k, v, f"{at}[{i}]") for i, (k, v) in enumerate(zip(args, value, strict=True)))
+        return tuple(
+            _checked(k, v, f"{at}[{i}]") for i, (k, v) in enumerate(zip(args, value, strict=True))
+        )
     return origin(_checked(args[0], v, f"{at}[{i}]") for i, v in enumerate(value))
 
 
 def _plain(kind: Any, value: Any, at: str) -> Any:
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf"):
+    if (
+        kind is float
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < float("inf")
+    ):
         return value
-    if kind in (int, str, bool, list, dict) and isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
+    if (
+        kind in (int, str, bool, list, dict)
+        and isinstance(value, kind)
+        and isinstance(value, bool) == (kind is bool)
+    ):
         if not isinstance(value, int) or abs(value) <= MOST:
             return value
         raise _odd(value, at, "a smaller integer")
-    names = {float: "a number", int: "an integer", str: "a text", bool: "true or false", list: "a list", dict: "an object"}
+    names = {
+        float: "a number",
+        int: "an integer",
+        str: "a text",
+        bool: "true or false",
+        list: "a list",
+        dict: "an object",
+    }
     raise _odd(value, at, names.get(kind, str(kind)))
 
 
@@ -165,7 +193,13 @@ def _fields(kind: Any, value: Any, at: str, *, more: bool) -> Any:
     for f in fields:
         if f.name not in value and f.default is f.default_factory is dataclasses.MISSING:
             raise _OddError(f"{_below(at, f.name)} is missing")
-    return kind(**{f.name: _checked(hints[f.name], value[f.name], _below(at, f.name)) for f in fields if f.name in value})
+    return kind(
+        **{
+            f.name: _checked(hints[f.name], value[f.name], _below(at, f.name))
+            for f in fields
+            if f.name in value
+        }
+    )
 
 
 def _below(at: str, key: Any) -> str:

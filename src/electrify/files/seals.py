@@ -1,4 +1,5 @@
-"""Seals: a JSON object that carries the hash of its other fields, so that a changed digit in it is seen."""
+"""Seals: a JSON object that carries the hash of its other fields, so that a changed digit in it is
+seen."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ from typing import Any
 
 from .reading import FileError
 
-SEAL = "seal"  # the key of the hash of all others: what no other file can be compared with (sources, counts, scores) is sealed
+# The key of the hash of all others: what no other file can be compared with (sources, counts,
+# scores) is sealed.
+SEAL = "seal"
 
 
 def text_of(fields: dict[str, Any]) -> str:
@@ -29,7 +32,10 @@ def sealed(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(fields: dict[str, Any], path: Path, *, must: bool, advice: str) -> dict[str, Any]:
-    """The object without its seal. must: whether it has one (what earlier versions wrote has none). Raises FileError for another seal."""
+    """The object without its seal. must: whether it has one (what earlier versions wrote has none).
+    Raises FileError for another seal."""
     if (SEAL in fields or must) and fields.get(SEAL) != seal_of(fields):
-        raise FileError(path, "was changed after it was written: it does not have its own hash", advice)
+        raise FileError(
+            path, "was changed after it was written: it does not have its own hash", advice
+        )
     return {k: v for k, v in fields.items() if k != SEAL}

@@ -1,4 +1,5 @@
-"""The files of a tokenizer: a fixed list. Nothing else in its folder is opened, copied or published."""
+"""The files of a tokenizer: a fixed list. Nothing else in its folder is opened, copied or
+published."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ from .reading import MB, FileError, must_be_regular, open_regular, read_object, 
 from .schema import check
 
 TOKENIZER_FILE, SETTINGS_FILE = "tokenizer.json", "tokenizer_config.json"
-# The largest published ones (a quarter of a million pieces) stay below 40 MB; a file beyond this is a mistake or an attack on memory.
+# The largest published ones (a quarter of a million pieces) stay below 40 MB; a file beyond this is
+# a mistake or an attack on memory.
 MAX_FILE_BYTES = 256 * MB
-# Name -> bytes at most. Pieces and merges are read into memory as a whole; settings are short, and a template is a page.
+# Name -> bytes at most. Pieces and merges are read into memory as a whole; settings are short, and
+# a template is a page.
 TOKENIZER_FILES = {
     TOKENIZER_FILE: MAX_FILE_BYTES,
     SETTINGS_FILE: 64 * MB,  # it repeats added tokens, of which byte-level ones have thousands
@@ -29,7 +32,9 @@ TOKENIZER_FILES = {
     "tokenizer.model": MAX_FILE_BYTES,
     "chat_template.jinja": MB,
 }
-COPIED = tuple(name for name in TOKENIZER_FILES if name != "chat_template.jinja")  # an encoder has no chat
+COPIED = tuple(
+    name for name in TOKENIZER_FILES if name != "chat_template.jinja"
+)  # an encoder has no chat
 CHUNK = 1 << 20
 
 
@@ -50,8 +55,9 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def must_be_plain(folder: Path, *, within: Path | None = None) -> None:
-    """Raises UserError where a tokenizer's file in `folder` is not regular, leads out of `within` (by default the folder), is larger than any of
-    its kind, or has settings that the code behind cannot work with."""
+    """Raises UserError where a tokenizer's file in `folder` is not regular, leads out of `within`
+    (by default the folder), is larger than any of its kind, or has settings that the code behind
+    cannot work with."""
     top = within or folder
     for path in tokenizer_files(folder):
         must_be_regular(path, within=top, limit=TOKENIZER_FILES[path.name])
@@ -59,7 +65,8 @@ def must_be_plain(folder: Path, *, within: Path | None = None) -> None:
 
 
 def read_settings(folder: Path, *, within: Path | None = None) -> dict[str, Any]:
-    """tokenizer_config.json, {} where there is none. Raises UserError where a field that we read is not of its kind."""
+    """tokenizer_config.json, {} where there is none. Raises UserError where a field that we read is
+    not of its kind."""
     path = folder / SETTINGS_FILE
     if not os.path.lexists(path):
         return {}
@@ -74,25 +81,38 @@ def read_tokenizer(folder: Path, *, within: Path | None = None) -> dict[str, Any
     raw = read_object(path, limit=MAX_FILE_BYTES, within=within or folder, repeats=True)
     model = raw.get("model")
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
-        raise FileError(path, "is not a tokenizer: it has no model with a vocabulary", "restore it from a copy")
+        raise FileError(
+            path, "is not a tokenizer: it has no model with a vocabulary", "restore it from a copy"
+        )
     vocab = model["vocab"]
     if isinstance(vocab, dict) and not all(isinstance(i, int) for i in vocab.values()):
-        raise FileError(path, "is not a tokenizer: an id of its vocabulary is not an integer", "restore it from a copy")
+        raise FileError(
+            path,
+            "is not a tokenizer: an id of its vocabulary is not an integer",
+            "restore it from a copy",
+        )
     return raw
 
 
-def copy_tokenizer(source: Path, target: Path, *, within: Path, hashes: Mapping[str, str] | None = None) -> list[str]:
-    """Copies the files of the list from `source` to the folder `target`, each whole or not at all, and returns their names.
+def copy_tokenizer(
+    source: Path, target: Path, *, within: Path, hashes: Mapping[str, str] | None = None
+) -> list[str]:
+    """Copies the files of the list from `source` to the folder `target`, each whole or not at all,
+    and returns their names.
 
-    within: the folder that they must lie in. hashes: name -> SHA-256; where given, only these are copied and each must have its hash. Raises
-    UserError before anything is written.
+    within: the folder that they must lie in. hashes: name -> SHA-256; where given, only these are
+    copied and each must have its hash. Raises UserError before anything is written.
     """
     names = [path.name for path in tokenizer_files(source)] if hashes is None else hashes
     wanted = [name for name in names if name in COPIED]
     must_be_plain(source, within=within)
     for name in wanted if hashes is not None else ():
         if sha256_of(source / name, within=within) != (hashes or {})[name]:
-            raise FileError(source / name, "does not have the hash that was written down for it", "restore it from a copy")
+            raise FileError(
+                source / name,
+                "does not have the hash that was written down for it",
+                "restore it from a copy",
+            )
     if target.is_symlink():
         raise FileError(target, "is a link, and files would be written through it", "remove it")
     target.mkdir(parents=True, exist_ok=True)

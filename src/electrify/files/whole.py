@@ -1,4 +1,5 @@
-"""A file is written whole or not at all: beside its place under a name that nobody has, synced, and renamed."""
+"""A file is written whole or not at all: beside its place under a name that nobody has, synced, and
+renamed."""
 
 from __future__ import annotations
 
@@ -16,13 +17,15 @@ TEMPORARY = re.compile(r"\.electrify-[0-9a-f]{32}\.part")
 
 
 def temporary(folder: Path) -> Path:
-    """A name in the folder that nobody has: what a writer that was killed leaves is told by it from files of the user."""
+    """A name in the folder that nobody has: what a writer that was killed leaves is told by it from
+    files of the user."""
     return folder / f".electrify-{uuid.uuid4().hex}.part"
 
 
 @contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
-    """A stream whose content becomes the file when the block ends without an error. A link of that name is replaced, not followed."""
+    """A stream whose content becomes the file when the block ends without an error. A link of that
+    name is replaced, not followed."""
     part = temporary(path.parent)
     try:
         with part.open("xb") as stream:
@@ -54,7 +57,8 @@ def sync(path: Path) -> None:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """JSON that every reader takes: a number that is not finite, which JSON does not know, becomes null."""
+    """JSON that every reader takes: a number that is not finite, which JSON does not know, becomes
+    null."""
     return json.dumps(_finite(value), indent=indent, sort_keys=True, allow_nan=False)
 
 

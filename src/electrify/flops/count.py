@@ -27,7 +27,8 @@ _SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
 def forward_flops(network: nn.Module, *, row_length: int, convention: Convention) -> float:
-    """Forward FLOPs of a network for one token that it runs on, in a row of `row_length` tokens. It says so itself."""
+    """Forward FLOPs of a network for one token that it runs on, in a row of `row_length` tokens. It
+    says so itself."""
     if isinstance(network, nn.Linear):
         return paper_linear_flops(network) if convention == "paper" else linear_flops(network)
     told: Any = network
@@ -37,24 +38,40 @@ def forward_flops(network: nn.Module, *, row_length: int, convention: Convention
     return count(row_length)
 
 
-def passes_flops(passes: Iterable[Pass], *, row_length: int, convention: Convention, rows: int = 1) -> float:
-    """FLOPs of forward and backward passes for one token of the batch (heads on a share of the tokens are spread over all).
+def passes_flops(
+    passes: Iterable[Pass], *, row_length: int, convention: Convention, rows: int = 1
+) -> float:
+    """FLOPs of forward and backward passes for one token of the batch (heads on a share of the
+    tokens are spread over all).
 
-    rows: how many an objective sees in one forward pass, which decides what is computed a second time (`Pass.again_above`); the paper's convention
-    knows nothing of it.
+    rows: how many an objective sees in one forward pass, which decides what is computed a second
+    time (`Pass.again_above`); the paper's convention knows nothing of it.
     """
     total = 0.0
     for one in passes:
-        of_paper = getattr(one.network, "paper_share", None) if convention == "paper" and one.share < 1 else None
+        of_paper = (
+            getattr(one.network, "paper_share", None)
+            if convention == "paper" and one.share < 1
+            else None
+        )
         share = of_paper or one.share
-        again = convention == "hardware" and one.again_above is not None and rows * row_length > one.again_above
+        again = (
+            convention == "hardware"
+            and one.again_above is not None
+            and rows * row_length > one.again_above
+        )
         times = 1 + BACKWARD[convention] + again if one.trains else 1
-        total += share * times * forward_flops(one.network, row_length=row_length, convention=convention)
+        total += (
+            share * times * forward_flops(one.network, row_length=row_length, convention=convention)
+        )
     return total
 
 
-def flops_per_token(objective: Measured, *, row_length: int, convention: Convention, rows: int = 1) -> float:
-    """FLOPs of training `objective`, for one token of the batch (pads are tokens, too) in rows of `row_length`; no optimiser.
+def flops_per_token(
+    objective: Measured, *, row_length: int, convention: Convention, rows: int = 1
+) -> float:
+    """FLOPs of training `objective`, for one token of the batch (pads are tokens, too) in rows of
+    `row_length`; no optimiser.
 
     rows: see passes_flops.
     """
@@ -63,12 +80,16 @@ def flops_per_token(objective: Measured, *, row_length: int, convention: Convent
 
 def flops_of(phases: Phases, steps: int, per_token: dict[int, float]) -> float:
     """FLOPs of the first `steps` updates. per_token: by the length of a row."""
-    return sum(per_token[phase.row_length] * phase.slots * updates for phase, updates in phases.updates(steps))
+    return sum(
+        per_token[phase.row_length] * phase.slots * updates
+        for phase, updates in phases.updates(steps)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeFlops:
-    """What a recipe costs. A run is `max_steps` updates of `train_batch_size` rows of `max_seq_length` tokens."""
+    """What a recipe costs. A run is `max_steps` updates of `train_batch_size` rows of
+    `max_seq_length` tokens."""
 
     train: float
     """FLOPs of the whole run, with those of the `generator_steps` of a first stage."""
@@ -77,7 +98,8 @@ class RecipeFlops:
     token: float
     """FLOPs of training, for one token there."""
     inference: float
-    """FLOPs of the forward pass of the encoder that is kept (without a head), for one sequence of `inference_length` tokens."""
+    """FLOPs of the forward pass of the encoder that is kept (without a head), for one sequence of
+    `inference_length` tokens."""
     parameters: int
     """Of the encoder that is kept, embeddings included."""
     max_steps: int
@@ -86,20 +108,36 @@ class RecipeFlops:
     inference_length: int
 
 
-def recipe_flops(config: PretrainConfig, *, vocab_size: int, convention: Convention, inference_length: int | None = None) -> RecipeFlops:
+def recipe_flops(
+    config: PretrainConfig,
+    *,
+    vocab_size: int,
+    convention: Convention,
+    inference_length: int | None = None,
+) -> RecipeFlops:
     """The cost of a recipe with a vocabulary of `vocab_size`, in one process. Touches no memory.
 
     inference_length: tokens of the sequence whose inference is counted, by default max_seq_length.
     """
     built = _outline(config, vocab_size=vocab_size)
-    length, rows, steps = config.data.max_seq_length, config.train.train_batch_size, config.train.max_steps
+    length, rows, steps = (
+        config.data.max_seq_length,
+        config.train.train_batch_size,
+        config.train.max_steps,
+    )
     encoder = built.kept.encoder
     objective, phases, t = built.objective, phases_of(config), config.train
-    micro_rows = t.per_device_train_batch_size or max(1, rows // (t.gradient_accumulation_steps or 1))
-    by_length = {n: flops_per_token(objective, row_length=n, convention=convention, rows=micro_rows) for n in phases.row_lengths}
+    micro_rows = t.per_device_train_batch_size or max(
+        1, rows // (t.gradient_accumulation_steps or 1)
+    )
+    by_length = {
+        n: flops_per_token(objective, row_length=n, convention=convention, rows=micro_rows)
+        for n in phases.row_lengths
+    }
     token, read = by_length[length], inference_length or length
     return RecipeFlops(
-        train=flops_of(phases, steps, by_length) + first_stage_flops(config, built, convention=convention),
+        train=flops_of(phases, steps, by_length)
+        + first_stage_flops(config, built, convention=convention),
         step=rows * length * token,
         token=token,
         inference=read * forward_flops(encoder, row_length=read, convention=convention),
@@ -112,14 +150,22 @@ def recipe_flops(config: PretrainConfig, *, vocab_size: int, convention: Convent
 
 
 def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Convention) -> float:
-    """FLOPs of the `generator_steps` of a first stage in whole: masked language modelling with the generator alone. 0 where there is none."""
+    """FLOPs of the `generator_steps` of a first stage in whole: masked language modelling with the
+    generator alone. 0 where there is none."""
     if not config.train.generator_steps:
         return 0.0
     generator = built.exports["generator"]
-    stage = [Pass(generator.encoder, 1.0, True), Pass(generator.head, config.corruption.mask_rate, True)]
+    stage = [
+        Pass(generator.encoder, 1.0, True),
+        Pass(generator.head, config.corruption.mask_rate, True),
+    ]
     steps = config.train.generator_steps
     phases = phases_of(override(config, {"max_steps": steps}))
-    return flops_of(phases, steps, {n: passes_flops(stage, row_length=n, convention=convention) for n in phases.row_lengths})
+    return flops_of(
+        phases,
+        steps,
+        {n: passes_flops(stage, row_length=n, convention=convention) for n in phases.row_lengths},
+    )
 
 
 def _outline(config: PretrainConfig, *, vocab_size: int) -> Built:
@@ -130,5 +176,7 @@ def _outline(config: PretrainConfig, *, vocab_size: int) -> Built:
 
 def _parameters(encoder: Encoder) -> int:
     words = encoder.embeddings.words
-    below = words.base.weight.numel() if isinstance(words, DisentangledWords) else 0  # the generator's; an export adds the two up
+    below = (
+        words.base.weight.numel() if isinstance(words, DisentangledWords) else 0
+    )  # the generator's; an export adds the two up
     return sum(p.numel() for p in encoder.parameters()) - below

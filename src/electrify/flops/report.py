@@ -20,27 +20,53 @@ def report(options: FlopsConfig) -> str:
         return (
             json.dumps(whole)
             if options.json
-            else "\n".join(aligned([["model", "train FLOPs"], *([name, _short(x)] for name, x in figures.items())], names=1))
+            else "\n".join(
+                aligned(
+                    [["model", "train FLOPs"], *([name, _short(x)] for name, x in figures.items())],
+                    names=1,
+                )
+            )
         )
     found = {name: _cost(name, options) for name in options.recipes or recipe_names()}
     equal: dict[str, float] = {}
     if options.equal_to:
         budget = _cost(options.equal_to, options).train
-        equal = {name: cost.max_steps * budget / cost.train for name, cost in found.items()}  # a first stage grows with the second
+        equal = {
+            name: cost.max_steps * budget / cost.train for name, cost in found.items()
+        }  # a first stage grows with the second
     if options.json:
         head = {"convention": options.convention, "vocab_size": options.vocab_size}
-        recipes = {name: asdict(cost) | ({"equal_steps": equal[name]} if equal else {}) for name, cost in found.items()}
-        return json.dumps(head | ({"equal_to": options.equal_to} if equal else {}) | {"recipes": recipes})
+        recipes = {
+            name: asdict(cost) | ({"equal_steps": equal[name]} if equal else {})
+            for name, cost in found.items()
+        }
+        return json.dumps(
+            head | ({"equal_to": options.equal_to} if equal else {}) | {"recipes": recipes}
+        )
     return "\n".join(aligned(_cells(found, equal, equal_to=options.equal_to), names=1))
 
 
 def _cost(name: str, options: FlopsConfig) -> RecipeFlops:
     config, size = load_recipe(name), options.vocab_size
-    return recipe_flops(config, vocab_size=size, convention=options.convention, inference_length=options.length)
+    return recipe_flops(
+        config, vocab_size=size, convention=options.convention, inference_length=options.length
+    )
 
 
-def _cells(found: dict[str, RecipeFlops], equal: dict[str, float], *, equal_to: str | None) -> list[list[str]]:
-    head = ["recipe", "parameters", "batch", "length", "FLOPs/token", "FLOPs/step", f"inference/{_read(found)}", "train FLOPs", "steps"]
+def _cells(
+    found: dict[str, RecipeFlops], equal: dict[str, float], *, equal_to: str | None
+) -> list[list[str]]:
+    head = [
+        "recipe",
+        "parameters",
+        "batch",
+        "length",
+        "FLOPs/token",
+        "FLOPs/step",
+        f"inference/{_read(found)}",
+        "train FLOPs",
+        "steps",
+    ]
     cells = [head + ([f"steps for {equal_to}'s FLOPs"] if equal else [])]
     for name, c in found.items():
         row = [name, f"{c.parameters:,}", f"{c.train_batch_size:,}", f"{c.max_seq_length:,}"]
@@ -52,7 +78,11 @@ def _cells(found: dict[str, RecipeFlops], equal: dict[str, float], *, equal_to: 
 def _read(found: dict[str, RecipeFlops]) -> str:
     """The sequence whose inference is counted: each recipe's own, or of one length."""
     lengths = {c.inference_length for c in found.values()}
-    return "sequence" if all(c.inference_length == c.max_seq_length for c in found.values()) else f"{lengths.pop():,} tokens"
+    return (
+        "sequence"
+        if all(c.inference_length == c.max_seq_length for c in found.values())
+        else f"{lengths.pop():,} tokens"
+    )
 
 
 def _short(x: float) -> str:

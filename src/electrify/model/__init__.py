@@ -1,1 +1,2 @@
-"""The encoder, its heads and its initialisation. Takes numbers and modules, never the configuration."""
+"""The encoder, its heads and its initialisation. Takes numbers and modules, never the
+configuration."""

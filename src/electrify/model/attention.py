@@ -1,7 +1,9 @@
-"""attend(): one interface, several backends, and a test that they agree. The only file that knows kernels.
+"""attend(): one interface, several backends, and a test that they agree. The only file that knows
+kernels.
 
-Attention stays inside a sequence: `sequence_bias` forbids every pair of tokens whose sequence numbers differ, so a packed row computes what its
-sequences compute alone. Shape suffixes: R rows, L row length, H heads, W head width, T = R * L flat tokens, D = H * W.
+Attention stays inside a sequence: `sequence_bias` forbids every pair of tokens whose sequence
+numbers differ, so a packed row computes what its sequences compute alone. Shape suffixes: R rows, L
+row length, H heads, W head width, T = R * L flat tokens, D = H * W.
 """
 
 from __future__ import annotations
@@ -21,44 +23,67 @@ Direction = Literal["both", "left", "right"]
 
 
 def sequence_bias(tokens: Tokens, dtype: torch.dtype, direction: Direction = "both") -> Tensor:
-    """[R, 1, L, L]: 0 where query and key belong to one sequence, the lowest finite number elsewhere.
+    """[R, 1, L, L]: 0 where query and key belong to one sequence, the lowest finite number
+    elsewhere.
 
     `left` also forbids keys behind the query, `right` those before it; a token always sees itself.
 
-    Padding (sequence 0) attends to padding, so that no row of the softmax is empty; nothing reads the result.
+    Padding (sequence 0) attends to padding, so that no row of the softmax is empty; nothing reads
+    the result.
     """
     seq_RL = tokens.seq_T.view(-1, tokens.row_length)
     same_RLL = seq_RL[:, :, None] == seq_RL[:, None, :]
     if direction != "both":
         same_RLL = same_RLL.tril() if direction == "left" else same_RLL.triu()
-    return torch.zeros(same_RLL.shape, dtype=dtype, device=seq_RL.device).masked_fill_(~same_RLL, torch.finfo(dtype).min)[:, None]
+    return torch.zeros(same_RLL.shape, dtype=dtype, device=seq_RL.device).masked_fill_(
+        ~same_RLL, torch.finfo(dtype).min
+    )[:, None]
 
 
 class AttentionContext:
-    """Attention inside the sequences of a batch: made once for all blocks of an encoder, which call it."""
+    """Attention inside the sequences of a batch: made once for all blocks of an encoder, which call
+    it."""
 
-    def __init__(self, tokens: Tokens, dtype: torch.dtype, *, direction: Direction = "both", dropout: float = 0.0, backend: Backend = "auto") -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        dtype: torch.dtype,
+        *,
+        direction: Direction = "both",
+        dropout: float = 0.0,
+        backend: Backend = "auto",
+    ) -> None:
         """dtype: of queries, keys and values. dropout: on the weights (of 0 outside of training)."""
         self.rows, self.length, self.dropout = tokens.num_rows, tokens.row_length, dropout
         self.backend: Backend = backend
         if backend == "auto" and packed_kernel(tokens, dtype, direction=direction, dropout=dropout):
             self.backend = "varlen"
-        self.where = run_starts(tokens) if self.backend == "varlen" else sequence_bias(tokens, dtype, direction)
+        self.where = (
+            run_starts(tokens)
+            if self.backend == "varlen"
+            else sequence_bias(tokens, dtype, direction)
+        )
 
     def __call__(self, qkv_TX: Tensor, heads: int) -> Tensor:
         """[T, D] of queries, keys and values side by side [T, 3 D]."""
         if self.backend == "varlen":
             q_THW, k_THW, v_THW = qkv_TX.view(len(qkv_TX), 3, heads, -1).unbind(1)
             return varlen(q_THW, k_THW, v_THW, self.where, self.length).flatten(1)
-        q_RHLW, k_RHLW, v_RHLW = qkv_TX.view(self.rows, self.length, 3, heads, -1).permute(2, 0, 3, 1, 4)
-        mixed_RHLW = attend(q_RHLW, k_RHLW, v_RHLW, self.where, dropout=self.dropout, backend=self.backend)
+        q_RHLW, k_RHLW, v_RHLW = qkv_TX.view(self.rows, self.length, 3, heads, -1).permute(
+            2, 0, 3, 1, 4
+        )
+        mixed_RHLW = attend(
+            q_RHLW, k_RHLW, v_RHLW, self.where, dropout=self.dropout, backend=self.backend
+        )
         return mixed_RHLW.transpose(1, 2).reshape(len(qkv_TX), -1)
 
 
 class SharedContext:
     """One attention context for all blocks of an encoder."""
 
-    def __init__(self, *, direction: Direction = "both", dropout: float = 0.0, backend: Backend = "auto") -> None:
+    def __init__(
+        self, *, direction: Direction = "both", dropout: float = 0.0, backend: Backend = "auto"
+    ) -> None:
         """dropout: on the attention weights, in training."""
         self.direction: Direction = direction
         self.dropout = dropout
@@ -66,25 +91,39 @@ class SharedContext:
 
     def __call__(self, tokens: Tokens, dtype: torch.dtype, *, training: bool) -> AttentionContext:
         dropout = self.dropout if training else 0.0
-        return AttentionContext(tokens, dtype, direction=self.direction, dropout=dropout, backend=self.backend)
+        return AttentionContext(
+            tokens, dtype, direction=self.direction, dropout=dropout, backend=self.backend
+        )
 
 
-def packed_kernel(tokens: Tokens, dtype: torch.dtype, *, direction: Direction, dropout: float) -> bool:
-    """Whether the fused kernel for packed sequences can be used: it knows no dropout, and needs bfloat16 on an A100 or later."""
-    if direction != "both" or dropout or tokens.runs is None or dtype not in (torch.bfloat16, torch.float16) or tokens.ids_T.device.type != "cuda":
+def packed_kernel(
+    tokens: Tokens, dtype: torch.dtype, *, direction: Direction, dropout: float
+) -> bool:
+    """Whether the fused kernel for packed sequences can be used: it knows no dropout, and needs
+    bfloat16 on an A100 or later."""
+    if (
+        direction != "both"
+        or dropout
+        or tokens.runs is None
+        or dtype not in (torch.bfloat16, torch.float16)
+        or tokens.ids_T.device.type != "cuda"
+    ):
         return False
     return torch.cuda.get_device_capability(tokens.ids_T.device) >= (8, 0)
 
 
 def run_starts(tokens: Tokens) -> Tensor:
-    """[runs + 1] int32: where each run of equal seq_T begins in the flat batch; T behind the last one, as often as `runs` was too many."""
+    """[runs + 1] int32: where each run of equal seq_T begins in the flat batch; T behind the last
+    one, as often as `runs` was too many."""
     assert tokens.runs is not None
     seq_RL, size = tokens.seq_T.view(-1, tokens.row_length), len(tokens.seq_T)
     begins_RL = torch.ones_like(seq_RL, dtype=torch.bool)
     begins_RL[:, 1:] = seq_RL[:, 1:] != seq_RL[:, :-1]
     begins_T = begins_RL.flatten()
     at_T = torch.arange(size, device=seq_RL.device)
-    place_T = torch.where(begins_T, begins_T.cumsum(0) - 1, tokens.runs + 1).clamp(max=tokens.runs + 1)
+    place_T = torch.where(begins_T, begins_T.cumsum(0) - 1, tokens.runs + 1).clamp(
+        max=tokens.runs + 1
+    )
     return at_T.new_full((tokens.runs + 2,), size).scatter(0, place_T, at_T)[:-1].int()
 
 
@@ -97,16 +136,29 @@ def varlen(q_THW: Tensor, k_THW: Tensor, v_THW: Tensor, starts_S: Tensor, longes
     return mixed
 
 
-def attend(q_RHLW: Tensor, k_RHLW: Tensor, v_RHLW: Tensor, bias_R1LL: Tensor, *, dropout: float, backend: Backend = "auto") -> Tensor:
+def attend(
+    q_RHLW: Tensor,
+    k_RHLW: Tensor,
+    v_RHLW: Tensor,
+    bias_R1LL: Tensor,
+    *,
+    dropout: float,
+    backend: Backend = "auto",
+) -> Tensor:
     """softmax(q k / sqrt(W) + bias) v, with dropout on the weights. Returns [R, H, L, W].
 
-    `auto` takes plain matrix products on a CPU in bfloat16, where they were measured faster than the fused kernel, forward and backward together
-    (docs/results.md), and the fused kernel elsewhere.
+    `auto` takes plain matrix products on a CPU in bfloat16, where they were measured faster than
+    the fused kernel, forward and backward together (docs/results.md), and the fused kernel
+    elsewhere.
     """
     if backend == "auto":
-        backend = "matmul" if q_RHLW.device.type == "cpu" and q_RHLW.dtype == torch.bfloat16 else "sdpa"
+        backend = (
+            "matmul" if q_RHLW.device.type == "cpu" and q_RHLW.dtype == torch.bfloat16 else "sdpa"
+        )
     if backend == "sdpa":
-        return F.scaled_dot_product_attention(q_RHLW, k_RHLW, v_RHLW, attn_mask=bias_R1LL, dropout_p=dropout)
+        return F.scaled_dot_product_attention(
+            q_RHLW, k_RHLW, v_RHLW, attn_mask=bias_R1LL, dropout_p=dropout
+        )
     scores_RHLL = (q_RHLW * (1 / math.sqrt(q_RHLW.shape[-1]))) @ k_RHLW.transpose(-1, -2)
     weights_RHLL = (scores_RHLL + bias_R1LL).softmax(-1)
     return drop(weights_RHLL, dropout, training=True) @ v_RHLW

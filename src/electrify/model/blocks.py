@@ -15,7 +15,8 @@ from .shape import Shape
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each followed by residual and LayerNorm (post-norm, as in BERT, 1810.04805)."""
+    """Attention and feed-forward, each followed by residual and LayerNorm (post-norm, as in BERT,
+    1810.04805)."""
 
     def __init__(self, shape: Shape, *, dropout: float) -> None:
         super().__init__()
@@ -35,7 +36,8 @@ class Block(nn.Module):
         return self.norm2(x_TD + drop(f_TD, self.dropout, self.training))
 
     def attention_flops(self, row_length: int) -> float:
-        """Matrix products of attention for one token beside those of its layers: scores and weighted sum over the row."""
+        """Matrix products of attention for one token beside those of its layers: scores and
+        weighted sum over the row."""
         return 2 * (2 * row_length * self.out.in_features)
 
     def paper_flops(self, sizes: costs.Sizes) -> float:

@@ -1,5 +1,6 @@
-"""What parts of a transformer cost: matrix products as a processor is measured by, and the formulas of ELECTRA's public
-FLOPs script (2003.10555, Table 1), a multiply-add being two operations. flops/ adds them up.
+"""What parts of a transformer cost: matrix products as a processor is measured by, and the formulas
+of ELECTRA's public FLOPs script (2003.10555, Table 1), a multiply-add being two operations. flops/
+adds them up.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ DROPOUT, NORM, GELU, SOFTMAX = 4, 5, 8, 5  # per element, in the script
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """The numbers that the script knows a transformer by. Its heads are 64 wide and its feed-forward layers 4 D, where nothing else is said."""
+    """The numbers that the script knows a transformer by. Its heads are 64 wide and its
+    feed-forward layers 4 D, where nothing else is said."""
 
     width: int
     layers: int
@@ -36,8 +38,8 @@ class Sizes:
 def layer_flops(s: Sizes) -> float:
     """Forward FLOPs of one block for one token, as the script counts.
 
-    Two terms are its own and kept: the norm after attention counts 5 once, not 5 D, and the weighted average and output product are D wide also
-    where A is not (T5).
+    Two terms are its own and kept: the norm after attention counts 5 once, not 5 D, and the
+    weighted average and output product are D wide also where A is not (T5).
     """
     d, length = s.width, s.length
     a, h, f = s.attention or d, s.heads or max(1, d // 64), s.feed_forward or 4 * d
@@ -49,7 +51,8 @@ def layer_flops(s: Sizes) -> float:
 
 
 def input_flops(s: Sizes) -> float:
-    """Forward FLOPs of the input embedding for one token: three one-hot products, their sum, norm, dropout, projection where E is not D."""
+    """Forward FLOPs of the input embedding for one token: three one-hot products, their sum, norm,
+    dropout, projection where E is not D."""
     tables = 2 * s.e * s.vocab + 2 * s.e * (s.length + 2)
     project = 2 * s.width * s.e + s.width if s.e != s.width else 0
     return tables + 2 * s.e + NORM * s.e + DROPOUT * s.e + project

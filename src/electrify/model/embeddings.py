@@ -15,10 +15,12 @@ from .shape import Shape
 
 
 class DisentangledWords(nn.Module):
-    """A word table that is another one's values, without their gradient, plus a difference of its own that starts at 0.
+    """A word table that is another one's values, without their gradient, plus a difference of its
+    own that starts at 0.
 
-    Gradient-disentangled embedding sharing (DeBERTaV3, 2111.09543 section 3.2.3): what the discriminator asks of the
-    words does not pull at the generator's table, what the generator learns reaches both.
+    Gradient-disentangled embedding sharing (DeBERTaV3, 2111.09543 section 3.2.3): what the
+    discriminator asks of the words does not pull at the generator's table, what the generator
+    learns reaches both.
     """
 
     def __init__(self, base: nn.Embedding) -> None:
@@ -44,7 +46,8 @@ def own_table(words: Words) -> nn.Embedding:
 
 
 class Embeddings(nn.Module):
-    """LayerNorm(word + position + segment), then dropout: width E. `words` may be another model's table, or rest on it."""
+    """LayerNorm(word + position + segment), then dropout: width E. `words` may be another model's
+    table, or rest on it."""
 
     def __init__(self, shape: Shape, *, dropout: float, words: Words | None = None) -> None:
         super().__init__()
@@ -55,5 +58,9 @@ class Embeddings(nn.Module):
         self.dropout = dropout
 
     def forward(self, tokens: Tokens) -> Tensor:
-        x_TE = self.words(tokens.ids_T) + self.positions(tokens.pos_T) + self.segments(tokens.segment_T)
+        x_TE = (
+            self.words(tokens.ids_T)
+            + self.positions(tokens.pos_T)
+            + self.segments(tokens.segment_T)
+        )
         return drop(self.norm(x_TE), self.dropout, self.training)

@@ -1,4 +1,5 @@
-"""An encoder from parts that are handed in, so that sharing weights is passing the same object twice.
+"""An encoder from parts that are handed in, so that sharing weights is passing the same object
+twice.
 
 Shape suffixes: T flat tokens, E embedding width, D hidden width.
 """
@@ -19,7 +20,8 @@ from .shape import Shape
 
 
 class Contexts(Protocol):
-    """What makes the attention context of a batch: once for all blocks, each of which takes from it what it needs."""
+    """What makes the attention context of a batch: once for all blocks, each of which takes from it
+    what it needs."""
 
     def __call__(self, tokens: Tokens, dtype: torch.dtype, *, training: bool) -> Any: ...
 
@@ -27,9 +29,10 @@ class Contexts(Protocol):
 class Encoder(nn.Module):
     """Tokens -> hidden states [T, D].
 
-    embeddings: Tokens -> [T, E], with the word table as `words`. project: [T, E] -> [T, D] where the widths differ.
-    blocks: ([T, D], context) -> [T, D]. norm: of the last states, where the blocks normalise their inputs.
-    direction: `left` or `right` where each token sees itself and what stands on that side of it only.
+    embeddings: Tokens -> [T, E], with the word table as `words`. project: [T, E] -> [T, D] where
+    the widths differ. blocks: ([T, D], context) -> [T, D]. norm: of the last states, where the
+    blocks normalise their inputs. direction: `left` or `right` where each token sees itself and
+    what stands on that side of it only.
     """
 
     def __init__(
@@ -57,7 +60,8 @@ class Encoder(nn.Module):
         if self.project is not None:
             x_TD = self.project(x_TD)
         kind = x_TD.device.type
-        # The residual stream follows autocast from its start; in float32 every block would cast it, forward and backward.
+        # The residual stream follows autocast from its start; in float32 every block would cast it,
+        # forward and backward.
         return x_TD.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x_TD
 
     def forward(self, tokens: Tokens) -> Tensor:

@@ -1,6 +1,8 @@
-"""Heads: hidden states -> logits. A head does not know its task; it knows what it costs, and what it is exported as.
+"""Heads: hidden states -> logits. A head does not know its task; it knows what it costs, and what
+it is exported as.
 
-Shape suffixes: N tokens asked for, V vocabulary, E embedding width, D hidden width, M chosen positions.
+Shape suffixes: N tokens asked for, V vocabulary, E embedding width, D hidden width, M chosen
+positions.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ class Head(nn.Module):
     kind: ClassVar[HeadKind]
     """What it says of a token: a logit for each word of the vocabulary [N, V], or one logit [N]."""
     paper_share: ClassVar[float | None] = None
-    """On which share of the tokens the script of the paper lets it run, where that is not the head's own."""
+    """On which share of the tokens the script of the paper lets it run, where that is not the
+    head's own."""
 
     def hardware_flops(self, row_length: int) -> float:
         """Matrix products of a forward pass for one token that it runs on."""
@@ -41,7 +44,8 @@ class Head(nn.Module):
 
 
 class LMHead(Head):
-    """dense to E, gelu, LayerNorm, then the word table itself as output embedding, plus a bias (ELECTRA's generator and BERT's head)."""
+    """dense to E, gelu, LayerNorm, then the word table itself as output embedding, plus a bias
+    (ELECTRA's generator and BERT's head)."""
 
     kind = "token"
     paper_share = costs.CHOSEN
@@ -61,11 +65,19 @@ class LMHead(Head):
 
     def paper_flops(self, row_length: int) -> float:
         dense = self.dense
-        return costs.output_flops(costs.Sizes(width=dense.in_features, layers=0, vocab=len(self.bias_V), embedding=dense.out_features))
+        return costs.output_flops(
+            costs.Sizes(
+                width=dense.in_features,
+                layers=0,
+                vocab=len(self.bias_V),
+                embedding=dense.out_features,
+            )
+        )
 
 
 class LinearHead(Head):
-    """w . h + b: one logit a token (energies of Electric, the copy gate of All-Tokens MLM, the baseline of adversarial training)."""
+    """w . h + b: one logit a token (energies of Electric, the copy gate of All-Tokens MLM, the
+    baseline of adversarial training)."""
 
     kind = "binary"
 

@@ -1,7 +1,8 @@
-"""Initial values. `bert`: as the papers state them. `published`: as ELECTRA's public code leaves them. `local`: attention heads that look at their
-neighbours from the first step.
+"""Initial values. `bert`: as the papers state them. `published`: as ELECTRA's public code leaves
+them. `local`: attention heads that look at their neighbours from the first step.
 
-A test checks every line of the tables below. Shape suffixes: E embedding width, D hidden width, P position subspace, W head width, H heads.
+A test checks every line of the tables below. Shape suffixes: E embedding width, D hidden width, P
+position subspace, W head width, H heads.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ from .heads import BinaryHead, LinearHead
 from .shape import Shape
 
 BERT_STD = 0.02
-TOKEN_SCALE = 0.1  # of `local`: what the position subspace and the words start with; at .02 Adam overwrites the positions within 20 steps
-OUTPUT_SCALE = 0.1  # of `local`: sub-layer outputs, so that post-norm keeps the position subspace readable through the depth
+# Of `local`: what the position subspace and the words start with; at .02 Adam overwrites the
+# positions within 20 steps.
+TOKEN_SCALE = 0.1
+# Of `local`: sub-layer outputs, so that post-norm keeps the position subspace readable through the
+# depth.
+OUTPUT_SCALE = 0.1
 NOISE = 0.3  # of `local`: share of ordinary random weights kept in queries and keys
 
 
@@ -49,16 +54,18 @@ def init_bert(module: nn.Module, rng: torch.Generator, *, std: float = BERT_STD)
 
 
 def init_published(module: nn.Module, rng: torch.Generator) -> None:
-    """What ELECTRA's public code really starts from, over what `init_bert` left. Two kinds of layers name no initialiser there (modeling.py,
-    embeddings_project; run_pretraining.py, the logit of the discriminator) and get TensorFlow's default:
+    """What ELECTRA's public code really starts from, over what `init_bert` left. Two kinds of
+    layers name no initialiser there (modeling.py, embeddings_project; run_pretraining.py, the logit
+    of the discriminator) and get TensorFlow's default:
 
     | parameter                                                  | value                                                     |
     |------------------------------------------------------------|-----------------------------------------------------------|
     | projection of the embeddings, of every encoder             | uniform, +- sqrt(6 / (fan in + fan out)): Glorot          |
     | layers with one output: the logit of replaced tokens, and of energy, copy gate, baseline and sentence | the same       |
 
-    The standard deviation is sqrt(2 / (fan in + fan out)): for ELECTRA-Small .072 and .102 (projection of discriminator and generator) and .088
-    (logit), where `bert` has .018. The dense layer below the logit is truncated normal in the public code, too.
+    The standard deviation is sqrt(2 / (fan in + fan out)): for ELECTRA-Small .072 and .102
+    (projection of discriminator and generator) and .088 (logit), where `bert` has .018. The dense
+    layer below the logit is truncated normal in the public code, too.
     """
     linear: list[nn.Linear] = []
     for part in module.modules():
@@ -72,8 +79,9 @@ def init_published(module: nn.Module, rng: torch.Generator) -> None:
 
 
 def position_subspace(num_positions: int, width: int) -> Tensor:
-    """[positions, P]: pairs (sin, cos) of P/2 frequencies pi/2 * 32^(-c / (P/2)), each of unit mean square: neighbours are a quarter turn apart at
-    the highest frequency, and the lowest one turns once in about 128 tokens."""
+    """[positions, P]: pairs (sin, cos) of P/2 frequencies pi/2 * 32^(-c / (P/2)), each of unit mean
+    square: neighbours are a quarter turn apart at the highest frequency, and the lowest one turns
+    once in about 128 tokens."""
     n = width // 2
     angle = torch.arange(num_positions)[:, None] * (math.pi / 2) * 32.0 ** (-torch.arange(n) / n)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(1) * math.sqrt(2)
@@ -83,12 +91,15 @@ def rotation(offset: int, width: int) -> Tensor:
     """[P, P] that turns the subspace vector of position i into that of position i + offset."""
     n = width // 2
     turn = offset * (math.pi / 2) * 32.0 ** (-torch.arange(n) / n)
-    pair = torch.stack([torch.stack([turn.cos(), turn.sin()], -1), torch.stack([-turn.sin(), turn.cos()], -1)], -2)
+    pair = torch.stack(
+        [torch.stack([turn.cos(), turn.sin()], -1), torch.stack([-turn.sin(), turn.cos()], -1)], -2
+    )
     return torch.block_diag(*pair)
 
 
 def head_offset(head: int, direction: Direction = "both") -> int:
-    """-1, 1, -2, 2, -3, 3, ...: where head 0, 1, 2, ... looks; 0, -1, -2, ... in an encoder that sees its left only, 0, 1, 2, ... on the right."""
+    """-1, 1, -2, 2, -3, 3, ...: where head 0, 1, 2, ... looks; 0, -1, -2, ... in an encoder that
+    sees its left only, 0, 1, 2, ... on the right."""
     if direction != "both":
         return -head if direction == "left" else head
     return (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
@@ -97,18 +108,24 @@ def head_offset(head: int, direction: Direction = "both") -> int:
 def local_heads(num_attention_heads: int) -> int:
     """How many heads of a layer look at a neighbour: the first half, and two at least.
 
-    The others are free to average over the sequence, which is what [CLS], and with it a classifier, needs.
+    The others are free to average over the sequence, which is what [CLS], and with it a classifier,
+    needs.
     """
     return max(min(2, num_attention_heads), num_attention_heads // 2)
 
 
 def subspace_width(*shapes: Shape) -> int:
-    """The position subspace is as wide as the narrowest head, so that the heads of generator and discriminator can both read it, and at most half of
-    embeddings and hidden states: the words keep the other half (even number)."""
-    return min(min(s.head_width, s.embedding_size // 2, s.hidden_size // 2) for s in shapes) // 2 * 2
+    """The position subspace is as wide as the narrowest head, so that the heads of generator and
+    discriminator can both read it, and at most half of embeddings and hidden states: the words keep
+    the other half (even number)."""
+    return (
+        min(min(s.head_width, s.embedding_size // 2, s.hidden_size // 2) for s in shapes) // 2 * 2
+    )
 
 
-def init_local_embeddings(e: Embeddings, words: nn.Embedding, width: int, *, scale_words: bool = True) -> None:
+def init_local_embeddings(
+    e: Embeddings, words: nn.Embedding, width: int, *, scale_words: bool = True
+) -> None:
     """Words and positions of `local`, over what `init_bert` left (its words are scaled up).
 
     | parameter              | first P dimensions            | the others                  |
@@ -118,23 +135,28 @@ def init_local_embeddings(e: Embeddings, words: nn.Embedding, width: int, *, sca
     | position 0             | 0                             | truncated normal, std .02   |
     | segments               | 0                             | truncated normal, std .02   |
 
-    Position 0 is [CLS], which a classifier reads later: with no position of its own its heads start by averaging over the sequence.
-    `words` is the table that holds the values (of a disentangled one, the table below); `scale_words` is False for a second encoder that shares it
-    with one already done.
+    Position 0 is [CLS], which a classifier reads later: with no position of its own its heads start
+    by averaging over the sequence. `words` is the table that holds the values (of a disentangled
+    one, the table below); `scale_words` is False for a second encoder that shares it with one
+    already done.
     """
     with torch.no_grad():
         if scale_words:
             words.weight.mul_(TOKEN_SCALE / BERT_STD)
         words.weight[:, :width] = 0
         e.segments.weight[:, :width] = 0
-        e.positions.weight[:, :width] = TOKEN_SCALE * position_subspace(len(e.positions.weight), width)
+        e.positions.weight[:, :width] = TOKEN_SCALE * position_subspace(
+            len(e.positions.weight), width
+        )
         e.positions.weight[0, :width] = 0
 
 
 def init_words(words: nn.Embedding, vectors_VK: Tensor, *, local_width: int = 0) -> None:
-    """Words that start from given vectors, over what the other initialisations left: the K dimensions behind a position subspace of `local_width`.
+    """Words that start from given vectors, over what the other initialisations left: the K
+    dimensions behind a position subspace of `local_width`.
 
-    Rows of root mean square 1 are scaled to what the words had (.02, with `local` .1); a row of zeros keeps what was drawn.
+    Rows of root mean square 1 are scaled to what the words had (.02, with `local` .1); a row of
+    zeros keeps what was drawn.
     """
     known_V = vectors_VK.any(1)
     with torch.no_grad():
@@ -143,18 +165,23 @@ def init_words(words: nn.Embedding, vectors_VK: Tensor, *, local_width: int = 0)
 
 
 def init_local_head(head: BinaryHead, rng: torch.Generator) -> None:
-    """A replaced-token head of `local`: dense and output row normal 1/sqrt(fan-in), over what `init_bert` left.
+    """A replaced-token head of `local`: dense and output row normal 1/sqrt(fan-in), over what
+    `init_bert` left.
 
-    At .02 the product of the two keeps the discriminator on a plateau of its own, long after its encoder could see the difference (docs/log.md).
-    The language-model head stays at .02: there the larger values were no better.
+    At .02 the product of the two keeps the discriminator on a plateau of its own, long after its
+    encoder could see the difference (docs/log.md). The language-model head stays at .02: there the
+    larger values were no better.
     """
     with torch.no_grad():
         for linear in (head.dense, head.out):
             linear.weight.normal_(std=1 / math.sqrt(linear.in_features), generator=rng)
 
 
-def init_local_blocks(encoder: Encoder, width: int, rng: torch.Generator, *, amplitude: float) -> None:
-    """Half of the heads look at position i + o_j (o_j = -1, 1, -2, 2, ...), over what `init_bert` left.
+def init_local_blocks(
+    encoder: Encoder, width: int, rng: torch.Generator, *, amplitude: float
+) -> None:
+    """Half of the heads look at position i + o_j (o_j = -1, 1, -2, 2, ...), over what `init_bert`
+    left.
 
     | parameter                         | value                                                                       |
     |-----------------------------------|-----------------------------------------------------------------------------|
@@ -165,7 +192,8 @@ def init_local_blocks(encoder: Encoder, width: int, rng: torch.Generator, *, amp
     | value, up                         | normal 1/sqrt(fan-in)                                                       |
     | attention output, down            | .1 * normal 1/sqrt(fan-in)                                                  |
 
-    with s = sqrt(amplitude * 4 * sqrt(W) / P): the logit of the preferred position starts at 4 * amplitude. Only initial values differ from `bert`.
+    with s = sqrt(amplitude * 4 * sqrt(W) / P): the logit of the preferred position starts at 4 *
+    amplitude. Only initial values differ from `bert`.
     """
     shape = encoder.shape
 
@@ -184,7 +212,11 @@ def init_local_blocks(encoder: Encoder, width: int, rng: torch.Generator, *, amp
             normal(block.up)
             normal(block.out, OUTPUT_SCALE)
             normal(block.down, OUTPUT_SCALE)
-            q_HWD, k_HWD, _ = block.qkv.weight.view(3, shape.num_attention_heads, shape.head_width, shape.hidden_size)
+            q_HWD, k_HWD, _ = block.qkv.weight.view(
+                3, shape.num_attention_heads, shape.head_width, shape.hidden_size
+            )
             for head in range(local_heads(shape.num_attention_heads)):
-                q_HWD[head].mul_(NOISE)[:width, :width] += s * rotation(head_offset(head, encoder.direction), width)
+                q_HWD[head].mul_(NOISE)[:width, :width] += s * rotation(
+                    head_offset(head, encoder.direction), width
+                )
                 k_HWD[head].mul_(NOISE)[:width, :width] += s * torch.eye(width)

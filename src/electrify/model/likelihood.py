@@ -11,18 +11,25 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-CHUNK = 2048  # tokens whose logits over the vocabulary are alive at a time; with 30 522 words 125 MB in bfloat16, their probabilities 250 MB
+# Tokens whose logits over the vocabulary are alive at a time; with 30 522 words 125 MB in bfloat16,
+# their probabilities 250 MB.
+CHUNK = 2048
 
 
 class _TokenCE(torch.autograd.Function):
-    """Cross-entropy from the probabilities: computed once, by whoever drew from them or here, and all that the gradient needs."""
+    """Cross-entropy from the probabilities: computed once, by whoever drew from them or here, and
+    all that the gradient needs."""
 
     @staticmethod
     def forward(ctx: Any, logits_NV: Tensor, target_N: Tensor, p_NV: Tensor) -> Tensor:
         ctx.save_for_backward(p_NV, target_N)
         ctx.dtype = logits_NV.dtype
-        behind_N = logits_NV.amax(-1).float() - logits_NV.gather(-1, target_N[:, None]).squeeze(-1).float()
-        return behind_N - p_NV.amax(-1).log()  # the highest has at least 1 / V; the target's own probability may be 0 in float32
+        behind_N = (
+            logits_NV.amax(-1).float() - logits_NV.gather(-1, target_N[:, None]).squeeze(-1).float()
+        )
+        return (
+            behind_N - p_NV.amax(-1).log()
+        )  # the highest has at least 1 / V; the target's own probability may be 0 in float32
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
@@ -33,7 +40,8 @@ class _TokenCE(torch.autograd.Function):
 
 
 def token_ce(logits_NV: Tensor, target_N: Tensor, p_NV: Tensor | None = None) -> Tensor:
-    """[N] cross-entropy in nats, float32. p_NV: softmax(logits) in float32, where it is there already."""
+    """[N] cross-entropy in nats, float32. p_NV: softmax(logits) in float32, where it is there
+    already."""
     if p_NV is None:
         p_NV = logits_NV.detach().softmax(-1, dtype=torch.float32)
     loss_N = _TokenCE.apply(logits_NV, target_N, p_NV)
@@ -42,14 +50,17 @@ def token_ce(logits_NV: Tensor, target_N: Tensor, p_NV: Tensor | None = None) ->
 
 
 def likeliest(score_NV: Tensor) -> Tensor:
-    """[N] the token of the highest logit (or probability). In float32: on a CPU the argmax of bfloat16 takes nine times as long."""
+    """[N] the token of the highest logit (or probability). In float32: on a CPU the argmax of
+    bfloat16 takes nine times as long."""
     return score_NV.float().argmax(-1)
 
 
 def log_probability(head: nn.Module, states_ND: Tensor, target_N: Tensor) -> tuple[Tensor, Tensor]:
-    """[N] log softmax(head(states))[target] in float32 with gradient, and [N] whether target is the most probable one.
+    """[N] log softmax(head(states))[target] in float32 with gradient, and [N] whether target is the
+    most probable one.
 
-    In chunks whose logits are computed again for the backward pass, so that memory does not grow with the number of tokens.
+    In chunks whose logits are computed again for the backward pass, so that memory does not grow
+    with the number of tokens.
     """
 
     def chunk(states_CD: Tensor, target_C: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,6 +71,10 @@ def log_probability(head: nn.Module, states_ND: Tensor, target_N: Tensor) -> tup
     for start in range(0, max(len(target_N), 1), CHUNK):
         some = states_ND[start : start + CHUNK], target_N[start : start + CHUNK]
         again = torch.is_grad_enabled() and len(target_N) > CHUNK
-        parts.append(checkpoint(chunk, *some, use_reentrant=False, preserve_rng_state=False) if again else chunk(*some))
+        parts.append(
+            checkpoint(chunk, *some, use_reentrant=False, preserve_rng_state=False)
+            if again
+            else chunk(*some)
+        )
     log_p_N, right_N = (torch.cat(list(x)) for x in zip(*parts, strict=True))
     return log_p_N, right_N

@@ -15,12 +15,13 @@ class Pass:
     network: nn.Module
     """An Encoder, LMHead, BinaryHead, or a plain nn.Linear."""
     share: float
-    """Share of the tokens that it runs on: 1.0 = every token (pads, too), the mask rate = chosen positions."""
+    """Share of the tokens that it runs on: 1.0 = every token (pads, too), the mask rate = chosen
+    positions."""
     trains: bool
     """False where no gradient is computed (a frozen network): no backward pass is counted."""
     again_above: int | None = None
-    """Where a forward pass of the objective has more tokens than this, the network runs a second time for its gradient, so as not to keep its
-    output; None = never."""
+    """Where a forward pass of the objective has more tokens than this, the network runs a second
+    time for its gradient, so as not to keep its output; None = never."""
 
 
 class Measured(Protocol):

@@ -9,7 +9,8 @@ from ..files.schema import Positive
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """An encoder's numbers under Hugging Face's names. An architecture with more of them has a subclass."""
+    """An encoder's numbers under Hugging Face's names. An architecture with more of them has a
+    subclass."""
 
     vocab_size: Positive
     embedding_size: Positive

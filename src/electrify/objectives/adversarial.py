@@ -1,4 +1,5 @@
-"""Adversarial training of the generator. Shape suffixes: T flat tokens, M chosen positions, V vocabulary, D hidden width."""
+"""Adversarial training of the generator. Shape suffixes: T flat tokens, M chosen positions, V
+vocabulary, D hidden width."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from .objective import Graded, Objective, Parts
 
 
 def reward(logits_M: Tensor, replaced_M: Tensor) -> Tensor:
-    """[M] what the generator is paid for a sample: the discriminator's loss on it (2003.10555, appendix on adversarial training)."""
+    """[M] what the generator is paid for a sample: the discriminator's loss on it (2003.10555,
+    appendix on adversarial training)."""
     return binary_ce(logits_M, replaced_M).detach()
 
 
@@ -38,16 +40,20 @@ class Paid(Graded):
 
 
 class Adversarial(Objective):
-    """The generator learns to fool the discriminator, by REINFORCE with a learned baseline, in place of maximum likelihood (ELECTRA, 2003.10555
-    section 3.2 and the appendix on adversarial training). The published result: worse than maximum likelihood, with draws of low entropy.
+    """The generator learns to fool the discriminator, by REINFORCE with a learned baseline, in
+    place of maximum likelihood (ELECTRA, 2003.10555 section 3.2 and the appendix on adversarial
+    training). The published result: worse than maximum likelihood, with draws of low entropy.
 
-    All tokens drawn count as one action whose reward falls apart into one a token; the discriminator is taken to judge a token by itself and by the
-    tokens that were not replaced. The baseline's head is trained by cross-entropy towards exp(-reward), its input is not.
+    All tokens drawn count as one action whose reward falls apart into one a token; the
+    discriminator is taken to judge a token by itself and by the tokens that were not replaced. The
+    baseline's head is trained by cross-entropy towards exp(-reward), its input is not.
     """
 
     corruptor: Generator
 
-    def __init__(self, corruptor: Generator, encoder: Encoder, head: Head, baseline_head: LinearHead) -> None:
+    def __init__(
+        self, corruptor: Generator, encoder: Encoder, head: Head, baseline_head: LinearHead
+    ) -> None:
         super().__init__()
         self.corruptor = corruptor
         self.encoder = encoder
@@ -71,7 +77,11 @@ class Adversarial(Objective):
 
     def passes(self) -> list[Pass]:
         share = self.corruptor.chooser.share
-        own = [Pass(self.encoder, 1.0, True), Pass(self.head, 1.0, True), Pass(self.baseline_head, share, True)]
+        own = [
+            Pass(self.encoder, 1.0, True),
+            Pass(self.head, 1.0, True),
+            Pass(self.baseline_head, share, True),
+        ]
         return [*self.corruptor.passes(), *own]
 
     def generator_parts(self) -> list[nn.Module]:
@@ -98,7 +108,9 @@ class Adversarial(Objective):
         z = graded.corrupted
         assert isinstance(z, Generated)
         likelihood = self.corruptor.likelihood(z)
-        terms = {name: loss.term() for name, loss in likelihood.items()} | generator_rates(z, likelihood)
+        terms = {name: loss.term() for name, loss in likelihood.items()} | generator_rates(
+            z, likelihood
+        )
         terms |= {"reward": term(graded.paid_M, z.valid_M)} | entropy(z) | replaced_share(z)
         if not self.training:
             terms["rtd_detection"] = histogram(graded.logits, z.replaced_T, z.tokens.real_T)

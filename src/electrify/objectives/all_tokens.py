@@ -21,7 +21,8 @@ from .objective import Graded, Objective, Parts
 
 
 def copy_log_probability(log_p_T: Tensor, copy_T: Tensor, same_T: Tensor) -> Tensor:
-    """[T] log of c * 1[token = input] + (1 - c) * p(token), with c = sigmoid(copy) and same_T true where the token asked for is the input."""
+    """[T] log of c * 1[token = input] + (1 - c) * p(token), with c = sigmoid(copy) and same_T true
+    where the token asked for is the input."""
     new_T = F.logsigmoid(-copy_T) + log_p_T
     return torch.where(same_T, torch.logaddexp(F.logsigmoid(copy_T), new_T), new_T)
 
@@ -37,14 +38,18 @@ class Predicted(Graded):
 
 
 class AllTokensMLM(Objective):
-    """The encoder predicts EVERY original token from the corrupted text, with a gate that copies the input (ELECTRA, 2003.10555 section 3.5):
-    p(x) = c * 1[x = input] + (1 - c) * softmax(x), c = sigmoid(w . h).
+    """The encoder predicts EVERY original token from the corrupted text, with a gate that copies
+    the input (ELECTRA, 2003.10555 section 3.5): p(x) = c * 1[x = input] + (1 - c) * softmax(x), c =
+    sigmoid(w . h).
 
-    Relations: Replace MLM grades the chosen positions only and has no gate; the gate alone is replaced token detection, one minus c being its answer.
-    copy_head: None leaves the gate out, p(x) = softmax(x).
+    Relations: Replace MLM grades the chosen positions only and has no gate; the gate alone is
+    replaced token detection, one minus c being its answer. copy_head: None leaves the gate out,
+    p(x) = softmax(x).
     """
 
-    def __init__(self, corruptor: Corruptor, encoder: Encoder, head: Head, copy_head: LinearHead | None) -> None:
+    def __init__(
+        self, corruptor: Corruptor, encoder: Encoder, head: Head, copy_head: LinearHead | None
+    ) -> None:
         super().__init__()
         self.corruptor = corruptor
         self.encoder = encoder
@@ -69,15 +74,22 @@ class AllTokensMLM(Objective):
         x_TD = self.encoder(z.tokens)
         log_p_T, right_T = log_probability(self.head, x_TD, z.original_T)
         copy_T = None if self.copy_head is None else self.copy_head(x_TD).float()
-        loss_T = -log_p_T if copy_T is None else -copy_log_probability(log_p_T, copy_T, ~z.replaced_T)
+        loss_T = (
+            -log_p_T if copy_T is None else -copy_log_probability(log_p_T, copy_T, ~z.replaced_T)
+        )
         losses = self.corruptor.likelihood(z) | {"all_tokens": Loss(loss_T, tokens.real_T)}
-        return Predicted(z, losses, x_TD, log_p_T if copy_T is None else copy_T, log_p_T=log_p_T, right_T=right_T)
+        return Predicted(
+            z, losses, x_TD, log_p_T if copy_T is None else copy_T, log_p_T=log_p_T, right_T=right_T
+        )
 
     def watch(self, graded: Predicted) -> Terms:
         z = graded.corrupted
         real_T, replaced_T = z.tokens.real_T, z.replaced_T
-        terms = generator_rates(z, graded.losses) | apart("all_tokens", graded.losses["all_tokens"], replaced_T)
-        # Of the softmax by itself: the loss above pays for the gate, too, which says "copy" of most replaced tokens.
+        terms = generator_rates(z, graded.losses) | apart(
+            "all_tokens", graded.losses["all_tokens"], replaced_T
+        )
+        # Of the softmax by itself: the loss above pays for the gate, too, which says "copy" of most
+        # replaced tokens.
         terms["softmax_loss_replaced"] = term(-graded.log_p_T, replaced_T & real_T)
         terms["all_tokens_accuracy"] = term(graded.right_T[z.at_M].float(), z.valid_M)
         if self.copy_head is not None and not self.training:

@@ -1,4 +1,5 @@
-"""Replaced token detection. Shape suffixes: T flat tokens, M chosen positions, R rows, L row length, S sequence number, D hidden width."""
+"""Replaced token detection. Shape suffixes: T flat tokens, M chosen positions, R rows, L row
+length, S sequence number, D hidden width."""
 
 from __future__ import annotations
 
@@ -20,12 +21,15 @@ from .objective import Graded, Objective, Parts
 
 
 class Electra(Objective):
-    """The encoder says of EVERY token whether it is original or replaced (ELECTRA, 2003.10555 section 2): loss = generator + 50 * rtd.
+    """The encoder says of EVERY token whether it is original or replaced (ELECTRA, 2003.10555
+    section 2): loss = generator + 50 * rtd.
 
-    Relations: `electra-15` grades the chosen tokens only (section 3.5); `unigram` and `uniform` replace without a network; `two-stage` freezes the
-    generator; with a generator that is never wrong nothing is replaced and the task is empty. sentence_head: on [CLS], was anything in the sequence
-    replaced (appendix of negative results; needs sequences left whole). correct_as_replaced: a draw equal to the original counts as replaced, too,
-    as in Electric; section 2 says that the label `original` is worth a little.
+    Relations: `electra-15` grades the chosen tokens only (section 3.5); `unigram` and `uniform`
+    replace without a network; `two-stage` freezes the generator; with a generator that is never
+    wrong nothing is replaced and the task is empty. sentence_head: on [CLS], was anything in the
+    sequence replaced (appendix of negative results; needs sequences left whole).
+    correct_as_replaced: a draw equal to the original counts as replaced, too, as in Electric;
+    section 2 says that the label `original` is worth a little.
     """
 
     def __init__(
@@ -47,19 +51,31 @@ class Electra(Objective):
         self.sentence_head = sentence_head
 
     @classmethod
-    def build(cls, parts: Parts, *, loss_on: Literal["all", "chosen"], correct_as_replaced: bool) -> Electra:
+    def build(
+        cls, parts: Parts, *, loss_on: Literal["all", "chosen"], correct_as_replaced: bool
+    ) -> Electra:
         head = parts.binary_head()
         sentence = LinearHead(parts.shape.hidden_size) if "sentence" in parts.losses else None
-        own = {"loss_on": loss_on, "correct_as_replaced": correct_as_replaced, "sentence_head": sentence}
+        own = {
+            "loss_on": loss_on,
+            "correct_as_replaced": correct_as_replaced,
+            "sentence_head": sentence,
+        }
         return cls(parts.corruptor, parts.encoder, head, **own)
 
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
         counts = {"rtd": tokens.real_T.sum() if self.loss_on == "all" else count(plan)}
-        return counts if self.sentence_head is None else counts | {"sentence": first_T(tokens).sum()}
+        return (
+            counts if self.sentence_head is None else counts | {"sentence": first_T(tokens).sum()}
+        )
 
     def passes(self) -> list[Pass]:
         graded = 1.0 if self.loss_on == "all" else self.corruptor.chooser.share
-        return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), Pass(self.head, graded, True)]
+        return [
+            *self.corruptor.passes(),
+            Pass(self.encoder, 1.0, True),
+            Pass(self.head, graded, True),
+        ]
 
     def label_T(self, z: Corrupted) -> Tensor:
         """[T] True for the tokens that it should call replaced."""
@@ -77,7 +93,9 @@ class Electra(Objective):
             losses["rtd"] = Loss(binary_ce(logits, self.label_T(z)[z.at_M]), z.valid_M)
         if self.sentence_head is not None:
             # Of every token: how many sequences there are is not a fixed number.
-            losses["sentence"] = Loss(binary_ce(self.sentence_head(states_TD), changed_T(z)), first_T(tokens))
+            losses["sentence"] = Loss(
+                binary_ce(self.sentence_head(states_TD), changed_T(z)), first_T(tokens)
+            )
         return Graded(z, losses, states_TD, logits)
 
     def watch(self, graded: Graded) -> Terms:

@@ -1,4 +1,5 @@
-"""Electric: an energy-based cloze model. Shape suffixes: T flat tokens, R rows, L row length, S sequence number."""
+"""Electric: an energy-based cloze model. Shape suffixes: T flat tokens, R rows, L row length, S
+sequence number."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from .objective import Graded, Objective, Parts
 
 
 def noise_logit(energy_T: Tensor, log_q_T: Tensor, log_odds_T: Tensor) -> Tensor:
-    """[T] log-odds of "drawn from the noise": E + log q + log(k / (n - k)), the data having exp(-E) (2012.08561 section 2.2)."""
+    """[T] log-odds of "drawn from the noise": E + log q + log(k / (n - k)), the data having exp(-E)
+    (2012.08561 section 2.2)."""
     return energy_T.float() + log_q_T + log_odds_T
 
 
@@ -36,12 +38,15 @@ class Contrasted(Graded):
 
 
 class Electric(Objective):
-    """The encoder gives every token an energy, low where it fits, by telling tokens of the text from draws of a cloze model q (2012.08561).
+    """The encoder gives every token an energy, low where it fits, by telling tokens of the text
+    from draws of a cloze model q (2012.08561).
 
-    Of the n words of a sequence k are drawn from q, all at once, and count as noise also where the draw equals the original. At the optimum
-    exp(-E) is the probability of a token given the others, normalised by itself: minus the sum of energies is a pseudo-log-likelihood in one pass.
-    Relations: without q in the logit, and with equal draws labelled original, it is ELECTRA with a two-tower generator. With a Frequency as noise
-    q asks no context: noise contrast as it is used for language models (Mnih and Teh 2012).
+    Of the n words of a sequence k are drawn from q, all at once, and count as noise also where the
+    draw equals the original. At the optimum exp(-E) is the probability of a token given the others,
+    normalised by itself: minus the sum of energies is a pseudo-log-likelihood in one pass.
+    Relations: without q in the logit, and with equal draws labelled original, it is ELECTRA with a
+    two-tower generator. With a Frequency as noise q asks no context: noise contrast as it is used
+    for language models (Mnih and Teh 2012).
     """
 
     corruptor: TwoTower | Frequency
@@ -68,7 +73,13 @@ class Electric(Objective):
         energy_T = self.head(states_TD).float()
         logits_T = noise_logit(energy_T, self.corruptor.log_q_now(z), log_odds(z))
         losses = {"nce": Loss(binary_ce(logits_T, z.chosen_T), plan.candidates_T)}
-        return Contrasted(z, self.corruptor.likelihood(z) | losses, states_TD, logits_T, energy_T=energy_T.detach())
+        return Contrasted(
+            z,
+            self.corruptor.likelihood(z) | losses,
+            states_TD,
+            logits_T,
+            energy_T=energy_T.detach(),
+        )
 
     def watch(self, graded: Contrasted) -> Terms:
         z = graded.corrupted
@@ -84,8 +95,11 @@ class Electric(Objective):
 
 
 def log_odds(z: Corrupted) -> Tensor:
-    """[T] log(k / (n - k)) of each token's sequence. Where every word is noise (a sequence of one) n - k counts as 1."""
+    """[T] log(k / (n - k)) of each token's sequence. Where every word is noise (a sequence of one)
+    n - k counts as 1."""
     k_RS = per_sequence(z.chosen_T, z.tokens)
     n_RS = per_sequence(z.plan.candidates_T, z.tokens)
     odds_RS = (k_RS.clamp(min=1) / (n_RS - k_RS).clamp(min=1)).log()
-    return odds_RS.gather(1, z.tokens.seq_T.view(-1, z.tokens.row_length)).flatten().to(torch.float32)
+    return (
+        odds_RS.gather(1, z.tokens.seq_T.view(-1, z.tokens.row_length)).flatten().to(torch.float32)
+    )

@@ -1,6 +1,8 @@
-"""What is watched beside the losses: accuracies, losses by kind of token, histograms of a detector's logits.
+"""What is watched beside the losses: accuracies, losses by kind of token, histograms of a
+detector's logits.
 
-Nothing here is differentiated. Shape suffixes: T flat tokens, N tokens graded, M chosen positions, V vocabulary, B bins.
+Nothing here is differentiated. Shape suffixes: T flat tokens, N tokens graded, M chosen positions,
+V vocabulary, B bins.
 """
 
 from __future__ import annotations
@@ -14,14 +16,24 @@ from ..corruption.two_tower import Cloze
 from ..model.likelihood import likeliest
 from ..terms import Kind, Loss, Term, Terms, term
 
-# Of the histogram of logits. Equal bins of probability would put a cautious or a confident detector into one of them, where AUC is blind.
+# Of the histogram of logits. Equal bins of probability would put a cautious or a confident detector
+# into one of them, where AUC is blind.
 BINS = 8000
 REACH = 20.0  # logits beyond it fall into the outermost bins; a bin is .005 wide
 
 
-def lm_rates(name: str, logits_MV: Tensor, loss: Loss, z: Corrupted, *, mask_id: int, p_MV: Tensor | None = None) -> Terms:
-    """A masked LM on what it was asked for: the accuracy, and the losses on [MASK], kept and random positions apart (BERT's mix lets the loss fall
-    below the unigram entropy by copying alone). p_MV: softmax of the logits, where it is there already."""
+def lm_rates(
+    name: str,
+    logits_MV: Tensor,
+    loss: Loss,
+    z: Corrupted,
+    *,
+    mask_id: int,
+    p_MV: Tensor | None = None,
+) -> Terms:
+    """A masked LM on what it was asked for: the accuracy, and the losses on [MASK], kept and random
+    positions apart (BERT's mix lets the loss fall below the unigram entropy by copying alone).
+    p_MV: softmax of the logits, where it is there already."""
     assert z.plan.shown_M is not None
     shown_M, was_M, valid_M = z.plan.shown_M, z.was_M, z.valid_M
     masked_M, kept_M = shown_M == mask_id, shown_M == was_M
@@ -42,11 +54,14 @@ def lm_rates(name: str, logits_MV: Tensor, loss: Loss, z: Corrupted, *, mask_id:
 def generator_rates(z: Corrupted, losses: dict[str, Loss]) -> Terms:
     """A learned corruptor on what it was asked for; nothing where there is none.
 
-    A masked LM is asked for the chosen tokens, a cloze model for every word; its accuracy is that at the chosen ones.
+    A masked LM is asked for the chosen tokens, a cloze model for every word; its accuracy is that
+    at the chosen ones.
     """
     if isinstance(z, Generated):
         assert z.logits_MV is not None
-        return lm_rates("generator", z.logits_MV, losses["generator"], z, mask_id=z.mask_id, p_MV=z.p_MV)
+        return lm_rates(
+            "generator", z.logits_MV, losses["generator"], z, mask_id=z.mask_id, p_MV=z.p_MV
+        )
     if isinstance(z, Cloze):
         assert z.logits_MV is not None
         return {"generator_accuracy": term((likeliest(z.logits_MV) == z.was_M).float(), z.valid_M)}
@@ -75,9 +90,12 @@ def entropy(z: Corrupted) -> Terms:
 
 
 def histogram(logits_T: Tensor, label_T: Tensor, where_T: Tensor, kind: Kind = "histogram") -> Term:
-    """[2, B] counts of logits by label, for AUC, precision and recall over any number of batches. Bin B / 2 begins at logit 0."""
+    """[2, B] counts of logits by label, for AUC, precision and recall over any number of batches.
+    Bin B / 2 begins at logit 0."""
     half = BINS // 2
-    bin_T = ((logits_T.detach().float().clamp(-REACH, REACH) * (half / REACH)).floor().long() + half).clamp(max=BINS - 1)
+    bin_T = (
+        (logits_T.detach().float().clamp(-REACH, REACH) * (half / REACH)).floor().long() + half
+    ).clamp(max=BINS - 1)
     counts = torch.bincount((label_T.long() * BINS + bin_T)[where_T], minlength=2 * BINS)
     return Term(counts.view(2, BINS).double(), torch.ones((), device=logits_T.device), kind)
 
@@ -85,7 +103,8 @@ def histogram(logits_T: Tensor, label_T: Tensor, where_T: Tensor, kind: Kind = "
 def detection_summary(counts_2B: Tensor) -> dict[str, float]:
     """AUC, and precision, recall and share of positives at probability one half, from a histogram.
 
-    Pairs inside a bin count half, so AUC is off by at most half the share of (negative, positive) pairs that fall into one bin; the others are exact.
+    Pairs inside a bin count half, so AUC is off by at most half the share of (negative, positive)
+    pairs that fall into one bin; the others are exact.
     """
     negative_B, positive_B = counts_2B.double()
     below_B = negative_B.cumsum(0) - negative_B
@@ -102,8 +121,8 @@ def detection_summary(counts_2B: Tensor) -> dict[str, float]:
 
 
 def summarise(terms: Terms) -> dict[str, float]:
-    """Terms summed over batches and ranks -> one number a name: means, and for histograms the detection figures (of a ranking its AUC alone, for zero
-    is not a threshold there)."""
+    """Terms summed over batches and ranks -> one number a name: means, and for histograms the
+    detection figures (of a ranking its AUC alone, for zero is not a threshold there)."""
     out: dict[str, float] = {}
     for name, one in terms.items():
         if one.kind == "mean":

@@ -17,11 +17,13 @@ from .objective import Graded, Objective, Parts
 
 
 class MLM(Objective):
-    """The encoder predicts the original token at the chosen positions (BERT, 1810.04805 section 3.1, without next-sentence prediction).
+    """The encoder predicts the original token at the chosen positions (BERT, 1810.04805 section
+    3.1, without next-sentence prediction).
 
-    Relations: `bert` with mix (.8, .1, .1); with mix (.85, .15, 0) it is what ELECTRA's generator trains; with a Generator in place of the mix it is
-    Replace MLM (ELECTRA, 2003.10555 section 3.5): samples stand where BERT puts [MASK], so pre-training sees no token that fine-tuning does not.
-    With a Frequency, Replace MLM without a network; over equal counts that is mix (0, 0, 1).
+    Relations: `bert` with mix (.8, .1, .1); with mix (.85, .15, 0) it is what ELECTRA's generator
+    trains; with a Generator in place of the mix it is Replace MLM (ELECTRA, 2003.10555 section
+    3.5): samples stand where BERT puts [MASK], so pre-training sees no token that fine-tuning does
+    not. With a Frequency, Replace MLM without a network; over equal counts that is mix (0, 0, 1).
     """
 
     def __init__(self, corruptor: Corruptor, encoder: Encoder, head: Head) -> None:
@@ -39,7 +41,11 @@ class MLM(Objective):
 
     def passes(self) -> list[Pass]:
         share = self.corruptor.chooser.share
-        return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), Pass(self.head, share, True)]
+        return [
+            *self.corruptor.passes(),
+            Pass(self.encoder, 1.0, True),
+            Pass(self.head, share, True),
+        ]
 
     def forward(self, tokens: Tokens, plan: Plan) -> Graded:
         z = self.corruptor(tokens, plan)

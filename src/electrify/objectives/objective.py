@@ -34,7 +34,8 @@ class Parts:
     """The one that is kept."""
     architecture: Architecture
     losses: Collection[str]
-    """Names of the losses that the recipe weighs: those that are optional are built where they are named."""
+    """Names of the losses that the recipe weighs: those that are optional are built where they are
+    named."""
 
     @property
     def shape(self) -> Shape:
@@ -51,7 +52,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class Graded:
-    """What a forward pass of an objective leaves. An objective whose watchers ask for more returns a subclass."""
+    """What a forward pass of an objective leaves. An objective whose watchers ask for more returns
+    a subclass."""
 
     corrupted: Corrupted
     losses: dict[str, Loss]
@@ -64,8 +66,8 @@ class Graded:
 class Objective(nn.Module, ABC):
     """Grades corrupted text: a generator's and the kept encoder's losses.
 
-    The loop calls `plan` in the loader's thread and then the objective itself; what is only watched is computed by
-    metrics.py from what the forward pass leaves.
+    The loop calls `plan` in the loader's thread and then the objective itself; what is only watched
+    is computed by metrics.py from what the forward pass leaves.
     """
 
     corruptor: Corruptor
@@ -78,8 +80,8 @@ class Objective(nn.Module, ABC):
         """options: the fields of its row's own options (config/objectives.py)."""
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
-        """Everything that is chosen in a batch on the CPU, and how many tokens each loss divides by. fixed: lists have one
-        of few lengths, for compiled steps and CUDA graphs."""
+        """Everything that is chosen in a batch on the CPU, and how many tokens each loss divides
+        by. fixed: lists have one of few lengths, for compiled steps and CUDA graphs."""
         plan = self.corruptor.plan(tokens, draws, fixed=fixed)
         return plan.counting(**self.counts(tokens, plan))
 
@@ -92,18 +94,21 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def watch(self, graded: Any) -> Terms:
-        """What is logged beside the losses; outside of training also what is too dear to be computed in each update."""
+        """What is logged beside the losses; outside of training also what is too dear to be
+        computed in each update."""
 
     @abstractmethod
     def passes(self) -> list[Pass]:
         """What it runs, for the count of FLOPs."""
 
     def networks(self) -> dict[str, Network]:
-        """The networks that it leaves, by the name of their folder; `discriminator` is the one that is kept."""
+        """The networks that it leaves, by the name of their folder; `discriminator` is the one that
+        is kept."""
         return {"discriminator": Network(self.encoder, self.head)} | self.corruptor.networks()
 
     def generator_parts(self) -> list[nn.Module]:
-        """Modules whose parameters, where the kept network does not have them, take the generator's learning rate."""
+        """Modules whose parameters, where the kept network does not have them, take the generator's
+        learning rate."""
         return [self.corruptor] if isinstance(self.corruptor, nn.Module) else []
 
 

@@ -1,4 +1,5 @@
-"""Detection: each token of a text with its probability of being replaced, in one forward pass of a discriminator.
+"""Detection: each token of a text with its probability of being replaced, in one forward pass of a
+discriminator.
 
 Shape suffixes: B windows, L tokens of a window.
 """
@@ -25,8 +26,12 @@ from ..progress import say
 from ..train.threads import Threads, choose, computing_with
 from .given import given_text
 
-MANY_TOKENS = 20_000  # seconds of work for the smallest models; measuring which number of threads is the fastest takes one
-_OVERLAP = 4  # windows share a quarter: a token cut off from its neighbours on one side is judged in the window where it has both
+# Seconds of work for the smallest models; measuring which number of threads is the fastest takes
+# one.
+MANY_TOKENS = 20_000
+# Windows share a quarter: a token cut off from its neighbours on one side is judged in the window
+# where it has both.
+_OVERLAP = 4
 
 
 @dataclass(frozen=True)
@@ -41,44 +46,80 @@ class Piece:
 
 @dataclass(frozen=True)
 class Detection:
-    """A text with its tokens (word pieces as the model sees them) and its words (a word's probability is the highest of its tokens)."""
+    """A text with its tokens (word pieces as the model sees them) and its words (a word's
+    probability is the highest of its tokens)."""
 
     text: str
     tokens: tuple[Piece, ...]
     words: tuple[Piece, ...] = field(default=())
 
 
-def detect(model: str, texts: list[str], *, max_seq_length: int | None = None, batch_size: int = 16, threads: str = "auto") -> list[Detection]:
+def detect(
+    model: str,
+    texts: list[str],
+    *,
+    max_seq_length: int | None = None,
+    batch_size: int = 16,
+    threads: str = "auto",
+) -> list[Detection]:
     """The probability of being replaced of every token of every text.
 
-    model: folder or Hub id of an ElectraForPreTraining. Texts longer than max_seq_length (None: what the model can) are read in windows that
-    overlap by a quarter. threads: a number, or auto. Raises UserError where the model has no replaced-token head, or a text no token.
+    model: folder or Hub id of an ElectraForPreTraining. Texts longer than max_seq_length (None:
+    what the model can) are read in windows that overlap by a quarter. threads: a number, or auto.
+    Raises UserError where the model has no replaced-token head, or a text no token.
     """
     discriminator, tokenizer, architecture = load_discriminator(model)
     positions = architecture.shape_of(discriminator.config).max_position_embeddings
     length = positions if max_seq_length is None else max_seq_length
     if not 8 <= length <= positions:
-        raise UserError(f"max_seq_length must be 8 to {positions} (the positions of {model}), not {length}")
-    encoded = [_encode(tokenizer, text, name=f"text {i + 1}" if len(texts) > 1 else "the text") for i, text in enumerate(texts)]
-    windows = [(i, start, stop) for i, e in enumerate(encoded) for start, stop in windows_of(len(e.ids), size=length - 2)]
+        raise UserError(
+            f"max_seq_length must be 8 to {positions} (the positions of {model}), not {length}"
+        )
+    encoded = [
+        _encode(tokenizer, text, name=f"text {i + 1}" if len(texts) > 1 else "the text")
+        for i, text in enumerate(texts)
+    ]
+    windows = [
+        (i, start, stop)
+        for i, e in enumerate(encoded)
+        for start, stop in windows_of(len(e.ids), size=length - 2)
+    ]
     tokens = sum(stop - start for _, start, stop in windows)
-    with computing_with(_threads(threads, tokens, width=discriminator.config.hidden_size, batch_tokens=batch_size * length)):
-        probabilities = _of_windows(discriminator, tokenizer, architecture, encoded, windows, batch_size=batch_size)
+    with computing_with(
+        _threads(
+            threads,
+            tokens,
+            width=discriminator.config.hidden_size,
+            batch_tokens=batch_size * length,
+        )
+    ):
+        probabilities = _of_windows(
+            discriminator, tokenizer, architecture, encoded, windows, batch_size=batch_size
+        )
     return [_detection(e, p.tolist()) for e, p in zip(encoded, probabilities, strict=True)]
 
 
 def _threads(given: str, tokens: int, *, width: int, batch_tokens: int) -> Threads:
-    """Measured only where there is so much to read that it pays; else torch's own number, or what is asked for."""
+    """Measured only where there is so much to read that it pays; else torch's own number, or what
+    is asked for."""
     if given == "auto" and tokens < MANY_TOKENS:
         return Threads(torch.get_num_threads(), "own")
-    threads = choose(given, device=torch.device("cpu"), width=width, tokens=batch_tokens, bf16=False)
+    threads = choose(
+        given, device=torch.device("cpu"), width=width, tokens=batch_tokens, bf16=False
+    )
     if threads.text():
         say(threads.text())
     return threads
 
 
 def _of_windows(
-    discriminator: Any, tokenizer: Any, architecture: Architecture, encoded: list[_Encoded], windows: list[tuple[int, int, int]], *, batch_size: int
+    discriminator: Any,
+    tokenizer: Any,
+    architecture: Architecture,
+    encoded: list[_Encoded],
+    windows: list[tuple[int, int, int]],
+    *,
+    batch_size: int,
 ) -> list[torch.Tensor]:
     """The probability of each token of each text. windows: (text, start, stop)."""
     probabilities = [torch.zeros(len(e.ids)) for e in encoded]
@@ -86,39 +127,64 @@ def _of_windows(
     windows = sorted(windows, key=lambda w: w[2] - w[1])
     for at in range(0, len(windows), batch_size):
         batch = windows[at : at + batch_size]
-        rows = [[tokenizer.cls_token_id, *encoded[i].ids[start:stop], tokenizer.sep_token_id] for i, start, stop in batch]
-        for (i, start, stop), row in zip(batch, _probabilities(discriminator, architecture, rows, pad=tokenizer.pad_token_id), strict=True):
+        rows = [
+            [tokenizer.cls_token_id, *encoded[i].ids[start:stop], tokenizer.sep_token_id]
+            for i, start, stop in batch
+        ]
+        for (i, start, stop), row in zip(
+            batch,
+            _probabilities(discriminator, architecture, rows, pad=tokenizer.pad_token_id),
+            strict=True,
+        ):
             # the deeper inside its window, the more of its surroundings a token sees
             inside = torch.minimum(torch.arange(stop - start), torch.arange(stop - start).flip(0))
             better = inside > depths[i][start:stop]
             probabilities[i][start:stop][better] = row[1 : 1 + stop - start][better]
             depths[i][start:stop][better] = inside[better]
     if not all(bool(p.isfinite().all()) for p in probabilities):
-        raise UserError(f"{discriminator.config.name_or_path}: its probabilities are not numbers; the model is damaged or diverged")
+        raise UserError(
+            f"{discriminator.config.name_or_path}: its probabilities are not numbers; the model is "
+            "damaged or diverged"
+        )
     return probabilities
 
 
 def load_discriminator(model: str) -> tuple[Any, Any, Architecture]:
     """Model, tokenizer, and the architecture that reads the model's logits.
 
-    Raises UserError where the replaced-token head is missing: the library would make one of random numbers.
+    Raises UserError where the replaced-token head is missing: the library would make one of random
+    numbers.
     """
-    if Path(model, "discriminator", "config.json").is_file() and not Path(model, "config.json").is_file():
+    if (
+        Path(model, "discriminator", "config.json").is_file()
+        and not Path(model, "config.json").is_file()
+    ):
         raise UserError(f"{model}: a run, not a model; use {Path(model) / 'discriminator'}")
     config = load_config(model)
     advice = "detection needs a discriminator: use the discriminator/ folder of a run"
     architecture = exported_as(config.model_type)
     if architecture is None:
-        raise UserError(f"{model}: a {config.model_type!r} model has no replaced-token head; {advice}")
+        raise UserError(
+            f"{model}: a {config.model_type!r} model has no replaced-token head; {advice}"
+        )
     if logits_of(model) == "energy":
-        energies = f"its logits are energies (objective {saved_objective(model)}), not log-odds of a replacement"
+        energies = (
+            f"its logits are energies (objective {saved_objective(model)}), not log-odds of a "
+            "replacement"
+        )
         raise UserError(f"{model}: {energies}; {advice} with objective rtd")
     table = architecture.table(architecture.shape_of(config), "binary")
     discriminator, missing = load_weights(getattr(transformers, table.name), model, config)
     if {name for row in table.head for name in row.theirs} & set(missing):
-        raise UserError(f"{model}: the checkpoint has no replaced-token head (a generator, or a fine-tuned model); {advice}")
+        raise UserError(
+            f"{model}: the checkpoint has no replaced-token head (a generator, or a fine-tuned "
+            f"model); {advice}"
+        )
     if missing:
-        raise UserError(f"{model}: the checkpoint lacks {len(missing)} weights of the encoder: {', '.join(missing[:8])}")
+        raise UserError(
+            f"{model}: the checkpoint lacks {len(missing)} weights of the encoder: "
+            f"{', '.join(missing[:8])}"
+        )
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None or not tokenizer.is_fast:
         raise UserError(f"{model}: its tokenizer has no [CLS] and [SEP], or knows no offsets")
@@ -137,11 +203,25 @@ class _Encoded:
 def _encode(tokenizer: Any, text: str, *, name: str) -> _Encoded:
     if not text.strip():
         raise UserError(f"{name} is empty")
-    found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, return_attention_mask=False, verbose=False)
+    found = tokenizer(
+        text,
+        add_special_tokens=False,
+        return_offsets_mapping=True,
+        return_attention_mask=False,
+        verbose=False,
+    )
     if not found["input_ids"]:
-        raise UserError(f"{name} has no token that the model's tokenizer knows: {text.strip()[:40]!r}")
+        raise UserError(
+            f"{name} has no token that the model's tokenizer knows: {text.strip()[:40]!r}"
+        )
     offsets = [_trimmed(text, start, end) for start, end in found["offset_mapping"]]
-    return _Encoded(text, found["input_ids"], tokenizer.convert_ids_to_tokens(found["input_ids"]), offsets, found.word_ids())
+    return _Encoded(
+        text,
+        found["input_ids"],
+        tokenizer.convert_ids_to_tokens(found["input_ids"]),
+        offsets,
+        found.word_ids(),
+    )
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
@@ -152,7 +232,8 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def windows_of(n: int, *, size: int) -> list[tuple[int, int]]:
-    """Windows [start, stop) over n tokens: all of them covered, `size` long (the only one of a short text: n), a quarter shared with the next."""
+    """Windows [start, stop) over n tokens: all of them covered, `size` long (the only one of a
+    short text: n), a quarter shared with the next."""
     if n <= size:
         return [(0, n)]
     step = max(1, size - size // _OVERLAP)
@@ -160,7 +241,9 @@ def windows_of(n: int, *, size: int) -> list[tuple[int, int]]:
     return [(start, start + size) for start in starts]
 
 
-def _probabilities(discriminator: Any, architecture: Architecture, rows: list[list[int]], *, pad: int) -> torch.Tensor:
+def _probabilities(
+    discriminator: Any, architecture: Architecture, rows: list[list[int]], *, pad: int
+) -> torch.Tensor:
     longest = max(map(len, rows))
     ids_BL = torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
     mask_BL = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
@@ -170,34 +253,61 @@ def _probabilities(discriminator: Any, architecture: Architecture, rows: list[li
 
 
 def _detection(e: _Encoded, probabilities: list[float]) -> Detection:
-    tokens = tuple(Piece(t, start, end, p) for t, (start, end), p in zip(e.tokens, e.offsets, probabilities, strict=True))
+    tokens = tuple(
+        Piece(t, start, end, p)
+        for t, (start, end), p in zip(e.tokens, e.offsets, probabilities, strict=True)
+    )
     words: list[Piece] = []
     last: object = object()
     for piece, word in zip(tokens, e.words, strict=True):
         if word is not None and word == last:
             start, end = words[-1].start, max(words[-1].end, piece.end)
-            words[-1] = Piece(e.text[start:end], start, end, max(words[-1].probability, piece.probability))
+            words[-1] = Piece(
+                e.text[start:end], start, end, max(words[-1].probability, piece.probability)
+            )
         else:
-            words.append(Piece(e.text[piece.start : piece.end], piece.start, piece.end, piece.probability))
+            words.append(
+                Piece(e.text[piece.start : piece.end], piece.start, piece.end, piece.probability)
+            )
         last = word
     return Detection(e.text, tokens, tuple(words))
 
 
-def main(options: DetectConfig, *, stdin: BinaryIO | None = None, stdout: TextIO | None = None) -> int:
-    """`electrify detect`: find the text, detect, show. Raises UserError for an empty, binary or badly encoded text."""
+def main(
+    options: DetectConfig, *, stdin: BinaryIO | None = None, stdout: TextIO | None = None
+) -> int:
+    """`electrify detect`: find the text, detect, show. Raises UserError for an empty, binary or
+    badly encoded text."""
     found = detect(
-        options.model, [given_text(options, stdin)], max_seq_length=options.max_seq_length, batch_size=options.batch_size, threads=options.threads
+        options.model,
+        [given_text(options, stdin)],
+        max_seq_length=options.max_seq_length,
+        batch_size=options.batch_size,
+        threads=options.threads,
     )
     for detection in found:
-        show(detection, stdout or sys.stdout, threshold=options.threshold, unit=options.unit, as_json=options.json)
+        show(
+            detection,
+            stdout or sys.stdout,
+            threshold=options.threshold,
+            unit=options.unit,
+            as_json=options.json,
+        )
     return 0
 
 
 def show(detection: Detection, out: TextIO, *, threshold: float, unit: str, as_json: bool) -> None:
-    """Coloured text on a terminal (not with NO_COLOR), else a line `token<TAB>probability` for each, `<TAB>*` behind what reaches the threshold."""
+    """Coloured text on a terminal (not with NO_COLOR), else a line `token<TAB>probability` for
+    each, `<TAB>*` behind what reaches the threshold."""
     if as_json:
         # escaped throughout, so that no character of the text can steer a terminal
-        out.write(json.dumps(asdict(detection) | {"threshold": threshold, "marked": _marked(detection, threshold)}) + "\n")
+        out.write(
+            json.dumps(
+                asdict(detection)
+                | {"threshold": threshold, "marked": _marked(detection, threshold)}
+            )
+            + "\n"
+        )
     elif out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         _show_coloured(detection, out, threshold=threshold, unit=unit)
     else:
@@ -226,7 +336,10 @@ def _show_coloured(detection: Detection, out: TextIO, *, threshold: float, unit:
         if piece.end <= at:
             continue
         shown.append(harmless(detection.text[at : max(at, piece.start)], keep="\n\t"))
-        shown.append(harmless(detection.text[max(at, piece.start) : piece.end], keep="\n\t"), style=_style(piece.probability, threshold))
+        shown.append(
+            harmless(detection.text[max(at, piece.start) : piece.end], keep="\n\t"),
+            style=_style(piece.probability, threshold),
+        )
         at = piece.end
     shown.append(harmless(detection.text[at:].rstrip(), keep="\n\t"))
     console = Console(file=out, highlight=False, markup=False, emoji=False)
@@ -235,7 +348,13 @@ def _show_coloured(detection: Detection, out: TextIO, *, threshold: float, unit:
     legend = ", ".join(f"{harmless(p.token)} {p.probability:.2f}" for p in marked[:20]) + (
         f" and {len(marked) - 20} more" if len(marked) > 20 else ""
     )
-    console.print(Text(f"replaced with probability of at least {threshold:g}: {legend or 'nothing'}", style="dim"), soft_wrap=True)
+    console.print(
+        Text(
+            f"replaced with probability of at least {threshold:g}: {legend or 'nothing'}",
+            style="dim",
+        ),
+        soft_wrap=True,
+    )
 
 
 def _style(probability: float, threshold: float) -> str:

@@ -29,7 +29,8 @@ def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:
 
 
 def _piped(stdin: BinaryIO | None) -> bytes:
-    """What standard input holds. It may be a terminal, closed (`<&-`), or something that cannot be read (`< folder`)."""
+    """What standard input holds. It may be a terminal, closed (`<&-`), or something that cannot be
+    read (`< folder`)."""
     stream = stdin or (sys.stdin.buffer if sys.stdin is not None else None)
     if stream is None:
         raise UserError("no text: standard input is closed; give TEXT or --file")

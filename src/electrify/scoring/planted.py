@@ -1,6 +1,8 @@
-"""Planted words: in sentences that a discriminator has not read, one word each gives way to a word of another sentence; does it notice?
+"""Planted words: in sentences that a discriminator has not read, one word each gives way to a word
+of another sentence; does it notice?
 
-One sentence shows what detection is; how often the planted word is the one suspected most, over many sentences, says how good it is.
+One sentence shows what detection is; how often the planted word is the one suspected most, over
+many sentences, says how good it is.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from dataclasses import dataclass
 
 from .detect import detect
 
-_SENTENCE = re.compile(r"[A-Z][a-z]*(?:,? [a-z]+){5,19}\.")  # plain words only: in code and numbers a planted word is no surprise
+_SENTENCE = re.compile(
+    r"[A-Z][a-z]*(?:,? [a-z]+){5,19}\."
+)  # plain words only: in code and numbers a planted word is no surprise
 _WORD = re.compile(r"\b[a-z]{4,}\b")
 
 
@@ -33,7 +37,8 @@ class Planted:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Probabilities of having been replaced: of the planted word, and of each other word of its sentence."""
+    """Probabilities of having been replaced: of the planted word, and of each other word of its
+    sentence."""
 
     planted: Planted
     wrong: float
@@ -46,13 +51,15 @@ class Verdict:
 
 
 def first_sentences(texts: Iterable[str]) -> list[str]:
-    """The first sentence of each text that begins with one of 6 to 20 plain words, without repetitions, in their order."""
+    """The first sentence of each text that begins with one of 6 to 20 plain words, without
+    repetitions, in their order."""
     found = (_SENTENCE.match(" ".join(text.split())) for text in texts)
     return list(dict.fromkeys(m.group() for m in found if m))
 
 
 def plant(sentences: list[str], *, count: int, seed: int = 0) -> list[Planted]:
-    """At most `count` of the sentences, each with one word of four letters or more replaced by such a word of another sentence."""
+    """At most `count` of the sentences, each with one word of four letters or more replaced by such
+    a word of another sentence."""
     rng = random.Random(seed)
     planted: list[Planted] = []
     for sentence in rng.sample(sentences, len(sentences)):
@@ -62,12 +69,17 @@ def plant(sentences: list[str], *, count: int, seed: int = 0) -> list[Planted]:
         if len(planted) < count and words and foreign:
             word, new = rng.choice(words), rng.choice(foreign)
             start, end = word.span()
-            planted.append(Planted(sentence[:start] + new + sentence[end:], start, start + len(new), word.group()))
+            planted.append(
+                Planted(
+                    sentence[:start] + new + sentence[end:], start, start + len(new), word.group()
+                )
+            )
     return planted
 
 
 def judge(discriminator: str, planted: list[Planted]) -> list[Verdict]:
-    """What the discriminator (folder or Hub id) says of each. A word's probability is the highest of its pieces."""
+    """What the discriminator (folder or Hub id) says of each. A word's probability is the highest
+    of its pieces."""
     verdicts = []
     for p, found in zip(planted, detect(discriminator, [p.text for p in planted]), strict=True):
         here = [w.probability for w in found.words if w.start < p.end and w.end > p.start]
@@ -82,6 +94,7 @@ def summary(verdicts: list[Verdict]) -> str:
     wrong = statistics.median(v.wrong for v in verdicts)
     other = statistics.median(x for v in verdicts for x in v.others)
     return (
-        f"the planted word is the most suspected one in {caught} of {len(verdicts)} sentences (guessing: {chance:.0f}); "
+        f"the planted word is the most suspected one in {caught} of {len(verdicts)} sentences "
+        f"(guessing: {chance:.0f}); "
         f"median probability {wrong:.1%} for planted words, {other:.1%} for the others"
     )

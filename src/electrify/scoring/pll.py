@@ -1,4 +1,5 @@
-"""Pseudo-log-likelihood: how well a sentence fits what an encoder knows, by what the encoder was trained for.
+"""Pseudo-log-likelihood: how well a sentence fits what an encoder knows, by what the encoder was
+trained for.
 
 | kind       | score of a sentence, summed over its tokens (special ones apart)          | passes |
 |------------|---------------------------------------------------------------------------|--------|
@@ -26,7 +27,9 @@ from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of
 
 Kind = Literal["mlm", "rtd", "electric"]
-Row = tuple[int, list[int], int]  # number of its sentence, ids, the place that is asked about (0: all of them)
+Row = tuple[
+    int, list[int], int
+]  # number of its sentence, ids, the place that is asked about (0: all of them)
 
 
 @dataclass(frozen=True)
@@ -44,15 +47,24 @@ class Scorer:
     short: bool = False
     """Whether a masked language model's head may be run on the masked places alone."""
 
-    def scores(self, texts: Sequence[str], *, batch_tokens: int = 8192, after: Callable[[int], None] = lambda n: None) -> list[float]:
+    def scores(
+        self,
+        texts: Sequence[str],
+        *,
+        batch_tokens: int = 8192,
+        after: Callable[[int], None] = lambda n: None,
+    ) -> list[float]:
         """One number a text, in nats; higher fits better.
 
-        batch_tokens: slots of a forward pass. after(n): called when n texts more are done. Raises UserError for a text that the model cannot read
-        whole.
+        batch_tokens: slots of a forward pass. after(n): called when n texts more are done. Raises
+        UserError for a text that the model cannot read whole.
         """
         rows = [row for k, text in enumerate(texts) for row in self._rows(k, text)]
         rows.sort(key=lambda row: len(row[1]))
-        totals, waiting = torch.zeros(len(texts), dtype=torch.float64), torch.zeros(len(texts), dtype=torch.long)
+        totals, waiting = (
+            torch.zeros(len(texts), dtype=torch.float64),
+            torch.zeros(len(texts), dtype=torch.long),
+        )
         for k, _, _ in rows:
             waiting[k] += 1
         at = 0
@@ -61,14 +73,19 @@ class Scorer:
             last = rows[min(len(rows), at + guess) - 1]  # the longest of them, and so of fewer
             size = max(1, batch_tokens // len(last[1]))
             batch = rows[at : at + size]
-            totals.index_add_(0, torch.tensor([k for k, _, _ in batch]), self._score(batch).double().cpu())
-            waiting.index_add_(0, torch.tensor([k for k, _, _ in batch]), torch.full((len(batch),), -1))
+            totals.index_add_(
+                0, torch.tensor([k for k, _, _ in batch]), self._score(batch).double().cpu()
+            )
+            waiting.index_add_(
+                0, torch.tensor([k for k, _, _ in batch]), torch.full((len(batch),), -1)
+            )
             after(int((waiting[torch.tensor(sorted({k for k, _, _ in batch}))] == 0).sum()))
             at += size
         odd = int((~totals.isfinite()).sum())
         if odd:
             raise UserError(
-                f"{self.name}: its scores of {odd:,} of {len(texts):,} sentences are not finite numbers; the model is damaged or diverged"
+                f"{self.name}: its scores of {odd:,} of {len(texts):,} sentences are not finite "
+                "numbers; the model is damaged or diverged"
             )
         return totals.tolist()
 
@@ -77,7 +94,10 @@ class Scorer:
         if not ids:
             raise UserError(f"{self.name}: its tokenizer finds no token in {text[:60]!r}")
         if len(ids) + 2 > self.longest:
-            raise UserError(f"{self.name}: reads {self.longest} tokens and the text has {len(ids) + 2}: {text[:60]!r}...")
+            raise UserError(
+                f"{self.name}: reads {self.longest} tokens and the text has {len(ids) + 2}: "
+                f"{text[:60]!r}..."
+            )
         whole = [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
         if self.kind != "mlm":
             return [(number, whole, 0)]
@@ -88,24 +108,37 @@ class Scorer:
         """[B] the part of its sentence's score that each row gives."""
         device = next(self.model.parameters()).device
         longest = max(len(ids) for _, ids, _ in batch)
-        ids_BL = torch.tensor([ids + [self.tokenizer.pad_token_id] * (longest - len(ids)) for _, ids, _ in batch], device=device)
+        ids_BL = torch.tensor(
+            [ids + [self.tokenizer.pad_token_id] * (longest - len(ids)) for _, ids, _ in batch],
+            device=device,
+        )
         length_B = torch.tensor([len(ids) for _, ids, _ in batch], device=device)
         place_L = torch.arange(longest, device=device)
         inputs = {"attention_mask": (place_L < length_B[:, None]).long()}
         if self.architecture is not None:
-            logits_BL = self.architecture.binary_logits(self.model(input_ids=ids_BL, **inputs)).float()
+            logits_BL = self.architecture.binary_logits(
+                self.model(input_ids=ids_BL, **inputs)
+            ).float()
             score_BL = -logits_BL if self.kind == "electric" else F.logsigmoid(-logits_BL)
             return (score_BL * ((place_L > 0) & (place_L < length_B[:, None] - 1))).sum(1)
-        row_B, at_B = torch.arange(len(batch), device=device), torch.tensor([place for _, _, place in batch], device=device)
-        masked_BL = ids_BL.index_put((row_B, at_B), torch.tensor(self.tokenizer.mask_token_id, device=device))
-        logits_BV = logits_at(self.model, at_B, short=self.short, input_ids=masked_BL, **inputs).float()
+        row_B, at_B = (
+            torch.arange(len(batch), device=device),
+            torch.tensor([place for _, _, place in batch], device=device),
+        )
+        masked_BL = ids_BL.index_put(
+            (row_B, at_B), torch.tensor(self.tokenizer.mask_token_id, device=device)
+        )
+        logits_BV = logits_at(
+            self.model, at_B, short=self.short, input_ids=masked_BL, **inputs
+        ).float()
         return -F.cross_entropy(logits_BV, ids_BL[row_B, at_B], reduction="none")
 
 
 def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Tensor:
     """[B, V] a masked language model's logits at one place of each row.
 
-    short: the head sees those places only, put in by a hook behind the encoder: the other places' logits are most of the work.
+    short: the head sees those places only, put in by a hook behind the encoder: the other places'
+    logits are most of the work.
     """
     row_B = torch.arange(len(at_B), device=at_B.device)
     if not short:
@@ -129,15 +162,22 @@ def is_short(model: Any, *, vocab_size: int) -> bool:
     inputs = {"input_ids": ids_BL, "attention_mask": torch.tensor([[1] * 6, [1] * 4 + [0] * 2])}
     at_B = torch.tensor([4, 1])
     try:
-        return torch.allclose(logits_at(model, at_B, short=True, **inputs), logits_at(model, at_B, short=False, **inputs), atol=1e-4, rtol=1e-4)
+        return torch.allclose(
+            logits_at(model, at_B, short=True, **inputs),
+            logits_at(model, at_B, short=False, **inputs),
+            atol=1e-4,
+            rtol=1e-4,
+        )
     except (RuntimeError, TypeError, KeyError, IndexError, ValueError, AttributeError):
         return False
 
 
 def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
-    """The scorer of a folder or Hub id: what its head says (electrify.json tells energies from replaced-token logits).
+    """The scorer of a folder or Hub id: what its head says (electrify.json tells energies from
+    replaced-token logits).
 
-    Raises UserError where the weights of a head are missing, or the tokenizer has no [MASK], [CLS] or [SEP].
+    Raises UserError where the weights of a head are missing, or the tokenizer has no [MASK], [CLS]
+    or [SEP].
     """
     config = load_config(model)
     architecture = exported_as(config.model_type)
@@ -147,17 +187,36 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     kind: Kind = "mlm"
     if architecture is not None:
         kind = "electric" if logits_of(model) == "energy" else "rtd"
-    loaded, missing = load_weights(getattr(transformers, binary) if architecture and binary else transformers.AutoModelForMaskedLM, model, config)
+    loaded, missing = load_weights(
+        getattr(transformers, binary)
+        if architecture and binary
+        else transformers.AutoModelForMaskedLM,
+        model,
+        config,
+    )
     if missing:
-        raise UserError(f"{model}: the folder lacks {len(missing)} weights ({missing[0]}, ...): a score needs the head that it was pre-trained with")
+        raise UserError(
+            f"{model}: the folder lacks {len(missing)} weights ({missing[0]}, ...): a score needs "
+            "the head that it was pre-trained with"
+        )
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
     names = ("cls_token", "sep_token", *(["mask_token"] if kind == "mlm" else []))
     lacking = [name for name in names if getattr(tokenizer, f"{name}_id") is None]
     if lacking:
         raise UserError(f"{model}: its tokenizer has no {' and no '.join(lacking)}")
-    offset = 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0  # position ids begin behind the padding's
+    offset = (
+        2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
+    )  # position ids begin behind the padding's
     longest = getattr(config, "max_position_embeddings", 512) - offset
     if architecture is not None:
         longest = architecture.shape_of(config).max_position_embeddings
     short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)
-    return Scorer(model, kind, loaded.to(device or torch.device("cpu")), tokenizer, longest, architecture, short)
+    return Scorer(
+        model,
+        kind,
+        loaded.to(device or torch.device("cpu")),
+        tokenizer,
+        longest,
+        architecture,
+        short,
+    )

@@ -1,8 +1,11 @@
-"""A Ray cluster as the workers of `prepare`: the same `map` as in pool.py, on as many hosts as the cluster has.
+"""A Ray cluster as the workers of `prepare`: the same `map` as in pool.py, on as many hosts as the
+cluster has.
 
-Text goes to the hosts and parts come back through Ray's object store, and only this process touches the output folder. The other way, workers that
-write part files, needs storage that all hosts share, and it saves nothing: joining reads every part on this host anyway. What comes back is about
-half of what goes out, and this process, which reads, hashes and hands out all of the text, is the narrower place by far.
+Text goes to the hosts and parts come back through Ray's object store, and only this process touches
+the output folder. The other way, workers that write part files, needs storage that all hosts share,
+and it saves nothing: joining reads every part on this host anyway. What comes back is about half of
+what goes out, and this process, which reads, hashes and hands out all of the text, is the narrower
+place by far.
 """
 
 from __future__ import annotations
@@ -26,18 +29,22 @@ from ..errors import UserError
 from ..progress import say
 from .pool import Answer, answer, cores, value_of
 
-# A host or process may be lost this often at the same task. What the task itself raises comes back as a value and is never tried again.
+# A host or process may be lost this often at the same task. What the task itself raises comes back
+# as a value and is never tried again.
 RETRIES = 3
 # Finished parts that wait for an earlier one: as many as this times the tasks that run.
 _AHEAD = 4
-# The store of a local cluster: the text and the parts of the tasks in flight, four MB of characters each.
+# The store of a local cluster: the text and the parts of the tasks in flight, four MB of characters
+# each.
 _STORE, _STORE_A_WORKER = 128 << 20, 64 << 20
 
 
 def require() -> Any:
     """The package ray, imported. Raises UserError where it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else Ray warns, over the progress bar, of what it will do to GPUs some day
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+    )  # else Ray warns, over the progress bar, of what it will do to GPUs some day
     try:
         return importlib.import_module("ray")
     except ModuleNotFoundError as e:
@@ -48,7 +55,8 @@ def require() -> Any:
 
 @contextmanager
 def joined(workers: int | None) -> Iterator[None]:
-    """With a cluster: that of RAY_ADDRESS, or else one of `workers` processes on this host, which ends with the block.
+    """With a cluster: that of RAY_ADDRESS, or else one of `workers` processes on this host, which
+    ends with the block.
 
     A program that has called `ray.init` itself keeps its cluster.
     """
@@ -57,12 +65,21 @@ def joined(workers: int | None) -> Iterator[None]:
         yield
         return
     if address.startswith("ray://"):
-        raise UserError(f"RAY_ADDRESS is {address}, a Ray client's; run the command on a host of the cluster (`ray job submit`), or name HOST:PORT")
+        raise UserError(
+            f"RAY_ADDRESS is {address}, a Ray client's; run the command on a host of the cluster "
+            "(`ray job submit`), or name HOST:PORT"
+        )
     if address and address != "local":
-        where, how = f"no Ray cluster could be joined at RAY_ADDRESS {address}", {"address": address}
+        where, how = (
+            f"no Ray cluster could be joined at RAY_ADDRESS {address}",
+            {"address": address},
+        )
     else:
         count = workers or cores()
-        where, how = "no Ray cluster could be started on this host", {"address": "local", "num_cpus": count, "include_dashboard": False}
+        where, how = (
+            "no Ray cluster could be started on this host",
+            {"address": "local", "num_cpus": count, "include_dashboard": False},
+        )
         how["object_store_memory"] = _STORE + _STORE_A_WORKER * count
     try:
         _must_answer(address)
@@ -85,7 +102,8 @@ def _must_answer(address: str) -> None:
 
 
 class _Aside(io.TextIOBase):
-    """Standard output belongs to results; what Ray prints there, of workers and hosts that died, is said like everything else on the way."""
+    """Standard output belongs to results; what Ray prints there, of workers and hosts that died, is
+    said like everything else on the way."""
 
     def write(self, text: str) -> int:
         if plain := re.sub(r"\x1b\[\d*m", "", text).strip():
@@ -96,14 +114,19 @@ class _Aside(io.TextIOBase):
 def _why(error: BaseException) -> str:
     """What Ray says, on one line; of its refusals of a token only the end of a chain speaks."""
     if "AuthenticationError" in f"{error} {error.__cause__}":
-        return "it asks for a token; set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to the file that holds it"
+        return (
+            "it asks for a token; set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to the file "
+            "that holds it"
+        )
     return " ".join(str(error).split())[:200]
 
 
 class Cluster:
-    """Processes of the joined cluster, each of which imports `module` and calls its `start(argument)`; what that returns is called with every task.
+    """Processes of the joined cluster, each of which imports `module` and calls its
+    `start(argument)`; what that returns is called with every task.
 
-    count: how many tasks run at the same time at most; None for as many as the cluster has CPUs, hosts that join later included.
+    count: how many tasks run at the same time at most; None for as many as the cluster has CPUs,
+    hosts that join later included.
     """
 
     def __init__(self, count: int | None, *, module: str, argument: Any) -> None:
@@ -120,11 +143,13 @@ class Cluster:
         return self
 
     def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
-        """The results in the order of the tasks. Tasks are drawn as the cluster has room, so few of them are in memory."""
+        """The results in the order of the tasks. Tasks are drawn as the cluster has room, so few of
+        them are in memory."""
         waiting = self._waiting
         for task in tasks:
             given = self._ray.put(task)
-            # Twice as many tasks as CPUs: the text of the next is there when one ends. A number that the user gave is kept to.
+            # Twice as many tasks as CPUs: the text of the next is there when one ends. A number
+            # that the user gave is kept to.
             room = self._count or 2 * self.count
             while waiting:
                 running = self._ray.wait(list(waiting), num_returns=len(waiting), timeout=0)[1]
@@ -141,17 +166,30 @@ class Cluster:
     def _result(self, reference: Any) -> Any:
         try:
             return value_of(self._ray.get(reference))
-        except self._ray.exceptions.RayTaskError as e:  # `_do` itself raises nothing: it could not be loaded there
+        except (
+            self._ray.exceptions.RayTaskError
+        ) as e:  # `_do` itself raises nothing: it could not be loaded there
             last = str(e).strip().splitlines()[-1]
-            raise UserError(f"a host of the Ray cluster cannot run electrify ({last}); install the same version of it on every host") from e
+            raise UserError(
+                f"a host of the Ray cluster cannot run electrify ({last}); install the same "
+                "version of it on every host"
+            ) from e
         except self._ray.exceptions.RayError as e:
             raise UserError(
-                f"the Ray cluster lost a task {RETRIES + 1} times ({type(e).__name__}); if memory ran out, use fewer workers; "
+                f"the Ray cluster lost a task {RETRIES + 1} times ({type(e).__name__}); if memory "
+                "ran out, use fewer workers; "
                 "run the same command again, it continues"
             ) from e
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for reference in self._waiting:  # left after an error; a cluster that was there before us shall not go on with them
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for reference in (
+            self._waiting
+        ):  # left after an error; a cluster that was there before us shall not go on with them
             self._ray.cancel(reference)
         self._waiting.clear()
 
@@ -159,16 +197,25 @@ class Cluster:
 def versions() -> dict[str, str]:
     """What must be the same on every host for the same ids to come out."""
     names = {name: version(name) for name in ("electrify", "tokenizers", "numpy")}
-    return names | {"Python": platform.python_version().rpartition(".")[0]}  # which characters are letters and spaces
+    return names | {
+        "Python": platform.python_version().rpartition(".")[0]
+    }  # which characters are letters and spaces
 
 
 def _do(start: tuple[dict[str, str], str, Any], task: Any) -> Answer:
-    """What a process of the cluster does with a task. It raises nothing, so that only its death makes Ray try again."""
+    """What a process of the cluster does with a task. It raises nothing, so that only its death
+    makes Ray try again."""
     wanted, module, argument = start
     here = versions()
     if here != wanted:
         name = next(n for n in wanted if here.get(n) != wanted[n])
-        return "user", f"a host of the Ray cluster has {name} {here.get(name)}, this one {wanted[name]}; install the same versions on every host"
+        return (
+            "user",
+            (
+                f"a host of the Ray cluster has {name} {here.get(name)}, this one {wanted[name]}; "
+                "install the same versions on every host"
+            ),
+        )
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     return answer(lambda task: _handle(module, argument)(task), task)
 

@@ -1,4 +1,5 @@
-"""Bytes -> text: newlines, byte order marks, files that are no text, and the policy for what is not UTF-8."""
+"""Bytes -> text: newlines, byte order marks, files that are no text, and the policy for what is not
+UTF-8."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from pathlib import Path
 from ..errors import UserError
 from .streams import compression_of, read_chunks
 
-# Characters (bytes while a file is being cut). Bounds memory; no work of literature in the usual corpora comes near it.
+# Characters (bytes while a file is being cut). Bounds memory; no work of literature in the usual
+# corpora comes near it.
 MAX_DOCUMENT = 1 << 23
 _MAGIC = {
     b"\x1f\x8b": "gzip data; give it the ending .gz",
@@ -27,7 +29,8 @@ _MAGIC = {
 
 
 def text_chunks(path: Path, advance: Callable[[int], None] | None) -> Iterator[bytes]:
-    """The chunks of a text file: no byte order mark, \\n for every kind of newline. Raises UserError for a file that is no text."""
+    """The chunks of a text file: no byte order mark, \\n for every kind of newline. Raises
+    UserError for a file that is no text."""
     held, first = b"", True
     for raw in read_chunks(path, advance=advance):
         chunk = held + raw
@@ -50,29 +53,42 @@ def text_chunks(path: Path, advance: Callable[[int], None] | None) -> Iterator[b
 
 
 def must_be_text(path: Path, chunk: bytes) -> None:
-    """Raises UserError where the beginning of a file is known to be no UTF-8 text, and says what it is."""
+    """Raises UserError where the beginning of a file is known to be no UTF-8 text, and says what it
+    is."""
     for magic, what in _MAGIC.items():
         if chunk.startswith(magic):
             packed = compression_of(path)
             if packed and " data; give it" in what:
-                raise UserError(f"{path} was packed twice: what its {packed} unpacks to is {what.partition(' data')[0]} data again; unpack it once")
+                raise UserError(
+                    f"{path} was packed twice: what its {packed} unpacks to is "
+                    f"{what.partition(' data')[0]} data again; unpack it once"
+                )
             if packed:
                 raise UserError(f"{path} holds, unpacked, {what}")
             raise UserError(f"{path} is {what}")
     head = chunk[: 1 << 16]
-    control = len(head) - len(head.translate(None, bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27})))
+    control = len(head) - len(
+        head.translate(None, bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27}))
+    )
     # A few stray NULs happen in text; one byte in a hundred does not.
     if control > 4 and control * 100 > len(head):
-        raise UserError(f"{path} is a binary file ({control} control characters in its first {len(head)} bytes); leave it out")
+        raise UserError(
+            f"{path} is a binary file ({control} control characters in its first {len(head)} "
+            "bytes); leave it out"
+        )
 
 
 def decode(raw: bytes, errors: str, counts: Counter[str], where: Callable[[], str]) -> str | None:
-    """Bytes as text by the encoding policy; None where the document is to be skipped. Raises UserError under `strict`."""
+    """Bytes as text by the encoding policy; None where the document is to be skipped. Raises
+    UserError under `strict`."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as e:
         if errors == "strict":
-            raise UserError(f"{where()} is not UTF-8 ({e.reason}); convert the file, or choose encoding_errors replace or skip") from e
+            raise UserError(
+                f"{where()} is not UTF-8 ({e.reason}); convert the file, or choose encoding_errors "
+                "replace or skip"
+            ) from e
     counts["encoding_errors"] += 1
     return raw.decode("utf-8", "replace") if errors == "replace" else None
 

@@ -1,4 +1,5 @@
-"""Which documents occurred before: a set of 128-bit hashes in sorted arrays, 16 bytes a document (48 for a moment while two of them merge)."""
+"""Which documents occurred before: a set of 128-bit hashes in sorted arrays, 16 bytes a document
+(48 for a moment while two of them merge)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ import hashlib
 
 import numpy as np
 
-_HASH = np.dtype("S16")  # numpy pads and compares whole 16-byte strings, so bytes of zero are no trap
+_HASH = np.dtype(
+    "S16"
+)  # numpy pads and compares whole 16-byte strings, so bytes of zero are no trap
 
 
 def digest(text: bytes) -> bytes:
@@ -15,12 +18,14 @@ def digest(text: bytes) -> bytes:
 
 
 def fraction(hashed: bytes, *, stream: int) -> float:
-    """A number in [0, 1) from one half of a document's hash. Stream 0 decides the validation split, stream 1 the tokenizer's sample."""
+    """A number in [0, 1) from one half of a document's hash. Stream 0 decides the validation split,
+    stream 1 the tokenizer's sample."""
     return int.from_bytes(hashed[8 * stream : 8 * stream + 7], "big") / (1 << 56)
 
 
 class Seen:
-    """Hashes seen so far. Runs of sorted hashes whose lengths at least double, so each hash is merged about log2(n) times."""
+    """Hashes seen so far. Runs of sorted hashes whose lengths at least double, so each hash is
+    merged about log2(n) times."""
 
     def __init__(self) -> None:
         self._runs: list[np.ndarray] = []

@@ -1,7 +1,8 @@
 """Sources -> documents: text in memory-bounded pieces, whatever the file looks like.
 
-A document is what lies between blank lines, a line, a file, or a record. Newlines become \\n, a byte order mark and NUL characters go, white space at
-both ends goes, an empty document goes, and one longer than MAX_DOCUMENT is cut at white space into several.
+A document is what lies between blank lines, a line, a file, or a record. Newlines become \\n, a
+byte order mark and NUL characters go, white space at both ends goes, an empty document goes, and
+one longer than MAX_DOCUMENT is cut at white space into several.
 """
 
 from __future__ import annotations
@@ -19,10 +20,18 @@ from .sources import Source
 _BLANK_LINE, _LINE = re.compile(rb"\n[^\S\n]*\n"), re.compile(rb"\n")
 
 
-def documents(source: Source, options: PrepareConfig, *, counts: Counter[str], advance: Callable[[int], None] | None = None) -> Iterator[str]:
-    """The documents of one source in order. `counts` receives blank, encoding_errors, nul_characters and cuts.
+def documents(
+    source: Source,
+    options: PrepareConfig,
+    *,
+    counts: Counter[str],
+    advance: Callable[[int], None] | None = None,
+) -> Iterator[str]:
+    """The documents of one source in order. `counts` receives blank, encoding_errors,
+    nul_characters and cuts.
 
-    advance: called with the bytes of the file consumed. Raises UserError naming file and line for input that cannot be right.
+    advance: called with the bytes of the file consumed. Raises UserError naming file and line for
+    input that cannot be right.
     """
     read = _of_text if source.format in ("txt", "md") else records.texts
     for text in read(source, options, counts, advance):
@@ -44,7 +53,10 @@ def _cleaned(text: str, counts: Counter[str]) -> Iterator[str]:
     while start < len(text):
         stop = min(start + MAX_DOCUMENT, len(text))
         if stop < len(text):
-            stop = max(text.rfind(" ", start + 1, stop), text.rfind("\n", start + 1, stop), start) or stop
+            stop = (
+                max(text.rfind(" ", start + 1, stop), text.rfind("\n", start + 1, stop), start)
+                or stop
+            )
             stop = stop if stop > start else start + MAX_DOCUMENT
             counts["cuts"] += 1
         if piece := text[start:stop].strip():
@@ -52,10 +64,18 @@ def _cleaned(text: str, counts: Counter[str]) -> Iterator[str]:
         start = stop
 
 
-def _of_text(source: Source, options: PrepareConfig, counts: Counter[str], advance: Callable[[int], None] | None) -> Iterator[str]:
+def _of_text(
+    source: Source,
+    options: PrepareConfig,
+    counts: Counter[str],
+    advance: Callable[[int], None] | None,
+) -> Iterator[str]:
     boundary = options.document_boundary
     if boundary == "record":
-        raise UserError(f"{source.path} has no records: document_boundary must be blank-line, line or file for txt and md")
+        raise UserError(
+            f"{source.path} has no records: document_boundary must be blank-line, line or file for "
+            "txt and md"
+        )
     if boundary == "auto":
         boundary = "file" if source.format == "md" else "blank-line"
     separator = {"blank-line": _BLANK_LINE, "line": _LINE, "file": None}[boundary]
@@ -65,8 +85,11 @@ def _of_text(source: Source, options: PrepareConfig, counts: Counter[str], advan
             yield text
 
 
-def split(chunks: Iterable[bytes], separator: re.Pattern[bytes] | None, counts: Counter[str]) -> Iterator[bytes]:
-    """Pieces between separators; one longer than MAX_DOCUMENT is cut at white space, or between characters where it has none."""
+def split(
+    chunks: Iterable[bytes], separator: re.Pattern[bytes] | None, counts: Counter[str]
+) -> Iterator[bytes]:
+    """Pieces between separators; one longer than MAX_DOCUMENT is cut at white space, or between
+    characters where it has none."""
     rest = b""
     for chunk in chunks:
         *whole, rest = separator.split(rest + chunk) if separator else (rest + chunk,)
@@ -76,7 +99,9 @@ def split(chunks: Iterable[bytes], separator: re.Pattern[bytes] | None, counts: 
             cut = max(rest.rfind(b" ", 1, MAX_DOCUMENT), rest.rfind(b"\n", 1, MAX_DOCUMENT))
             if cut < 1:
                 cut = MAX_DOCUMENT
-                while cut > MAX_DOCUMENT - 4 and rest[cut] & 0xC0 == 0x80:  # inside a character of UTF-8
+                while (
+                    cut > MAX_DOCUMENT - 4 and rest[cut] & 0xC0 == 0x80
+                ):  # inside a character of UTF-8
                     cut -= 1
             yield rest[:cut]
             rest = rest[cut:]

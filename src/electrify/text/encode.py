@@ -1,10 +1,13 @@
-"""One task of `prepare`: some documents -> a part with their token ids. Runs in a worker process, perhaps on another host, so it imports little.
+"""One task of `prepare`: some documents -> a part with their token ids. Runs in a worker process,
+perhaps on another host, so it imports little.
 
-A part is a line of JSON (key, hashes, counts) and then, for the splits train and valid, the lengths of the documents (uint32) and their tokens.
-The key is a hash of the task's documents and of every option that decides its bytes: a part is used again only where key and content agree.
+A part is a line of JSON (key, hashes, counts) and then, for the splits train and valid, the lengths
+of the documents (uint32) and their tokens. The key is a hash of the task's documents and of every
+option that decides its bytes: a part is used again only where key and content agree.
 
-A worker reads and writes no file: the tokenizer comes to it as text, and the part goes back as bytes (about half of what came, 2 bytes a token).
-So it may run where the output folder cannot be seen, and one that is killed leaves nothing behind.
+A worker reads and writes no file: the tokenizer comes to it as text, and the part goes back as
+bytes (about half of what came, 2 bytes a token). So it may run where the output folder cannot be
+seen, and one that is killed leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ import numpy as np
 from ..errors import UserError, failing_as
 from .splits import SPLITS
 
-# Longer documents are tokenised in pieces cut before a space, where no tokenizer here joins anything; bounds the memory of the library's structures.
+# Longer documents are tokenised in pieces cut before a space, where no tokenizer here joins
+# anything; bounds the memory of the library's structures.
 PIECE = 1 << 17
 _BATCH = 1 << 18
 _ID = np.dtype("u4")
@@ -73,10 +77,15 @@ def start(settings: Start) -> Callable[[Task], Encoded]:
     def handle(task: Task) -> Encoded:
         lengths, ids = encode(task.texts)
         if ids.size and (top := int(ids.max())) >= settings.vocab_size:
-            raise UserError(f"the tokenizer gives id {top}, beyond its vocabulary of {settings.vocab_size}")
+            raise UserError(
+                f"the tokenizer gives id {top}, beyond its vocabulary of {settings.vocab_size}"
+            )
         bad = np.intersect1d(ids, settings.forbidden)
         if bad.size:
-            raise UserError(f"the tokenizer puts its special token {int(bad[0])} into plain text; `prepare` needs one that does not")
+            raise UserError(
+                f"the tokenizer puts its special token {int(bad[0])} into plain text; `prepare` "
+                "needs one that does not"
+            )
         counts = {
             "documents": len(task.texts),
             "words": sum(len(text.split()) for text in task.texts),
@@ -93,8 +102,9 @@ def start(settings: Start) -> Callable[[Task], Encoded]:
 class Encoder:
     """Texts -> token ids without special tokens, by the content of a tokenizer.json.
 
-    A tokenizer of BERT's kind never looks across white space, so a text's ids are those of its chunks between white space, end to end. Few different
-    chunks make most of any corpus; remembering their ids gives the same result several times faster than the library's own loop.
+    A tokenizer of BERT's kind never looks across white space, so a text's ids are those of its
+    chunks between white space, end to end. Few different chunks make most of any corpus;
+    remembering their ids gives the same result several times faster than the library's own loop.
     """
 
     def __init__(self, content: str, *, remember: bool = True) -> None:
@@ -105,7 +115,9 @@ class Encoder:
         self._tokenizer.no_padding()
         # "[MASK]" in a manual is six characters of text, not the token.
         self._tokenizer.encode_special_tokens = True
-        self._known: dict[str, bytes] | None = {} if remember and ignores_white_space(self._tokenizer) else None
+        self._known: dict[str, bytes] | None = (
+            {} if remember and ignores_white_space(self._tokenizer) else None
+        )
 
     def __call__(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """int64 [documents] lengths, and uint32 [their sum] ids."""
@@ -126,14 +138,19 @@ class Encoder:
         return lengths, np.frombuffer(b"".join(ids), _ID)
 
     def _batch(self, pieces: list[str], owners: list[int], lengths: np.ndarray) -> list[bytes]:
-        encoded = self._plain(pieces) if self._known is None else self._remembering(pieces, self._known)
+        encoded = (
+            self._plain(pieces) if self._known is None else self._remembering(pieces, self._known)
+        )
         for owner, ids in zip(owners, encoded, strict=True):
             lengths[owner] += len(ids) // _ID.itemsize
         return encoded
 
     def _plain(self, pieces: list[str]) -> list[bytes]:
-        # Most encodings here are those of one word: an array costs a quarter of what a numpy array does.
-        with failing_as("the tokenizer fails on this text; its tokenizer.json is damaged, or does not fit"):
+        # Most encodings here are those of one word: an array costs a quarter of what a numpy array
+        # does.
+        with failing_as(
+            "the tokenizer fails on this text; its tokenizer.json is damaged, or does not fit"
+        ):
             encoded = self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)
         return [array("I", e.ids).tobytes() for e in encoded]
 
@@ -151,13 +168,20 @@ class Encoder:
 def ignores_white_space(tokenizer: Any) -> bool:
     """Whether white space does nothing but separate words, as in BERT."""
     parts = json.loads(tokenizer.to_str())
-    kinds = [(parts.get(name) or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model")]
+    kinds = [
+        (parts.get(name) or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model")
+    ]
     added = all(token["special"] for token in parts["added_tokens"])
-    return added and kinds == ["BertNormalizer", "BertPreTokenizer", "WordPiece"] and parts["normalizer"]["clean_text"]
+    return (
+        added
+        and kinds == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
+        and parts["normalizer"]["clean_text"]
+    )
 
 
 def cut(text: str) -> Iterator[str]:
-    """A text in pieces of at most PIECE characters, cut before white space that follows none; inside a word only where there is no such place."""
+    """A text in pieces of at most PIECE characters, cut before white space that follows none;
+    inside a word only where there is no such place."""
     start = 0
     while len(text) - start > PIECE:
         stop = start + PIECE
@@ -173,7 +197,9 @@ def _part(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, in
     owner_is_valid = np.array(task.valid, bool)
     token_is_valid = np.repeat(owner_is_valid, lengths)
     payload, sizes = [], {}
-    for split, documents, tokens in zip(SPLITS, (~owner_is_valid, owner_is_valid), (~token_is_valid, token_is_valid), strict=True):
+    for split, documents, tokens in zip(
+        SPLITS, (~owner_is_valid, owner_is_valid), (~token_is_valid, token_is_valid), strict=True
+    ):
         sizes[split] = [int(documents.sum()), int(tokens.sum())]
         payload += [lengths[documents].astype("<u4").tobytes(), ids[tokens].tobytes()]
     data = b"".join(payload)
@@ -185,20 +211,29 @@ def write_part(path: Path, part: bytes) -> None:
     """In one rename, so a part file is whole or absent."""
     temporary = path.with_suffix(".tmp")
     try:
-        for folder in (path.parent.parent, path.parent):  # and none above: a corpus that was deleted is not made again by its parts
+        for folder in (
+            path.parent.parent,
+            path.parent,
+        ):  # and none above: a corpus that was deleted is not made again by its parts
             folder.mkdir(exist_ok=True)
         temporary.write_bytes(part)
         os.replace(temporary, path)
     except OSError as e:
-        raise UserError(f"{path.parent} cannot be written: {e.strerror or e}; make room and run the same command again") from e
+        raise UserError(
+            f"{path.parent} cannot be written: {e.strerror or e}; make room and run the same "
+            "command again"
+        ) from e
 
 
 def _hash(header: dict[str, Any], data: bytes) -> str:
     return hashlib.sha256(json.dumps(header, sort_keys=True).encode() + b"\n" + data).hexdigest()
 
 
-def read_part(path: Path, *, key: str, dtype: str) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]] | None:
-    """(header, {split: (lengths, ids)}) of a part file, or None where it is absent, of another task, or not what was written."""
+def read_part(
+    path: Path, *, key: str, dtype: str
+) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]] | None:
+    """(header, {split: (lengths, ids)}) of a part file, or None where it is absent, of another
+    task, or not what was written."""
     try:
         head, _, data = path.read_bytes().partition(b"\n")
         header = json.loads(head)

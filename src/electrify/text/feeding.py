@@ -1,4 +1,5 @@
-"""Texts into a trainer of the tokenizers library, batch by batch, with a line of progress for every phase; the library itself says nothing."""
+"""Texts into a trainer of the tokenizers library, batch by batch, with a line of progress for every
+phase; the library itself says nothing."""
 
 from __future__ import annotations
 
@@ -9,9 +10,11 @@ from typing import Any
 
 from ..progress import Progress, Waiting
 
-# Characters and texts of a batch: large enough that what a batch costs is spread over many short texts, small beside the sample.
+# Characters and texts of a batch: large enough that what a batch costs is spread over many short
+# texts, small beside the sample.
 BATCH_CHARACTERS, BATCH_TEXTS = 1 << 20, 1 << 13
-# The library's merges take the square of a word's length: five megabytes without a space would take days, and teach nothing.
+# The library's merges take the square of a word's length: five megabytes without a space would take
+# days, and teach nothing.
 LONGEST_WORD = 1000
 _ENDLESS = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
 
@@ -34,11 +37,19 @@ def with_ends(text: str) -> str:
     """The text with a space after every LONGEST_WORD characters that have none."""
     if len(text) <= LONGEST_WORD:
         return text
-    return _ENDLESS.sub(lambda word: " ".join(word[0][i : i + LONGEST_WORD] for i in range(0, len(word[0]), LONGEST_WORD)), text)
+    return _ENDLESS.sub(
+        lambda word: " ".join(
+            word[0][i : i + LONGEST_WORD] for i in range(0, len(word[0]), LONGEST_WORD)
+        ),
+        text,
+    )
 
 
-def feed(tokenizer: Any, texts: Iterable[str], trainer: Any, *, megabytes: float, then: str) -> None:
-    """`tokenizer.train_from_iterator(texts, trainer)`. then: what the library does after it has read all words, for the line that says how long."""
+def feed(
+    tokenizer: Any, texts: Iterable[str], trainer: Any, *, megabytes: float, then: str
+) -> None:
+    """`tokenizer.train_from_iterator(texts, trainer)`. then: what the library does after it has
+    read all words, for the line that says how long."""
     with ExitStack() as stack:
 
         def told() -> Iterator[list[str]]:

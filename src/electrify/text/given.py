@@ -11,7 +11,8 @@ from .shards import MANIFEST
 
 
 def prepared(data: str, run: Path) -> Path:
-    """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults of `electrify prepare`."""
+    """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
+    of `electrify prepare`."""
     from ..config.prepare import PrepareConfig
     from .prepare import prepare
     from .workspace import unfinished_state
@@ -19,9 +20,15 @@ def prepared(data: str, run: Path) -> Path:
     if os.path.lexists(Path(data) / MANIFEST):
         return Path(data)
     if unfinished_state(Path(data)) is not None:
-        raise UserError(f"{data} is a prepared corpus that was never finished; repeat its `electrify prepare`, which continues")
+        raise UserError(
+            f"{data} is a prepared corpus that was never finished; repeat its `electrify prepare`, "
+            "which continues"
+        )
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise UserError(f"{data} is no prepared corpus; run `electrify prepare {data} --output-dir DATA` before several processes train on it")
+        raise UserError(
+            f"{data} is no prepared corpus; run `electrify prepare {data} --output-dir DATA` "
+            "before several processes train on it"
+        )
     run = run if run.name not in ("", "..") else run.resolve()
     folder = run.with_name(run.name + "-data")
     say(f"{data} is no prepared corpus: preparing it into {folder}")

@@ -1,4 +1,5 @@
-"""Part files -> shards, unigram counts and the manifest, in that order: the manifest is what makes a folder a prepared corpus."""
+"""Part files -> shards, unigram counts and the manifest, in that order: the manifest is what makes
+a folder a prepared corpus."""
 
 from __future__ import annotations
 
@@ -28,13 +29,23 @@ DROPPED_OR_CHANGED = ("duplicates", "blank", "encoding_errors", "nul_characters"
 
 
 def join(
-    space: Workspace, parts: Sequence[Any], *, counts: Counter[str], vocab_size: int, special: SpecialIds, shard_bytes: int, dtype: str
+    space: Workspace,
+    parts: Sequence[Any],
+    *,
+    counts: Counter[str],
+    vocab_size: int,
+    special: SpecialIds,
+    shard_bytes: int,
+    dtype: str,
 ) -> Manifest:
     """Writes shards, unigram.npy and the manifest into space.folder and returns the manifest."""
     unigram = np.zeros(vocab_size, np.int64)
     kind = np.dtype(dtype)
     writers: dict[Split, ShardWriter] = {
-        split: ShardWriter(space.folder, split, dtype=kind, shard_bytes=shard_bytes, placed=space.placed) for split in SPLITS
+        split: ShardWriter(
+            space.folder, split, dtype=kind, shard_bytes=shard_bytes, placed=space.placed
+        )
+        for split in SPLITS
     }
     with ExitStack() as opened, Progress(len(parts), title="joining", unit="parts") as bar:
         for writer in writers.values():
@@ -42,13 +53,18 @@ def join(
         for part in parts:
             found = read_part(part.path, key=part.key, dtype=dtype)
             if found is None:
-                raise UserError(f"{part.path} was removed or changed while the corpus was prepared; run the same command again")
+                raise UserError(
+                    f"{part.path} was removed or changed while the corpus was prepared; run the "
+                    "same command again"
+                )
             for split, (lengths, ids) in found[1].items():
                 writers[split].add(lengths, ids)
             unigram += np.bincount(found[1]["train"][1], minlength=vocab_size)
             bar.advance()
             faults.at("joined")
-        splits: dict[Split, list[Shard]] = {split: writer.close() for split, writer in writers.items()}
+        splits: dict[Split, list[Shard]] = {
+            split: writer.close() for split, writer in writers.items()
+        }
     _atomic_npy(space.folder / "unigram.npy", unigram, space.placed)
     tokenizer_files = space.publish_tokenizer()
     manifest = Manifest(
@@ -65,16 +81,36 @@ def join(
         tokenizer_files=dict(sorted(tokenizer_files.items())),
     )
     faults.at("before_data_manifest")
-    space.placed.must_be_there([*(f for shards in splits.values() for s in shards for f in (s.tokens_file, s.documents_file)), "unigram.npy"])
+    space.placed.must_be_there(
+        [
+            *(
+                f
+                for shards in splits.values()
+                for s in shards
+                for f in (s.tokens_file, s.documents_file)
+            ),
+            "unigram.npy",
+        ]
+    )
     write_manifest(space.folder, manifest)
     return manifest
 
 
 class ShardWriter:
-    """Documents of one split -> pairs of files of at most `shard_bytes` of tokens; a document never crosses them."""
+    """Documents of one split -> pairs of files of at most `shard_bytes` of tokens; a document never
+    crosses them."""
 
-    def __init__(self, folder: Path, split: str, *, dtype: np.dtype[Any], shard_bytes: int, placed: Placed | None = None) -> None:
-        """placed: what the files in the folder are written down by; without it whatever has one of their names is replaced."""
+    def __init__(
+        self,
+        folder: Path,
+        split: str,
+        *,
+        dtype: np.dtype[Any],
+        shard_bytes: int,
+        placed: Placed | None = None,
+    ) -> None:
+        """placed: what the files in the folder are written down by; without it whatever has one of
+        their names is replaced."""
         self._placed = placed
         self._folder, self._split, self._dtype = folder, split, dtype
         self._limit = shard_bytes // dtype.itemsize
@@ -120,9 +156,16 @@ class ShardWriter:
         _put(self._part, tokens, self._hash.hexdigest(), self._placed)
         offsets = np.concatenate(self._ends)
         digest = _atomic_npy(index, offsets, self._placed)
-        shard = Shard(tokens.name, index.name, self._tokens, len(offsets) - 1, self._hash.hexdigest(), digest)
+        shard = Shard(
+            tokens.name, index.name, self._tokens, len(offsets) - 1, self._hash.hexdigest(), digest
+        )
         self._shards.append(shard)
-        self._file, self._hash, self._tokens, self._ends = None, hashlib.sha256(), 0, [np.zeros(1, np.int64)]
+        self._file, self._hash, self._tokens, self._ends = (
+            None,
+            hashlib.sha256(),
+            0,
+            [np.zeros(1, np.int64)],
+        )
 
     def let_go(self) -> None:
         """Closes what is open after a mistake; what is left of it is removed by the next run."""

@@ -1,9 +1,10 @@
 """Reading mapped files that somebody may cut, change or replace meanwhile.
 
-Whoever touches a mapped page behind the end of its file, or one that the disk cannot read, is killed by SIGBUS, and no handler in Python can say a
-sentence then. The kernel itself gets an error instead (EFAULT). So it is the kernel that copies: one system call writes all pieces of a batch from
-the maps into a file in memory, from where they are read. There is no time between a check and the reading in which something could happen, and it
-does not cost more than numpy's own concatenation.
+Whoever touches a mapped page behind the end of its file, or one that the disk cannot read, is
+killed by SIGBUS, and no handler in Python can say a sentence then. The kernel itself gets an error
+instead (EFAULT). So it is the kernel that copies: one system call writes all pieces of a batch from
+the maps into a file in memory, from where they are read. There is no time between a check and the
+reading in which something could happen, and it does not cost more than numpy's own concatenation.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Named:
 
 
 class MappedFiles:
-    """Files of one type of numbers, mapped. Raises UserError where one does not have the size that it should have, OSError where it is not there."""
+    """Files of one type of numbers, mapped. Raises UserError where one does not have the size that
+    it should have, OSError where it is not there."""
 
     def __init__(self, files: list[Named], dtype: np.dtype[Any]) -> None:
         self.files, self.dtype = files, dtype
@@ -46,17 +48,22 @@ class MappedFiles:
             self._require_size(file, identity.size)
 
     def read(self, pieces: list[np.ndarray]) -> np.ndarray:
-        """Pieces of `arrays`, one behind the other. Raises UserError where a file was cut since it was opened, or its disk fails."""
+        """Pieces of `arrays`, one behind the other. Raises UserError where a file was cut since it
+        was opened, or its disk fails."""
         try:
             return joined(pieces)
         except OSError as e:
             list(self.lost())  # a better sentence, where a file was cut
-            raise UserError(f"{self.files[0].path.parent} cannot be read any more ({e.strerror}); {AGAIN}") from e
+            raise UserError(
+                f"{self.files[0].path.parent} cannot be read any more ({e.strerror}); {AGAIN}"
+            ) from e
 
     def lost(self) -> Iterator[str]:
-        """A sentence for each name that leads to another file than the one that is open, or to none: the open one is still read as it was.
+        """A sentence for each name that leads to another file than the one that is open, or to
+        none: the open one is still read as it was.
 
-        Raises UserError where the open one was changed or cut, for then nobody knows what was read from it.
+        Raises UserError where the open one was changed or cut, for then nobody knows what was read
+        from it.
         """
         for number, (file, before) in enumerate(zip(self.files, self._identities, strict=True)):
             try:
@@ -79,7 +86,10 @@ class MappedFiles:
     def _require_size(self, file: Named, size: int) -> None:
         if size != file.items * self.dtype.itemsize:
             wanted = file.items * self.dtype.itemsize
-            raise UserError(f"{file.path} has {size} bytes where the manifest says {wanted}: it was cut while it was read; {AGAIN}")
+            raise UserError(
+                f"{file.path} has {size} bytes where the manifest says {wanted}: it was cut while "
+                f"it was read; {AGAIN}"
+            )
 
 
 @dataclass(frozen=True)
@@ -99,7 +109,9 @@ def _identity(found: os.stat_result) -> Identity:
 def _opened(path: Path, dtype: np.dtype[Any]) -> tuple[np.ndarray, Identity]:
     with path.open("rb") as f:
         identity = _identity(os.fstat(f.fileno()))
-        return (np.memmap(f, dtype=dtype, mode="r") if identity.size else np.empty(0, dtype)), identity
+        return (
+            np.memmap(f, dtype=dtype, mode="r") if identity.size else np.empty(0, dtype)
+        ), identity
 
 
 def sha256_of_file(path: Path) -> str:
@@ -112,7 +124,8 @@ def sha256_of_file(path: Path) -> str:
 
 
 def joined(pieces: list[np.ndarray]) -> np.ndarray:
-    """The pieces, 1-dimensional and of one type, one behind the other. Raises OSError where one lies in a page that is not there any more."""
+    """The pieces, 1-dimensional and of one type, one behind the other. Raises OSError where one
+    lies in a page that is not there any more."""
     if not pieces:
         return np.empty(0, np.uint16)
     if not hasattr(os, "memfd_create"):  # not Linux: without the protection

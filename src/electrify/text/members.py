@@ -1,9 +1,12 @@
-"""The members of a compressed file: what .gz calls a member, .bz2 and .xz a stream, .zst a frame. A file may hold many, one behind the other.
+"""The members of a compressed file: what .gz calls a member, .bz2 and .xz a stream, .zst a frame. A
+file may hold many, one behind the other.
 
-Python's own BZ2File and LZMAFile end without an error where a later stream is damaged, and zstandard's decompressor where the last frame is cut.
-So the members are taken apart here, and every byte of the file must belong to one. What the formats allow is read: empty members, members
-behind each other, skippable frames of zstandard, padding of xz (zeros, a multiple of four). Zeros behind a member of gzip, with which tapes were
-filled up, are refused: they look the same as a member that a file system lost.
+Python's own BZ2File and LZMAFile end without an error where a later stream is damaged, and
+zstandard's decompressor where the last frame is cut. So the members are taken apart here, and every
+byte of the file must belong to one. What the formats allow is read: empty members, members behind
+each other, skippable frames of zstandard, padding of xz (zeros, a multiple of four). Zeros behind a
+member of gzip, with which tapes were filled up, are refused: they look the same as a member that a
+file system lost.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from collections.abc import Callable, Generator, Iterator
 from typing import IO, Protocol
 
 CHUNK = 1 << 20
-# zstandard returns all that a bite unpacks to at once, which can be thousands of times its size; the others obey CHUNK.
+# zstandard returns all that a bite unpacks to at once, which can be thousands of times its size;
+# the others obey CHUNK.
 _BITE, _ZSTD_BITE = 1 << 16, 1 << 12
 
 
@@ -100,10 +104,11 @@ def _opener(kind: str) -> Callable[[], Member]:
 
 
 def unpacked(raw: IO[bytes], kind: str, *, padding: Callable[[int], None]) -> Iterator[bytes]:
-    """The content of all members in pieces of about CHUNK bytes. padding: called with the number of zeros at the end of an .xz file.
+    """The content of all members in pieces of about CHUNK bytes. padding: called with the number of
+    zeros at the end of an .xz file.
 
-    Raises Damaged or Truncated where any byte of the file is not part of a whole member, with the member's number from the second one on; OSError
-    where the file cannot be read.
+    Raises Damaged or Truncated where any byte of the file is not part of a whole member, with the
+    member's number from the second one on; OSError where the file cannot be read.
     """
     ready: list[bytes] = []
     size = 0
@@ -126,7 +131,9 @@ def _pieces(raw: IO[bytes], kind: str, padding: Callable[[int], None]) -> Iterat
         rest = rest or raw.read(_ZSTD_BITE if kind == ".zst" else _BITE)
         number += 1
         if zeros % 4:
-            raise Damaged(f"{zeros} zeros before part {number} are no padding, which comes in fours")
+            raise Damaged(
+                f"{zeros} zeros before part {number} are no padding, which comes in fours"
+            )
         if not rest and number > 1:
             padding(zeros)
             return
@@ -145,8 +152,11 @@ def _without_zeros(raw: IO[bytes], rest: bytes) -> tuple[bytes, int]:
     return b"", zeros
 
 
-def _one(member: Member, raw: IO[bytes], kind: str, data: bytes, number: int) -> Generator[bytes, None, bytes]:
-    """The pieces of one member, which begins with `data`; returns what stands behind it and was read already."""
+def _one(
+    member: Member, raw: IO[bytes], kind: str, data: bytes, number: int
+) -> Generator[bytes, None, bytes]:
+    """The pieces of one member, which begins with `data`; returns what stands behind it and was
+    read already."""
     part = f" in part {number}" if number > 1 else ""
     while not member.eof:
         if member.needs_input and not data:
@@ -157,7 +167,9 @@ def _one(member: Member, raw: IO[bytes], kind: str, data: bytes, number: int) ->
             piece = member.decompress(data, CHUNK)
         except MemoryError:
             raise
-        except Exception as e:  # OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError: each library has its own, and all mean the data
+        # OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError: each library has its own, and
+        # all mean the data
+        except Exception as e:
             raise Damaged(f"{e}{part}") from e
         data = b""
         if piece:

@@ -1,4 +1,5 @@
-"""The files that a pattern of the user names (`corpus/**/*.txt`), however deep its folders are and whatever vanishes from them meanwhile."""
+"""The files that a pattern of the user names (`corpus/**/*.txt`), however deep its folders are and
+whatever vanishes from them meanwhile."""
 
 from __future__ import annotations
 
@@ -14,15 +15,17 @@ DEEP = "**"
 def matching(pattern: Path) -> Iterator[Path]:
     """What a pattern names, in no order, hidden names left out unless it asks for them.
 
-    `**` stands for any number of folders, none included; it follows no link to a folder: two that lead back would make more paths than can be
-    walked. Folders that cannot be read, or are gone, hold nothing. Raises ValueError where `**` is not a whole part of the pattern.
+    `**` stands for any number of folders, none included; it follows no link to a folder: two that
+    lead back would make more paths than can be walked. Folders that cannot be read, or are gone,
+    hold nothing. Raises ValueError where `**` is not a whole part of the pattern.
     """
     fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
     base, parts = str(Path(*pattern.parts[:fixed])), pattern.parts[fixed:]
     if any(DEEP in part and part != DEEP for part in parts):
         raise ValueError("** is a whole part of a pattern or none")
     asked = any(part.startswith(".") for part in parts)
-    # (folder, places in the pattern at which its content may go on): a stack and no recursion, for folders may be deeper than Python's stack.
+    # (folder, places in the pattern at which its content may go on): a stack and no recursion, for
+    # folders may be deeper than Python's stack.
     waiting = [(base, _behind({0}, parts) - {len(parts)})]
     while waiting:
         folder, at = waiting.pop()
@@ -49,10 +52,15 @@ def _behind(at: set[int], parts: tuple[str, ...]) -> set[int]:
 
 
 def _below(folder: str, at: set[int], parts: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
-    """(path, name, whether `**` may stand for it) of what the folder holds, as far as the places ask for it."""
+    """(path, name, whether `**` may stand for it) of what the folder holds, as far as the places
+    ask for it."""
     wanted = [parts[i] for i in at]
     if all(part != DEEP and not glob.has_magic(part) for part in wanted):
-        yield from ((path, part, False) for part in wanted if os.path.lexists(path := os.path.join(folder, part)))
+        yield from (
+            (path, part, False)
+            for part in wanted
+            if os.path.lexists(path := os.path.join(folder, part))
+        )
         return
     if ".." in wanted:
         yield os.path.join(folder, ".."), "..", False

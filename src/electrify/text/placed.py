@@ -1,4 +1,5 @@
-"""Which files of a corpus that is being made are ours: each is written down, with its hash, before it gets its name; what is not stays.
+"""Which files of a corpus that is being made are ours: each is written down, with its hash, before
+it gets its name; what is not stays.
 
 DATA/unfinished/placed    a line for each file in DATA: its SHA-256 and its name
 """
@@ -19,13 +20,23 @@ from ..files.whole import write_atomically
 
 UNFINISHED, STATE, KIND = "unfinished", "state.json", "prepare"
 RECORD = "placed"
-_NAMES = re.compile(r"tokens-(train|valid)-[0-9]{5,}\.bin|documents-(train|valid)-[0-9]{5,}\.npy|unigram\.npy|prepare\.log\.json")
+_NAMES = re.compile(
+    r"tokens-(train|valid)-[0-9]{5,}\.bin|documents-(train|valid)-[0-9]{5,}\.npy|unigram\.npy|prepare\.log\.json"
+)
 _PART = re.compile(r"[0-9]{8,}\.(part|tmp)")
-_FILES = ("tokenizer.done", "tokenizer.published", RECORD, "pydocs.jsonl", "pydocs.part", "lock")  # in `unfinished`, beside its mark
+_FILES = (
+    "tokenizer.done",
+    "tokenizer.published",
+    RECORD,
+    "pydocs.jsonl",
+    "pydocs.part",
+    "lock",
+)  # in `unfinished`, beside its mark
 
 
 def unfinished_state(folder: Path) -> dict[str, Any] | None:
-    """What the run that is unfinished in the folder wrote down; None where there is none, whatever is called `unfinished` there.
+    """What the run that is unfinished in the folder wrote down; None where there is none, whatever
+    is called `unfinished` there.
 
     Earlier versions wrote no mark: theirs holds options and sources, and nothing else.
     """
@@ -36,15 +47,22 @@ def unfinished_state(folder: Path) -> dict[str, Any] | None:
     if found is None:
         found = own_object(path)
         found = found if found is not None and found.keys() == {"options", "sources"} else None
-    sound = found is not None and isinstance(found.get("options"), dict) and isinstance(found.get("sources"), list)
-    return found if sound and all(isinstance(row, dict) for row in (found or {})["sources"]) else None
+    sound = (
+        found is not None
+        and isinstance(found.get("options"), dict)
+        and isinstance(found.get("sources"), list)
+    )
+    return (
+        found if sound and all(isinstance(row, dict) for row in (found or {})["sources"]) else None
+    )
 
 
 class Placed:
     """The files of one run in DATA."""
 
     def __init__(self, folder: Path, inside: Path) -> None:
-        """inside: DATA/unfinished, where an earlier run of the same command may have written down what it placed."""
+        """inside: DATA/unfinished, where an earlier run of the same command may have written down
+        what it placed."""
         self._folder, self._record = folder, inside / RECORD
         lines = (own_bytes(self._record) or b"").decode("utf-8", "replace").splitlines()
         self._known: dict[str, set[str]] = {}
@@ -56,7 +74,8 @@ class Placed:
         return sorted(self._known)
 
     def must_be_ours(self) -> None:
-        """Raises UserError, before any text is read, where something with the name of one of our files was not put there by this run."""
+        """Raises UserError, before any text is read, where something with the name of one of our
+        files was not put there by this run."""
         for name in sorted(os.listdir(self._folder)):
             if _NAMES.fullmatch(name):
                 self._must_be_ours(name)
@@ -64,36 +83,51 @@ class Placed:
     def _must_be_ours(self, name: str, *also: str) -> None:
         path = self._folder / name
         if os.path.lexists(path) and sha256(path) not in {*self._known.get(name, ()), *also}:
-            raise UserError(f"{path} is not of this corpus; move it away, or choose another --output-dir")
+            raise UserError(
+                f"{path} is not of this corpus; move it away, or choose another --output-dir"
+            )
 
     def put(self, part: Path, name: str, digest: str) -> None:
-        """Gives the file `part`, which is whole and has this hash, its name in DATA. Raises UserError where another file has that name."""
+        """Gives the file `part`, which is whole and has this hash, its name in DATA. Raises
+        UserError where another file has that name."""
         self._must_be_ours(name, digest)
         self._known.setdefault(name, set()).add(digest)
         self.write_down()
         part.replace(self._folder / name)
 
     def write_down(self) -> None:
-        write_atomically(self._record, "".join(f"{digest} {name}\n" for name in sorted(self._known) for digest in sorted(self._known[name])))
+        write_atomically(
+            self._record,
+            "".join(
+                f"{digest} {name}\n"
+                for name in sorted(self._known)
+                for digest in sorted(self._known[name])
+            ),
+        )
 
     def must_be_there(self, names: list[str]) -> None:
         """Raises UserError where one of the files that a manifest will name is gone again."""
         for name in names:
             if not (self._folder / name).is_file():
-                raise UserError(f"{self._folder / name} was removed while the corpus was prepared; run the same command again")
+                raise UserError(
+                    f"{self._folder / name} was removed while the corpus was prepared; run the "
+                    "same command again"
+                )
 
 
 # ------------------------------------------------------------------ what is in `unfinished`
 
 
 def must_have_no_links(inside: Path) -> None:
-    """Raises UserError where a folder in `unfinished` is a link: what is unfinished would be written through it."""
+    """Raises UserError where a folder in `unfinished` is a link: what is unfinished would be
+    written through it."""
     for path in (inside / "tokenizer", inside / "parts", *inside.glob("parts/*")):
         must_stay_inside(path, inside)
 
 
 def clear(inside: Path) -> None:
-    """Removes what we wrote into `unfinished`, its mark last, and the folder where nothing else is in it."""
+    """Removes what we wrote into `unfinished`, its mark last, and the folder where nothing else is
+    in it."""
     clear_tokenizer(inside)
     if not (inside / "parts").is_symlink():
         for folder in inside.glob("parts/*"):
@@ -110,7 +144,9 @@ def clear(inside: Path) -> None:
 
 def clear_tokenizer(inside: Path) -> None:
     """Removes the tokenizer that was made there."""
-    _remove(inside / "tokenizer", [name for file in TOKENIZER_FILES for name in (file, f".{file}.part")])
+    _remove(
+        inside / "tokenizer", [name for file in TOKENIZER_FILES for name in (file, f".{file}.part")]
+    )
 
 
 def _listed(folder: Path) -> list[str]:

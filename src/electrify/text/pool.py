@@ -1,9 +1,12 @@
-"""Worker processes for `prepare`: fresh interpreters that talk over pipes, one thread of the parent for each.
+"""Worker processes for `prepare`: fresh interpreters that talk over pipes, one thread of the parent
+for each.
 
-Why not multiprocessing: a fork after the tokenizers library has started threads can hang, spawn imports the user's `__main__` again, and neither
-notices that the parent was killed. Here a thread of the worker reads the pipe all the time, so it ends when the parent does, in the middle of a
-task too; on Linux the kernel sees to that even where no thread runs. Ctrl-C reaches the parent only. A worker that takes long at a task is
-named and waited for: nobody can tell a slow one from one that hangs.
+Why not multiprocessing: a fork after the tokenizers library has started threads can hang, spawn
+imports the user's `__main__` again, and neither notices that the parent was killed. Here a thread
+of the worker reads the pipe all the time, so it ends when the parent does, in the middle of a task
+too; on Linux the kernel sees to that even where no thread runs. Ctrl-C reaches the parent only. A
+worker that takes long at a task is named and waited for: nobody can tell a slow one from one that
+hangs.
 """
 
 from __future__ import annotations
@@ -35,12 +38,15 @@ from ..errors import UserError
 from ..progress import duration, say
 
 _LENGTH = struct.Struct("<Q")
-# A task of `prepare` takes about a second; one that takes five minutes is named, and again whenever it has taken twice as long.
+# A task of `prepare` takes about a second; one that takes five minutes is named, and again whenever
+# it has taken twice as long.
 LONG_S = 300.0
-# What the kernel's limit of open files must allow besides the pipes of the workers: the libraries, the corpus, the parts.
+# What the kernel's limit of open files must allow besides the pipes of the workers: the libraries,
+# the corpus, the parts.
 _FILES, _FILES_A_WORKER = 32, 3
 _PR_SET_PDEATHSIG = 1
-# ("value", result), ("user", sentence) or ("bug", stack trace): what became of a task, fit to be sent to another process.
+# ("value", result), ("user", sentence) or ("bug", stack trace): what became of a task, fit to be
+# sent to another process.
 Answer = tuple[str, Any]
 
 
@@ -50,16 +56,23 @@ def must_have_files(workers: int) -> None:
         import resource
     except ImportError:  # Windows has no such limit
         return
-    allowed, need = resource.getrlimit(resource.RLIMIT_NOFILE)[0], _FILES + _FILES_A_WORKER * workers
+    allowed, need = (
+        resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        _FILES + _FILES_A_WORKER * workers,
+    )
     if allowed != resource.RLIM_INFINITY and allowed < need:
         fewer = max((allowed - _FILES) // _FILES_A_WORKER, 0)
         advice = f" or use at most {fewer} workers (--workers)" if fewer else ""
-        raise UserError(f"this shell allows {allowed} open files, and {workers} workers need {need}; raise the limit (`ulimit -n 1024`){advice}")
+        raise UserError(
+            f"this shell allows {allowed} open files, and {workers} workers need {need}; raise the "
+            f"limit (`ulimit -n 1024`){advice}"
+        )
 
 
 @dataclass
 class _Busy:
-    """A worker's task: since when (time.monotonic), after how many seconds the user is told next, and what it is about."""
+    """A worker's task: since when (time.monotonic), after how many seconds the user is told next,
+    and what it is about."""
 
     since: float
     told_at: float
@@ -67,7 +80,8 @@ class _Busy:
 
 
 class Workers:
-    """`count` processes, each of which imports `module` and calls its `start(argument)`; what that returns is called with every task."""
+    """`count` processes, each of which imports `module` and calls its `start(argument)`; what that
+    returns is called with every task."""
 
     def __init__(self, count: int, *, module: str, argument: Any) -> None:
         self.count, self._module, self._argument = count, module, argument
@@ -78,27 +92,41 @@ class Workers:
 
     def __enter__(self) -> Workers:
         must_have_files(self.count)
-        code = f"import sys; sys.path[:] = {sys.path!r}; from electrify.text.pool import serve; serve({self._module!r}, parent={os.getpid()})"
+        code = (
+            f"import sys; sys.path[:] = {sys.path!r}; from electrify.text.pool import serve; "
+            f"serve({self._module!r}, parent={os.getpid()})"
+        )
         environment = os.environ | {"TOKENIZERS_PARALLELISM": "false"}
         try:
             for _ in range(self.count):
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+                    [sys.executable, "-P", "-c", code],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=environment,
+                    start_new_session=True,
                 )
                 self._processes.append(process)
                 _send(process.stdin, self._argument)
                 self._idle.put(process)
         except BaseException as e:
             self.__exit__(type(e), e, None)
-            if isinstance(e, OSError) and e.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
+            if isinstance(e, OSError) and e.errno in (
+                errno.EMFILE,
+                errno.ENFILE,
+                errno.EAGAIN,
+                errno.ENOMEM,
+            ):
                 raise UserError(
-                    f"the system lets only {len(self._processes)} of {self.count} workers start ({e.strerror}); use fewer (--workers)"
+                    f"the system lets only {len(self._processes)} of {self.count} workers start "
+                    f"({e.strerror}); use fewer (--workers)"
                 ) from e
             raise
         return self
 
     def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
-        """The results in the order of the tasks. Tasks are drawn as workers become free, so few of them are in memory."""
+        """The results in the order of the tasks. Tasks are drawn as workers become free, so few of
+        them are in memory."""
         waiting: deque[Future[Any]] = deque()
         for task in tasks:
             waiting.append(self._threads.submit(self._do, task))
@@ -114,7 +142,8 @@ class Workers:
                 if now - busy.since >= busy.told_at:
                     busy.told_at = 2 * (now - busy.since)
                     say(
-                        f"worker process {process.pid} has been at one task for {duration(now - busy.since)}{busy.about}; it is waited for. "
+                        f"worker process {process.pid} has been at one task for "
+                        f"{duration(now - busy.since)}{busy.about}; it is waited for. "
                         "If it hangs, stop this command with Ctrl-C: the same command continues"
                     )
         return future.result()
@@ -128,13 +157,21 @@ class Workers:
             done = _receive(process.stdout)
         except (OSError, EOFError) as e:
             status = process.wait()
-            raise UserError(f"a worker process ended by itself (status {status}); if memory ran out, run the same command with fewer workers") from e
+            raise UserError(
+                f"a worker process ended by itself (status {status}); if memory ran out, run the "
+                "same command with fewer workers"
+            ) from e
         finally:
             del self._busy[process]
             self._idle.put(process)  # a dead one too: what waits for it must fail, not hang
         return value_of(done)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for process in self._processes:
             if kind is not None:
                 process.kill()
@@ -180,7 +217,8 @@ def _send(pipe: IO[bytes] | None, value: Any) -> None:
 
 
 def _receive(pipe: IO[bytes] | None) -> Any:
-    """Raises EOFError where the pipe ends, also in the middle of a value: the other process was killed while it wrote."""
+    """Raises EOFError where the pipe ends, also in the middle of a value: the other process was
+    killed while it wrote."""
     assert pipe is not None
     header = pipe.read(_LENGTH.size)
     if len(header) < _LENGTH.size:
@@ -193,7 +231,8 @@ def _receive(pipe: IO[bytes] | None) -> Any:
 
 
 def die_with(parent: int) -> None:
-    """The kernel kills this process when its parent dies, on Linux; elsewhere the end of the pipe does it."""
+    """The kernel kills this process when its parent dies, on Linux; elsewhere the end of the pipe
+    does it."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -202,7 +241,8 @@ def die_with(parent: int) -> None:
 
 
 def serve(module: str, *, parent: int) -> None:
-    """What a worker process runs: answers tasks until its standard input ends, which also ends it within a task."""
+    """What a worker process runs: answers tasks until its standard input ends, which also ends it
+    within a task."""
     wait_briefly()
     die_with(parent)
     tasks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")

@@ -1,9 +1,11 @@
-"""`electrify prepare`: documents x tokenizer -> shards. Parallel, in bounded memory, the same bytes however often it is stopped and continued.
+"""`electrify prepare`: documents x tokenizer -> shards. Parallel, in bounded memory, the same bytes
+however often it is stopped and continued.
 
-The main process reads, hashes, drops duplicates and hands out tasks of a few MB of text, in the order of the input; workers (processes of this host,
-or of a Ray cluster) tokenise them, and what comes back is written into part files. A part is known by a hash of its documents and of the options,
-so a later run reads the input again (cheap), finds the parts that are there (the expensive work) and only makes the others. The last step joins the
-parts into shards and writes the manifest.
+The main process reads, hashes, drops duplicates and hands out tasks of a few MB of text, in the
+order of the input; workers (processes of this host, or of a Ray cluster) tokenise them, and what
+comes back is written into part files. A part is known by a hash of its documents and of the
+options, so a later run reads the input again (cheap), finds the parts that are there (the expensive
+work) and only makes the others. The last step joins the parts into shards and writes the manifest.
 """
 
 from __future__ import annotations
@@ -45,9 +47,11 @@ LOG = "prepare.log.json"
 
 
 def prepare(options: PrepareConfig) -> Manifest:
-    """Writes the prepared corpus to options.output_dir and returns its manifest; a finished folder of the same command is verified and left as it is.
+    """Writes the prepared corpus to options.output_dir and returns its manifest; a finished folder
+    of the same command is verified and left as it is.
 
-    Raises UserError for input, options or an output folder that cannot work; KeyboardInterrupt passes, and the same command continues later.
+    Raises UserError for input, options or an output folder that cannot work; KeyboardInterrupt
+    passes, and the same command continues later.
     """
     options.check()
     if options.engine == "ray":
@@ -59,14 +63,22 @@ def prepare(options: PrepareConfig) -> Manifest:
     _tell_of_archives(sources)
     done = workspace.finished(options, sources)
     if done is not None:
-        say(f"{options.output_dir} is already prepared by the same command: verified, nothing to do")
+        say(
+            f"{options.output_dir} is already prepared by the same command: verified, nothing to do"
+        )
         return done
     try:
-        with Workspace(options, sources) as space, cluster.joined(options.workers) if options.engine == "ray" else nullcontext():
+        with (
+            Workspace(options, sources) as space,
+            cluster.joined(options.workers) if options.engine == "ray" else nullcontext(),
+        ):
             return _prepare(options, space, clock)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise UserError(f"{options.output_dir}: {e.strerror}; make room and run the same command again, it continues") from e
+            raise UserError(
+                f"{options.output_dir}: {e.strerror}; make room and run the same command again, it "
+                "continues"
+            ) from e
         raise
 
 
@@ -74,7 +86,10 @@ def _tell_of_archives(sources: list[Source]) -> None:
     """Says which archives could be damaged without anyone seeing it."""
     bare = [s for s in sources if s.path.name and not has_checksum(s.path)]
     if bare:
-        say(f"{workspace.shown(bare)}: packed without checksum, so a changed bit may pass for text; pack with `xz -C crc64` or `zstd --check`")
+        say(
+            f"{workspace.shown(bare)}: packed without checksum, so a changed bit may pass for "
+            "text; pack with `xz -C crc64` or `zstd --check`"
+        )
 
 
 def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest:
@@ -90,9 +105,23 @@ def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest
     counts, parts = plan.encode()
     space.must_be_unchanged()
     clock.ends("encode")
-    manifest = join(space, parts, counts=counts, vocab_size=vocab_size, special=special, shard_bytes=options.shard_mb << 20, dtype=plan.dtype)
+    manifest = join(
+        space,
+        parts,
+        counts=counts,
+        vocab_size=vocab_size,
+        special=special,
+        shard_bytes=options.shard_mb << 20,
+        dtype=plan.dtype,
+    )
     clock.ends("join")
-    log = {"seconds": clock.seconds, "cpu_seconds": clock.cpu, "parts": len(parts), "parts_reused": plan.reused, "workers": plan.workers}
+    log = {
+        "seconds": clock.seconds,
+        "cpu_seconds": clock.cpu,
+        "parts": len(parts),
+        "parts_reused": plan.reused,
+        "workers": plan.workers,
+    }
     log["engine"] = options.engine
     keep_changed(space.folder / LOG)
     write_atomically(space.folder / LOG, json.dumps(log, indent=1) + "\n")
@@ -100,7 +129,8 @@ def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest
 
 
 class Clock:
-    """Seconds, and processor seconds of this process and of the workers that ended, for each step and in all."""
+    """Seconds, and processor seconds of this process and of the workers that ended, for each step
+    and in all."""
 
     def __init__(self) -> None:
         self._last = self._first = self._now()
@@ -128,7 +158,9 @@ class Part:
 class Plan:
     """The encoding pass: which documents make which task, and what came of it."""
 
-    def __init__(self, options: PrepareConfig, space: Workspace, *, vocab_size: int, special: Any) -> None:
+    def __init__(
+        self, options: PrepareConfig, space: Workspace, *, vocab_size: int, special: Any
+    ) -> None:
         self.options, self.space = options, space
         self.workers = 0
         self.dtype = str(token_dtype(vocab_size).str)
@@ -142,13 +174,16 @@ class Plan:
             dtype=self.dtype,
         )
         # What decides the bytes of a part besides its documents.
-        self._salt = json.dumps([tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction]).encode()
+        self._salt = json.dumps(
+            [tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction]
+        ).encode()
         self._parts: list[Part] = []
         self._making: deque[Part] = deque()
         self._reading = ""
 
     def encode(self) -> tuple[Counter[str], list[Part]]:
-        """Every document encoded into the returned parts, and what was counted. Raises UserError where there is no document."""
+        """Every document encoded into the returned parts, and what was counted. Raises UserError
+        where there is no document."""
         total = sum(s.size for s in self.space.sources) / 1e6
         with Progress(total or None, title="tokenising", unit="MB") as bar, self._pool() as pool:
             self.workers = pool.count
@@ -157,14 +192,20 @@ class Plan:
                 self.counts.update(encoded.counts)
                 faults.at("encoded")
         if not self.counts["documents"]:
-            raise UserError(f"the corpus is empty: no text in {workspace.shown(self.space.sources)}")
+            raise UserError(
+                f"the corpus is empty: no text in {workspace.shown(self.space.sources)}"
+            )
         if self.counts["tokens"] == self.counts["unk_tokens"]:
             names = workspace.shown(self.space.sources)
-            raise UserError(f"every token of {names} is unknown to the tokenizer; choose another one, or train one with more text or vocab_size")
+            raise UserError(
+                f"every token of {names} is unknown to the tokenizer; choose another one, or train "
+                "one with more text or vocab_size"
+            )
         return self.counts, self._parts
 
     def _pool(self) -> Workers | cluster.Cluster:
-        """What tokenises: `map(tasks)` gives the results in the order of the tasks, with a bounded number of them in flight."""
+        """What tokenises: `map(tasks)` gives the results in the order of the tasks, with a bounded
+        number of them in flight."""
         workers, module = self.options.workers, "electrify.text.encode"
         if self.options.engine == "ray":
             return cluster.Cluster(workers, module=module, argument=self._start)
@@ -173,7 +214,10 @@ class Plan:
     def _tasks(self, bar: Progress) -> Iterator[Task]:
         """The tasks whose part is not there yet."""
         for block in self._blocks(bar):
-            texts, valid = [text for _, text in block], [fraction(h, stream=0) < self.options.valid_fraction for h, _ in block]
+            texts, valid = (
+                [text for _, text in block],
+                [fraction(h, stream=0) < self.options.valid_fraction for h, _ in block],
+            )
             key = hashlib.sha256(self._salt + b"".join(h for h, _ in block)).hexdigest()
             part = Part(self.space.part(len(self._parts)), key)
             self._parts.append(part)
@@ -183,7 +227,12 @@ class Plan:
                 self.counts.update(found[0]["counts"])
                 continue
             self._making.append(part)
-            yield Task(key=key, texts=texts, valid=valid, about=f"{len(texts)} documents, the last of {self._reading}")
+            yield Task(
+                key=key,
+                texts=texts,
+                valid=valid,
+                about=f"{len(texts)} documents, the last of {self._reading}",
+            )
 
     def _blocks(self, bar: Progress) -> Iterator[list[tuple[bytes, str]]]:
         """(hash, text) of the documents that are kept, a task at a time."""
@@ -203,7 +252,9 @@ class Plan:
     def _hashed(self, advance: Callable[[int], None]) -> Iterator[tuple[bytes, str]]:
         for source in self.space.sources:
             self._reading = harmless(source.name)
-            for text in documents.documents(source, self.options, counts=self.counts, advance=advance):
+            for text in documents.documents(
+                source, self.options, counts=self.counts, advance=advance
+            ):
                 yield digest(text.encode()), text
 
 
@@ -223,13 +274,18 @@ def _gathered(pairs: Iterator[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, 
 def _seconds(folder: Path) -> dict[str, float]:
     """What the run that made the folder took, by phase; {} where the folder does not say."""
     try:
-        return check(dict[str, float], read_object(folder / LOG, within=folder).get("seconds"), str(folder / LOG))
+        return check(
+            dict[str, float],
+            read_object(folder / LOG, within=folder).get("seconds"),
+            str(folder / LOG),
+        )
     except UserError:
         return {}
 
 
 def report(manifest: Manifest, *, folder: Path | None = None) -> str:
-    """What `prepare` found, as a table in plain text. `folder` (that of the manifest) adds the seconds and the rate of the run that made it."""
+    """What `prepare` found, as a table in plain text. `folder` (that of the manifest) adds the
+    seconds and the rate of the run that made it."""
     c = defaultdict(float, manifest.counts)
     rows = [
         ("documents", f"{c['documents']:,.0f}"),
@@ -251,8 +307,13 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
             rows.append((shown, f"{c[name]:,.0f}"))
     seconds = _seconds(folder) if folder is not None else {}
     if {"total", "encode"} <= seconds.keys():
-        steps = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "total")
+        steps = ", ".join(
+            f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"
+        )
         rate = {name: c["bytes"] / 1e6 / max(seconds[name], 1e-9) for name in ("total", "encode")}
-        rows += [("seconds", f"{seconds['total']:.1f} ({steps})"), ("MB/s", f"{rate['total']:.2f} in all, {rate['encode']:.2f} encoding")]
+        rows += [
+            ("seconds", f"{seconds['total']:.1f} ({steps})"),
+            ("MB/s", f"{rate['total']:.2f} in all, {rate['encode']:.2f} encoding"),
+        ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

@@ -1,7 +1,9 @@
-"""The embedded corpus `pydocs`: docstrings and documentation topics of the Python installation and of its installed packages.
+"""The embedded corpus `pydocs`: docstrings and documentation topics of the Python installation and
+of its installed packages.
 
-Source files are parsed, never imported: importing packages runs code, and some of them cannot be imported at all.
-The order is that of sorted paths, so it is the same on every run; the text is that of what is installed, so it differs between installations.
+Source files are parsed, never imported: importing packages runs code, and some of them cannot be
+imported at all. The order is that of sorted paths, so it is the same on every run; the text is that
+of what is installed, so it differs between installations.
 """
 
 from __future__ import annotations
@@ -21,25 +23,44 @@ from ..progress import Progress
 from .pool import Workers
 
 STANDARD_LIBRARY = "python"
-# Shorter docstrings ("Return self.", "See base class.") say nothing; tests and vendored copies repeat.
+# Shorter docstrings ("Return self.", "See base class.") say nothing; tests and vendored copies
+# repeat.
 MIN_CHARACTERS = 80
-_LEFT_OUT = {"test", "tests", "testing", "_vendor", "__pycache__", "site-packages", "dist-packages", "idle_test", "lib2to3", "electrify"}
+_LEFT_OUT = {
+    "test",
+    "tests",
+    "testing",
+    "_vendor",
+    "__pycache__",
+    "site-packages",
+    "dist-packages",
+    "idle_test",
+    "lib2to3",
+    "electrify",
+}
 _MAX_SOURCE = 1 << 22
 _FILES_A_TASK = 64
 
 
 def write(path: Path, *, key: str, workers: int) -> None:
     """All of it as JSONL, the text under `key`: the whole file or none of it."""
-    with written(path) as f, Progress(None, title="reading the documentation of the installed packages", unit="documents") as bar:
+    with (
+        written(path) as f,
+        Progress(
+            None, title="reading the documentation of the installed packages", unit="documents"
+        ) as bar,
+    ):
         for _, text in documents(workers=workers):
             f.write(json.dumps({key: text}).encode() + b"\n")
             bar.advance()
 
 
 def documents(*, workers: int = 1) -> Iterator[tuple[str, str]]:
-    """(package, text): first the topics of `help()`, then every docstring. The package of the standard library is called "python".
+    """(package, text): first the topics of `help()`, then every docstring. The package of the
+    standard library is called "python".
 
-    workers: processes that parse (about 25 s of one core where torch, transformers and scipy are installed). The order does not depend on them.
+    workers: processes that parse (about 25 s of one core where torch, transformers and scipy are
+    installed). The order does not depend on them.
     """
     for text in _topics():
         yield STANDARD_LIBRARY, text
@@ -56,7 +77,9 @@ def documents(*, workers: int = 1) -> Iterator[tuple[str, str]]:
 
 def start(_: None) -> Callable[[list[tuple[str, Path]]], list[tuple[str, str]]]:
     """What a worker process does with a task, see pool.py."""
-    gc.disable()  # syntax trees are all alive until they are dropped whole; looking for cycles in them takes a fifth of the time
+    # Syntax trees are all alive until they are dropped whole; looking for cycles in them takes a
+    # fifth of the time.
+    gc.disable()
     return parse
 
 
@@ -66,18 +89,24 @@ def parse(files: list[tuple[str, Path]]) -> list[tuple[str, str]]:
 
 
 def identity() -> str:
-    """A hash of the names and sizes of all source files: changes when packages are installed or removed."""
+    """A hash of the names and sizes of all source files: changes when packages are installed or
+    removed."""
     hashed = hashlib.sha256()
     for package, path in source_files():
-        hashed.update(f"{package}\0{path.name}\0{path.stat().st_size}\n".encode("utf-8", "surrogateescape"))
+        hashed.update(
+            f"{package}\0{path.name}\0{path.stat().st_size}\n".encode("utf-8", "surrogateescape")
+        )
     return hashed.hexdigest()
 
 
 def source_files() -> list[tuple[str, Path]]:
-    """(package, file) for every Python source file of the standard library and of the installed packages, sorted."""
+    """(package, file) for every Python source file of the standard library and of the installed
+    packages, sorted."""
     found: dict[Path, str] = {}
     library = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
-    installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")} - library
+    installed = {
+        Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")
+    } - library
     for root in sorted(library):
         for path in _python_files(root):
             found.setdefault(path, STANDARD_LIBRARY)
@@ -94,7 +123,8 @@ def _python_files(root: Path) -> Iterator[Path]:
 
 
 def docstrings(path: Path) -> list[str]:
-    """The docstrings of a source file in the order they stand, cleaned of indentation. A file that is no Python 3 has none."""
+    """The docstrings of a source file in the order they stand, cleaned of indentation. A file that
+    is no Python 3 has none."""
     try:
         if path.stat().st_size > _MAX_SOURCE:
             return []
@@ -106,7 +136,11 @@ def docstrings(path: Path) -> list[str]:
     found: list[str] = []
     _collect(tree, found)
     # A docstring may hold half a surrogate pair, which is no text.
-    return [inspect.cleandoc(text).encode("utf-8", "replace").decode() for text in found if len(text) >= MIN_CHARACTERS]
+    return [
+        inspect.cleandoc(text).encode("utf-8", "replace").decode()
+        for text in found
+        if len(text) >= MIN_CHARACTERS
+    ]
 
 
 def _collect(node: ast.AST, found: list[str]) -> None:
@@ -114,9 +148,16 @@ def _collect(node: ast.AST, found: list[str]) -> None:
     body = getattr(node, "body", None)
     if not isinstance(body, list):
         return
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
+    if (
+        isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and body
+    ):
         first = body[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        if (
+            isinstance(first, ast.Expr)
+            and isinstance(first.value, ast.Constant)
+            and isinstance(first.value.value, str)
+        ):
             found.append(first.value.value)
     for name in ("body", "orelse", "finalbody", "handlers"):
         for child in getattr(node, name, ()) or ():

@@ -1,6 +1,7 @@
 """Texts of files whose rows are documents: JSON lines, CSV, TSV, parquet, and data sets.
 
-Strict: a row that lacks the text or holds something else stops the run and is named, because a silent "5" or None would be trained on.
+Strict: a row that lacks the text or holds something else stops the run and is named, because a
+silent "5" or None would be trained on.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from .streams import BOMB_BYTES, BOMB_RATIO
 MAX_LINE = 1 << 26
 """Bytes of one line or field at most; bounds memory."""
 BATCH_BYTES, USUAL_BATCH_BYTES, MAX_ROWS = 1 << 26, 1 << 16, 256
-"""Of parquet, read at once: bytes at most as far as the file's metadata tell, bytes of rows of the usual length, rows."""
+"""Of parquet, read at once: bytes at most as far as the file's metadata tell, bytes of rows of the
+usual length, rows."""
 Advance = Callable[[int], None] | None
 
 
-def texts(source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance) -> Iterator[str]:
+def texts(
+    source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
+) -> Iterator[str]:
     """The texts of a source of rows, in order, uncleaned."""
     if source.format == "hub":
         return _of_dataset(source, options, counts)
@@ -44,7 +48,10 @@ def _lines(source: Source, advance: Advance) -> Iterator[tuple[int, bytes]]:
             number += 1
             yield number, line
         if len(rest) > MAX_LINE:
-            raise UserError(f"{source.path}, line {number + 1} is longer than {MAX_LINE >> 20} MB; is this one record a line?")
+            raise UserError(
+                f"{source.path}, line {number + 1} is longer than {MAX_LINE >> 20} MB; is this one "
+                "record a line?"
+            )
     if rest:
         yield number + 1, rest
 
@@ -55,22 +62,38 @@ def _valid(text: Any, where: str, options: PrepareConfig, counts: Counter[str]) 
         counts["blank"] += 1
         return None
     if not isinstance(text, str):
-        raise UserError(f"{where}: {options.text_column!r} is of type {type(text).__name__}, not text")
+        raise UserError(
+            f"{where}: {options.text_column!r} is of type {type(text).__name__}, not text"
+        )
     try:
         text.encode("utf-8")
-    except UnicodeEncodeError as e:  # half a surrogate pair (JSON can write one), or a byte that was not UTF-8
+    except (
+        UnicodeEncodeError
+    ) as e:  # half a surrogate pair (JSON can write one), or a byte that was not UTF-8
         if options.encoding_errors == "strict":
-            raise UserError(f"{where}: {options.text_column!r} is not valid Unicode; choose encoding_errors replace or skip") from e
+            raise UserError(
+                f"{where}: {options.text_column!r} is not valid Unicode; choose encoding_errors "
+                "replace or skip"
+            ) from e
         counts["encoding_errors"] += 1
-        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if options.encoding_errors == "replace" else None
+        return (
+            text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+            if options.encoding_errors == "replace"
+            else None
+        )
     return text
 
 
 def _no_column(where: str, options: PrepareConfig, found: Any) -> UserError:
-    return UserError(f"{where} has no {options.text_column!r}; it has {', '.join(map(str, found)) or 'nothing'}; choose one with text_column")
+    return UserError(
+        f"{where} has no {options.text_column!r}; it has "
+        f"{', '.join(map(str, found)) or 'nothing'}; choose one with text_column"
+    )
 
 
-def _of_jsonl(source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance) -> Iterator[str]:
+def _of_jsonl(
+    source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
+) -> Iterator[str]:
     once, quoted = _each_once(options.text_column), json.dumps(options.text_column)
     for number, raw in _lines(source, advance):
         where = f"{source.path}, line {number}"
@@ -80,10 +103,16 @@ def _of_jsonl(source: Source, options: PrepareConfig, counts: Counter[str], adva
         try:
             row = json.loads(line, object_pairs_hook=once if line.count(quoted) > 1 else None)
         except (ValueError, RecursionError) as e:
-            hint = "; this looks like one JSON array, write one object a line" if number == 1 and line.lstrip().startswith("[") else ""
+            hint = (
+                "; this looks like one JSON array, write one object a line"
+                if number == 1 and line.lstrip().startswith("[")
+                else ""
+            )
             raise UserError(f"{where} is not valid JSON ({e}){hint}") from e
         if not isinstance(row, dict):
-            raise UserError(f"{where} is not a JSON object but {type(row).__name__}; write one object a line")
+            raise UserError(
+                f"{where} is not a JSON object but {type(row).__name__}; write one object a line"
+            )
         if options.text_column not in row:
             raise _no_column(where, options, row)
         text = _valid(row[options.text_column], where, options, counts)
@@ -92,7 +121,8 @@ def _of_jsonl(source: Source, options: PrepareConfig, counts: Counter[str], adva
 
 
 def _each_once(key: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """Makes objects of JSON and raises ValueError where `key` stands twice in one: the first text would be lost without a word."""
+    """Makes objects of JSON and raises ValueError where `key` stands twice in one: the first text
+    would be lost without a word."""
 
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if sum(name == key for name, _ in pairs) > 1:
@@ -102,17 +132,25 @@ def _each_once(key: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     return made
 
 
-def _of_csv(source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance) -> Iterator[str]:
+def _of_csv(
+    source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
+) -> Iterator[str]:
     csv.field_size_limit(MAX_LINE)
     lines = (line.decode("utf-8", "surrogateescape") + "\n" for _, line in _lines(source, advance))
     # Tab-separated files in the wild do not quote (GLUE, WikiANN ...), comma-separated ones do.
-    rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE) if source.format == "tsv" else csv.reader(lines, strict=True)
+    rows = (
+        csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        if source.format == "tsv"
+        else csv.reader(lines, strict=True)
+    )
     try:
         header = next(rows, [])
         if options.text_column not in header:
             raise _no_column(str(source.path), options, header)
         if header.count(options.text_column) > 1:
-            raise UserError(f"{source.path}, line 1: the column {options.text_column!r} stands twice")
+            raise UserError(
+                f"{source.path}, line 1: the column {options.text_column!r} stands twice"
+            )
         column = header.index(options.text_column)
         for row in rows:
             where = f"{source.path}, line {rows.line_num}"
@@ -135,12 +173,16 @@ def has_column(source: Source, options: PrepareConfig) -> bool:
     return options.text_column in next(csv.reader([header], delimiter=delimiter), [])
 
 
-def _of_parquet(source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance) -> Iterator[str]:
+def _of_parquet(
+    source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
+) -> Iterator[str]:
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as e:
-        raise UserError(f"reading {source.path} needs pyarrow: pip install 'electrify[data]'") from e
+        raise UserError(
+            f"reading {source.path} needs pyarrow: pip install 'electrify[data]'"
+        ) from e
     row_number = 0
     try:
         # Without a buffer in advance, which would hold all of a row group's bytes.
@@ -161,24 +203,34 @@ def _of_parquet(source: Source, options: PrepareConfig, counts: Counter[str], ad
                 if advance is not None:
                     advance(source.size * batch.num_rows // total)
     except (pyarrow.ArrowException, OSError) as e:
-        raise UserError(f"{source.path} is truncated, damaged or no parquet file ({str(e).splitlines()[0]}); fetch or make it again") from e
+        raise UserError(
+            f"{source.path} is truncated, damaged or no parquet file ({str(e).splitlines()[0]}); "
+            "fetch or make it again"
+        ) from e
     except UnicodeDecodeError as e:
-        raise UserError(f"{source.path}, row {row_number + 1}: {options.text_column!r} is not UTF-8") from e
+        raise UserError(
+            f"{source.path}, row {row_number + 1}: {options.text_column!r} is not UTF-8"
+        ) from e
 
 
 def _batches(file: Any, column: str) -> Iterator[Any]:
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
         chunks = (group.column(i) for i in range(group.num_columns))
-        size = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] == column)
-        yield from file.iter_batches(batch_size=rows_at_once(size, group.num_rows), row_groups=[number], columns=[column])
+        size = sum(
+            c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] == column
+        )
+        yield from file.iter_batches(
+            batch_size=rows_at_once(size, group.num_rows), row_groups=[number], columns=[column]
+        )
 
 
 def rows_at_once(size: int, rows: int) -> int:
     """Rows of a row group that are read together. size: unpacked bytes of the column in this group.
 
-    In a group of up to BATCH_BYTES so few that each might be as long as all of it (a dictionary can make that of one long text), in a larger one by
-    the mean length: reading costs 11 us a batch, so there is no need for many short rows at once.
+    In a group of up to BATCH_BYTES so few that each might be as long as all of it (a dictionary can
+    make that of one long text), in a larger one by the mean length: reading costs 11 us a batch, so
+    there is no need for many short rows at once.
     """
     few = BATCH_BYTES // max(size, 1) if size <= BATCH_BYTES else USUAL_BATCH_BYTES * rows // size
     return min(max(few, 1), MAX_ROWS)
@@ -187,7 +239,10 @@ def rows_at_once(size: int, rows: int) -> int:
 def _must_be_no_bomb(source: Source, metadata: Any) -> None:
     unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * source.size:
-        raise UserError(f"{source.path} unpacks to more than {BOMB_RATIO} times its size: this is not text; leave it out")
+        raise UserError(
+            f"{source.path} unpacks to more than {BOMB_RATIO} times its size: this is not text; "
+            "leave it out"
+        )
 
 
 def _of_dataset(source: Source, options: PrepareConfig, counts: Counter[str]) -> Iterator[str]:
@@ -204,23 +259,38 @@ def _of_dataset(source: Source, options: PrepareConfig, counts: Counter[str]) ->
                 yield text
     except UserError:
         raise
-    except Exception as e:  # every reader of `datasets` has exceptions of its own; all mean that this row cannot be had
-        raise UserError(f"data set {source.name} cannot be read after row {number} ({type(e).__name__}: {_one_line(e)})") from e
+    # Every reader of `datasets` has exceptions of its own; all mean that this row cannot be had.
+    except Exception as e:
+        raise UserError(
+            f"data set {source.name} cannot be read after row {number} ({type(e).__name__}: "
+            f"{_one_line(e)})"
+        ) from e
 
 
 def _open_dataset(source: Source, options: PrepareConfig) -> Any:
     try:
         import datasets
     except ImportError as e:
-        hint = "no such file or folder, and as a data set of the Hub it" if not source.path.name else "it"
-        raise UserError(f"{source.hub}: {hint} needs `datasets`: pip install 'electrify[data]'") from e
+        hint = (
+            "no such file or folder, and as a data set of the Hub it"
+            if not source.path.name
+            else "it"
+        )
+        raise UserError(
+            f"{source.hub}: {hint} needs `datasets`: pip install 'electrify[data]'"
+        ) from e
     name, _, config = source.hub.partition(":")
     try:
-        return datasets.load_dataset(name, config or None, split=options.dataset_split, streaming=True)
-    except Exception as e:  # see above: not found, no network, no such configuration or split each have their own
+        return datasets.load_dataset(
+            name, config or None, split=options.dataset_split, streaming=True
+        )
+    except (
+        Exception
+    ) as e:  # see above: not found, no network, no such configuration or split each have their own
         raise UserError(
             f"{name!r} is neither a file or folder here nor a data set that can be reached"
-            f" (configuration {config or 'default'}, split {options.dataset_split}; {type(e).__name__}: {_one_line(e)})"
+            f" (configuration {config or 'default'}, split {options.dataset_split}; "
+            f"{type(e).__name__}: {_one_line(e)})"
         ) from e
 
 

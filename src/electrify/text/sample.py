@@ -1,4 +1,5 @@
-"""The tokenizer of a run: trained on a sample of the corpus, or taken over. The sample is chosen by hash, so neither order nor workers matter."""
+"""The tokenizer of a run: trained on a sample of the corpus, or taken over. The sample is chosen by
+hash, so neither order nor workers matter."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from .workspace import Workspace
 
 
 def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
-    """Puts the tokenizer into space.tokenizer, unless an earlier run of the same command did. Raises UserError where there is nothing to train on."""
+    """Puts the tokenizer into space.tokenizer, unless an earlier run of the same command did.
+    Raises UserError where there is nothing to train on."""
     if space.tokenizer_is_done():
         return
     if not options.trains_tokenizer:
@@ -25,7 +27,10 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
     else:
         texts = _texts(options, space)
         size = sum(map(len, texts)) / 1e6
-        say(f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {size:,.1f} MB of text in {len(texts)} documents")
+        say(
+            f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {size:,.1f} MB "
+            f"of text in {len(texts)} documents"
+        )
         tokenizer = train(
             texts,
             kind=options.tokenizer,
@@ -36,19 +41,39 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
         )
         found = tokenizer.get_vocab_size()
         if found < options.vocab_size:
-            why = "" if options.tokenizer == "unigram" else f" that occur at least {options.min_frequency} times (min_frequency)"
-            say(f"the vocabulary has {found} pieces, not {options.vocab_size}: this text gives no more{why}")
-        save_trained(tokenizer, space.tokenizer, kind=options.tokenizer, lowercase=options.lowercase, strip_accents=options.accents_stripped)
+            why = (
+                ""
+                if options.tokenizer == "unigram"
+                else f" that occur at least {options.min_frequency} times (min_frequency)"
+            )
+            say(
+                f"the vocabulary has {found} pieces, not {options.vocab_size}: this text gives no "
+                f"more{why}"
+            )
+        save_trained(
+            tokenizer,
+            space.tokenizer,
+            kind=options.tokenizer,
+            lowercase=options.lowercase,
+            strip_accents=options.accents_stripped,
+        )
     space.mark_tokenizer()
 
 
 def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
-    """At most tokenizer_sample_mb of text outside the validation split: the documents with the smallest numbers, in their order."""
+    """At most tokenizer_sample_mb of text outside the validation split: the documents with the
+    smallest numbers, in their order."""
     limit, kept, read = options.tokenizer_sample_mb * 1_000_000, Sample(), 0
     counts: Counter[str] = Counter()  # the encoding pass counts for the report
     total = sum(s.size for s in space.sources) / 1e6
     with Progress(total or None, title="reading for the vocabulary", unit="MB") as bar:
-        every = (text for s in space.sources for text in documents.documents(s, options, counts=counts, advance=lambda n: bar.advance(n / 1e6)))
+        every = (
+            text
+            for s in space.sources
+            for text in documents.documents(
+                s, options, counts=counts, advance=lambda n: bar.advance(n / 1e6)
+            )
+        )
         for text in islice(every, options.max_documents):
             read += 1
             hashed = digest(text.encode())
@@ -56,13 +81,18 @@ def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
                 kept.add(fraction(hashed, stream=1), text, limit=limit)
     texts = kept.texts()
     if not texts:
-        why = "all of its documents fell into the validation split; lower valid_fraction" if read else f"no text in {workspace.shown(space.sources)}"
+        why = (
+            "all of its documents fell into the validation split; lower valid_fraction"
+            if read
+            else f"no text in {workspace.shown(space.sources)}"
+        )
         raise UserError(f"the corpus is empty: {why}")
     return texts
 
 
 class Sample:
-    """The documents with the smallest numbers whose sizes sum up to at most a limit, each text once. Which they are does not depend on the order."""
+    """The documents with the smallest numbers whose sizes sum up to at most a limit, each text
+    once. Which they are does not depend on the order."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, str]] = []

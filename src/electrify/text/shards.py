@@ -6,7 +6,8 @@
     DATA/unigram.npy                         int64 [vocabulary], how often each id occurs in the train split
     DATA/tokenizer/                          a Hugging Face tokenizer folder
 
-Splits are `train` and `valid`. A document never crosses a shard. The manifest is written last: without it the folder is unfinished.
+Splits are `train` and `valid`. A document never crosses a shard. The manifest is written last:
+without it the folder is unfinished.
 """
 
 from __future__ import annotations
@@ -42,8 +43,16 @@ Dtype = Literal["uint16", "uint32", "<u2", "<u4"]  # of the token ids in a shard
 
 Dtype = Annotated[str, Rule("uint16 or uint32", lambda x: x in ("uint16", "uint32", "<u2", "<u4"))]
 SplitName = Annotated[str, Rule("train or valid", lambda x: x in SPLITS)]
-VocabularySize = Annotated[int, Rule("a size from 1 to 2^32", lambda n: is_count(n) and 0 < n <= 1 << 32)]
-SourceRow = Annotated[dict[str, Any], Rule("an object with a name", lambda row: isinstance(row, dict) and isinstance(row.get("name"), str))]
+VocabularySize = Annotated[
+    int, Rule("a size from 1 to 2^32", lambda n: is_count(n) and 0 < n <= 1 << 32)
+]
+SourceRow = Annotated[
+    dict[str, Any],
+    Rule(
+        "an object with a name",
+        lambda row: isinstance(row, dict) and isinstance(row.get("name"), str),
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,8 @@ class Manifest:
     vocab_size: VocabularySize
     special_ids: SpecialIds
     tokenizer_sha256: str
-    """Hash of tokenizer/tokenizer.json: the identity of the vocabulary, stored in checkpoints too."""
+    """Hash of tokenizer/tokenizer.json: the identity of the vocabulary, stored in checkpoints too.
+    """
     unigram_sha256: str
     splits: dict[SplitName, list[Shard]]
     options: dict[str, Any]
@@ -75,15 +85,22 @@ class Manifest:
     sources: list[SourceRow]
     """One row an input: name (no absolute path), bytes, sha256."""
     counts: dict[str, float]
-    """documents, words, characters, bytes, tokens, unk_tokens, duplicates, dropped ...: what `prepare` printed."""
+    """documents, words, characters, bytes, tokens, unk_tokens, duplicates, dropped ...: what
+    `prepare` printed."""
     tokenizer_files: dict[FileName, Sha256] = field(default_factory=dict)
-    """Hashes of every file in tokenizer/; empty in folders that were made before they were written down."""
+    """Hashes of every file in tokenizer/; empty in folders that were made before they were written
+    down."""
 
     @property
     def fingerprint(self) -> str:
         """Identity of the data: a hash of the contents of every shard and of the tokenizer."""
-        rows = {split: [(s.tokens_sha256, s.documents_sha256) for s in shards] for split, shards in self.splits.items()}
-        return hashlib.sha256(json.dumps([self.dtype, self.tokenizer_sha256, rows], sort_keys=True).encode()).hexdigest()
+        rows = {
+            split: [(s.tokens_sha256, s.documents_sha256) for s in shards]
+            for split, shards in self.splits.items()
+        }
+        return hashlib.sha256(
+            json.dumps([self.dtype, self.tokenizer_sha256, rows], sort_keys=True).encode()
+        ).hexdigest()
 
 
 def token_dtype(vocab_size: int) -> np.dtype[Any]:
@@ -102,12 +119,18 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         raw = read_object(path, within=folder)
         if raw.get("format") != FORMAT:
-            raise UserError(f"{path} has format {brief(raw.get('format'))}, this version reads {FORMAT}; {AGAIN}")
-        raw = unsealed(raw, path, must=False, advice=AGAIN)  # folders of the first versions have none
+            raise UserError(
+                f"{path} has format {brief(raw.get('format'))}, this version reads {FORMAT}; "
+                f"{AGAIN}"
+            )
+        raw = unsealed(
+            raw, path, must=False, advice=AGAIN
+        )  # folders of the first versions have none
         manifest = check(Manifest, raw, str(path))
     except MissingError as e:
         raise UserError(
-            f"{folder} is not a prepared corpus: it has no {MANIFEST}; make one with `electrify prepare CORPUS --output-dir {folder}`"
+            f"{folder} is not a prepared corpus: it has no {MANIFEST}; make one with `electrify "
+            f"prepare CORPUS --output-dir {folder}`"
         ) from e
     except FileError as e:
         raise e if e.advice else UserError(f"{path} is damaged: it {e.why}; {AGAIN}") from e
@@ -119,7 +142,8 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def wrong_in(m: Manifest) -> Iterator[str]:
-    """What no writer of ours writes, beyond the kinds of the values. Nothing behind `read_manifest` looks at them again."""
+    """What no writer of ours writes, beyond the kinds of the values. Nothing behind `read_manifest`
+    looks at them again."""
     roles = {name: getattr(m.special_ids, name) for name in ("pad", "unk", "cls", "sep", "mask")}
     for name, value in roles.items():
         if not 0 <= value < m.vocab_size and not (name == "unk" and value == -1):
@@ -133,31 +157,45 @@ def wrong_in(m: Manifest) -> Iterator[str]:
 
 
 def _npy(path: Path) -> np.ndarray:
-    """The array of a file. Mapped first, for a header may claim any size and the map compares it with the file's; no pickles."""
+    """The array of a file. Mapped first, for a header may claim any size and the map compares it
+    with the file's; no pickles."""
     must_be_regular(path, within=path.parent)
     try:
         return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (TypeError, SyntaxError, MemoryError, OverflowError) as e:  # what numpy makes of odd headers
+    except (
+        TypeError,
+        SyntaxError,
+        MemoryError,
+        OverflowError,
+    ) as e:  # what numpy makes of odd headers
         raise ValueError(f"{type(e).__name__}: {e}") from e
 
 
 class Corpus:
-    """One split of a prepared corpus, memory-mapped. Opening checks that every file is there with its size; `verify` checks hashes."""
+    """One split of a prepared corpus, memory-mapped. Opening checks that every file is there with
+    its size; `verify` checks hashes."""
 
     def __init__(self, folder: Path, split: Split) -> None:
         self.folder, self.split, self.manifest = folder, split, read_manifest(folder)
         self.shards = self.manifest.splits.get(split, [])
         itemsize = np.dtype(self.manifest.dtype).itemsize
         for shard in self.shards:
-            for name, size in ((shard.tokens_file, shard.tokens * itemsize), (shard.documents_file, None)):
+            for name, size in (
+                (shard.tokens_file, shard.tokens * itemsize),
+                (shard.documents_file, None),
+            ):
                 path = folder / name
                 try:
                     must_be_regular(path, within=folder)
                 except MissingError:
-                    raise UserError(f"{folder}: the file {name} named by the manifest is missing; prepare the corpus again") from None
+                    raise UserError(
+                        f"{folder}: the file {name} named by the manifest is missing; prepare the "
+                        "corpus again"
+                    ) from None
                 if size is not None and path.stat().st_size != size:
                     raise UserError(
-                        f"{path} has {path.stat().st_size} bytes where the manifest says {size}: it is truncated; prepare the corpus again"
+                        f"{path} has {path.stat().st_size} bytes where the manifest says {size}: "
+                        "it is truncated; prepare the corpus again"
                     )
 
     @property
@@ -170,12 +208,16 @@ class Corpus:
 
     @property
     def tokens(self) -> list[np.ndarray]:
-        """One read-only array of ids a shard. Read by `mapped.read`, which survives that a file is cut."""
+        """One read-only array of ids a shard. Read by `mapped.read`, which survives that a file is
+        cut."""
         return self.mapped.arrays
 
     @cached_property
     def mapped(self) -> MappedFiles:
-        return MappedFiles([Named(self.folder / s.tokens_file, s.tokens, s.tokens_sha256) for s in self.shards], np.dtype(self.manifest.dtype))
+        return MappedFiles(
+            [Named(self.folder / s.tokens_file, s.tokens, s.tokens_sha256) for s in self.shards],
+            np.dtype(self.manifest.dtype),
+        )
 
     @cached_property
     def documents(self) -> list[np.ndarray]:
@@ -186,18 +228,29 @@ class Corpus:
             try:
                 offsets = _npy(path)
             except (ValueError, EOFError) as e:
-                raise UserError(f"{path} is damaged: it holds no array of offsets; prepare the corpus again") from e
+                raise UserError(
+                    f"{path} is damaged: it holds no array of offsets; prepare the corpus again"
+                ) from e
             whole = offsets.shape == (s.documents + 1,) and offsets.dtype == np.int64
-            if not whole or offsets[0] != 0 or offsets[-1] != s.tokens or (np.diff(offsets) < 0).any():
-                raise UserError(f"{path} does not agree with the manifest; prepare the corpus again")
+            if (
+                not whole
+                or offsets[0] != 0
+                or offsets[-1] != s.tokens
+                or (np.diff(offsets) < 0).any()
+            ):
+                raise UserError(
+                    f"{path} does not agree with the manifest; prepare the corpus again"
+                )
             arrays.append(offsets)
         return arrays
 
     def sound(self, ids: np.ndarray) -> np.ndarray:
-        """The ids that were read. Raises UserError where one is beyond the vocabulary: asked of each piece, for a corpus is not read as a whole."""
+        """The ids that were read. Raises UserError where one is beyond the vocabulary: asked of
+        each piece, for a corpus is not read as a whole."""
         if ids.max(initial=0) >= self.manifest.vocab_size:
             raise UserError(
-                f"{self.folder} holds the token {ids.max()}, beyond its vocabulary of {self.manifest.vocab_size}: it is damaged; prepare it again"
+                f"{self.folder} holds the token {ids.max()}, beyond its vocabulary of "
+                f"{self.manifest.vocab_size}: it is damaged; prepare it again"
             )
         return ids
 
@@ -208,12 +261,17 @@ class Corpus:
             counts = _npy(path)
         except (ValueError, EOFError, OSError) as e:
             raise UserError(f"{path} is missing or damaged ({e}); prepare the corpus again") from e
-        if counts.shape != (self.manifest.vocab_size,) or counts.dtype != np.int64 or counts.min() < 0:
+        if (
+            counts.shape != (self.manifest.vocab_size,)
+            or counts.dtype != np.int64
+            or counts.min() < 0
+        ):
             raise UserError(f"{path} does not agree with the manifest; prepare the corpus again")
         return counts
 
     def verify(self) -> None:
-        """Reads every byte; raises UserError naming the first file whose hash differs from the manifest."""
+        """Reads every byte; raises UserError naming the first file whose hash differs from the
+        manifest."""
         self.verify_documents()
         self.verify_tokens()
 
@@ -223,7 +281,8 @@ class Corpus:
             must_have(self.folder, s.documents_file, s.documents_sha256)
 
     def verify_tokens(self, *, max_bytes: int = 1 << 62, key: int = 0) -> int:
-        """Shards of up to `max_bytes`, others for another key; raises as `verify`. Returns the bytes that were read."""
+        """Shards of up to `max_bytes`, others for another key; raises as `verify`. Returns the
+        bytes that were read."""
         read = 0
         for k in np.random.default_rng(key).permutation(len(self.shards)):
             s = self.shards[k]
@@ -235,20 +294,26 @@ class Corpus:
 
 
 def verify_common(folder: Path, manifest: Manifest) -> None:
-    """What both splits need, counts and tokenizer; raises UserError naming the first file whose hash differs from the manifest."""
+    """What both splits need, counts and tokenizer; raises UserError naming the first file whose
+    hash differs from the manifest."""
     must_have(folder, "unigram.npy", manifest.unigram_sha256)
-    for name, sha256 in sorted((manifest.tokenizer_files | {"tokenizer.json": manifest.tokenizer_sha256}).items()):
+    for name, sha256 in sorted(
+        (manifest.tokenizer_files | {"tokenizer.json": manifest.tokenizer_sha256}).items()
+    ):
         must_have(folder, f"tokenizer/{name}", sha256)
 
 
 def verify_sample(folder: Path, *, max_bytes: int, key: int) -> None:
-    """Reads what decides where tokens are and what they mean (documents, counts, tokenizer), and token shards of up to `max_bytes`, of the small
-    validation split first, others for another key. Raises as `Corpus.verify`, which finds what this misses."""
+    """Reads what decides where tokens are and what they mean (documents, counts, tokenizer), and
+    token shards of up to `max_bytes`, of the small validation split first, others for another key.
+    Raises as `Corpus.verify`, which finds what this misses."""
     valid, train = Corpus(folder, "valid"), Corpus(folder, "train")
     verify_common(folder, train.manifest)
     for corpus in (valid, train):
         corpus.verify_documents()
-    train.verify_tokens(max_bytes=max_bytes - valid.verify_tokens(max_bytes=max_bytes, key=key), key=key)
+    train.verify_tokens(
+        max_bytes=max_bytes - valid.verify_tokens(max_bytes=max_bytes, key=key), key=key
+    )
 
 
 def must_have(folder: Path, name: str, sha256: str) -> None:
@@ -258,4 +323,7 @@ def must_have(folder: Path, name: str, sha256: str) -> None:
     except MissingError:
         found = ""
     if found != sha256:
-        raise UserError(f"{path} does not have the hash in the manifest: it was changed; prepare the corpus again")
+        raise UserError(
+            f"{path} does not have the hash in the manifest: it was changed; prepare the corpus "
+            "again"
+        )

@@ -1,4 +1,5 @@
-"""What the user names -> sources, in an order that does not depend on the file system. A source is a file, the corpus `pydocs`, or a data set."""
+"""What the user names -> sources, in an order that does not depend on the file system. A source is
+a file, the corpus `pydocs`, or a data set."""
 
 from __future__ import annotations
 
@@ -32,7 +33,10 @@ FORMATS: dict[str, Format] = {
 }
 PYDOCS, HUB = "pydocs", "hub:"
 # Files that describe a corpus and are not part of it; taken only where they are named themselves.
-_ABOUT = re.compile(r"(readme|licen[cs]e|copying|notice|changelog|contributing|code_of_conduct)(\..*)?", re.IGNORECASE)
+_ABOUT = re.compile(
+    r"(readme|licen[cs]e|copying|notice|changelog|contributing|code_of_conduct)(\..*)?",
+    re.IGNORECASE,
+)
 _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?(:[\w.-]+)?")
 
 
@@ -57,7 +61,8 @@ class Source:
             raise UserError(f"{self.path} cannot be read: {e.strerror or e}") from e
 
     def stamp(self) -> tuple[int, int] | None:
-        """Size and time of the last change: whether the file is still what it was. None where it is no file, or gone."""
+        """Size and time of the last change: whether the file is still what it was. None where it is
+        no file, or gone."""
         try:
             status = self.path.stat() if self.path.name else None
         except OSError:
@@ -65,7 +70,8 @@ class Source:
         return (status.st_size, status.st_mtime_ns) if status else None
 
     def identity(self) -> dict[str, Any]:
-        """name, bytes and sha256: whether this is the same input as before. A data set is known by its name only."""
+        """name, bytes and sha256: whether this is the same input as before. A data set is known by
+        its name only."""
         if self.format == "hub":
             return {"name": self.name, "bytes": 0, "sha256": ""}
         if self.format == "pydocs":
@@ -74,7 +80,11 @@ class Source:
             return {"name": self.name, "bytes": 0, "sha256": identity()}
         try:
             with opened(self.path) as f:
-                return {"name": self.name, "bytes": self.size, "sha256": hashlib.file_digest(f, "sha256").hexdigest()}
+                return {
+                    "name": self.name,
+                    "bytes": self.size,
+                    "sha256": hashlib.file_digest(f, "sha256").hexdigest(),
+                }
         except OSError as e:
             raise UserError(f"{self.path} cannot be read: {e.strerror or e}") from e
 
@@ -87,7 +97,8 @@ def format_of(path: Path) -> Format | None:
 
 
 class _Places:
-    """Where files are, each folder looked at once: paths are not followed from the root for every file, which takes the square of the depth."""
+    """Where files are, each folder looked at once: paths are not followed from the root for every
+    file, which takes the square of the depth."""
 
     def __init__(self, made: Path | None) -> None:
         self._made = walk.place_of(made)
@@ -117,17 +128,24 @@ class _Places:
         return found
 
 
-def resolve(inputs: tuple[str, ...], *, output: Path | None = None) -> tuple[list[Source], list[LeftOut]]:
-    """Sources in order, each file once, and what lay in folders or matched a pattern and was left out, with the reasons (walk.py).
+def resolve(
+    inputs: tuple[str, ...], *, output: Path | None = None
+) -> tuple[list[Source], list[LeftOut]]:
+    """Sources in order, each file once, and what lay in folders or matched a pattern and was left
+    out, with the reasons (walk.py).
 
-    output: a folder whose files are no input although it may lie inside one, for they are made from it. Raises UserError for an input that does not
-    exist or holds no text.
+    output: a folder whose files are no input although it may lie inside one, for they are made from
+    it. Raises UserError for an input that does not exist or holds no text.
     """
     sources: list[Source] = []
     left_out: list[LeftOut] = []
     places = _Places(output)
     for item in inputs:
-        sources += [s for s in _resolve_one(item, left_out, output) if not (s.in_folder and places.in_made(s.path))]
+        sources += [
+            s
+            for s in _resolve_one(item, left_out, output)
+            if not (s.in_folder and places.in_made(s.path))
+        ]
     seen: set[object] = set()
     once = []
     for source in sources:
@@ -146,16 +164,22 @@ def _resolve_one(item: str, left_out: list[LeftOut], output: Path | None) -> lis
     try:
         path = Path(item).expanduser()
     except RuntimeError:
-        raise UserError(f"{item}: no user of this name has a home folder here; write the path out") from None
+        raise UserError(
+            f"{item}: no user of this name has a home folder here; write the path out"
+        ) from None
     if path.is_dir():
         return _folder(path, item, left_out, output)
     if path.exists():
         if not path.is_file():  # nothing is opened that would wait
-            raise UserError(f"{path} is a pipe or a device; a corpus is read several times, so write it to a file first")
+            raise UserError(
+                f"{path} is a pipe or a device; a corpus is read several times, so write it to a "
+                "file first"
+            )
         kind = format_of(path)
         if kind is None:
             raise UserError(
-                f"{path} is not of a known kind; known endings: {', '.join(FORMATS)}, each but .parquet also with {', '.join(COMPRESSIONS)}"
+                f"{path} is not of a known kind; known endings: {', '.join(FORMATS)}, each but "
+                f".parquet also with {', '.join(COMPRESSIONS)}"
             )
         return [Source(legible(path.name), kind, path)]
     if glob.has_magic(item):
@@ -163,14 +187,17 @@ def _resolve_one(item: str, left_out: list[LeftOut], output: Path | None) -> lis
         if not sources:
             raise UserError(f"no text file matches {item!r}")
         return sources
-    beside_a_folder = "/" in item and path.parent.is_dir()  # a mistyped name, and not one of the Hub, which takes half a minute to say so
+    beside_a_folder = (
+        "/" in item and path.parent.is_dir()
+    )  # a mistyped name, and not one of the Hub, which takes half a minute to say so
     if format_of(path) is None and not beside_a_folder and _HUB_NAME.fullmatch(item):
         return [_hub(item)]
     raise UserError(f"no such file or folder: {item}")
 
 
 def legible(name: str) -> str:
-    """A file name as text: bytes of it that are not UTF-8 are written out, for the manifest is UTF-8."""
+    """A file name as text: bytes of it that are not UTF-8 are written out, for the manifest is
+    UTF-8."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -186,7 +213,9 @@ def _folder(folder: Path, item: str, left_out: list[LeftOut], output: Path | Non
     for path in walk.files(folder, left_out, besides=output):
         inside = path.relative_to(folder)
         if (kind := _kind_of(path, inside.as_posix(), left_out, about=True)) is not None:
-            sources.append(Source(legible(f"{top}/{inside.as_posix()}"), kind, path, in_folder=True))
+            sources.append(
+                Source(legible(f"{top}/{inside.as_posix()}"), kind, path, in_folder=True)
+            )
     if not sources:
         raise UserError(_nothing_in(item, left_out[before:]))
     return sources
@@ -196,13 +225,17 @@ def _nothing_in(item: str, left_out: list[LeftOut]) -> str:
     linked = [one.name for one in left_out if one.reason == walk.LINKED_FOLDER]
     if linked and len(linked) == len(left_out):
         names = ", ".join(linked[: walk.SHOWN]) + " ..." * (len(linked) > walk.SHOWN)
-        return f"the folder {item} holds only links to folders ({names}), which are not followed; name the linked folders themselves"
+        return (
+            f"the folder {item} holds only links to folders ({names}), which are not followed; "
+            "name the linked folders themselves"
+        )
     why = f" ({walk.sentence(left_out)})" if left_out else ""
     return f"the folder {item} holds no text file; known endings: {', '.join(FORMATS)}{why}"
 
 
 def _kind_of(path: Path, name: str, left_out: list[LeftOut], *, about: bool) -> Format | None:
-    """The format of a file that was found; None where it is left out. about: files that describe a corpus are left out, too."""
+    """The format of a file that was found; None where it is left out. about: files that describe a
+    corpus are left out, too."""
     kind, reason = format_of(path), ""
     if kind is None:
         reason = walk.OTHER_KIND
@@ -221,17 +254,22 @@ def _empty_or_gone(path: Path) -> str:
         empty = path.stat().st_size == 0
     except OSError:
         return walk.UNREADABLE
-    return walk.EMPTY if empty and not compression_of(path) else ""  # an archive of no bytes is damaged, and reading it says so
+    return (
+        walk.EMPTY if empty and not compression_of(path) else ""
+    )  # an archive of no bytes is damaged, and reading it says so
 
 
 def _pattern(pattern: Path, item: str, left_out: list[LeftOut]) -> list[Source]:
-    """The text files that match; what matches and is left out is noted, and so are folders below which nobody could look."""
+    """The text files that match; what matches and is left out is noted, and so are folders below
+    which nobody could look."""
     fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
     deep = "**" in pattern.parts
     try:
         found = sorted(matching(pattern))
     except ValueError as e:
-        advice = "write ** between slashes, as in FOLDER/**/*.txt, or one *" if "**" in item else str(e)
+        advice = (
+            "write ** between slashes, as in FOLDER/**/*.txt, or one *" if "**" in item else str(e)
+        )
         raise UserError(f"the pattern {item} cannot be followed: {advice}") from e
     sources = []
     for path in found:
@@ -246,5 +284,7 @@ def _pattern(pattern: Path, item: str, left_out: list[LeftOut]) -> list[Source]:
         aside: list[LeftOut] = []
         for _ in walk.files(Path(*pattern.parts[:fixed]), aside):
             pass
-        left_out += [one for one in aside if one.reason in (walk.LINKED_FOLDER, walk.UNREADABLE_FOLDER)]
+        left_out += [
+            one for one in aside if one.reason in (walk.LINKED_FOLDER, walk.UNREADABLE_FOLDER)
+        ]
     return sources

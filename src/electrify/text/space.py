@@ -1,4 +1,5 @@
-"""Whether the disk of a corpus has room for what `prepare` writes, asked before anything is written."""
+"""Whether the disk of a corpus has room for what `prepare` writes, asked before anything is
+written."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from ..errors import UserError
 from .sources import Source
 from .streams import compression_of
 
-# How much text a compressed file holds at most in practice, per byte; and bytes of text a token has at least on the average.
+# How much text a compressed file holds at most in practice, per byte; and bytes of text a token has
+# at least on the average.
 _UNPACKED = {"": 1.0, ".gz": 3.5, ".bz2": 4.5, ".xz": 4.5, ".zst": 4.0}
 _BYTES_PER_TOKEN = 3.0
 _SPARE_BYTES = 64 << 20
@@ -23,13 +25,24 @@ def must_fit(options: PrepareConfig, sources: list[Source], folder: Path) -> Non
     need, room = bytes_needed(options, sources), shutil.disk_usage(_existing(folder)).free
     done = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else 0
     if need > room + done:
-        raise UserError(f"{folder} needs about {need >> 20} MB and its disk has {room >> 20} MB left; make room or choose another disk")
+        raise UserError(
+            f"{folder} needs about {need >> 20} MB and its disk has {room >> 20} MB left; make "
+            "room or choose another disk"
+        )
 
 
 def bytes_needed(options: PrepareConfig, sources: list[Source]) -> int:
-    """An estimate, on the safe side, of what the run writes: parts and shards. Data sets of the Hub are not counted, nobody knows their size."""
-    text = sum(s.size * _UNPACKED[compression_of(s.path)] * (3.0 if s.format == "parquet" else 1.0) for s in sources)
-    itemsize = np.dtype("<u2").itemsize if options.trains_tokenizer and options.vocab_size <= 1 << 16 else 4
+    """An estimate, on the safe side, of what the run writes: parts and shards. Data sets of the Hub
+    are not counted, nobody knows their size."""
+    text = sum(
+        s.size * _UNPACKED[compression_of(s.path)] * (3.0 if s.format == "parquet" else 1.0)
+        for s in sources
+    )
+    itemsize = (
+        np.dtype("<u2").itemsize
+        if options.trains_tokenizer and options.vocab_size <= 1 << 16
+        else 4
+    )
     return int(text / _BYTES_PER_TOKEN * itemsize * 2) + _SPARE_BYTES
 
 

@@ -1,6 +1,8 @@
-"""Bytes of a file, decompressed in a stream. An archive that is damaged or ends too early is an error, never a shorter corpus; see members.py.
+"""Bytes of a file, decompressed in a stream. An archive that is damaged or ends too early is an
+error, never a shorter corpus; see members.py.
 
-What cannot be seen: a file cut exactly between two members is a whole archive of fewer members; and what `has_checksum` says.
+What cannot be seen: a file cut exactly between two members is a whole archive of fewer members; and
+what `has_checksum` says.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from ..progress import say
 from .members import CHUNK, Damaged, Truncated, unpacked
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
-# Text that compresses 250-fold beyond a quarter of a gigabyte is no text: a bomb, or one line repeated.
+# Text that compresses 250-fold beyond a quarter of a gigabyte is no text: a bomb, or one line
+# repeated.
 BOMB_BYTES, BOMB_RATIO = 1 << 28, 250
-# Bytes of the smallest stream of .xz, an empty one: fewer zeros at the end cannot stand where a stream was.
+# Bytes of the smallest stream of .xz, an empty one: fewer zeros at the end cannot stand where a
+# stream was.
 _SMALLEST_XZ = 32
 
 
@@ -29,9 +33,11 @@ def compression_of(path: Path) -> str:
 
 
 def read_chunks(path: Path, *, advance: Callable[[int], None] | None = None) -> Iterator[bytes]:
-    """The content of a file, decompressed, in pieces of about 1 MB. `advance` hears of every byte of the file itself that was consumed.
+    """The content of a file, decompressed, in pieces of about 1 MB. `advance` hears of every byte
+    of the file itself that was consumed.
 
-    Raises UserError naming the file where it cannot be read, is truncated, damaged or a decompression bomb.
+    Raises UserError naming the file where it cannot be read, is truncated, damaged or a
+    decompression bomb.
     """
     kind = compression_of(path)
     must_be_file(path)
@@ -39,19 +45,27 @@ def read_chunks(path: Path, *, advance: Callable[[int], None] | None = None) -> 
         with opened(path) as raw:
             size = os.fstat(raw.fileno()).st_size
             if kind and size == 0:
-                raise UserError(f"{path} is empty: a {kind} file of 0 bytes is truncated; fetch or make it again")
+                raise UserError(
+                    f"{path} is empty: a {kind} file of 0 bytes is truncated; fetch or make it "
+                    "again"
+                )
             before = written = 0
             for chunk in _content(raw, kind, path):
                 written += len(chunk)
                 if kind and written > BOMB_BYTES and written > BOMB_RATIO * size:
-                    raise UserError(f"{path} unpacks to more than {BOMB_RATIO} times its size: this is not text; leave it out")
+                    raise UserError(
+                        f"{path} unpacks to more than {BOMB_RATIO} times its size: this is not "
+                        "text; leave it out"
+                    )
                 if advance is not None:
                     now = raw.tell()
                     advance(now - before)
                     before = now
                 yield chunk
     except Truncated as e:
-        raise UserError(f"{path} is truncated: the compressed data end too early{e}; fetch or make it again") from e
+        raise UserError(
+            f"{path} is truncated: the compressed data end too early{e}; fetch or make it again"
+        ) from e
     except Damaged as e:
         raise UserError(f"{path} is damaged or no {kind} file ({e}); fetch or make it again") from e
     except OSError as e:
@@ -68,7 +82,10 @@ def _content(raw: IO[bytes], kind: str, path: Path) -> Iterator[bytes]:
 
 def _may_be_lost(path: Path, zeros: int) -> None:
     if zeros >= _SMALLEST_XZ:
-        say(f"{path} ends with {zeros} bytes of zeros: padding, or the place of a part that was lost; `xz -l` and its source tell")
+        say(
+            f"{path} ends with {zeros} bytes of zeros: padding, or the place of a part that was "
+            "lost; `xz -l` and its source tell"
+        )
 
 
 def must_be_file(path: Path) -> None:
@@ -85,18 +102,26 @@ def must_lead_somewhere(folder: Path) -> None:
 
 
 def has_checksum(path: Path) -> bool:
-    """Whether damage inside an archive can be seen; True where it is none. Judged by its first member: .xz and .zst may go without, .gz and .bz2 not.
+    """Whether damage inside an archive can be seen; True where it is none. Judged by its first
+    member: .xz and .zst may go without, .gz and .bz2 not.
 
-    Without checksum a flipped bit of .xz or .zst is seen only where the data cannot be unpacked any more; else it changes the text.
+    Without checksum a flipped bit of .xz or .zst is seen only where the data cannot be unpacked any
+    more; else it changes the text.
     """
     kind = compression_of(path)
     if kind not in (".xz", ".zst") or not path.is_file():
         return True
     try:
         with opened(path) as raw:
-            head = raw.read(18)  # the longest header of a frame of zstandard; the flags of an .xz stream are bytes 6 and 7
+            head = raw.read(
+                18
+                # The longest header of a frame of zstandard; the flags of an .xz stream are bytes 6
+                # and 7.
+            )
     except OSError:
         return True  # read_chunks says it
     if kind == ".xz":
-        return not head.startswith(b"\xfd7zXZ\0") or len(head) < 8 or head[7] & 0x0F != lzma.CHECK_NONE
+        return (
+            not head.startswith(b"\xfd7zXZ\0") or len(head) < 8 or head[7] & 0x0F != lzma.CHECK_NONE
+        )
     return not head.startswith(b"\x28\xb5\x2f\xfd") or len(head) < 5 or bool(head[4] & 0x04)

@@ -1,4 +1,5 @@
-"""The tokenizer of a corpus as a Hugging Face folder: written so that AutoTokenizer gives the ids that were trained, or taken over from elsewhere."""
+"""The tokenizer of a corpus as a Hugging Face folder: written so that AutoTokenizer gives the ids
+that were trained, or taken over from elsewhere."""
 
 from __future__ import annotations
 
@@ -22,30 +23,52 @@ MAX_LENGTH = 512
 MAX_GROWTH = 1000  # published normalizers replace a character by one, or put one before a text
 MAX_STEPS = 100  # published ones have up to about ten; each costs time for every text
 _ROLES = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-_NAMES = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+_NAMES = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
 
 
-def save_trained(tokenizer: Any, folder: Path, *, kind: str, lowercase: bool, strip_accents: bool) -> None:
-    """A trained `tokenizers.Tokenizer` as a folder for AutoTokenizer: tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt.
+def save_trained(
+    tokenizer: Any, folder: Path, *, kind: str, lowercase: bool, strip_accents: bool
+) -> None:
+    """A trained `tokenizers.Tokenizer` as a folder for AutoTokenizer: tokenizer.json,
+    tokenizer_config.json and, for WordPiece, vocab.txt.
 
-    transformers builds a BertTokenizer from the vocabulary and these settings, ignoring the normaliser in tokenizer.json, so both must say the same.
+    transformers builds a BertTokenizer from the vocabulary and these settings, ignoring the
+    normaliser in tokenizer.json, so both must say the same.
     """
-    settings: dict[str, Any] = {**_NAMES, "model_max_length": MAX_LENGTH, "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+    settings: dict[str, Any] = {
+        **_NAMES,
+        "model_max_length": MAX_LENGTH,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+    }
     settings["clean_up_tokenization_spaces"] = False
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     files = {TOKENIZER_FILE: tokenizer.to_str(pretty=True)}
     if kind == "wordpiece":
-        settings |= {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase, "strip_accents": strip_accents, "tokenize_chinese_chars": True}
+        settings |= {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": lowercase,
+            "strip_accents": strip_accents,
+            "tokenize_chinese_chars": True,
+        }
         vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
         files["vocab.txt"] = "".join(f"{token}\n" for token, _ in vocabulary)
-    files["tokenizer_config.json"] = json.dumps(settings, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    files["tokenizer_config.json"] = (
+        json.dumps(settings, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    )
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         write_atomically(folder / name, text)
 
 
 def save_existing(name: str, folder: Path) -> None:
-    """The tokenizer in a folder or on the Hub, written to `folder`. Raises UserError where it cannot be had or lacks a role."""
+    """The tokenizer in a folder or on the Hub, written to `folder`. Raises UserError where it
+    cannot be had or lacks a role."""
     tokenizer = load_tokenizer(name)
     special_ids(tokenizer)
     vocabulary_size(tokenizer)  # before the library writes a file with a line for every hole
@@ -54,15 +77,22 @@ def save_existing(name: str, folder: Path) -> None:
     with failing_as(f"{folder} could not be written"):
         tokenizer.save_pretrained(str(folder))
     if not (folder / TOKENIZER_FILE).is_file():
-        raise UserError(f"the tokenizer {name} has no fast version (tokenizer.json), which `prepare` needs")
+        raise UserError(
+            f"the tokenizer {name} has no fast version (tokenizer.json), which `prepare` needs"
+        )
 
 
 def load_tokenizer(name: str | Path) -> Any:
-    """The transformers tokenizer of a folder or of the Hub. Raises UserError where there is none, it is damaged, or it is no fast tokenizer."""
+    """The transformers tokenizer of a folder or of the Hub. Raises UserError where there is none,
+    it is damaged, or it is no fast tokenizer."""
     folder = Path(name)
     file = folder / TOKENIZER_FILE
-    if folder.is_dir() and not any((folder / f).is_file() for f in (TOKENIZER_FILE, "vocab.txt", "tokenizer_config.json")):
-        raise UserError(f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt")
+    if folder.is_dir() and not any(
+        (folder / f).is_file() for f in (TOKENIZER_FILE, "vocab.txt", "tokenizer_config.json")
+    ):
+        raise UserError(
+            f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt"
+        )
     must_be_sound(file)
     what = f"{folder} holds a damaged tokenizer"
     if not folder.is_dir():
@@ -77,7 +107,9 @@ def load_tokenizer(name: str | Path) -> Any:
     with failing_as(what), without_code(str(name)):
         tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
     if getattr(tokenizer, "backend_tokenizer", None) is None:
-        raise UserError(f"the tokenizer {name} has no fast version (tokenizer.json), which electrify needs")
+        raise UserError(
+            f"the tokenizer {name} has no fast version (tokenizer.json), which electrify needs"
+        )
     must_be_steady(tokenizer, str(name))
     return tokenizer
 
@@ -90,27 +122,42 @@ def without_code(name: str) -> Iterator[None]:
     except ValueError as e:
         if "custom code" not in str(e):
             raise
-        raise UserError(f"{name} brings Python code of its own (auto_map), which electrify never runs; choose one that transformers knows") from e
+        raise UserError(
+            f"{name} brings Python code of its own (auto_map), which electrify never runs; choose "
+            "one that transformers knows"
+        ) from e
 
 
 def must_be_sound(file: Path) -> None:
-    """Raises UserError for a tokenizer.json that would exhaust memory or time when it is loaded or used. One that is damaged passes: loading it says
-    how."""
+    """Raises UserError for a tokenizer.json that would exhaust memory or time when it is loaded or
+    used. One that is damaged passes: loading it says how."""
     if not file.is_file():
         return
     if file.stat().st_size > MAX_FILE_BYTES:
-        raise UserError(f"{file} has {file.stat().st_size >> 20} MB; a tokenizer has at most {MAX_FILE_BYTES >> 20}")
+        raise UserError(
+            f"{file} has {file.stat().st_size >> 20} MB; a tokenizer has at most "
+            f"{MAX_FILE_BYTES >> 20}"
+        )
     raw = read_bytes(file, limit=MAX_FILE_BYTES, within=file.parent)
     try:
         whole = json_of(raw, file, repeats=True)
         growth = _growth(whole["normalizer"])
-        steps = max(_steps(whole.get(part)) for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"))
+        steps = max(
+            _steps(whole.get(part))
+            for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+        )
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return
     if steps > MAX_STEPS:
-        raise UserError(f"{file} takes {steps:,} steps for every text, of which one has a dozen; it is damaged or hostile")
+        raise UserError(
+            f"{file} takes {steps:,} steps for every text, of which one has a dozen; it is damaged "
+            "or hostile"
+        )
     if growth > MAX_GROWTH:
-        raise UserError(f"{file} makes {growth:,} characters of one (its normalizer replaces by longer texts); it is damaged or hostile")
+        raise UserError(
+            f"{file} makes {growth:,} characters of one (its normalizer replaces by longer texts); "
+            "it is damaged or hostile"
+        )
 
 
 def _growth(step: Any) -> int:
@@ -123,20 +170,27 @@ def _growth(step: Any) -> int:
 
 
 def _steps(part: Any) -> int:
-    """Steps of a normalizer, a pre-tokenizer, a post-processor or a decoder: those of sequences inside sequences count."""
+    """Steps of a normalizer, a pre-tokenizer, a post-processor or a decoder: those of sequences
+    inside sequences count."""
     if not isinstance(part, dict):
         return 0
-    inner = [step for name in ("normalizers", "pretokenizers", "processors", "decoders") for step in part.get(name) or ()]
+    inner = [
+        step
+        for name in ("normalizers", "pretokenizers", "processors", "decoders")
+        for step in part.get(name) or ()
+    ]
     return 1 + sum(map(_steps, inner))
 
 
 def must_be_steady(tokenizer: Any, name: str) -> None:
-    """Raises UserError where a tokenizer draws lots (BPE with dropout), or one of its tokens has two roles that a model tells apart."""
+    """Raises UserError where a tokenizer draws lots (BPE with dropout), or one of its tokens has
+    two roles that a model tells apart."""
     model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
     dropout = getattr(model, "dropout", None)
     if dropout:
         raise UserError(
-            f"{name}: its tokenizer has a dropout of {dropout:g}: a text gives other tokens each time; "
+            f"{name}: its tokenizer has a dropout of {dropout:g}: a text gives other tokens each "
+            "time; "
             "remove `dropout` from the model in tokenizer.json"
         )
     ids = {role: getattr(tokenizer, f"{role}_token_id", None) for role in (*_ROLES, "unk")}
@@ -144,34 +198,57 @@ def must_be_steady(tokenizer: Any, name: str) -> None:
         # Models that only read from left to right pad with the token for unknown words.
         if ids[one] is not None and ids[one] == ids[other] and {one, other} != {"pad", "unk"}:
             raise UserError(
-                f"{name}: its tokenizer uses one token for several roles ({one}={ids[one]}, {other}={ids[other]}); each needs its own: "
+                f"{name}: its tokenizer uses one token for several roles ({one}={ids[one]}, "
+                f"{other}={ids[other]}); each needs its own: "
                 "look at tokenizer_config.json"
             )
 
 
 def special_ids(tokenizer: Any) -> SpecialIds:
-    """The ids of the tokens with a role ([MASK] or <mask>, ...); [UNK] is -1 where there is none. Raises UserError naming roles without a token."""
-    ids: dict[str, Any] = {role: getattr(tokenizer, f"{role}_token_id", None) for role in (*_ROLES, "unk")}
+    """The ids of the tokens with a role ([MASK] or <mask>, ...); [UNK] is -1 where there is none.
+    Raises UserError naming roles without a token."""
+    ids: dict[str, Any] = {
+        role: getattr(tokenizer, f"{role}_token_id", None) for role in (*_ROLES, "unk")
+    }
     missing = [shown for role, shown in _ROLES.items() if ids[role] is None]
     if missing:
         where = getattr(tokenizer, "name_or_path", "") or "this tokenizer"
-        raise UserError(f"the tokenizer {where} has no {', '.join(missing)} token; choose one made for BERT-like models, or train one here")
+        raise UserError(
+            f"the tokenizer {where} has no {', '.join(missing)} token; choose one made for "
+            "BERT-like models, or train one here"
+        )
     unk = -1 if ids["unk"] is None else int(ids["unk"])
     known = {int(i) for i in ids.values() if i is not None}
     if len(known) < len(_ROLES) + (unk >= 0):
-        raise UserError(f"the tokenizer uses one token for several roles ({', '.join(f'{k}={v}' for k, v in ids.items())}); each needs its own")
-    special = {int(i) for i in tokenizer.all_special_ids} | {int(i) for i, t in tokenizer.added_tokens_decoder.items() if t.special}
-    return SpecialIds(int(ids["pad"]), unk, int(ids["cls"]), int(ids["sep"]), int(ids["mask"]), others=tuple(sorted(special - known)))
+        raise UserError(
+            "the tokenizer uses one token for several roles "
+            f"({', '.join(f'{k}={v}' for k, v in ids.items())}); each needs its own"
+        )
+    special = {int(i) for i in tokenizer.all_special_ids} | {
+        int(i) for i, t in tokenizer.added_tokens_decoder.items() if t.special
+    }
+    return SpecialIds(
+        int(ids["pad"]),
+        unk,
+        int(ids["cls"]),
+        int(ids["sep"]),
+        int(ids["mask"]),
+        others=tuple(sorted(special - known)),
+    )
 
 
 def vocabulary_size(tokenizer: Any) -> int:
-    """Rows that an embedding needs: the largest id plus one. Raises UserError where the ids are not those of a vocabulary."""
+    """Rows that an embedding needs: the largest id plus one. Raises UserError where the ids are not
+    those of a vocabulary."""
     ids = list(tokenizer.get_vocab().values())
     size = max(ids, default=-1) + 1
     if len(set(ids)) < len(ids):
         raise UserError("the tokenizer gives several tokens one id; it is damaged")
     if size > max(MAX_VOCABULARY, 2 * len(ids)):
-        raise UserError(f"the tokenizer has {len(ids):,} tokens with ids up to {size - 1:,}; it is damaged: ids count from 0 without large holes")
+        raise UserError(
+            f"the tokenizer has {len(ids):,} tokens with ids up to {size - 1:,}; it is damaged: "
+            "ids count from 0 without large holes"
+        )
     return size
 
 

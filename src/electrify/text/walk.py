@@ -1,7 +1,8 @@
-"""The files of a folder, to the bottom and in sorted order, and what was left out of it, by reason: a corpus is never shortened without a word.
+"""The files of a folder, to the bottom and in sorted order, and what was left out of it, by reason:
+a corpus is never shortened without a word.
 
-Links to files are followed (caches of data sets are made of them), links to folders are not: two that lead back would make more paths than can be
-walked, and what is meant can be named as an input.
+Links to files are followed (caches of data sets are made of them), links to folders are not: two
+that lead back would make more paths than can be walked, and what is meant can be named as an input.
 """
 
 from __future__ import annotations
@@ -42,12 +43,16 @@ def sentence(left_out: list[LeftOut]) -> str:
     groups: dict[str, list[str]] = {}
     for one in left_out:
         groups.setdefault(one.reason, []).append(one.name)
-    shown = (f"{reason}: {len(names)} ({', '.join(names[:SHOWN])}{' ...' * (len(names) > SHOWN)})" for reason, names in groups.items())
+    shown = (
+        f"{reason}: {len(names)} ({', '.join(names[:SHOWN])}{' ...' * (len(names) > SHOWN)})"
+        for reason, names in groups.items()
+    )
     return f"left out {len(left_out)}; {'; '.join(shown)}" if left_out else ""
 
 
 def files(folder: Path, left_out: list[LeftOut], *, besides: Path | None = None) -> Iterator[Path]:
-    """The regular files below `folder` that may be read and are not empty. besides: a folder inside that is passed over without a word.
+    """The regular files below `folder` that may be read and are not empty. besides: a folder inside
+    that is passed over without a word.
 
     Raises UserError where `folder` itself may not be read.
     """
@@ -87,7 +92,8 @@ def unfit(path: Path) -> str | None:
 
 
 def place_of(path: Path | None) -> tuple[int, int] | None:
-    """Where a folder is, whatever its name: the path of one that is a thousand folders deep takes a thousand looks to follow, this takes one."""
+    """Where a folder is, whatever its name: the path of one that is a thousand folders deep takes a
+    thousand looks to follow, this takes one."""
     try:
         facts = os.stat(path) if path is not None else None
     except OSError:

@@ -1,4 +1,5 @@
-"""A small text as a whole: a file of examples, a text to judge. Corpora are read in pieces, see decoding.py."""
+"""A small text as a whole: a file of examples, a text to judge. Corpora are read in pieces, see
+decoding.py."""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ from ..files.reading import MB, FileError, json_of, opened
 from .members import CHUNK
 from .streams import must_be_file
 
-# A text to judge, or the pairs of a paradigm: beyond what anybody judges in one piece, and a tenth of a usual memory.
+# A text to judge, or the pairs of a paradigm: beyond what anybody judges in one piece, and a tenth
+# of a usual memory.
 MAX_TEXT_BYTES = 1 << 28
 
 
 def read_text(path: str | Path, *, name: str | None = None) -> str:
-    """A UTF-8 file without its byte-order mark. Raises UserError where it is missing, binary or another encoding."""
+    """A UTF-8 file without its byte-order mark. Raises UserError where it is missing, binary or
+    another encoding."""
     shown = name or str(path)
     must_be_file(Path(path))
     try:
@@ -30,8 +33,9 @@ def read_text(path: str | Path, *, name: str | None = None) -> str:
 
 
 def joined(chunks: Iterable[bytes], shown: str, *, limit: int, longest: int | None = None) -> bytes:
-    """All chunks. limit: bytes at most; longest: bytes of a line at most. Raises UserError as soon as a chunk says that it will be no text of that
-    size, so that nothing is held of a sparse file but the beginning."""
+    """All chunks. limit: bytes at most; longest: bytes of a line at most. Raises UserError as soon
+    as a chunk says that it will be no text of that size, so that nothing is held of a sparse file
+    but the beginning."""
     parts: list[bytes] = []
     size = lines = line = 0
     for chunk in chunks:
@@ -39,11 +43,17 @@ def joined(chunks: Iterable[bytes], shown: str, *, limit: int, longest: int | No
             raise UserError(_zero_byte(shown, lines + chunk[: chunk.index(0)].count(10) + 1))
         size += len(chunk)
         if size > limit:
-            raise UserError(f"{shown} has more than {limit // MB:,} MB, which is more than is read as a whole; split it, or take a part")
+            raise UserError(
+                f"{shown} has more than {limit // MB:,} MB, which is more than is read as a whole; "
+                "split it, or take a part"
+            )
         first, last = chunk.find(b"\n"), chunk.rfind(b"\n")
         line += len(chunk) if first < 0 else first
         if longest is not None and line > longest:
-            raise UserError(f"{shown}, line {lines + 1} is longer than {longest // MB} MB; is this one example a line?")
+            raise UserError(
+                f"{shown}, line {lines + 1} is longer than {longest // MB} MB; is this one example "
+                "a line?"
+            )
         line = line if first < 0 else len(chunk) - last - 1
         lines += chunk.count(b"\n")
         parts.append(chunk)
@@ -55,13 +65,17 @@ def _zero_byte(shown: str, line: int) -> str:
 
 
 def decode(data: bytes, shown: str) -> str:
-    """Bytes as text. Raises UserError for binary data and for other encodings than UTF-8, with the line."""
+    """Bytes as text. Raises UserError for binary data and for other encodings than UTF-8, with the
+    line."""
     if b"\0" in data:
         raise UserError(_zero_byte(shown, data[: data.index(0)].count(10) + 1))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise UserError(f"{shown}, line {data[: e.start].count(10) + 1}: not UTF-8 (byte 0x{data[e.start]:02x}); convert the file to UTF-8") from None
+        raise UserError(
+            f"{shown}, line {data[: e.start].count(10) + 1}: not UTF-8 (byte "
+            f"0x{data[e.start]:02x}); convert the file to UTF-8"
+        ) from None
 
 
 def lines_of(text: str) -> list[str]:
@@ -71,14 +85,18 @@ def lines_of(text: str) -> list[str]:
 
 
 def json_rows(path: str | Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of each line of JSON lines that is not blank. Raises UserError naming file and line."""
+    """(line number, object) of each line of JSON lines that is not blank. Raises UserError naming
+    file and line."""
     for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
             continue
         try:
             row = json_of(line, Path(path))
         except FileError as e:
-            raise UserError(f"{path}, line {number}: broken JSON ({e.why.removeprefix('is not JSON (').removesuffix(')')})") from None
+            raise UserError(
+                f"{path}, line {number}: broken JSON "
+                f"({e.why.removeprefix('is not JSON (').removesuffix(')')})"
+            ) from None
         if not isinstance(row, dict):
             raise UserError(f"{path}, line {number}: not a JSON object")
         yield number, row

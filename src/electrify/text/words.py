@@ -18,10 +18,11 @@ LETTER, DIGIT, SIGN = 1, 2, 3  # what the splitting of byte-level tokenizers kee
 def word_edges(folder: Path) -> WordEdges:
     """How the tokens of the tokenizer in `folder` join into words.
 
-    WordPiece: what carries the prefix of continuation joins. Metaspace (SentencePiece): what does not carry the mark of a space joins.
-    Byte-level: what carries no space joins a token whose last character is, like its own first, a letter, a digit or a sign, or a space that
-    stands alone (of a contraction, which the splitting keeps whole, the sign and the letters count as two words where they are two tokens).
-    Raises UserError for other tokenizers.
+    WordPiece: what carries the prefix of continuation joins. Metaspace (SentencePiece): what does
+    not carry the mark of a space joins. Byte-level: what carries no space joins a token whose last
+    character is, like its own first, a letter, a digit or a sign, or a space that stands alone (of
+    a contraction, which the splitting keeps whole, the sign and the letters count as two words
+    where they are two tokens). Raises UserError for other tokenizers.
     """
     described = read_tokenizer(folder)
     pieces = load_tokenizer(folder).get_vocab()
@@ -29,7 +30,11 @@ def word_edges(folder: Path) -> WordEdges:
     first_V = torch.full((max(pieces.values()) + 1,), ALWAYS_BEGINS, dtype=torch.int8)
     last_V = first_V.clone()
     parts = [p for p in (described.get("pre_tokenizer"), described.get("normalizer")) if p]
-    kinds = {step["type"]: step for part in parts for step in [part, *part.get("pretokenizers", []), *part.get("normalizers", [])]}
+    kinds = {
+        step["type"]: step
+        for part in parts
+        for step in [part, *part.get("pretokenizers", []), *part.get("normalizers", [])]
+    }
     if described["model"].get("type") == "WordPiece":
         edges = _prefixed(described["model"].get("continuing_subword_prefix") or "##")
     elif "ByteLevel" in kinds:
@@ -37,7 +42,10 @@ def word_edges(folder: Path) -> WordEdges:
     elif "Metaspace" in kinds:
         edges = _spaced(kinds["Metaspace"].get("replacement", "\u2581"))
     else:
-        raise UserError(f"mask_unit word: the tokenizer in {folder} does not mark where words begin (WordPiece, byte-level and Metaspace do)")
+        raise UserError(
+            f"mask_unit word: the tokenizer in {folder} does not mark where words begin "
+            "(WordPiece, byte-level and Metaspace do)"
+        )
     for piece, number in pieces.items():
         if piece not in specials:
             first_V[number], last_V[number] = edges(piece)
@@ -45,7 +53,10 @@ def word_edges(folder: Path) -> WordEdges:
 
 
 def _prefixed(prefix: str) -> Any:
-    return lambda piece: (ALWAYS_JOINS if piece.startswith(prefix) and piece != prefix else ALWAYS_BEGINS, ALWAYS_BEGINS)
+    return lambda piece: (
+        ALWAYS_JOINS if piece.startswith(prefix) and piece != prefix else ALWAYS_BEGINS,
+        ALWAYS_BEGINS,
+    )
 
 
 def _spaced(mark: str) -> Any:
@@ -60,13 +71,16 @@ def _byte_level(piece: str) -> tuple[int, int]:
 
 
 def _kind(character: str) -> int:
-    if character == "\ufffd" or character.isalpha():  # half a character: letters are split like this, in most texts
+    if (
+        character == "\ufffd" or character.isalpha()
+    ):  # half a character: letters are split like this, in most texts
         return LETTER
     return DIGIT if character.isnumeric() else SIGN
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """The characters that byte-level tokenizers write for the 256 bytes: printable ones for themselves, the others from U+0100 on, in order."""
+    """The characters that byte-level tokenizers write for the 256 bytes: printable ones for
+    themselves, the others from U+0100 on, in order."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(256) if b not in printable]
     return {chr(b): b for b in printable} | {chr(0x100 + i): b for i, b in enumerate(others)}

@@ -1,4 +1,5 @@
-"""The output folder of `prepare` while it is being made: whose it is, what is done, what may be used again.
+"""The output folder of `prepare` while it is being made: whose it is, what is done, what may be
+used again.
 
     DATA/unfinished/state.json    the options and the inputs (with hashes) of the run that owns the folder
     DATA/unfinished/tokenizer/    the tokenizer; `tokenizer.json.done` beside it holds its hash
@@ -8,7 +9,8 @@
     DATA/unfinished/tokenizer.published    hashes of the tokenizer's files that were put into DATA/tokenizer
     DATA/.lock                    held while a process works here; the system lets go of it when the process dies
 
-`unfinished` is ours where its state.json has our mark, whatever else is called so; what we wrote in it is removed after the manifest was written.
+`unfinished` is ours where its state.json has our mark, whatever else is called so; what we wrote in
+it is removed after the manifest was written.
 """
 
 from __future__ import annotations
@@ -34,7 +36,16 @@ from ..progress import say
 from . import pydocs, records
 from .placed import KIND, STATE, UNFINISHED, Placed, clear, clear_tokenizer, must_have_no_links
 from .placed import unfinished_state as unfinished_state
-from .shards import MANIFEST, SPLITS, Corpus, Manifest, SourceRow, read_manifest, sha256_of, verify_common
+from .shards import (
+    MANIFEST,
+    SPLITS,
+    Corpus,
+    Manifest,
+    SourceRow,
+    read_manifest,
+    sha256_of,
+    verify_common,
+)
 from .sources import Source, resolve
 from .space import must_fit
 from .streams import must_lead_somewhere
@@ -42,21 +53,30 @@ from .walk import LeftOut, sentence
 
 
 def choose_sources(options: PrepareConfig) -> list[Source]:
-    """The inputs that hold text. What is left out of a folder is said. Raises UserError where nothing is left."""
+    """The inputs that hold text. What is left out of a folder is said. Raises UserError where
+    nothing is left."""
     must_lead_somewhere(Path(options.output_dir))
     must_not_be_in_a_checkpoint(Path(options.output_dir))
     sources, left_out = resolve(options.inputs, output=Path(options.output_dir))
     chosen = []
     for source in sources:
         # A table that lies beside the texts of a folder is usually about them.
-        if source.in_folder and source.format in ("csv", "tsv") and not records.has_column(source, options):
-            left_out.append(LeftOut(source.name, f"tables without a column {options.text_column!r}"))
+        if (
+            source.in_folder
+            and source.format in ("csv", "tsv")
+            and not records.has_column(source, options)
+        ):
+            left_out.append(
+                LeftOut(source.name, f"tables without a column {options.text_column!r}")
+            )
         else:
             chosen.append(source)
     if left_out:
         say(sentence(left_out))
     if not chosen:
-        raise UserError(f"no file of {', '.join(options.inputs)} has a column {options.text_column!r}")
+        raise UserError(
+            f"no file of {', '.join(options.inputs)} has a column {options.text_column!r}"
+        )
     return chosen
 
 
@@ -68,7 +88,11 @@ def shown(sources: list[Source]) -> str:
 
 def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
     """The options that decide the bytes of the result, without absolute paths."""
-    rest = {k: v for k, v in asdict(options).items() if k not in ("inputs", "output_dir", "workers", "engine")}
+    rest = {
+        k: v
+        for k, v in asdict(options).items()
+        if k not in ("inputs", "output_dir", "workers", "engine")
+    }
     rest["strip_accents"] = options.accents_stripped
     if Path(options.tokenizer).is_dir():
         rest["tokenizer"] = Path(options.tokenizer).resolve().name
@@ -76,19 +100,31 @@ def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
 
 
 def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
-    """The manifest of a folder that the same command finished, verified; None where none is. Raises UserError where it holds something else."""
+    """The manifest of a folder that the same command finished, verified; None where none is. Raises
+    UserError where it holds something else."""
     folder = Path(options.output_dir)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the prepared corpus")
     if not os.path.lexists(folder / MANIFEST):
         inside = folder / UNFINISHED
-        begun = inside.is_dir() and not inside.is_symlink() and not foreign(inside)  # killed before it wrote whose it is
-        others = [name for name in foreign(folder) if not name.startswith(".") and not (name == UNFINISHED and begun)]
+        begun = (
+            inside.is_dir() and not inside.is_symlink() and not foreign(inside)
+        )  # killed before it wrote whose it is
+        others = [
+            name
+            for name in foreign(folder)
+            if not name.startswith(".") and not (name == UNFINISHED and begun)
+        ]
         if others and unfinished_state(folder) is None:
-            raise UserError(f"{folder} holds other files ({', '.join(others[:3])} ...); choose a new or empty folder")
+            raise UserError(
+                f"{folder} holds other files ({', '.join(others[:3])} ...); choose a new or empty "
+                "folder"
+            )
         return None
     manifest = read_manifest(folder)
-    _must_be_same(folder, manifest.options, manifest.sources, options, [s.identity() for s in sources])
+    _must_be_same(
+        folder, manifest.options, manifest.sources, options, [s.identity() for s in sources]
+    )
     for split in SPLITS:
         Corpus(folder, split).verify()
     verify_common(folder, manifest)
@@ -98,23 +134,43 @@ def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
     return manifest
 
 
-def _must_be_same(folder: Path, had: dict[str, Any], sources: list[dict[str, Any]], options: PrepareConfig, identities: list[dict[str, Any]]) -> None:
+def _must_be_same(
+    folder: Path,
+    had: dict[str, Any],
+    sources: list[dict[str, Any]],
+    options: PrepareConfig,
+    identities: list[dict[str, Any]],
+) -> None:
     now = bytes_deciding(options)
     for name in sorted(now.keys() | had.keys()):
         if had.get(name) != now.get(name):
-            raise UserError(f"{folder} holds another run: its {name} is {had.get(name)!r}, now {now.get(name)!r}; choose another folder or remove it")
+            raise UserError(
+                f"{folder} holds another run: its {name} is {had.get(name)!r}, now "
+                f"{now.get(name)!r}; choose another folder or remove it"
+            )
     if sources != identities:
         what = "other inputs"
         if [row["name"] for row in identities] == [row["name"] for row in sources]:
-            what = "other contents of " + next(a["name"] for a, b in zip(identities, sources, strict=True) if a != b)
-        raise UserError(f"{folder} holds another run: it was made from {what}; choose another folder or remove it")
+            what = "other contents of " + next(
+                a["name"] for a, b in zip(identities, sources, strict=True) if a != b
+            )
+        raise UserError(
+            f"{folder} holds another run: it was made from {what}; choose another folder or remove "
+            "it"
+        )
 
 
 def _mended(had: dict[str, Any], options: dict[str, Any], identities: list[dict[str, Any]]) -> str:
-    """The first input whose contents changed, where options and names did not: somebody mended the file that stopped the run."""
-    if had["options"] != options or [row["name"] for row in had["sources"]] != [row["name"] for row in identities]:
+    """The first input whose contents changed, where options and names did not: somebody mended the
+    file that stopped the run."""
+    if had["options"] != options or [row["name"] for row in had["sources"]] != [
+        row["name"] for row in identities
+    ]:
         return ""
-    return next((now["name"] for then, now in zip(had["sources"], identities, strict=True) if then != now), "")
+    return next(
+        (now["name"] for then, now in zip(had["sources"], identities, strict=True) if then != now),
+        "",
+    )
 
 
 @dataclass(frozen=True)
@@ -126,7 +182,8 @@ class State:
 
 
 class Workspace:
-    """The folder of one run, locked. Raises UserError where another run owns it, another process works in it, or the disk is too small."""
+    """The folder of one run, locked. Raises UserError where another run owns it, another process
+    works in it, or the disk is too small."""
 
     def __init__(self, options: PrepareConfig, sources: list[Source]) -> None:
         self.folder = Path(options.output_dir)
@@ -144,11 +201,19 @@ class Workspace:
     def __enter__(self) -> Workspace:
         must_fit(self._config, self.sources, self.folder)
         if self._inside.is_symlink():
-            raise UserError(f"{self._inside} is a link, and what is unfinished would be written through it; remove it")
+            raise UserError(
+                f"{self._inside} is a link, and what is unfinished would be written through it; "
+                "remove it"
+            )
         with ExitStack() as held:
             held.enter_context(lock(self.folder))
-            if finished(self._config, self.sources) is not None:  # asked again, for another process may have come first
-                raise UserError(f"{self.folder} was prepared by another process a moment ago; the same command finds it done")
+            if (
+                finished(self._config, self.sources) is not None
+            ):  # asked again, for another process may have come first
+                raise UserError(
+                    f"{self.folder} was prepared by another process a moment ago; the same command "
+                    "finds it done"
+                )
             try:
                 self._inside.mkdir(exist_ok=True)
             except OSError as e:
@@ -175,7 +240,10 @@ class Workspace:
         remove_temporaries(self.folder)
         if had is None:
             if foreign(self._inside):
-                raise UserError(f"{self._inside} is not a folder that electrify began; move it away, or choose another --output-dir")
+                raise UserError(
+                    f"{self._inside} is not a folder that electrify began; move it away, or choose "
+                    "another --output-dir"
+                )
             _write_state(path, self.options, self.identities)
             return
         had = self._had(path)
@@ -183,7 +251,8 @@ class Workspace:
         self._tokenizer_must_be_ours()
         self.placed.must_be_ours()
         if changed := _mended(had, self.options, self.identities):
-            # Parts stay: each is known by a hash of its documents and of the tokenizer, and is used again only where both are the same.
+            # Parts stay: each is known by a hash of its documents and of the tokenizer, and is used
+            # again only where both are the same.
             say(f"{changed} changed since this folder was begun: reading all input anew")
             clear_tokenizer(self._inside)
             for name in ("tokenizer.done", "pydocs.jsonl"):
@@ -194,16 +263,22 @@ class Workspace:
         say(f"continuing in {self.folder}")
 
     def _had(self, path: Path) -> dict[str, Any]:
-        """What the run that began here wrote down. Raises UserError where that is not what such a run writes."""
+        """What the run that began here wrote down. Raises UserError where that is not what such a
+        run writes."""
         try:
             return asdict(check(State, read_object(path, within=self.folder), str(path), more=True))
         except FileError as e:
-            raise UserError(f"{path} is damaged: it {e.why}; remove {self.folder} and start again") from e
+            raise UserError(
+                f"{path} is damaged: it {e.why}; remove {self.folder} and start again"
+            ) from e
         except SchemaError as e:
-            raise UserError(f"{path} is damaged: {e.what}; remove {self.folder} and start again") from e
+            raise UserError(
+                f"{path} is damaged: {e.what}; remove {self.folder} and start again"
+            ) from e
 
     def collect(self, *, workers: int) -> None:
-        """Writes the embedded corpus to a file, unless an earlier run did, and reads that file in its place from now on."""
+        """Writes the embedded corpus to a file, unless an earlier run did, and reads that file in
+        its place from now on."""
         for i, source in enumerate(self.sources):
             if source.format != "pydocs":
                 continue
@@ -213,13 +288,18 @@ class Workspace:
             self.sources[i] = replace(source, format="jsonl", path=path)
 
     def must_be_unchanged(self) -> None:
-        """Raises UserError where an input is not what was hashed: the text was read twice, and the manifest would name neither."""
+        """Raises UserError where an input is not what was hashed: the text was read twice, and the
+        manifest would name neither."""
         for source, stamp in zip(self.sources, self._stamps, strict=True):
             if stamp is not None and source.stamp() != stamp:
-                raise UserError(f"{source.path} changed while it was read; run the same command again when it is complete")
+                raise UserError(
+                    f"{source.path} changed while it was read; run the same command again when it "
+                    "is complete"
+                )
 
     def part(self, number: int) -> Path:
-        """Where the part file of a task lies; a thousand a folder. Raises UserError where that leads elsewhere, or the folder is gone."""
+        """Where the part file of a task lies; a thousand a folder. Raises UserError where that
+        leads elsewhere, or the folder is gone."""
         path = self._inside / "parts" / f"{number // 1000:05d}" / f"{number:08d}.part"
         self._must_be_there(path.parent)
         return path
@@ -230,7 +310,10 @@ class Workspace:
             raise UserError(self._lost())
 
     def _lost(self) -> str:
-        return f"{self.folder} was removed, moved or changed while it was prepared; run the same command again"
+        return (
+            f"{self.folder} was removed, moved or changed while it was prepared; run the same "
+            "command again"
+        )
 
     def tokenizer_is_done(self) -> bool:
         """Whether an earlier run finished the tokenizer and it is still what it was."""
@@ -238,33 +321,57 @@ class Workspace:
         mark, file = self._inside / "tokenizer.done", self.tokenizer / "tokenizer.json"
         if not (mark.is_file() and file.is_file()):
             return False
-        return read_text(mark, limit=1000, within=self.folder) == sha256_of(file, within=self.folder)
+        return read_text(mark, limit=1000, within=self.folder) == sha256_of(
+            file, within=self.folder
+        )
 
     def mark_tokenizer(self) -> None:
-        write_atomically(self._inside / "tokenizer.done", sha256_of(self.tokenizer / "tokenizer.json"))
+        write_atomically(
+            self._inside / "tokenizer.done", sha256_of(self.tokenizer / "tokenizer.json")
+        )
 
     def _published(self) -> list[str]:
-        """Hashes of the files that were put into DATA/tokenizer, by this run or by one that was killed."""
-        return (own_bytes(self._inside / "tokenizer.published") or b"").decode("ascii", "replace").split()
+        """Hashes of the files that were put into DATA/tokenizer, by this run or by one that was
+        killed."""
+        return (
+            (own_bytes(self._inside / "tokenizer.published") or b"")
+            .decode("ascii", "replace")
+            .split()
+        )
 
     def _tokenizer_must_be_ours(self) -> None:
-        """Raises UserError, before the text is read, where somebody put files into DATA/tokenizer that this run could not replace."""
+        """Raises UserError, before the text is read, where somebody put files into DATA/tokenizer
+        that this run could not replace."""
         ours = [*self._published(), *tokenizer_hashes(self.tokenizer).values()]
         odd = in_the_way(dict.fromkeys(TOKENIZER_FILES, ""), self.folder / "tokenizer", ours=ours)
         if odd is not None:
-            raise UserError(f"{odd} is not of this corpus; move it away, or choose another --output-dir")
+            raise UserError(
+                f"{odd} is not of this corpus; move it away, or choose another --output-dir"
+            )
 
     def publish_tokenizer(self) -> dict[str, str]:
-        """Copies the tokenizer to where it stays, file by file, and returns the files' hashes. Raises UserError where another file is in the way."""
+        """Copies the tokenizer to where it stays, file by file, and returns the files' hashes.
+        Raises UserError where another file is in the way."""
         path, ours = self._inside / "tokenizer.published", self._published()
         wanted = tokenizer_hashes(self.tokenizer)
         self._tokenizer_put = sorted({*ours, *wanted.values()})
         write_atomically(path, "\n".join(self._tokenizer_put))  # before the first of them is there
         return publish_tokenizer(self.tokenizer, self.folder / "tokenizer", ours=ours)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # After a mistake of the user that was found before any text was tokenised there is nothing to continue from, and he starts with other input.
-        begun = any(self._inside.glob("parts/*/*.part")) or self.placed.names() or self._tokenizer_put or self._published()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # After a mistake of the user that was found before any text was tokenised there is nothing
+        # to continue from, and he starts with other input.
+        begun = (
+            any(self._inside.glob("parts/*/*.part"))
+            or self.placed.names()
+            or self._tokenizer_put
+            or self._published()
+        )
         lost = kind is not None and not (self._inside / STATE).is_file()
         with self._held:
             if kind is None or (isinstance(error, UserError) and not begun):
@@ -275,14 +382,16 @@ class Workspace:
             raise UserError(self._lost()) from error
 
     def _mark_again(self) -> None:
-        """Somebody removed our mark and not all that we wrote: without it no later run could take the folder for its own. Another folder that has
-        its name since is left alone."""
+        """Somebody removed our mark and not all that we wrote: without it no later run could take
+        the folder for its own. Another folder that has its name since is left alone."""
         with suppress(OSError):
             if os.path.samestat(os.fstat(self._fd), self.folder.stat()):
                 self._inside.mkdir(exist_ok=True)
                 _write_state(self._inside / STATE, self.options, self.identities)
                 self.placed.write_down()
-                write_atomically(self._inside / "tokenizer.published", "\n".join(self._tokenizer_put))
+                write_atomically(
+                    self._inside / "tokenizer.published", "\n".join(self._tokenizer_put)
+                )
 
 
 def _write_state(path: Path, options: dict[str, Any], identities: list[dict[str, Any]]) -> None:

@@ -9,10 +9,12 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h of gli
 
 
 def keep_memory() -> bool:
-    """Tells glibc to keep freed memory instead of handing it back to the kernel. True where it could be told.
+    """Tells glibc to keep freed memory instead of handing it back to the kernel. True where it
+    could be told.
 
-    By default every block above 32 MiB at most is mapped anew and zeroed page by page, so a step spends up to a third of its time in page faults
-    (logits and attention weights are such blocks). Measured in docs/results.md.
+    By default every block above 32 MiB at most is mapped anew and zeroed page by page, so a step
+    spends up to a third of its time in page faults (logits and attention weights are such blocks).
+    Measured in docs/results.md.
     """
     if not sys.platform.startswith("linux"):
         return False

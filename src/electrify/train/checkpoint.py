@@ -1,10 +1,13 @@
-"""Checkpoints of a run that survive kills, full disks and flipped bytes. Generic: tensors, JSON and folders; nothing about models.
+"""Checkpoints of a run that survive kills, full disks and flipped bytes. Generic: tensors, JSON and
+folders; nothing about models.
 
     RUN/checkpoint-<step>/<group>.safetensors ...   state.json   manifest.json (sizes and hashes of the others; written last)
 
-A checkpoint is written into `.tmp-<step>-<uuid>`, synced, renamed once; only then are older ones removed. Whoever reads believes nothing without a
-manifest whose every hash is right, because no tensor format notices a flipped byte by itself. Nothing is removed but what a checkpoint's own manifest
-lists: what has a checkpoint's name and holds anything else gets another name where a checkpoint must go, and stays where one is rotated away.
+A checkpoint is written into `.tmp-<step>-<uuid>`, synced, renamed once; only then are older ones
+removed. Whoever reads believes nothing without a manifest whose every hash is right, because no
+tensor format notices a flipped byte by itself. Nothing is removed but what a checkpoint's own
+manifest lists: what has a checkpoint's name and holds anything else gets another name where a
+checkpoint must go, and stays where one is rotated away.
 """
 
 from __future__ import annotations
@@ -49,11 +52,20 @@ class Found:
 # --- writing
 
 
-def save(run: Path, step: int, *, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any], keep: int | None) -> Path:
-    """Writes RUN/checkpoint-<step> and removes older complete ones beyond the `keep` newest (None keeps all). Returns its folder.
+def save(
+    run: Path,
+    step: int,
+    *,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    state: dict[str, Any],
+    keep: int | None,
+) -> Path:
+    """Writes RUN/checkpoint-<step> and removes older complete ones beyond the `keep` newest (None
+    keeps all). Returns its folder.
 
-    tensors: one file per group, e.g. {"model": {...}, "optimizer": {...}}; no two tensors of a group may share memory. state: JSON with string keys.
-    A step that is already there complete is not written again. Raises UserError where the disk fails twice; then nothing has changed.
+    tensors: one file per group, e.g. {"model": {...}, "optimizer": {...}}; no two tensors of a
+    group may share memory. state: JSON with string keys. A step that is already there complete is
+    not written again. Raises UserError where the disk fails twice; then nothing has changed.
     """
     assert keep is None or keep >= 1
     final = run / f"checkpoint-{step}"
@@ -70,7 +82,13 @@ def save(run: Path, step: int, *, tensors: Mapping[str, Mapping[str, Tensor]], s
     return final
 
 
-def _put(run: Path, final: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]) -> None:
+def _put(
+    run: Path,
+    final: Path,
+    step: int,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    state: dict[str, Any],
+) -> None:
     temporary, damaged = (run / f".tmp-{step}-{uuid.uuid4().hex}" for _ in range(2))
     try:
         faults.at("before_tmp", step)
@@ -82,19 +100,27 @@ def _put(run: Path, final: Path, step: int, tensors: Mapping[str, Mapping[str, T
         if _nothing_but(final, written_here(final)):  # a damaged one, see `save`
             final.rename(damaged)
         elif (kept := aside(final)) is not None:
-            say(f"warning: {final} is not, or not only, a checkpoint that electrify wrote: it is kept as {kept.name}")
+            say(
+                f"warning: {final} is not, or not only, a checkpoint that electrify wrote: it is "
+                f"kept as {kept.name}"
+            )
         temporary.rename(final)
         sync(run)
         _remove(damaged)
     except (OSError, SafetensorError) as e:
         reason = e.strerror or e if isinstance(e, OSError) else e
-        raise UserError(f"checkpoint {step} could not be written to {run} ({reason}); the earlier checkpoints are unharmed") from e
+        raise UserError(
+            f"checkpoint {step} could not be written to {run} ({reason}); the earlier checkpoints "
+            "are unharmed"
+        ) from e
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     faults.at("after_rename", step)
 
 
-def _write_all(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]) -> None:
+def _write_all(
+    folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]
+) -> None:
     files: dict[str, dict[str, Any]] = {}
 
     def seal(name: str) -> None:
@@ -107,7 +133,9 @@ def _write_all(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tenso
         save_file({k: t.detach().contiguous() for k, t in named.items()}, folder / name)
         faults.at(f"mid_{group}", step)
         seal(name)
-    (folder / STATE).write_text(json.dumps(state, sort_keys=True, indent=1) + "\n", encoding="utf-8")
+    (folder / STATE).write_text(
+        json.dumps(state, sort_keys=True, indent=1) + "\n", encoding="utf-8"
+    )
     seal(STATE)
     faults.at("before_manifest", step)
     manifest = {"format": FORMAT, "step": step, "files": files}
@@ -122,10 +150,17 @@ def manifest_text(manifest: Any) -> str:
 
 
 def _rotate(run: Path, step: int, keep: int | None) -> None:
-    """Steps above `step` are left alone: they are damaged ones that resuming passed over, and the run will write them again."""
+    """Steps above `step` are left alone: they are damaged ones that resuming passed over, and the
+    run will write them again."""
     if keep is None:
         return
-    older = [found for found in numbered(run) if found.step < step and not found.path.is_symlink() and not why_bad(found.path, hashes=False)]
+    older = [
+        found
+        for found in numbered(run)
+        if found.step < step
+        and not found.path.is_symlink()
+        and not why_bad(found.path, hashes=False)
+    ]
     for found in older[keep - 1 :]:
         with suppress(OSError):  # a checkpoint too many is no reason to stop
             _retire(found, run, step)
@@ -140,18 +175,26 @@ def _retire(found: Found, run: Path, step: int) -> None:
         faults.at("during_rotation", step)
         _remove(gone)
         return
-    for name in sorted(ours, key=lambda name: name != MANIFEST):  # first the manifest: without it nobody takes the rest for a checkpoint
+    for name in sorted(
+        ours, key=lambda name: name != MANIFEST
+    ):  # first the manifest: without it nobody takes the rest for a checkpoint
         with suppress(IsADirectoryError):
             (found.path / name).unlink(missing_ok=True)
     others = ", ".join(sorted(path.name for path in found.path.iterdir())[:3])
-    say(f"{found.path} stays, for it holds other files ({others}); those of the checkpoint are removed")
+    say(
+        f"{found.path} stays, for it holds other files ({others}); those of the checkpoint are "
+        "removed"
+    )
 
 
 def _nothing_but(folder: Path, names: frozenset[str] | None) -> bool:
-    """Whether the folder holds no other names than these, all of them regular files. False where it cannot be listed."""
+    """Whether the folder holds no other names than these, all of them regular files. False where it
+    cannot be listed."""
     try:
         with os.scandir(folder) as found:
-            return names is not None and all(entry.name in names and entry.is_file(follow_symlinks=False) for entry in found)
+            return names is not None and all(
+                entry.name in names and entry.is_file(follow_symlinks=False) for entry in found
+            )
     except OSError:
         return False
 
@@ -177,7 +220,8 @@ def _remove(path: Path) -> None:
 
 
 def numbered(run: Path) -> list[Found]:
-    """Every folder named checkpoint-<number>, whatever is in it, highest step first (times of files lie after a backup)."""
+    """Every folder named checkpoint-<number>, whatever is in it, highest step first (times of files
+    lie after a backup)."""
     if not run.is_dir():
         return []
     named = ((NUMBERED.fullmatch(path.name), path) for path in run.iterdir())
@@ -185,7 +229,8 @@ def numbered(run: Path) -> list[Found]:
 
 
 def newest(run: Path) -> Found | None:
-    """The checkpoint with the highest step that is complete and whose every hash is right; worse ones are named with the reason and passed over."""
+    """The checkpoint with the highest step that is complete and whose every hash is right; worse
+    ones are named with the reason and passed over."""
     for found in numbered(run):
         reason = why_bad(found.path)
         if reason is None:
@@ -195,19 +240,32 @@ def newest(run: Path) -> Found | None:
 
 
 def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-    """The tensors (on the CPU, by group) and the state of a checkpoint folder, verified first. Raises UserError where it is damaged."""
+    """The tensors (on the CPU, by group) and the state of a checkpoint folder, verified first.
+    Raises UserError where it is damaged."""
     reason = why_bad(path)
     if reason is not None:
-        raise UserError(f"{path} is not a complete checkpoint: {reason}; resume from an earlier one")
-    groups = {Path(name).stem: name for name in contents_of(path).files if name.endswith(".safetensors")}
+        raise UserError(
+            f"{path} is not a complete checkpoint: {reason}; resume from an earlier one"
+        )
+    groups = {
+        Path(name).stem: name for name in contents_of(path).files if name.endswith(".safetensors")
+    }
     try:
         tensors = {group: load_file(path / name) for group, name in groups.items()}
     except SafetensorError as e:  # right hashes of what is not tensors
-        raise UserError(f"{path} is not a complete checkpoint: its tensors cannot be read ({e}); resume from an earlier one") from e
+        raise UserError(
+            f"{path} is not a complete checkpoint: its tensors cannot be read ({e}); resume from "
+            "an earlier one"
+        ) from e
     file = path / STATE
-    state = json_of(read_bytes(file, within=path.parent), file, finite=False)  # a validation may have come to no number
+    state = json_of(
+        read_bytes(file, within=path.parent), file, finite=False
+    )  # a validation may have come to no number
     if not isinstance(state, dict):
-        raise UserError(f"{file} holds {type(state).__name__}, not a JSON object; resume from an earlier checkpoint")
+        raise UserError(
+            f"{file} holds {type(state).__name__}, not a JSON object; resume from an earlier "
+            "checkpoint"
+        )
     return tensors, state
 
 
@@ -215,13 +273,15 @@ def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
 
 
 def require_space(folder: Path, bytes_needed: int) -> None:
-    """Raises UserError where the disk of `folder` (which need not exist yet) has less room: asked before step 0, not after the night."""
+    """Raises UserError where the disk of `folder` (which need not exist yet) has less room: asked
+    before step 0, not after the night."""
     there = folder.absolute()
     while not there.exists():
         there = there.parent
     free = shutil.disk_usage(there).free
     if free < bytes_needed:
         raise UserError(
-            f"{folder} has {size(free, digits=2)} free, the checkpoints of this run need {size(bytes_needed, digits=2)}; "
+            f"{folder} has {size(free, digits=2)} free, the checkpoints of this run need "
+            f"{size(bytes_needed, digits=2)}; "
             "free some space, choose another --output-dir or a smaller --save-total-limit"
         )

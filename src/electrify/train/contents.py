@@ -1,4 +1,5 @@
-"""The manifest of a checkpoint folder: what is in it, with sizes and hashes, and whether the folder is as it says."""
+"""The manifest of a checkpoint folder: what is in it, with sizes and hashes, and whether the folder
+is as it says."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Contents:
 
 
 def why_bad(path: Path, *, hashes: bool = True) -> str | None:
-    """What is wrong with a checkpoint folder, None if nothing. Without `hashes` only files and sizes are looked at."""
+    """What is wrong with a checkpoint folder, None if nothing. Without `hashes` only files and
+    sizes are looked at."""
     try:
         manifest = contents_of(path)
         match = NUMBERED.fullmatch(path.name)
@@ -56,8 +58,8 @@ def why_bad(path: Path, *, hashes: bool = True) -> str | None:
 
 
 def written_here(path: Path) -> frozenset[str] | None:
-    """The names of the files that we put into a checkpoint folder, by its own manifest; None where that does not say so: the folder is not ours,
-    or nobody can tell any more."""
+    """The names of the files that we put into a checkpoint folder, by its own manifest; None where
+    that does not say so: the folder is not ours, or nobody can tell any more."""
     match = NUMBERED.fullmatch(path.name)
     if path.is_symlink() or not path.is_dir():
         return None
@@ -70,12 +72,19 @@ def written_here(path: Path) -> frozenset[str] | None:
 
 
 def contents_of(path: Path) -> Contents:
-    """The manifest of a checkpoint folder, which must lie in its run. Raises FileError and SchemaError."""
+    """The manifest of a checkpoint folder, which must lie in its run. Raises FileError and
+    SchemaError."""
     raw = read_object(path / MANIFEST, within=path.parent)
     if raw.get("format") != FORMAT:
-        raise FileError(path / MANIFEST, f"has format {brief(raw.get('format'))}, this version reads {FORMAT}")
+        raise FileError(
+            path / MANIFEST, f"has format {brief(raw.get('format'))}, this version reads {FORMAT}"
+        )
     files = raw.get("files")
-    odd = next((name for name in files if not is_file_name(name)), None) if isinstance(files, dict) else None
+    odd = (
+        next((name for name in files if not is_file_name(name)), None)
+        if isinstance(files, dict)
+        else None
+    )
     if odd is not None:
         raise FileError(path / MANIFEST, f"names {odd!r}, which is no file of this folder")
     return check(Contents, raw, MANIFEST)

@@ -18,7 +18,8 @@ class RunContext:
     world: World
     folder: Path
     fingerprint: dict[str, Any] = field(default_factory=dict)
-    """What bit-identical continuation rests on: corpus, tokenizer, version of torch, threads, processes, device."""
+    """What bit-identical continuation rests on: corpus, tokenizer, version of torch, threads,
+    processes, device."""
     deadline: float | None = None
     """On the clock of time.monotonic(); after it the run saves and stops."""
     peak: float = math.inf
@@ -50,7 +51,7 @@ class TrainingData:
         return limit, min(self.micro_rows, groups * self.group_rows)
 
     def lost(self) -> list[str]:
-        """What was lost of the corpus and is still open here. Raises UserError where what is open was changed: what has
-        been trained since the last save may rest on it and is not saved."""
+        """What was lost of the corpus and is still open here. Raises UserError where what is open
+        was changed: what has been trained since the last save may rest on it and is not saved."""
         corpora = [self.loader.corpus] + ([self.valid.corpus] if self.valid else [])
         return [sentence for corpus in corpora for sentence in corpus.mapped.lost()]

@@ -1,4 +1,5 @@
-"""The machine: which device computes, what it is, how much memory and energy a run took. Nothing that names the host or a folder of it."""
+"""The machine: which device computes, what it is, how much memory and energy a run took. Nothing
+that names the host or a folder of it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ POWERCAP = Path("/sys/class/powercap")
 
 
 def pick_device(name: str) -> Any:
-    """A torch.device from `auto`, `cpu`, `cuda` or `cuda:N`. Raises UserError where that device does not exist."""
+    """A torch.device from `auto`, `cpu`, `cuda` or `cuda:N`. Raises UserError where that device
+    does not exist."""
     import torch
 
     if name == "auto":
@@ -30,10 +32,17 @@ def pick_device(name: str) -> Any:
     if kind != "cuda" or (":" in name and not number.isdecimal()):
         raise UserError(f"there is no device {name!r}; known: auto, cpu, cuda, cuda:0, cuda:1, ...")
     if not torch.cuda.is_available():
-        built = "this torch was built without CUDA" if torch.version.cuda is None else "torch finds no usable GPU"
+        built = (
+            "this torch was built without CUDA"
+            if torch.version.cuda is None
+            else "torch finds no usable GPU"
+        )
         raise UserError(f"device {name} was asked for and {built}; choose cpu or auto")
     if number and int(number) >= torch.cuda.device_count():
-        raise UserError(f"device {name} was asked for and there are {torch.cuda.device_count()} GPUs, counted from 0")
+        raise UserError(
+            f"device {name} was asked for and there are {torch.cuda.device_count()} GPUs, counted "
+            "from 0"
+        )
     return torch.device(name)
 
 
@@ -50,7 +59,8 @@ def supports_bf16(device: Any) -> bool:
 
 
 def describe(device: Any = None) -> dict[str, Any]:
-    """What a result depends on: device, cores, threads, versions, platform, commit. JSON; no host names, no paths.
+    """What a result depends on: device, cores, threads, versions, platform, commit. JSON; no host
+    names, no paths.
 
     device: a torch.device, None for what `auto` picks.
     """
@@ -60,7 +70,9 @@ def describe(device: Any = None) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "device": str(device),
         "device_name": device_name(device),
-        "device_memory_bytes": torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else _memory_bytes(),
+        "device_memory_bytes": torch.cuda.get_device_properties(device).total_memory
+        if device.type == "cuda"
+        else _memory_bytes(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cores": cores(),
         "threads": torch.get_num_threads(),
@@ -69,7 +81,10 @@ def describe(device: Any = None) -> dict[str, Any]:
         "commit": git_commit(),
         "cuda": torch.version.cuda,
     }
-    return facts | {name: _version(name) for name in ("electrify", "torch", "transformers", "tokenizers", "numpy", "safetensors")}
+    return facts | {
+        name: _version(name)
+        for name in ("electrify", "torch", "transformers", "tokenizers", "numpy", "safetensors")
+    }
 
 
 def _version(package: str) -> str | None:
@@ -91,7 +106,10 @@ def _cpu_name() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
 
 
 def _memory_bytes() -> int | None:
@@ -102,14 +120,23 @@ def _memory_bytes() -> int | None:
 
 
 def git_commit(file: Path | None = None) -> str | None:
-    """The commit of the source tree this package runs from, with `-dirty` where files were changed; None where it is installed.
+    """The commit of the source tree this package runs from, with `-dirty` where files were changed;
+    None where it is installed.
 
-    file: a file of the tree to ask about. A package installed inside somebody's repository is not tracked by it, and gets no foreign commit.
+    file: a file of the tree to ask about. A package installed inside somebody's repository is not
+    tracked by it, and gets no foreign commit.
     """
     file = file or Path(__file__)
 
     def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["git", *arguments], cwd=file.parent, capture_output=True, text=True, timeout=20, check=False)
+        return subprocess.run(
+            ["git", *arguments],
+            cwd=file.parent,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
 
     try:
         if git("ls-files", "--error-unmatch", file.name).returncode:
@@ -121,25 +148,32 @@ def git_commit(file: Path | None = None) -> str | None:
 
 
 def peak_memory_bytes(device: Any) -> int:
-    """The most memory so far: what torch had allocated on a GPU, what the process had resident on a CPU."""
+    """The most memory so far: what torch had allocated on a GPU, what the process had resident on a
+    CPU."""
     if device.type == "cuda":
         import torch
 
         return torch.cuda.max_memory_allocated(device)
     import resource
 
-    with suppress(OSError, ValueError, StopIteration):  # what getrusage says of a process on Linux begins with what its parent had resident
+    with suppress(
+        OSError, ValueError, StopIteration
+    ):  # what getrusage says of a process on Linux begins with what its parent had resident
         status = Path("/proc/self/status").read_text(encoding="ascii")
-        return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")))
+        return 1024 * int(
+            next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+        )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # kilobytes on Linux
 
 
 class EnergyMeter:
-    """Joules since it was made: of the GPU (NVML) for a CUDA device, of the processor packages (RAPL) for a CPU.
+    """Joules since it was made: of the GPU (NVML) for a CUDA device, of the processor packages
+    (RAPL) for a CPU.
 
-    `source` is "nvml", "rapl" or None; where nothing measures, `joules()` is None rather than a guess. Both count the whole device, whoever uses it.
-    RAPL's counter wraps (after minutes to hours): call `joules()` at every log step.
+    `source` is "nvml", "rapl" or None; where nothing measures, `joules()` is None rather than a
+    guess. Both count the whole device, whoever uses it. RAPL's counter wraps (after minutes to
+    hours): call `joules()` at every log step.
     """
 
     def __init__(self, device: Any, *, powercap: Path = POWERCAP) -> None:
@@ -181,8 +215,15 @@ def _rapl(powercap: Path) -> list[_Counter]:
             limit = int((zone / "max_energy_range_uj").read_text(encoding="ascii")) * 1e-6
         except (OSError, ValueError):
             continue
-        if name.startswith("package"):  # `psys` is the whole board and would count the packages twice
-            counters.append((lambda path=zone / "energy_uj": int(path.read_text(encoding="ascii")) * 1e-6, limit))
+        if name.startswith(
+            "package"
+        ):  # `psys` is the whole board and would count the packages twice
+            counters.append(
+                (
+                    lambda path=zone / "energy_uj": int(path.read_text(encoding="ascii")) * 1e-6,
+                    limit,
+                )
+            )
     return counters
 
 
@@ -192,7 +233,9 @@ def _nvml(device: Any) -> list[_Counter]:
         import torch
 
         pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
+        handle = pynvml.nvmlDeviceGetHandleByUUID(
+            f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+        )
         pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
     except Exception:  # noqa: BLE001 - not installed, no driver, too old a GPU: all mean that nothing measures
         return []

@@ -1,4 +1,5 @@
-"""Several processes as one run: started by torchrun (or anything that sets the same variables), gloo on CPU, nccl on CUDA.
+"""Several processes as one run: started by torchrun (or anything that sets the same variables),
+gloo on CPU, nccl on CUDA.
 
 Every function does nothing at world size 1. All ranks must call them in the same order.
 """
@@ -20,7 +21,9 @@ from ..errors import Unfinished, UserError
 from .meeting import agent_keeps_store, store_of_this_attempt
 from .watch import Watch, connection
 
-ALONE_S = 9.0  # how long a process that lost another looks who it was; torchrun says that itself, and ends the others meanwhile
+# How long a process that lost another looks who it was; torchrun says that itself, and ends the
+# others meanwhile.
+ALONE_S = 9.0
 _watches: list[Watch] = []  # the thread that watches the others, while there is a group
 
 
@@ -39,17 +42,22 @@ class World:
 
 
 def start(device: torch.device, *, timeout_s: float) -> World:
-    """Joins the process group that RANK, WORLD_SIZE and LOCAL_RANK describe; without them (or alone) there is none.
+    """Joins the process group that RANK, WORLD_SIZE and LOCAL_RANK describe; without them (or
+    alone) there is none.
 
-    A CUDA device without a number becomes that of LOCAL_RANK. timeout_s: how long a process waits for the others, at the start and in every
-    exchange. Raises UserError where the variables contradict each other or the group cannot form.
+    A CUDA device without a number becomes that of LOCAL_RANK. timeout_s: how long a process waits
+    for the others, at the start and in every exchange. Raises UserError where the variables
+    contradict each other or the group cannot form.
     """
     rank, size, local_rank = _from_environment()
     if device.type == "cuda":
-        device = torch.device("cuda", local_rank if device.index is None or size > 1 else device.index)
+        device = torch.device(
+            "cuda", local_rank if device.index is None or size > 1 else device.index
+        )
         if device.index >= torch.cuda.device_count():
             raise UserError(
-                f"process {local_rank} of this machine has no GPU of its own: there are {torch.cuda.device_count()}; start fewer processes"
+                f"process {local_rank} of this machine has no GPU of its own: there are "
+                f"{torch.cuda.device_count()}; start fewer processes"
             )
         torch.cuda.set_device(device)
     if size > 1 and not td.is_initialized():
@@ -59,13 +67,27 @@ def start(device: torch.device, *, timeout_s: float) -> World:
             shared, timeout = td.PrefixStore(prefix, store), timedelta(seconds=timeout_s)
             backend, device_id = ("nccl", device) if cuda else ("gloo", None)
             keeper = None if agent_keeps_store() else 0
-            _watches.append(Watch(td.PrefixStore(prefix, connection(store)), rank=rank, size=size, keeper=keeper))
+            _watches.append(
+                Watch(
+                    td.PrefixStore(prefix, connection(store)), rank=rank, size=size, keeper=keeper
+                )
+            )
             with _watches[-1].forming():
-                td.init_process_group(backend, store=shared, rank=rank, world_size=size, device_id=device_id, timeout=timeout)
+                td.init_process_group(
+                    backend,
+                    store=shared,
+                    rank=rank,
+                    world_size=size,
+                    device_id=device_id,
+                    timeout=timeout,
+                )
         except (ValueError, RuntimeError) as e:
             stop()
             reason = str(e).strip().partition("\n")[0]
-            raise UserError(f"the {size} processes could not find each other ({reason}); start all of them, as torchrun does") from e
+            raise UserError(
+                f"the {size} processes could not find each other ({reason}); start all of them, as "
+                "torchrun does"
+            ) from e
     return World(rank=rank, size=size, local_rank=local_rank, device=device)
 
 
@@ -78,10 +100,14 @@ def _from_environment() -> tuple[int, int, int]:
         rank, size, local_rank = (int(value or "") for value in given)
     except ValueError as e:
         raise UserError(
-            f"{', '.join(f'{n}={v}' for n, v in zip(names, given, strict=True))}: set all three to numbers, as torchrun does, or none"
+            f"{', '.join(f'{n}={v}' for n, v in zip(names, given, strict=True))}: set all three to "
+            "numbers, as torchrun does, or none"
         ) from e
     if not 0 <= rank < size or local_rank < 0:
-        raise UserError(f"RANK={rank}, WORLD_SIZE={size}, LOCAL_RANK={local_rank} contradict each other; start the processes with torchrun")
+        raise UserError(
+            f"RANK={rank}, WORLD_SIZE={size}, LOCAL_RANK={local_rank} contradict each other; start "
+            "the processes with torchrun"
+        )
     return rank, size, local_rank
 
 
@@ -91,12 +117,19 @@ def companions() -> Iterator[None]:
     try:
         yield
     except RuntimeError as e:  # of gloo's errors there is no better name
-        if _size() == 1 or not (isinstance(e, td.DistError) or any(word in str(e) for word in ("gloo", "peer", "Timed out", "timed out"))):
+        if _size() == 1 or not (
+            isinstance(e, td.DistError)
+            or any(word in str(e) for word in ("gloo", "peer", "Timed out", "timed out"))
+        ):
             raise
         reason = str(e).strip().partition("\n")[0]
-        missing = "".join(watch.named(wait_s=0.0 if "TORCHELASTIC_RUN_ID" in os.environ else ALONE_S) for watch in _watches)
+        missing = "".join(
+            watch.named(wait_s=0.0 if "TORCHELASTIC_RUN_ID" in os.environ else ALONE_S)
+            for watch in _watches
+        )
         raise Unfinished(
-            f"another process of the run ended or did not answer ({missing or reason}); the same command continues from the newest checkpoint"
+            f"another process of the run ended or did not answer ({missing or reason}); the same "
+            "command continues from the newest checkpoint"
         ) from e
 
 
@@ -113,7 +146,11 @@ def _size() -> int:
 
 
 def _device() -> torch.device:
-    return torch.device("cuda", torch.cuda.current_device()) if td.get_backend() == "nccl" else torch.device("cpu")
+    return (
+        torch.device("cuda", torch.cuda.current_device())
+        if td.get_backend() == "nccl"
+        else torch.device("cpu")
+    )
 
 
 def _all_reduce(tensor: Tensor, op: td.ReduceOp.RedOpType = td.ReduceOp.SUM) -> None:
@@ -127,7 +164,8 @@ def _exchange() -> AbstractContextManager[None]:
 
 
 def sum_across(tensors: list[Tensor]) -> None:
-    """Replaces each tensor by its sum over the ranks, all in one all-reduce of float64 (counts beyond 2^24 stay exact)."""
+    """Replaces each tensor by its sum over the ranks, all in one all-reduce of float64 (counts
+    beyond 2^24 stay exact)."""
     if _size() == 1 or not tensors:
         return
     flat = torch.cat([t.detach().reshape(-1).to(_device(), torch.float64) for t in tensors])
@@ -147,21 +185,28 @@ def any_across(flag: bool) -> bool:
 
 
 def same_across(text: str, *, what: str) -> None:
-    """Raises UserError on every rank where `text` is not the same on all; `what` names it in the message."""
+    """Raises UserError on every rank where `text` is not the same on all; `what` names it in the
+    message."""
     if _size() == 1:
         return
     mine = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
     all_ranks = torch.zeros(_size(), dtype=torch.long, device=_device())
     all_ranks[td.get_rank()] = mine
     _all_reduce(all_ranks)
-    others = [rank for rank, digest in enumerate(all_ranks.tolist()) if digest != all_ranks[0].item()]
+    others = [
+        rank for rank, digest in enumerate(all_ranks.tolist()) if digest != all_ranks[0].item()
+    ]
     if others:
-        raise UserError(f"{what} on rank {', '.join(map(str, others))} is not that of rank 0; every process must be given the same")
+        raise UserError(
+            f"{what} on rank {', '.join(map(str, others))} is not that of rank 0; every process "
+            "must be given the same"
+        )
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """A UserError inside on one rank ends all: with its sentence there, silently with its status elsewhere, where they would wait for it in vain."""
+    """A UserError inside on one rank ends all: with its sentence there, silently with its status
+    elsewhere, where they would wait for it in vain."""
     error = None
     try:
         yield
@@ -182,19 +227,24 @@ def barrier() -> None:
 
 
 def averaging(module: nn.Module, dtype: str) -> nn.Module:
-    """A module whose gradients are averaged over the processes while the backward pass still runs; sent as `dtype`, float32 or bfloat16."""
+    """A module whose gradients are averaged over the processes while the backward pass still runs;
+    sent as `dtype`, float32 or bfloat16."""
     from torch.nn.parallel import DistributedDataParallel
 
     wrapped = DistributedDataParallel(module)
     if dtype == "bfloat16":
-        wrapped.register_comm_hook(None, lambda _, bucket: _in_bfloat16(bucket))  # which looks at annotations, and does not know text
+        wrapped.register_comm_hook(
+            None, lambda _, bucket: _in_bfloat16(bucket)
+        )  # which looks at annotations, and does not know text
     return wrapped
 
 
 def at_home(module: nn.Module) -> AbstractContextManager[None]:
-    """Backward passes in here leave their gradients where they are, to be averaged with those of the next one outside.
+    """Backward passes in here leave their gradients where they are, to be averaged with those of
+    the next one outside.
 
-    Not of a sharded module: they are whole until they are sent, and would take the room that it was sharded for."""
+    Not of a sharded module: they are whole until they are sent, and would take the room that it was
+    sharded for."""
     from torch.nn.parallel import DistributedDataParallel
 
     return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()

@@ -12,14 +12,27 @@ from ..objectives.objective import Objective, Step
 from .dist import World
 from .sums import MetricSums
 
-SEED = 0x76616C6964  # "valid": masks of validation do not depend on the run's seed, so that runs compare on the same task
+# "valid": masks of validation do not depend on the run's seed, so that runs compare on the same
+# task
+SEED = 0x76616C6964
 
 
 @torch.no_grad()
-def evaluate(objective: Objective, rows: Rows, *, limit: int, rows_each: int, world: World, bf16: bool, progress: float = 1.0) -> dict[str, float]:
-    """Means and detection figures of the objective over the first `limit` rows of the split. Ranks share every batch; missing rows are pads.
+def evaluate(
+    objective: Objective,
+    rows: Rows,
+    *,
+    limit: int,
+    rows_each: int,
+    world: World,
+    bf16: bool,
+    progress: float = 1.0,
+) -> dict[str, float]:
+    """Means and detection figures of the objective over the first `limit` rows of the split. Ranks
+    share every batch; missing rows are pads.
 
-    rows_each: of a forward pass of one process. progress: share of the run that is done, for corruptors that change on the way.
+    rows_each: of a forward pass of one process. progress: share of the run that is done, for
+    corruptors that change on the way.
     """
     was_training = objective.training
     objective.eval()
@@ -28,7 +41,14 @@ def evaluate(objective: Objective, rows: Rows, *, limit: int, rows_each: int, wo
     mine = (world.rank * rows_each, (world.rank + 1) * rows_each)
     for k, tokens in enumerate(rows.sequential(rows_each * world.size, limit=limit)):
         first, n = k * tokens.num_rows, tokens.num_rows
-        draws = draws_for(seed=SEED, step=0, num_rows=n, row_length=rows.row_length, first_row=first, progress=progress)
+        draws = draws_for(
+            seed=SEED,
+            step=0,
+            num_rows=n,
+            row_length=rows.row_length,
+            first_row=first,
+            progress=progress,
+        )
         with torch.autocast(world.device.type, torch.bfloat16, enabled=bf16):
             own = tokens.rows(*mine)
             plan = objective.plan(own, draws.rows(*mine))
@@ -38,6 +58,11 @@ def evaluate(objective: Objective, rows: Rows, *, limit: int, rows_each: int, wo
 
 
 def shown(validation: dict[str, float], *, losses: Iterable[str]) -> dict[str, float]:
-    """The figures of a validation that fit on a line: the losses, accuracies, the share replaced, and how well replaced tokens are told."""
+    """The figures of a validation that fit on a line: the losses, accuracies, the share replaced,
+    and how well replaced tokens are told."""
     ends = ("_accuracy", "_auc", "_recall", "_precision")
-    return {k.replace("_detection_", " "): v for k, v in validation.items() if k in losses or k == "replaced" or k.endswith(ends)}
+    return {
+        k.replace("_detection_", " "): v
+        for k, v in validation.items()
+        if k in losses or k == "replaced" or k.endswith(ends)
+    }

@@ -43,13 +43,15 @@ class Facts:
     data: str | None = None
     tokenizer_sha256: str | None = None
     tokenizer_files: dict[FileName, Sha256] | None = None
-    """Hash of every file in RUN/tokenizer; None in runs that were begun before these were written down."""
+    """Hash of every file in RUN/tokenizer; None in runs that were begun before these were written
+    down."""
     parameters: int | None = None
     unigram_entropy: float | None = None
 
 
 def read_facts(run: Path) -> tuple[Facts, dict[str, Any]]:
-    """run.json, checked, and as it stands there. Raises UserError where it is missing, damaged or changed, or says what no run writes."""
+    """run.json, checked, and as it stands there. Raises UserError where it is missing, damaged or
+    changed, or says what no run writes."""
     path = run / FACTS
     try:
         raw = read_object(path, within=run)
@@ -61,21 +63,41 @@ def read_facts(run: Path) -> tuple[Facts, dict[str, Any]]:
         raise e if e.advice else UserError(f"{path} is damaged: it {e.why}; {RESTORE}") from e
     except SchemaError as e:
         raise UserError(f"{path} is damaged: {e.what}; {RESTORE}") from e
-    ids = (*(getattr(facts.special_ids, role) for role in ("pad", "cls", "sep", "mask")), *facts.special_ids.others)
-    if not all(0 <= i < facts.vocab_size for i in ids) or not -1 <= facts.special_ids.unk < facts.vocab_size:
-        raise UserError(f"{path} is damaged: its special_ids are not of a vocabulary of {facts.vocab_size:,}; {RESTORE}")
+    ids = (
+        *(getattr(facts.special_ids, role) for role in ("pad", "cls", "sep", "mask")),
+        *facts.special_ids.others,
+    )
+    if (
+        not all(0 <= i < facts.vocab_size for i in ids)
+        or not -1 <= facts.special_ids.unk < facts.vocab_size
+    ):
+        raise UserError(
+            f"{path} is damaged: its special_ids are not of a vocabulary of {facts.vocab_size:,}; "
+            f"{RESTORE}"
+        )
     if facts.architecture not in ARCHITECTURES:
-        raise UserError(f"{path} names an architecture that this version does not know: {brief(facts.architecture)}")
+        raise UserError(
+            f"{path} names an architecture that this version does not know: "
+            f"{brief(facts.architecture)}"
+        )
     kind = architecture_named(facts.architecture).shape_type
     try:
-        facts = replace(facts, shapes={name: check(kind, shape, str(path)) for name, shape in facts.shapes.items()})
+        facts = replace(
+            facts,
+            shapes={name: check(kind, shape, str(path)) for name, shape in facts.shapes.items()},
+        )
     except SchemaError as e:
         raise UserError(f"{path} is damaged: {e.what}; {RESTORE}") from e
     if facts.special_ids.leave_nothing_of(facts.vocab_size) or len(set(ids[:4])) < 4:
         raise UserError(f"{path} is damaged: its special_ids are those of no tokenizer; {RESTORE}")
     if facts.tokenizer_files is not None and "tokenizer.json" not in facts.tokenizer_files:
-        raise UserError(f"{path} is damaged: its tokenizer_files do not name tokenizer.json; {RESTORE}")
+        raise UserError(
+            f"{path} is damaged: its tokenizer_files do not name tokenizer.json; {RESTORE}"
+        )
     for name, shape in facts.shapes.items():
         if shape.hidden_size % shape.num_attention_heads:
-            raise UserError(f"{path} is damaged: the width of the {name}'s shape is not a multiple of its heads; {RESTORE}")
+            raise UserError(
+                f"{path} is damaged: the width of the {name}'s shape is not a multiple of its "
+                f"heads; {RESTORE}"
+            )
     return facts, raw

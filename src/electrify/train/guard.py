@@ -1,8 +1,10 @@
-"""Updates that are judged before a parameter moves: one whose loss or gradient is not a number, and one whose loss lies far above those before it (a
-spike). The run stops, warns, leaves the update out, or goes back to its newest checkpoint and on behind the batch.
+"""Updates that are judged before a parameter moves: one whose loss or gradient is not a number, and
+one whose loss lies far above those before it (a spike). The run stops, warns, leaves the update
+out, or goes back to its newest checkpoint and on behind the batch.
 
-The verdict is a number on the device, the same on all ranks: the optimiser and the sums for the log obey it without anybody waiting. On a GPU it is
-read where the run waits anyway, at a log line or a checkpoint.
+The verdict is a number on the device, the same on all ranks: the optimiser and the sums for the log
+obey it without anybody waiting. On a GPU it is read where the run waits anyway, at a log line or a
+checkpoint.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from .dist import World, sum_across
 Kind = Literal["non_finite", "spike"]
 LOSSES = 128  # what a spike is compared with: the losses of the last accepted updates
 ENOUGH = 64  # before there are so many nothing is a spike
-BEGIN_ANEW = "begin anew in another folder with a lower --learning-rate, a higher --warmup-steps or --bf16 false"
+BEGIN_ANEW = (
+    "begin anew in another folder with a lower --learning-rate, a higher --warmup-steps or --bf16 "
+    "false"
+)
 
 
 @dataclass(frozen=True)
@@ -36,13 +41,16 @@ class Verdict:
 
 
 class Recent:
-    """The losses of the last accepted updates [LOSSES], on the device; NaN where there has been none yet."""
+    """The losses of the last accepted updates [LOSSES], on the device; NaN where there has been
+    none yet."""
 
     def __init__(self, device: torch.device) -> None:
         self.losses_U = torch.full((LOSSES,), torch.nan, device=device)
 
     def add(self, loss: Tensor, *, unless: Tensor) -> None:
-        self.losses_U = torch.where(unless, self.losses_U, torch.cat([self.losses_U[1:], loss.reshape(1)]))
+        self.losses_U = torch.where(
+            unless, self.losses_U, torch.cat([self.losses_U[1:], loss.reshape(1)])
+        )
 
     def mean_and_deviation(self) -> tuple[Tensor, Tensor]:
         """NaN, with which every comparison is false, where there are not ENOUGH."""
@@ -64,7 +72,10 @@ class Guard:
 
     def __init__(self, config: TrainConfig, world: World) -> None:
         self.policies: dict[Kind, str] = {"non_finite": config.non_finite, "spike": config.spike}
-        self.limits: dict[Kind, int] = {"non_finite": config.max_non_finite, "spike": config.max_spikes}
+        self.limits: dict[Kind, int] = {
+            "non_finite": config.max_non_finite,
+            "spike": config.max_spikes,
+        }
         self.refused: dict[Kind, int] = {"non_finite": 0, "spike": 0}
         self.sigmas, self.world = config.spike_sigmas, world
         self.recent = Recent(world.device)
@@ -78,28 +89,46 @@ class Guard:
     def judge(self, step: int, loss: Tensor, norm: Tensor) -> Tensor:
         """0-dim float32: 1 where the update is refused, else 0, the same on all ranks.
 
-        step: the update's, counted from 1. loss: this rank's share of it, the shares of all sum to the loss. norm: of the whole gradient.
+        step: the update's, counted from 1. loss: this rank's share of it, the shares of all sum to
+        the loss. norm: of the whole gradient.
         """
-        bad, loss = 1.0 - torch.stack([loss.isfinite(), norm.isfinite()]).all().float(), loss.detach().clone()
+        bad, loss = (
+            1.0 - torch.stack([loss.isfinite(), norm.isfinite()]).all().float(),
+            loss.detach().clone(),
+        )
         sum_across([bad, loss])
         bad = bad > 0
         mean, deviation = self.recent.mean_and_deviation()
-        spike = loss > mean + self.sigmas * deviation  # not of NaN, and what is infinite is bad before
+        spike = (
+            loss > mean + self.sigmas * deviation
+        )  # not of NaN, and what is infinite is bad before
         refused = bad if self.policies["spike"] == "warn" else bad | spike
         self.recent.add(loss, unless=refused)
-        self._unread.append((step, torch.stack([bad.float(), spike.float(), loss, mean, deviation])))
+        self._unread.append(
+            (step, torch.stack([bad.float(), spike.float(), loss, mean, deviation]))
+        )
         return refused.float()
 
     def settle(self) -> list[Verdict]:
-        """What was wrong with updates since the last time, the same on all ranks. Raises UserError where the policy is to stop, or it is enough."""
+        """What was wrong with updates since the last time, the same on all ranks. Raises UserError
+        where the policy is to stop, or it is enough."""
         unread, self._unread = self._unread, []
-        figures = torch.stack([figures for _, figures in unread]).tolist() if unread else []  # one wait for all of them
+        figures = (
+            torch.stack([figures for _, figures in unread]).tolist() if unread else []
+        )  # one wait for all of them
         verdicts = []
         for (step, _), (bad, spike, loss, mean, deviation) in zip(unread, figures, strict=True):
             if bad:
                 verdicts.append(Verdict(step, "non_finite", not_finite(step), refused=True))
             elif spike:
-                verdicts.append(Verdict(step, "spike", spike_text(step, loss, mean, deviation), refused=self.policies["spike"] != "warn"))
+                verdicts.append(
+                    Verdict(
+                        step,
+                        "spike",
+                        spike_text(step, loss, mean, deviation),
+                        refused=self.policies["spike"] != "warn",
+                    )
+                )
         for verdict in verdicts:
             self.refused[verdict.kind] += verdict.refused
             self._must_go_on(verdict)
@@ -108,17 +137,22 @@ class Guard:
     def _must_go_on(self, v: Verdict) -> None:
         if self.policies[v.kind] == "stop":
             raise UserError(
-                f"{v.text}, so the run stopped without saving; the same command with --non-finite skip goes on from the newest checkpoint and "
+                f"{v.text}, so the run stopped without saving; the same command with --non-finite "
+                "skip goes on from the newest checkpoint and "
                 f"leaves such updates out, or {BEGIN_ANEW}"
             )
         limit, before = self.limits[v.kind], self.refused[v.kind] - 1
         if v.refused and before >= limit:
             flag, advice = {
                 "non_finite": ("--max-non-finite", BEGIN_ANEW),
-                "spike": ("--max-spikes", f"the same command with --spike warn trains on them, or {BEGIN_ANEW}"),
+                "spike": (
+                    "--max-spikes",
+                    f"the same command with --spike warn trains on them, or {BEGIN_ANEW}",
+                ),
             }[v.kind]
             raise UserError(
-                f"{v.text}; {before} updates before it were left out, and {flag} allows {limit}, so the run stopped without saving: {advice}"
+                f"{v.text}; {before} updates before it were left out, and {flag} allows {limit}, "
+                f"so the run stopped without saving: {advice}"
             )
 
     def state(self) -> dict[str, Any]:

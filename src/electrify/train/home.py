@@ -1,7 +1,9 @@
-"""A run folder while its run trains: whether it is still there and whole, and what is done where it is not.
+"""A run folder while its run trains: whether it is still there and whole, and what is done where it
+is not.
 
-config.yaml, run.json and tokenizer/ are kept in memory from the start, so a folder that loses them gets them again, at the next save. Without them
-its checkpoints would be refused. What somebody else has put in their place is moved aside and never overwritten.
+config.yaml, run.json and tokenizer/ are kept in memory from the start, so a folder that loses them
+gets them again, at the next save. Without them its checkpoints would be refused. What somebody else
+has put in their place is moved aside and never overwritten.
 """
 
 from __future__ import annotations
@@ -57,14 +59,25 @@ class Home:
         return fd
 
     def settle(self) -> Place:
-        """Before a save: puts back what was lost and says where the checkpoint goes. Raises UserError where nothing can be written."""
+        """Before a save: puts back what was lost and says where the checkpoint goes. Raises
+        UserError where nothing can be written."""
         try:
             if same(self.folder, self._fd):
                 return Place(self.folder, self._put_back(self.folder))
-            moved = Path(os.readlink(f"/proc/self/fd/{self._fd}")) if os.path.isdir("/proc/self/fd") else None
+            moved = (
+                Path(os.readlink(f"/proc/self/fd/{self._fd}"))
+                if os.path.isdir("/proc/self/fd")
+                else None
+            )
             if moved is not None and same(moved, self._fd):
                 self._put_back(moved)
-                return Place(moved, ends=f"{self.folder} was moved to {moved} while the run trained, which is saved there; move it back and {AGAIN}")
+                return Place(
+                    moved,
+                    ends=(
+                        f"{self.folder} was moved to {moved} while the run trained, which is saved "
+                        f"there; move it back and {AGAIN}"
+                    ),
+                )
             if not os.path.lexists(self.folder) or is_empty(self.folder):
                 return self._made_again()
             return self._beside()
@@ -76,8 +89,13 @@ class Home:
         self._held.enter_context(lock(self.folder, keep=True, again=True))
         self._fd = self._opened()
         self._put_back(self.folder)
-        lost = f"{self.folder} was deleted while the run trained, and its earlier checkpoints with it"
-        return Place(self.folder, [f"{lost}: it is made again with all that belongs to the run, which goes on"])
+        lost = (
+            f"{self.folder} was deleted while the run trained, and its earlier checkpoints with it"
+        )
+        return Place(
+            self.folder,
+            [f"{lost}: it is made again with all that belongs to the run, which goes on"],
+        )
 
     def _beside(self) -> Place:
         """Somebody else's folder has taken the name."""
@@ -86,7 +104,13 @@ class Home:
         beside.mkdir()
         self._put_back(beside)
         lost = f"{self.folder} was replaced by another folder while the run trained"
-        return Place(beside, ends=f"{lost}, which is saved in {beside}; give that the name {self.folder.name} and {AGAIN}")
+        return Place(
+            beside,
+            ends=(
+                f"{lost}, which is saved in {beside}; give that the name {self.folder.name} and "
+                f"{AGAIN}"
+            ),
+        )
 
     def _put_back(self, folder: Path) -> list[str]:
         said = []
@@ -101,7 +125,11 @@ class Home:
             must_stay_inside(path.parent, folder)
             where = aside(path)
             write_atomically(path, data)
-            found = f"was changed while the run trained; what stood there is now {where.name}, and" if where else "was lost while the run trained;"
+            found = (
+                f"was changed while the run trained; what stood there is now {where.name}, and"
+                if where
+                else "was lost while the run trained;"
+            )
             said.append(f"{path} {found} it is written again")
         return said
 

@@ -1,7 +1,9 @@
-"""The record of a run: metrics.jsonl, one JSON object a line, and trackers that show the same numbers.
+"""The record of a run: metrics.jsonl, one JSON object a line, and trackers that show the same
+numbers.
 
-Every record is {"kind": "train" | "valid" | "event", "step": ..., ...}. The log of a run that broke and was resumed equals that of an unbroken one,
-except for TIMING_FIELDS and events: see `comparable`.
+Every record is {"kind": "train" | "valid" | "event", "step": ..., ...}. The log of a run that broke
+and was resumed equals that of an unbroken one, except for TIMING_FIELDS and events: see
+`comparable`.
 """
 
 from __future__ import annotations
@@ -27,17 +29,23 @@ from ..progress import say
 KINDS = ("train", "valid", "event")
 FILE, BOARD = "metrics.jsonl", "tensorboard"
 # What the machine's speed decides, and so differs between two runs of the same numbers.
-TIMING_FIELDS = frozenset({"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes", "joules"})
+TIMING_FIELDS = frozenset(
+    {"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes", "joules"}
+)
 
 
 class MetricsLog:
-    """Appends records to RUN/metrics.jsonl and to the trackers of `report_to`. Only rank 0 writes; elsewhere every method does nothing.
+    """Appends records to RUN/metrics.jsonl and to the trackers of `report_to`. Only rank 0 writes;
+    elsewhere every method does nothing.
 
-    resume_step: the step of the checkpoint the run goes on from; later records are dropped first, for they come again. None begins a new log.
-    Raises UserError where `report_to` names an unknown or missing tracker or the file cannot be written.
+    resume_step: the step of the checkpoint the run goes on from; later records are dropped first,
+    for they come again. None begins a new log. Raises UserError where `report_to` names an unknown
+    or missing tracker or the file cannot be written.
     """
 
-    def __init__(self, run: Path, *, resume_step: int | None, report_to: tuple[str, ...], rank: int) -> None:
+    def __init__(
+        self, run: Path, *, resume_step: int | None, report_to: tuple[str, ...], rank: int
+    ) -> None:
         for name in report_to:
             if name not in TRACKERS:
                 raise UserError(f"report_to has no tracker {name!r}{nearest(name, TRACKERS)}")
@@ -57,21 +65,27 @@ class MetricsLog:
             self._board = _tensorboard(run / BOARD, resume_step)
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """One record with "kind" and "step". Numbers that are not finite become the strings "nan", "inf", "-inf"; 0-dim tensors become numbers."""
+        """One record with "kind" and "step". Numbers that are not finite become the strings "nan",
+        "inf", "-inf"; 0-dim tensors become numbers."""
         if self._file is None:
             return
         assert record["kind"] in KINDS, record
         try:
-            self._file.write((json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n").encode())
+            self._file.write(
+                (json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n").encode()
+            )
             self._file.flush()
             self._failing = False
         except OSError as e:
-            # A full disk must not end the training: the buffer keeps what it could not write and tries again with the next record.
+            # A full disk must not end the training: the buffer keeps what it could not write and
+            # tries again with the next record.
             if not self._failing:
                 say(f"warning: {FILE} cannot be written ({e.strerror}); the run goes on")
             self._failing = True
         if record["kind"] != "event":
-            numbers = _numbers({k: v for k, v in record.items() if k not in ("kind", "step")}, f"{record['kind']}/")
+            numbers = _numbers(
+                {k: v for k, v in record.items() if k not in ("kind", "step")}, f"{record['kind']}/"
+            )
             self._show(lambda board: board.add(record["step"], numbers))
 
     def _show(self, call: Callable[[_Board], None]) -> None:
@@ -80,7 +94,10 @@ class MetricsLog:
         try:
             call(self._board)
         except Exception as e:  # noqa: BLE001 - a tracker may fail in any way, and none is worth the run
-            say(f"warning: TensorBoard failed ({type(e).__name__}: {e}) and is switched off; {FILE} goes on")
+            say(
+                f"warning: TensorBoard failed ({type(e).__name__}: {e}) and is switched off; "
+                f"{FILE} goes on"
+            )
             self._board = None
 
     def warn(self, step: int, warning: str, **more: Any) -> None:
@@ -100,11 +117,15 @@ class MetricsLog:
             self._file.close()
             self._file = self._path.open("a+b")
         except OSError as e:
-            say(f"warning: {FILE} cannot be rewritten ({e.strerror}): what it says after step {step} stands there, and follows again")
+            say(
+                f"warning: {FILE} cannot be rewritten ({e.strerror}): what it says after step "
+                f"{step} stands there, and follows again"
+            )
         self._show(lambda board: board.forget(step + 1))
 
     def put_back(self) -> bool:
-        """Writes the records again where the file has lost its name since; what has taken the name is moved aside. Whether it had."""
+        """Writes the records again where the file has lost its name since; what has taken the name
+        is moved aside. Whether it had."""
         if self._file is None:
             return False
         with suppress(OSError):
@@ -120,11 +141,15 @@ class MetricsLog:
             self._file = file
             return True
         except OSError as e:
-            say(f"warning: {FILE} was lost and cannot be written again ({e.strerror}); the run goes on")
+            say(
+                f"warning: {FILE} was lost and cannot be written again ({e.strerror}); the run "
+                "goes on"
+            )
             return False
 
     def sync(self) -> None:
-        """Forces the records to the disk. Called before a checkpoint, so that the log is never behind it."""
+        """Forces the records to the disk. Called before a checkpoint, so that the log is never
+        behind it."""
         if self._file is not None:
             try:
                 self._file.flush()
@@ -154,8 +179,9 @@ class MetricsLog:
 
 
 class _Board:
-    """TensorBoard's file format, written record by record. Not torch's SummaryWriter: that puts the host's name into the file name and writes from a
-    thread, whose failures would appear somewhere else."""
+    """TensorBoard's file format, written record by record. Not torch's SummaryWriter: that puts the
+    host's name into the file name and writes from a thread, whose failures would appear somewhere
+    else."""
 
     def __init__(self, folder: Path, resume_step: int | None) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
@@ -165,7 +191,14 @@ class _Board:
         self._event, self._summary = Event, Summary
         make_inside(folder, folder.parent)
         # Numbered, not dated: TensorBoard reads in the order of names, and clocks jump.
-        number = 1 + max((int(p.suffix[1:]) for p in folder.glob("events.out.tfevents.*") if p.suffix[1:].isdecimal()), default=0)
+        number = 1 + max(
+            (
+                int(p.suffix[1:])
+                for p in folder.glob("events.out.tfevents.*")
+                if p.suffix[1:].isdecimal()
+            ),
+            default=0,
+        )
         self._writer = RecordWriter((folder / f"events.out.tfevents.{number:06d}").open("xb"))
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
         self._start = SessionLog(status=SessionLog.START)
@@ -181,7 +214,9 @@ class _Board:
 
     def add(self, step: int, numbers: Iterable[tuple[str, float]]) -> None:
         values = [self._summary.Value(tag=tag, simple_value=number) for tag, number in numbers]
-        self._write(self._event(wall_time=time.time(), step=step, summary=self._summary(value=values)))
+        self._write(
+            self._event(wall_time=time.time(), step=step, summary=self._summary(value=values))
+        )
 
     def close(self) -> None:
         self._writer.close()
@@ -191,16 +226,24 @@ def _tensorboard(folder: Path, resume_step: int | None) -> _Board:
     try:
         return _Board(folder, resume_step)
     except ImportError as e:
-        raise UserError("report_to tensorboard needs the package tensorboard; install it or say --report-to none") from e
+        raise UserError(
+            "report_to tensorboard needs the package tensorboard; install it or say --report-to "
+            "none"
+        ) from e
     except OSError as e:
         raise UserError(f"{folder} cannot be written ({e.strerror})") from e
 
 
 def rewind(path: Path, resume_step: int | None) -> None:
-    """Drops, in one rename, every record after `resume_step` (all for None) and every torn or damaged line."""
+    """Drops, in one rename, every record after `resume_step` (all for None) and every torn or
+    damaged line."""
     if not os.path.lexists(path):
         return
-    kept = [] if resume_step is None else [line for line, record in _lines(path) if record and record["step"] <= resume_step]
+    kept = (
+        []
+        if resume_step is None
+        else [line for line, record in _lines(path) if record and record["step"] <= resume_step]
+    )
     write_atomically(path, b"".join(line + b"\n" for line in kept))
 
 
@@ -211,7 +254,14 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
             line = line.rstrip(b"\n")
             try:
                 record = json.loads(line)
-                yield line, record if isinstance(record, dict) and is_count(record.get("step")) and isinstance(record.get("kind"), str) else None
+                yield (
+                    line,
+                    record
+                    if isinstance(record, dict)
+                    and is_count(record.get("step"))
+                    and isinstance(record.get("kind"), str)
+                    else None,
+                )
             except (ValueError, RecursionError):
                 yield line, None
 
@@ -228,7 +278,11 @@ def torn(path: Path) -> list[int]:
 
 def comparable(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The records that two runs of the same numbers must share: without events and TIMING_FIELDS."""
-    return [{k: v for k, v in r.items() if k not in TIMING_FIELDS} for r in records if r["kind"] != "event"]
+    return [
+        {k: v for k, v in r.items() if k not in TIMING_FIELDS}
+        for r in records
+        if r["kind"] != "event"
+    ]
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,5 @@
-"""The loop. It knows two calls, `objective.plan(tokens, draws)` ahead of an update and `step(tokens, plan) -> terms` in it,
-and never which objective it is.
+"""The loop. It knows two calls, `objective.plan(tokens, draws)` ahead of an update and
+`step(tokens, plan) -> terms` in it, and never which objective it is.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Batch:
 
 
 def wrapped(objective: Objective, config: TrainConfig, world: World, *, graphs: bool) -> Any:
-    """The objective as the loop calls it: compiled where the recipe says so, its gradients averaged over the ranks where each
-    holds all of it."""
+    """The objective as the loop calls it: compiled where the recipe says so, its gradients averaged
+    over the ranks where each holds all of it."""
     module: Any = Step(objective)
     if config.torch_compile:
         module = torch.compile(module, dynamic=False, mode="reduce-overhead" if graphs else None)
@@ -74,23 +74,37 @@ class Run:
     """One pre-training run."""
 
     def __init__(
-        self, objective: Objective, config: TrainConfig, data: TrainingData, context: RunContext, *, weights: dict[str, float], kept: set[str]
+        self,
+        objective: Objective,
+        config: TrainConfig,
+        data: TrainingData,
+        context: RunContext,
+        *,
+        weights: dict[str, float],
+        kept: set[str],
     ) -> None:
-        """weights: of the losses. kept: names of the parameters of the encoder that is kept; the others take
-        generator_learning_rate."""
+        """weights: of the losses. kept: names of the parameters of the encoder that is kept; the
+        others take generator_learning_rate."""
         self.config = config
         self.data = data
         self.context = context
         self.world = context.world
         self.weights = weights
         on_gpu = context.world.device.type == "cuda"
-        self.fixed = config.torch_compile or on_gpu  # lists of a few lengths, for graphs that fit every batch
+        self.fixed = (
+            config.torch_compile or on_gpu
+        )  # lists of a few lengths, for graphs that fit every batch
         self.graphs = config.torch_compile and on_gpu
         self.objective = place(objective, config, context.world)
         self.objective.train()
         self.module = wrapped(self.objective, config, context.world, graphs=self.graphs)
         lengths = data.loader.phases.row_lengths
-        self.flops_per_token = {n: flops_per_token(self.objective, row_length=n, convention="hardware", rows=data.micro_rows) for n in lengths}
+        self.flops_per_token = {
+            n: flops_per_token(
+                self.objective, row_length=n, convention="hardware", rows=data.micro_rows
+            )
+            for n in lengths
+        }
         self.state = self.fresh_state(kept)
         self.safety = Safety(self.state.guard, self.state, data, context)
         self.saver = Saver(self.state, data, context, keep=config.save_total_limit)
@@ -99,7 +113,10 @@ class Run:
         """The state before the first update."""
         c = self.config
         named = dict(self.objective.named_parameters())
-        rates = {n: c.learning_rate if n in kept else c.generator_learning_rate or c.learning_rate for n in named}
+        rates = {
+            n: c.learning_rate if n in kept else c.generator_learning_rate or c.learning_rate
+            for n in named
+        }
         groups = parameter_groups(named, rates=rates, weight_decay=c.weight_decay)
         return RunState(
             named,
@@ -109,7 +126,9 @@ class Run:
                 warmup_tokens=self.data.loader.phases.slots(c.warmup_steps),
                 generator_learns="generator" in self.weights,
             ),
-            meter=Meter(self.world.device, flops=self.flops, peak=self.context.peak * self.world.size),
+            meter=Meter(
+                self.world.device, flops=self.flops, peak=self.context.peak * self.world.size
+            ),
             guard=Guard(c, self.world),
             device=self.world.device,
         )
@@ -121,7 +140,8 @@ class Run:
     # ------------------------------------------------------------------ one update
 
     def batch(self, step: int) -> Batch:
-        """This rank's share of the batch of an update, with everything that is chosen in it: made in the loader's thread."""
+        """This rank's share of the batch of an update, with everything that is chosen in it: made
+        in the loader's thread."""
         at = step + self.state.left_out
         loader = self.data.loader
         phase = loader.phases.at(at)
@@ -130,25 +150,38 @@ class Run:
         progress = step / self.config.max_steps
         parts = []
         for start in range(first, first + share, rows):
-            draws = draws_for(seed=self.config.seed, step=at, num_rows=rows, row_length=phase.row_length, first_row=start, progress=progress)
+            draws = draws_for(
+                seed=self.config.seed,
+                step=at,
+                num_rows=rows,
+                row_length=phase.row_length,
+                first_row=start,
+                progress=progress,
+            )
             tokens = loader.batch(at, first_row=start, num_rows=rows)
             plan = self.objective.plan(tokens, draws, fixed=self.fixed)
             if self.fixed and tokens.runs:
                 tokens = replace(tokens, runs=enough(tokens.num_rows, tokens.runs))
-            parts.append((tokens.pin(), plan.pin()) if self.world.device.type == "cuda" else (tokens, plan))
+            parts.append(
+                (tokens.pin(), plan.pin()) if self.world.device.type == "cuda" else (tokens, plan)
+            )
         return Batch(parts)
 
     def counts(self, parts: list[tuple[Tokens, Plan]]) -> dict[str, Tensor]:
-        """Tokens in each loss of this update over all micro-batches and ranks: known from their plans, before any forward
-        pass."""
+        """Tokens in each loss of this update over all micro-batches and ranks: known from their
+        plans, before any forward pass."""
         plans = [plan for _, plan in parts]
-        total = {name: torch.stack([p.counts[name] for p in plans]).sum().double() for name in plans[0].counts}
+        total = {
+            name: torch.stack([p.counts[name] for p in plans]).sum().double()
+            for name in plans[0].counts
+        }
         sum_across(list(total.values()))
         return {name: t.float() for name, t in total.items()}
 
     def update(self, batch: Batch) -> None:
-        """Forward, backward, clip, optimiser. The loss is sum / global count, so any split of the batch gives the same
-        gradient. Where safety.py refuses the update, optimiser and sums leave everything as it is."""
+        """Forward, backward, clip, optimiser. The loss is sum / global count, so any split of the
+        batch gives the same gradient. Where safety.py refuses the update, optimiser and sums leave
+        everything as it is."""
         device = self.world.device
         parts = [(tokens.to(device), plan.to(device)) for tokens, plan in batch.parts]
         self.seed_dropout()
@@ -157,7 +190,9 @@ class Run:
         faults.at("update", self.step + 1)
         norm = clip(list(self.state.named.values()), self.config.max_grad_norm or math.inf)
         one, share = torch.ones((), device=device), self.world.size
-        found.add({"grad_norm": Term(norm / share, one / share)})  # every rank has the same norm; each adds its share
+        found.add(
+            {"grad_norm": Term(norm / share, one / share)}
+        )  # every rank has the same norm; each adds its share
         refused = self.safety.refuses(total, norm)
         self.state.sums.merge(found, unless=refused)
         self.state.optimizer.found_inf = refused  # type: ignore[attr-defined]
@@ -166,7 +201,8 @@ class Run:
         self.state.step += 1
 
     def accumulate(self, parts: list[tuple[Tokens, Plan]]) -> tuple[MetricSums, Tensor]:
-        """Forward and backward passes of an update: the sums of what was computed, and this rank's share of the loss."""
+        """Forward and backward passes of an update: the sums of what was computed, and this rank's
+        share of the loss."""
         device = self.world.device
         counts = self.counts(parts)
         if self.graphs:
@@ -179,33 +215,50 @@ class Run:
                 with torch.autocast(device.type, torch.bfloat16, enabled=self.config.bf16):
                     terms = self.module(tokens, plan)
                 loss = self.safety.loss(weighted(terms, self.weights, counts))
-                (loss * self.world.size).backward()  # gradients are averaged over ranks; the sum is wanted
+                (
+                    loss * self.world.size
+                ).backward()  # gradients are averaged over ranks; the sum is wanted
                 total += loss.detach()
             found.add(terms | {"tokens": Term(tokens.real_T.sum(), torch.zeros((), device=device))})
         return found, total
 
     def seed_dropout(self) -> None:
-        seed = int(hashed(self.config.seed, self.step + self.state.left_out, self.world.rank)) & (1 << 62) - 1
+        seed = (
+            int(hashed(self.config.seed, self.step + self.state.left_out, self.world.rank))
+            & (1 << 62) - 1
+        )
         # torch.manual_seed asks every kind of device that there might be, a millisecond in all.
-        (torch.default_generator.manual_seed if self.world.device.type == "cpu" else torch.manual_seed)(seed)
+        (
+            torch.default_generator.manual_seed
+            if self.world.device.type == "cpu"
+            else torch.manual_seed
+        )(seed)
 
     def set_learning_rates(self) -> None:
         for group in self.state.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self.factor(self.step)
 
     def flops(self, step: int) -> float:
-        """Of the run before `step`: matrix products of the model, pads included, whatever the machine does in fact (flops/,
-        convention hardware)."""
-        return self.context.flops_before + flops_of(self.data.loader.phases, step, self.flops_per_token)
+        """Of the run before `step`: matrix products of the model, pads included, whatever the
+        machine does in fact (flops/, convention hardware)."""
+        return self.context.flops_before + flops_of(
+            self.data.loader.phases, step, self.flops_per_token
+        )
 
     def factor(self, step: int) -> float:
         c = self.config
-        return schedule.factor(c.lr_scheduler_type, step, warmup_steps=c.warmup_steps, max_steps=c.max_steps)
+        return schedule.factor(
+            c.lr_scheduler_type, step, warmup_steps=c.warmup_steps, max_steps=c.max_steps
+        )
 
     def learning_rates(self) -> dict[str, float]:
         """Those of the last update."""
         c, f = self.config, self.factor(self.step - 1)
-        own = {"generator_learning_rate": c.generator_learning_rate * f} if c.generator_learning_rate else {}
+        own = (
+            {"generator_learning_rate": c.generator_learning_rate * f}
+            if c.generator_learning_rate
+            else {}
+        )
         return {"learning_rate": c.learning_rate * f} | own
 
     # ------------------------------------------------------------------ between updates
@@ -220,7 +273,10 @@ class Run:
         timing = meter.line(step=self.step, tokens=state.tokens)
         self.record(log, "train", means | self.learning_rates() | timing)
         if slow := meter.pace.news():
-            log.warn(self.step, slow_text(*slow, device=self.world.device.type, threads=torch.get_num_threads()))
+            log.warn(
+                self.step,
+                slow_text(*slow, device=self.world.device.type, threads=torch.get_num_threads()),
+            )
         losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights if name in means)
         return f"{losses}, {shown_rate(timing)}"
 
@@ -231,16 +287,31 @@ class Run:
             return
         faults.at("validation", self.step)
         progress = self.step / c.max_steps
-        state.validation = evaluate(self.objective, valid, limit=limit, rows_each=rows_each, world=self.world, bf16=c.bf16, progress=progress)
+        state.validation = evaluate(
+            self.objective,
+            valid,
+            limit=limit,
+            rows_each=rows_each,
+            world=self.world,
+            bf16=c.bf16,
+            progress=progress,
+        )
         self.record(log, "valid", state.validation | {"seconds": state.meter.seconds()})
         if self.world.rank == 0:
             figures = shown(state.validation, losses=self.weights)
             say(f"step {self.step}: valid " + ", ".join(f"{k} {v:.3f}" for k, v in figures.items()))
 
-    def record(self, log: MetricsLog, kind: Literal["train", "valid"], figures: dict[str, Any]) -> None:
+    def record(
+        self, log: MetricsLog, kind: Literal["train", "valid"], figures: dict[str, Any]
+    ) -> None:
         """One line of the log, and the monitors' warnings about it."""
         epoch = self.data.loader.epoch(self.step + self.state.left_out)
-        record = {"kind": kind, "step": self.step, "epoch": epoch, "tokens": self.state.tokens_seen()} | figures
+        record = {
+            "kind": kind,
+            "step": self.step,
+            "epoch": epoch,
+            "tokens": self.state.tokens_seen(),
+        } | figures
         log.write(record)
         for warning in self.state.monitor.watch(record):
             log.warn(self.step, warning)
@@ -248,8 +319,8 @@ class Run:
     # ------------------------------------------------------------------ the whole run
 
     def train(self, log: MetricsLog) -> Summary:
-        """Runs to max_steps, a signal, or max_minutes, and ends on a checkpoint. Raises Stopped for a signal that comes in the
-        first update."""
+        """Runs to max_steps, a signal, or max_minutes, and ends on a checkpoint. Raises Stopped for
+        a signal that comes in the first update."""
         c, state = self.config, self.state
         state.meter.start(step=self.step, tokens=state.tokens_seen())
         stopped = False
@@ -257,10 +328,13 @@ class Run:
         with Stop(at_once=self.world.size == 1) as stop, bar:
             while self.step < c.max_steps and not stopped:
                 stopped = self.leg(log, stop, bar)
-        return Summary(self.step, not stopped, state.validation, state.tokens_seen(), state.meter.seconds())
+        return Summary(
+            self.step, not stopped, state.validation, state.tokens_seen(), state.meter.seconds()
+        )
 
     def leg(self, log: MetricsLog, stop: Stop, bar: Progress) -> bool:
-        """Updates to max_steps, to a stop (then True), or to where the run goes back to a checkpoint."""
+        """Updates to max_steps, to a stop (then True), or to where the run goes back to a
+        checkpoint."""
         c = self.config
         for batch in prefetch(self.batch, range(self.step, c.max_steps)):
             self.update(batch)
@@ -288,6 +362,7 @@ class Run:
         """Whether a signal or the deadline ends the run here, on all ranks at the same update."""
         deadline = self.context.deadline
         late = deadline is not None and time.monotonic() >= deadline
-        # With several GPUs a question to all ranks makes the device wait: ask every tenth update only.
+        # With several GPUs a question to all ranks makes the device wait: ask every tenth update
+        # only.
         ask = self.world.size == 1 or self.world.device.type == "cpu" or self.step % 10 == 0
         return ask and any_across(stop.requested or late)

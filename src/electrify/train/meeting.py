@@ -1,7 +1,8 @@
 """How the processes of one attempt find each other after a restart.
 
-The agent of torchrun keeps one store for all attempts, with what the processes of an attempt that failed have left there: addresses where nobody
-listens any more (pytorch issue 135712). Counting attempts does not help, for a host that comes back counts anew. So the processes agree first on a
+The agent of torchrun keeps one store for all attempts, with what the processes of an attempt that
+failed have left there: addresses where nobody listens any more (pytorch issue 135712). Counting
+attempts does not help, for a host that comes back counts anew. So the processes agree first on a
 name that contains a random number of each, and meet under that name.
 """
 
@@ -30,11 +31,12 @@ def agent_keeps_store() -> bool:
 
 
 def store_of_this_attempt(*, rank: int, size: int, timeout_s: float) -> tuple[td.TCPStore, str]:
-    """A store, and the prefix of its names that only the processes of this attempt share. It is torchrun's where that keeps one; else rank 0 opens
-    one at MASTER_ADDR and MASTER_PORT.
+    """A store, and the prefix of its names that only the processes of this attempt share. It is
+    torchrun's where that keeps one; else rank 0 opens one at MASTER_ADDR and MASTER_PORT.
 
-    Nothing here waits inside torch, where no signal is heard: it is asked again and again. Raises ValueError where the two variables are missing,
-    RuntimeError after `timeout_s` without all processes, saying which are missing.
+    Nothing here waits inside torch, where no signal is heard: it is asked again and again. Raises
+    ValueError where the two variables are missing, RuntimeError after `timeout_s` without all
+    processes, saying which are missing.
     """
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if missing or not os.environ["MASTER_PORT"].isdecimal():
@@ -43,20 +45,26 @@ def store_of_this_attempt(*, rank: int, size: int, timeout_s: float) -> tuple[td
     first = rank == 0 and not agent_keeps_store()
     if not first:
         _wait_for_listener(host, port, timeout_s=timeout_s)
-    store = td.TCPStore(host, port, is_master=first, timeout=timedelta(seconds=timeout_s), wait_for_workers=False)
+    store = td.TCPStore(
+        host, port, is_master=first, timeout=timedelta(seconds=timeout_s), wait_for_workers=False
+    )
     left_s = max(0.0, timeout_s - (time.monotonic() - began))
     return store, f"electrify/{agree(store, rank=rank, size=size, timeout_s=left_s)}"
 
 
 def _wait_for_listener(host: str, port: int, *, timeout_s: float) -> None:
-    """Returns when somebody listens there. torch's own client would write a stack trace a second, and hear no signal."""
+    """Returns when somebody listens there. torch's own client would write a stack trace a second,
+    and hear no signal."""
     line = _Line(timeout_s)
     while True:
         try:
             socket.create_connection((host, port), timeout=CONNECT_S).close()
         except OSError as e:
             if line.late:
-                raise RuntimeError(f"nobody answers at {host}:{port} after {timeout_s:.0f} s, {e.strerror or e}: rank 0 is missing") from e
+                raise RuntimeError(
+                    f"nobody answers at {host}:{port} after {timeout_s:.0f} s, {e.strerror or e}: "
+                    "rank 0 is missing"
+                ) from e
             line.say(f"rank 0 at {host}:{port}")
             time.sleep(POLL_S)
         else:
@@ -82,9 +90,11 @@ class _Line:
 
 
 def agree(store: td.Store, *, rank: int, size: int, timeout_s: float) -> str:
-    """The same new name on all ranks, whatever earlier attempts have left in the store. Raises RuntimeError after `timeout_s`.
+    """The same new name on all ranks, whatever earlier attempts have left in the store. Raises
+    RuntimeError after `timeout_s`.
 
-    Everybody writes its random number; rank 0 reads them all out; whoever hears its own number nods; when all have nodded at one reading, it holds.
+    Everybody writes its random number; rank 0 reads them all out; whoever hears its own number
+    nods; when all have nodded at one reading, it holds.
     """
     mine, line, missing = uuid.uuid4().hex, _Line(timeout_s), list(range(size))
     store.set(f"electrify/here/{rank}", mine)
@@ -109,11 +119,16 @@ def agree(store: td.Store, *, rank: int, size: int, timeout_s: float) -> str:
             if missing:
                 line.say(f"1 of {size} processes (rank 0)")
         time.sleep(POLL_S)
-    raise RuntimeError(f"not all {size} processes came within {timeout_s:.0f} s: {_ranks(missing) or 'another one'} is missing")
+    raise RuntimeError(
+        f"not all {size} processes came within {timeout_s:.0f} s: "
+        f"{_ranks(missing) or 'another one'} is missing"
+    )
 
 
 def _ranks(ranks: list[int]) -> str:
-    shown = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+    shown = ", ".join(map(str, ranks[:8])) + (
+        f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
+    )
     return f"rank {shown}" if ranks else ""
 
 

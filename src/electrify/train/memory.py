@@ -1,4 +1,5 @@
-"""Whether a model fits into memory, asked before anything is allocated: a wrong number in a file must not take the machine down."""
+"""Whether a model fits into memory, asked before anything is allocated: a wrong number in a file
+must not take the machine down."""
 
 from __future__ import annotations
 
@@ -16,16 +17,26 @@ from ..files.models import MAX_LAYERS as MAX_LAYERS
 from ..model.shape import Shape
 from .dist import World
 
-TRAINED_BYTES, HELD_BYTES = 16, 4  # a parameter in float32 with its gradient and two moments, and alone
+TRAINED_BYTES, HELD_BYTES = (
+    16,
+    4,
+)  # a parameter in float32 with its gradient and two moments, and alone
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def available_bytes() -> int:
-    """Memory that this process may still take: what the system can give, below the limit of its container."""
-    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 62
+    """Memory that this process may still take: what the system can give, below the limit of its
+    container."""
+    pages = (
+        os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if hasattr(os, "sysconf")
+        else 1 << 62
+    )
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        pages = 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+        pages = 1024 * int(
+            next(line for line in lines if line.startswith("MemAvailable:")).split()[1]
+        )
     with suppress(OSError, ValueError):
         pages = min(pages, int(CGROUP.read_text(encoding="ascii")))  # "max" where there is no limit
     return pages
@@ -39,42 +50,81 @@ def least_parameters(shape: Shape) -> int:
 
 
 def must_fit(shape: Shape, *, what: str, bytes_each: int = HELD_BYTES) -> None:
-    """Raises UserError where the parameters of an encoder alone exceed the memory, or its layers are more than anybody means."""
+    """Raises UserError where the parameters of an encoder alone exceed the memory, or its layers
+    are more than anybody means."""
     if shape.num_hidden_layers > MAX_LAYERS:
-        raise UserError(f"{what} has {shape.num_hidden_layers:,} layers; at most {MAX_LAYERS:,} are built")
-    _compare(bytes_each * least_parameters(shape), available_bytes(), f"{what} has {least_parameters(shape):,} parameters and")
+        raise UserError(
+            f"{what} has {shape.num_hidden_layers:,} layers; at most {MAX_LAYERS:,} are built"
+        )
+    _compare(
+        bytes_each * least_parameters(shape),
+        available_bytes(),
+        f"{what} has {least_parameters(shape):,} parameters and",
+    )
 
 
-def run_must_fit(config: PretrainConfig, shape: Shape, generator: Shape | None, *, rows: int, world: World) -> None:
-    """Raises UserError where a training run of this shape cannot fit: a lower bound, of what is there for certain.
+def run_must_fit(
+    config: PretrainConfig, shape: Shape, generator: Shape | None, *, rows: int, world: World
+) -> None:
+    """Raises UserError where a training run of this shape cannot fit: a lower bound, of what is
+    there for certain.
 
-    rows: of a forward pass of this process. The parameters with their optimiser, and one state of each token and layer for the backward pass.
+    rows: of a forward pass of this process. The parameters with their optimiser, and one state of
+    each token and layer for the backward pass.
     """
     must_fit(shape, what="the model of this recipe")
     if generator is not None:
         must_fit(generator, what="the generator of this recipe")
     slots = rows * max(config.data.max_seq_length, *config.data.seq_length_schedule, 0)
     shares = world.size if config.train.fsdp == "full_shard" else 1
-    need = TRAINED_BYTES * least_parameters(shape) // shares + 2 * slots * shape.hidden_size * shape.num_hidden_layers
-    room = torch.cuda.get_device_properties(world.device).total_memory if world.device.type == "cuda" else available_bytes()
-    _compare(need, room, f"{least_parameters(shape):,} parameters with their optimiser, and {rows:,} rows of {config.data.max_seq_length:,} tokens,")
+    need = (
+        TRAINED_BYTES * least_parameters(shape) // shares
+        + 2 * slots * shape.hidden_size * shape.num_hidden_layers
+    )
+    room = (
+        torch.cuda.get_device_properties(world.device).total_memory
+        if world.device.type == "cuda"
+        else available_bytes()
+    )
+    _compare(
+        need,
+        room,
+        (
+            f"{least_parameters(shape):,} parameters with their optimiser, and {rows:,} rows of "
+            f"{config.data.max_seq_length:,} tokens,"
+        ),
+    )
 
 
 def loaded_must_fit(path: str, config: Any) -> None:
-    """Raises UserError where a model of the library with this configuration exceeds the memory, or cannot be built. Nothing is allocated."""
+    """Raises UserError where a model of the library with this configuration exceeds the memory, or
+    cannot be built. Nothing is allocated."""
     from transformers import AutoModel
 
     layers = getattr(config, "num_hidden_layers", 0)
     if isinstance(layers, int) and layers > MAX_LAYERS:
-        raise UserError(f"{path}: its config.json asks for {layers:,} layers; at most {MAX_LAYERS:,} are built")
+        raise UserError(
+            f"{path}: its config.json asks for {layers:,} layers; at most {MAX_LAYERS:,} are built"
+        )
     try:
         with torch.device("meta"):
             parameters = sum(p.numel() for p in AutoModel.from_config(config).parameters())
-    except Exception as e:  # numbers that no tensor can have, of types that no field has: each has an exception of its own
-        raise UserError(f"{path}: its config.json describes no model that can be built ({' '.join(str(e).split())[:200]})") from e
-    _compare(HELD_BYTES * parameters, available_bytes(), f"{path}: the model of its config.json has {parameters:,} parameters and")
+    # Numbers that no tensor can have, of types that no field has: each has an exception of its own.
+    except Exception as e:
+        raise UserError(
+            f"{path}: its config.json describes no model that can be built "
+            f"({' '.join(str(e).split())[:200]})"
+        ) from e
+    _compare(
+        HELD_BYTES * parameters,
+        available_bytes(),
+        f"{path}: the model of its config.json has {parameters:,} parameters and",
+    )
 
 
 def _compare(need: int, room: int, sentence: str) -> None:
     if need > room:
-        raise UserError(f"{sentence} needs at least {size(need)} of memory; {size(room)} are free; choose smaller numbers")
+        raise UserError(
+            f"{sentence} needs at least {size(need)} of memory; {size(room)} are free; choose "
+            "smaller numbers"
+        )

@@ -1,4 +1,5 @@
-"""What a run has used and how fast it is: seconds, joules, FLOPs, tokens a second, and the share of the machine's peak (MFU)."""
+"""What a run has used and how fast it is: seconds, joules, FLOPs, tokens a second, and the share of
+the machine's peak (MFU)."""
 
 from __future__ import annotations
 
@@ -13,30 +14,48 @@ import torch
 from ..cores import OWN_CHOICES, SPINS
 from .device import EnergyMeter, peak_memory_bytes
 
-FIRST_S, WINDOW_S = 60.0, 30.0  # seconds of work that the rate is held against, and that are held against it
-SLOW = 0.5  # one busy process takes half of a core; what takes more than half of the rate is not sharing but waiting
+FIRST_S, WINDOW_S = (
+    60.0,
+    30.0,
+)  # seconds of work that the rate is held against, and that are held against it
+# One busy process takes half of a core; what takes more than half of the rate is not sharing but
+# waiting.
+SLOW = 0.5
 
 
 class Pace:
-    """Notices that a process has become much slower than it was in its first minute, and says so once."""
+    """Notices that a process has become much slower than it was in its first minute, and says so
+    once."""
 
     def __init__(self) -> None:
-        self._first: tuple[float, float] | None = None  # tokens and FLOPs a second of the first minute
+        self._first: tuple[float, float] | None = (
+            None  # tokens and FLOPs a second of the first minute
+        )
         self._seconds = self._tokens = self._flops = 0.0
         self._slow: tuple[float, float] | None = None
         self._told = False
 
     def add(self, *, seconds: float, tokens: float, flops: float) -> None:
-        """Work that took so many seconds. Lines of the log are joined until they are long enough to judge."""
-        self._seconds, self._tokens, self._flops = self._seconds + seconds, self._tokens + tokens, self._flops + flops
+        """Work that took so many seconds. Lines of the log are joined until they are long enough to
+        judge."""
+        self._seconds, self._tokens, self._flops = (
+            self._seconds + seconds,
+            self._tokens + tokens,
+            self._flops + flops,
+        )
         if self._seconds < (FIRST_S if self._first is None else WINDOW_S):
             return
         tokens_per_s, flops_per_s = self._tokens / self._seconds, self._flops / self._seconds
         self._seconds = self._tokens = self._flops = 0.0
         if self._first is None:
             self._first = tokens_per_s, flops_per_s
-        # Both: longer rows take fewer tokens a second and do no less work, and shorter ones are the other way round.
-        elif not self._told and tokens_per_s < SLOW * self._first[0] and flops_per_s < SLOW * self._first[1]:
+        # Both: longer rows take fewer tokens a second and do no less work, and shorter ones are the
+        # other way round.
+        elif (
+            not self._told
+            and tokens_per_s < SLOW * self._first[0]
+            and flops_per_s < SLOW * self._first[1]
+        ):
             self._slow = self._first[0], tokens_per_s
 
     def news(self) -> tuple[float, float] | None:
@@ -48,16 +67,32 @@ class Pace:
 
 def slow_text(first: float, now: float, *, device: str, threads: int) -> str:
     """What to say of a rate that fell. threads: that the run computes with."""
-    text = f"the rate fell from {first / 1e3:.1f} k to {now / 1e3:.1f} k tokens/s: another process may be using the "
+    text = (
+        f"the rate fell from {first / 1e3:.1f} k to {now / 1e3:.1f} k tokens/s: another process "
+        "may be using the "
+    )
     if device != "cpu":
         return text + "device"
-    advice = "; --threads 1 may be faster (stop the run, and repeat its command with that)" if threads > 1 else ""
-    told = any(name in os.environ for name in OWN_CHOICES)  # not where torch was loaded before electrify
-    return text + "cores" + advice + f"; so may GOMP_SPINCOUNT={SPINS}, set before torch is loaded" * (threads > 1 and not told)
+    advice = (
+        "; --threads 1 may be faster (stop the run, and repeat its command with that)"
+        if threads > 1
+        else ""
+    )
+    told = any(
+        name in os.environ for name in OWN_CHOICES
+    )  # not where torch was loaded before electrify
+    return (
+        text
+        + "cores"
+        + advice
+        + f"; so may GOMP_SPINCOUNT={SPINS}, set before torch is loaded"
+        * (threads > 1 and not told)
+    )
 
 
 class Meter:
-    """Counts over all legs of a run. flops: those of the run before an update; peak: FLOP/s that all devices together can do at most."""
+    """Counts over all legs of a run. flops: those of the run before an update; peak: FLOP/s that
+    all devices together can do at most."""
 
     def __init__(self, device: torch.device, *, flops: Callable[[int], float], peak: float) -> None:
         self.device, self.flops, self.peak = device, flops, peak
@@ -112,5 +147,10 @@ class Meter:
 def shown_rate(line: dict[str, Any]) -> str:
     """`20.6 k tokens/s, 155 GFLOP/s (34 % of peak)`."""
     flops = line["flops_per_s"]
-    scale, unit = next((s, u) for s, u in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (0, "M")) if flops >= s)
-    return f"{line['tokens_per_s'] / 1e3:.1f} k tokens/s, {flops / (scale or 1e6):.3g} {unit}FLOP/s ({100 * line['mfu']:.0f} % of peak)"
+    scale, unit = next(
+        (s, u) for s, u in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (0, "M")) if flops >= s
+    )
+    return (
+        f"{line['tokens_per_s'] / 1e3:.1f} k tokens/s, {flops / (scale or 1e6):.3g} {unit}FLOP/s "
+        f"({100 * line['mfu']:.0f} % of peak)"
+    )

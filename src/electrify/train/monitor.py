@@ -1,33 +1,44 @@
-"""Watching a run for the ways in which it quietly learns nothing. Fed with the numbers of validation, it answers with warnings."""
+"""Watching a run for the ways in which it quietly learns nothing. Fed with the numbers of
+validation, it answers with warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# On the unigram plateau the measured loss of [MASK] positions lies up to .05 nats below the entropy of the unigram; the first context that is
-# learnt takes it .2 below (docs/results.md).
+# On the unigram plateau the measured loss of [MASK] positions lies up to .05 nats below the entropy
+# of the unigram; the first context that is learnt takes it .2 below (docs/results.md).
 UNIGRAM_MARGIN_NATS = 0.1
-# A model that says "original" everywhere has recall 0; a few positives by chance are not yet learning.
+# A model that says "original" everywhere has recall 0; a few positives by chance are not yet
+# learning.
 MIN_RECALL = 0.01
-# Plain initialisation leaves the plateau after about 5 million tokens at the smallest sizes, local heads after half a million.
+# Plain initialisation leaves the plateau after about 5 million tokens at the smallest sizes, local
+# heads after half a million.
 GRACE_TOKENS = 5_000_000
 LOCAL_GRACE_TOKENS = 500_000
-# Repeating a corpus gains next to nothing from about 40 times on (Muennighoff et al. 2023, "Scaling data-constrained language models").
+# Repeating a corpus gains next to nothing from about 40 times on (Muennighoff et al. 2023, "Scaling
+# data-constrained language models").
 MAX_EPOCHS = 40
 # Losses of language models on tokens that they could not see.
-BLIND = {"_loss_masked": " on [MASK]", "mlm_loss_replaced": " on replaced tokens", "softmax_loss_replaced": " on replaced tokens"}
+BLIND = {
+    "_loss_masked": " on [MASK]",
+    "mlm_loss_replaced": " on replaced tokens",
+    "softmax_loss_replaced": " on replaced tokens",
+}
 
 
 class Monitor:
     """Each warning is said once, and again only after the trouble was gone in between.
 
-    unigram_entropy: of the tokens that can be chosen, in nats. generator_learns: whether it is trained as a language model; otherwise (frozen, or
-    paid for fooling) it is not judged as one. warmup_tokens: while the learning rate still rises nothing is expected, so the
-    silence at the start lasts that long, and at least GRACE_TOKENS.
+    unigram_entropy: of the tokens that can be chosen, in nats. generator_learns: whether it is
+    trained as a language model; otherwise (frozen, or paid for fooling) it is not judged as one.
+    warmup_tokens: while the learning rate still rises nothing is expected, so the silence at the
+    start lasts that long, and at least GRACE_TOKENS.
     """
 
-    def __init__(self, *, unigram_entropy: float, warmup_tokens: int = 0, generator_learns: bool = True) -> None:
+    def __init__(
+        self, *, unigram_entropy: float, warmup_tokens: int = 0, generator_learns: bool = True
+    ) -> None:
         self.unigram_entropy, self.generator_learns = unigram_entropy, generator_learns
         self.grace_tokens = max(GRACE_TOKENS, warmup_tokens)
         self._in_trouble: set[str] = set()
@@ -35,14 +46,18 @@ class Monitor:
     def watch(self, record: Mapping[str, Any]) -> list[str]:
         """The warnings that this record of the log newly gives cause for.
 
-        Read are "epoch" (how often the corpus was seen), and of validation "tokens" (trained on so far), the losses of language models where the
-        answer cannot be seen, in nats ("*_loss_masked" on [MASK], "mlm_loss_replaced" and "softmax_loss_replaced" on replaced tokens, "generator" of
-        a cloze model), and "*_detection_recall", "*_precision" and "*_replaced" (of the replaced tokens the share found; share replaced). What is
-        missing is not judged.
+        Read are "epoch" (how often the corpus was seen), and of validation "tokens" (trained on so
+        far), the losses of language models where the answer cannot be seen, in nats
+        ("*_loss_masked" on [MASK], "mlm_loss_replaced" and "softmax_loss_replaced" on replaced
+        tokens, "generator" of a cloze model), and "*_detection_recall", "*_precision" and
+        "*_replaced" (of the replaced tokens the share found; share replaced). What is missing is
+        not judged.
         """
         said = []
         if "epoch" in record:
-            said.append(self._say("epochs", record["epoch"] > MAX_EPOCHS, _epochs_text(record["epoch"])))
+            said.append(
+                self._say("epochs", record["epoch"] > MAX_EPOCHS, _epochs_text(record["epoch"]))
+            )
         if record["kind"] == "valid" and record["tokens"] >= self.grace_tokens:
             cloze = "generator_loss_masked" not in record
             for name, value in record.items():
@@ -50,14 +65,33 @@ class Monitor:
                     continue
                 if name.endswith(tuple(BLIND)) or (name == "generator" and cloze):
                     bad = not value < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
-                    said.append(self._say(name, bad, _unigram_text(name, value, self.unigram_entropy, record["tokens"])))
+                    said.append(
+                        self._say(
+                            name,
+                            bad,
+                            _unigram_text(name, value, self.unigram_entropy, record["tokens"]),
+                        )
+                    )
                 elif name.endswith("_detection_recall"):
                     replaced, precision = (
-                        record.get(name.replace("_recall", end), default) for end, default in (("_replaced", 0.5), ("_precision", 1.0))
+                        record.get(name.replace("_recall", end), default)
+                        for end, default in (("_replaced", 0.5), ("_precision", 1.0))
                     )
-                    said.append(self._say(name, replaced > 0 and value < MIN_RECALL, _majority_text("original", value, "replaced", record["tokens"])))
+                    said.append(
+                        self._say(
+                            name,
+                            replaced > 0 and value < MIN_RECALL,
+                            _majority_text("original", value, "replaced", record["tokens"]),
+                        )
+                    )
                     spared = spared_share(value, precision, replaced)
-                    said.append(self._say(f"{name} 1", spared < MIN_RECALL, _majority_text("replaced", spared, "original", record["tokens"])))
+                    said.append(
+                        self._say(
+                            f"{name} 1",
+                            spared < MIN_RECALL,
+                            _majority_text("replaced", spared, "original", record["tokens"]),
+                        )
+                    )
         return [text for text in said if text]
 
     def _say(self, trouble: str, bad: bool, text: str) -> str:
@@ -77,20 +111,25 @@ class Monitor:
 
 
 def _epochs_text(epochs: float) -> str:
-    return f"the corpus has been seen {epochs:.1f} times; beyond {MAX_EPOCHS} more steps gain next to nothing: use more text or a smaller --max-steps"
+    return (
+        f"the corpus has been seen {epochs:.1f} times; beyond {MAX_EPOCHS} more steps gain next to "
+        "nothing: use more text or a smaller --max-steps"
+    )
 
 
 def _unigram_text(name: str, loss: float, entropy: float, tokens: int) -> str:
     where = next((text for end, text in BLIND.items() if name.endswith(end)), "")
     name = name.split("_loss_")[0]
     return (
-        f"{name}: no better than word frequencies after {tokens / 1e6:.1f} M tokens (loss {loss:.2f}{where}, unigram {entropy:.2f}): "
+        f"{name}: no better than word frequencies after {tokens / 1e6:.1f} M tokens (loss "
+        f"{loss:.2f}{where}, unigram {entropy:.2f}): "
         "it does not use the context; try --init local, a longer warm-up or another --learning-rate"
     )
 
 
 def spared_share(recall: float, precision: float, replaced: float) -> float:
-    """Of the original tokens the share that is called original; 1 where there is none, or nothing is called replaced."""
+    """Of the original tokens the share that is called original; 1 where there is none, or nothing
+    is called replaced."""
     if replaced >= 1 or not precision:
         return 1.0
     return 1 - recall * replaced * (1 - precision) / precision / (1 - replaced)
@@ -98,6 +137,7 @@ def spared_share(recall: float, precision: float, replaced: float) -> float:
 
 def _majority_text(every: str, found: float, others: str, tokens: int) -> str:
     return (
-        f"the discriminator calls every token {every} after {tokens / 1e6:.1f} M tokens (it finds {found:.1%} of the {others} ones): "
+        f"the discriminator calls every token {every} after {tokens / 1e6:.1f} M tokens (it finds "
+        f"{found:.1%} of the {others} ones): "
         "look at what replaces the tokens first, then try another --learning-rate"
     )

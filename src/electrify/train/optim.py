@@ -10,19 +10,27 @@ from torch import Tensor, nn
 
 from .sharding import like, whole
 
-FOREVER = 2.0**24  # updates after which a bias correction is exactly 1, in float32 too; one more is the same float32 number
+FOREVER = (
+    2.0**24
+    # Updates after which a bias correction is exactly 1, in float32 too; one more is the same
+    # float32 number.
+)
 
 
 class ElectraAdam(torch.optim.AdamW):
-    """Adam without bias correction and with decoupled weight decay (BERT's and ELECTRA's public code; 2003.10555 appendix A).
+    """Adam without bias correction and with decoupled weight decay (BERT's and ELECTRA's public
+    code; 2003.10555 appendix A).
 
         m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p -= lr * (m / (sqrt(v) + eps) + decay * p)
 
-    Without the correction the first updates are large (about 3 lr each, for b2 = .999): warm-up is part of the method. It is torch's fused AdamW
-    with zero moments and a count of updates at which its corrections are over: a third of the time of the same formula in single operations.
+    Without the correction the first updates are large (about 3 lr each, for b2 = .999): warm-up is
+    part of the method. It is torch's fused AdamW with zero moments and a count of updates at which
+    its corrections are over: a third of the time of the same formula in single operations.
     """
 
-    def __init__(self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
+    def __init__(
+        self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float
+    ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=0.0, fused=True)
 
     @torch.no_grad()
@@ -36,7 +44,9 @@ class ElectraAdam(torch.optim.AdamW):
         super().step()
 
 
-def parameter_groups(named: dict[str, nn.Parameter], *, rates: dict[str, float], weight_decay: float) -> list[dict[str, Any]]:
+def parameter_groups(
+    named: dict[str, nn.Parameter], *, rates: dict[str, float], weight_decay: float
+) -> list[dict[str, Any]]:
     """Every parameter in exactly one group.
 
     | group        | parameters                    | weight decay |
@@ -52,12 +62,24 @@ def parameter_groups(named: dict[str, nn.Parameter], *, rates: dict[str, float],
             names = [n for n, p in named.items() if rates[n] == rate and (p.ndim < 2) == flat]
             if names:
                 decay = 0.0 if flat else weight_decay
-                groups.append({"params": [named[n] for n in names], "names": names, "peak_lr": rate, "lr": rate, "weight_decay": decay})
-    assert sorted(n for g in groups for n in g["names"]) == sorted(named), "a parameter is in no group, or in two"
+                groups.append(
+                    {
+                        "params": [named[n] for n in names],
+                        "names": names,
+                        "peak_lr": rate,
+                        "lr": rate,
+                        "weight_decay": decay,
+                    }
+                )
+    assert sorted(n for g in groups for n in g["names"]) == sorted(named), (
+        "a parameter is in no group, or in two"
+    )
     return groups
 
 
-def make_optimizer(kind: str, groups: list[dict[str, Any]], *, betas: tuple[float, float], eps: float) -> torch.optim.Optimizer:
+def make_optimizer(
+    kind: str, groups: list[dict[str, Any]], *, betas: tuple[float, float], eps: float
+) -> torch.optim.Optimizer:
     if kind == "electra_adam":
         return ElectraAdam(groups, lr=0.0, betas=betas, eps=eps)
     assert kind == "adamw"
@@ -65,24 +87,36 @@ def make_optimizer(kind: str, groups: list[dict[str, Any]], *, betas: tuple[floa
 
 
 def clip(parameters: list[nn.Parameter], limit: float) -> Tensor:
-    """Scales the gradients so that the norm of all together is at most `limit`; returns what it was, of sharded ones over all processes."""
+    """Scales the gradients so that the norm of all together is at most `limit`; returns what it
+    was, of sharded ones over all processes."""
     norm = whole(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
     nn.utils.clip_grads_with_norm_(parameters, limit, norm)
     return norm
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter]) -> dict[str, Tensor]:
+def optimizer_tensors(
+    optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter]
+) -> dict[str, Tensor]:
     """The optimiser's state as plain tensors named `<parameter>.<slot>`."""
     constant = {"step"} if isinstance(optimizer, ElectraAdam) else set[str]()
-    return {f"{name}.{slot}": t for name, p in named.items() for slot, t in optimizer.state.get(p, {}).items() if slot not in constant}
+    return {
+        f"{name}.{slot}": t
+        for name, p in named.items()
+        for slot, t in optimizer.state.get(p, {}).items()
+        if slot not in constant
+    }
 
 
-def load_optimizer_tensors(optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter], tensors: dict[str, Tensor]) -> None:
+def load_optimizer_tensors(
+    optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter], tensors: dict[str, Tensor]
+) -> None:
     for key, t in tensors.items():
         name, slot = key.rsplit(".", 1)
         p = named[name]
         optimizer.state[p][slot] = like(p, t) if t.ndim or slot != "step" else t.clone()
-    if isinstance(optimizer, torch.optim.AdamW):  # fused AdamW keeps its step counter beside the parameter
+    if isinstance(
+        optimizer, torch.optim.AdamW
+    ):  # fused AdamW keeps its step counter beside the parameter
         for p in named.values():
             if "step" in optimizer.state[p]:
                 optimizer.state[p]["step"] = optimizer.state[p]["step"].to(p.device)

@@ -1,4 +1,5 @@
-"""What this machine can do at most: the rate of plain matrix products, measured once and remembered, against which a step is held (MFU)."""
+"""What this machine can do at most: the rate of plain matrix products, measured once and
+remembered, against which a step is held (MFU)."""
 
 from __future__ import annotations
 
@@ -23,11 +24,14 @@ SIZES = {"cpu": (512, 1024, 2048), "cuda": (4096, 8192)}
 
 
 def measure_peak(device: torch.device, dtype: torch.dtype, *, seconds: float = SECONDS) -> float:
-    """FLOP/s of the fastest of some square matrix products in `dtype`, with the threads that torch has now.
+    """FLOP/s of the fastest of some square matrix products in `dtype`, with the threads that torch
+    has now.
 
     It is what the machine does at this moment: a neighbour on the cores lowers it.
     """
-    return max(_rate(size, device, dtype, seconds) for size in SIZES.get(device.type, SIZES["cuda"]))
+    return max(
+        _rate(size, device, dtype, seconds) for size in SIZES.get(device.type, SIZES["cuda"])
+    )
 
 
 def _rate(size: int, device: torch.device, dtype: torch.dtype, seconds: float) -> float:
@@ -54,11 +58,15 @@ def _wait(device: torch.device) -> None:
 
 
 def machine_peak(device: torch.device, dtype: torch.dtype) -> float:
-    """`measure_peak`, once for each processor, dtype, number of threads and version of torch; then from the user's cache folder.
+    """`measure_peak`, once for each processor, dtype, number of threads and version of torch; then
+    from the user's cache folder.
 
     A cache that cannot be read or written costs a second, never the run.
     """
-    key = f"{device_name(device)}, {device.type}, {str(dtype).removeprefix('torch.')}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    key = (
+        f"{device_name(device)}, {device.type}, {str(dtype).removeprefix('torch.')}, "
+        f"{torch.get_num_threads()} threads, torch {torch.__version__}"
+    )
     file = cache_folder() / "peak.json"
     known = _read(file)
     if isinstance(known.get(key), float):

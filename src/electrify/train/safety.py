@@ -1,7 +1,8 @@
-"""What protects a run from bad updates, behind three calls of the loop: what becomes of a loss, whether an update counts, and
-whether the run has gone back to a checkpoint.
+"""What protects a run from bad updates, behind three calls of the loop: what becomes of a loss,
+whether an update counts, and whether the run has gone back to a checkpoint.
 
-Updates that were refused are written down with their rows; a run that rolls back goes to its newest checkpoint.
+Updates that were refused are written down with their rows; a run that rolls back goes to its newest
+checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from .sums import MetricSums
 class Safety:
     """Guard, faults of tests, and the way back, of one run."""
 
-    def __init__(self, guard: Guard, state: RunState, data: TrainingData, context: RunContext) -> None:
+    def __init__(
+        self, guard: Guard, state: RunState, data: TrainingData, context: RunContext
+    ) -> None:
         self.guard = guard
         self.state = state
         self.data = data
@@ -35,14 +38,16 @@ class Safety:
         return loss
 
     def refuses(self, loss: Tensor, norm: Tensor) -> Tensor:
-        """Before the optimiser: 0-dim float32, 1 where the update must leave everything as it is, the same on all ranks.
+        """Before the optimiser: 0-dim float32, 1 where the update must leave everything as it is,
+        the same on all ranks.
 
         loss: this rank's share of it. norm: that of the whole gradient.
         """
         return self.guard.judge(self.state.step + 1, loss, norm)
 
     def went_back(self, log: MetricsLog, *, wait: bool) -> bool:
-        """Between updates: reads the verdicts and writes down what was wrong. True where the run is at an earlier step now.
+        """Between updates: reads the verdicts and writes down what was wrong. True where the run is
+        at an earlier step now.
 
         wait: whether the device may be waited for. All ranks ask at the same updates.
         """
@@ -52,29 +57,38 @@ class Safety:
         verdicts, before = self.guard.settle(), state.step
         refused = [v for v in verdicts if v.refused]
         back = any(self.guard.policies[v.kind] == "rollback" for v in refused)
-        rows = {v.step: self.data.loader.rows(v.step - 1 + state.left_out).tolist() for v in verdicts}
+        rows = {
+            v.step: self.data.loader.rows(v.step - 1 + state.left_out).tolist() for v in verdicts
+        }
         if back:
             self.go_back(behind=refused[-1])
             log.rewind(state.step)
         for v in verdicts:
-            left_out = f"left out ({self.guard.refused[v.kind]} so far, {self.guard.limits[v.kind]} allowed)"
+            left_out = (
+                f"left out ({self.guard.refused[v.kind]} so far, {self.guard.limits[v.kind]} "
+                "allowed)"
+            )
             happened = left_out if v.refused else "trained on; --spike skip leaves such updates out"
             log.warn(state.step, f"{v.text}: {happened}", rows=rows[v.step])
         if back:
             log.warn(
                 state.step,
-                f"went back from update {before} to the checkpoint of {state.step}; the batches between them are left out",
+                (
+                    f"went back from update {before} to the checkpoint of {state.step}; the "
+                    "batches between them are left out"
+                ),
             )
         return back
 
     def go_back(self, *, behind: Verdict) -> None:
-        """To the newest checkpoint, and on with the batches behind that of `behind`. What was refused and the time spent
-        still count."""
+        """To the newest checkpoint, and on with the batches behind that of `behind`. What was
+        refused and the time spent still count."""
         found = checkpoint.newest(self.context.folder)
         if found is None:
             flag = behind.kind.replace("_", "-")
             raise UserError(
-                f"{behind.text} and there is no checkpoint yet to go back to, so the run stopped; the same command with "
+                f"{behind.text} and there is no checkpoint yet to go back to, so the run stopped; "
+                "the same command with "
                 f"--{flag} skip leaves such updates out, or {BEGIN_ANEW}"
             )
         state, meter, world = self.state, self.state.meter, self.context.world

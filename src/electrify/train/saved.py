@@ -1,4 +1,5 @@
-"""What the state.json of a checkpoint holds. A right hash says who wrote it last, not that a run can go on from it."""
+"""What the state.json of a checkpoint holds. A right hash says who wrote it last, not that a run
+can go on from it."""
 
 from __future__ import annotations
 
@@ -14,12 +15,23 @@ from ..files.schema import Count, Rule, SchemaError, check
 from .guard import LOSSES
 
 EARLIER = "remove that checkpoint, and the run goes on from an earlier one"
-Real = Annotated[Any, Rule("a number", lambda x: isinstance(x, int | float) and not isinstance(x, bool))]  # of a validation: NaN, too
+Real = Annotated[
+    Any, Rule("a number", lambda x: isinstance(x, int | float) and not isinstance(x, bool))
+]  # of a validation: NaN, too
 Conditions = Annotated[
     dict[str, Any],
-    Rule("an object with data and tokenizer", lambda x: isinstance(x, dict) and all(isinstance(x.get(key), str) for key in ("data", "tokenizer"))),
+    Rule(
+        "an object with data and tokenizer",
+        lambda x: (
+            isinstance(x, dict)
+            and all(isinstance(x.get(key), str) for key in ("data", "tokenizer"))
+        ),
+    ),
 ]
-Losses = Annotated[list[float], Rule(f"a list of {LOSSES} numbers at most", lambda x: isinstance(x, list) and len(x) <= LOSSES)]
+Losses = Annotated[
+    list[float],
+    Rule(f"a list of {LOSSES} numbers at most", lambda x: isinstance(x, list) and len(x) <= LOSSES),
+]
 
 
 @dataclass(frozen=True)
@@ -46,17 +58,22 @@ class State:
     left_out: Count = 0
 
 
-def must_go_on(path: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]) -> None:
+def must_go_on(
+    path: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]
+) -> None:
     """Raises UserError where a run cannot go on from what the checkpoint folder `path` holds."""
     for group in ("model", "optimizer"):
         if group not in tensors:
-            raise UserError(f"{path} holds no {group}.safetensors, which a run goes on from; {EARLIER}")
+            raise UserError(
+                f"{path} holds no {group}.safetensors, which a run goes on from; {EARLIER}"
+            )
     must_be_state(path, state)
     must_be_floats(path, tensors["model"])
 
 
 def must_be_state(path: Path, state: dict[str, Any]) -> None:
-    """Raises UserError where what the state.json of a checkpoint folder says is not what a run writes at that step."""
+    """Raises UserError where what the state.json of a checkpoint folder says is not what a run
+    writes at that step."""
     try:
         found = check(State, state, f"{path}/state.json", more=True)
     except SchemaError as e:
@@ -69,18 +86,24 @@ def must_be_floats(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Raises UserError where a parameter is stored as whole numbers."""
     odd = next((name for name, t in tensors.items() if not t.is_floating_point()), None)
     if odd is not None:
-        raise UserError(f"{path} holds {odd} as {tensors[odd].dtype}, which is not a type of weights; {EARLIER}")
+        raise UserError(
+            f"{path} holds {odd} as {tensors[odd].dtype}, which is not a type of weights; {EARLIER}"
+        )
 
 
 def must_be_moments(path: Path, moments: Mapping[str, Tensor], named: Mapping[str, Any]) -> None:
-    """Raises UserError where the optimiser's tensors are not of the parameters `named`: each `PARAMETER.SLOT`, of its shape or a single number."""
+    """Raises UserError where the optimiser's tensors are not of the parameters `named`: each
+    `PARAMETER.SLOT`, of its shape or a single number."""
     slots: dict[str, set[str]] = {}
     for key, t in moments.items():
         name, _, slot = key.rpartition(".")
         if name not in named or not (t.ndim == 0 or tuple(t.shape) == tuple(named[name].shape)):
             raise UserError(
-                f"{path} holds the optimiser state {key[:80]!r} of shape {tuple(t.shape)}, which is of no parameter of this run; {EARLIER}"
+                f"{path} holds the optimiser state {key[:80]!r} of shape {tuple(t.shape)}, which "
+                f"is of no parameter of this run; {EARLIER}"
             )
         slots.setdefault(name, set()).add(slot)
     if len({frozenset(s) for s in slots.values()}) > 1:
-        raise UserError(f"{path} holds other optimiser states for some parameters than for others; {EARLIER}")
+        raise UserError(
+            f"{path} holds other optimiser states for some parameters than for others; {EARLIER}"
+        )

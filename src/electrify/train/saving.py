@@ -1,4 +1,5 @@
-"""Checkpoints of a run: before each, folder and data are looked at, and what was lost is put back or said."""
+"""Checkpoints of a run: before each, folder and data are looked at, and what was lost is put back
+or said."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from .state import RunState
 class Saver:
     """Writes the checkpoints of one run."""
 
-    def __init__(self, state: RunState, data: TrainingData, context: RunContext, *, keep: int | None) -> None:
+    def __init__(
+        self, state: RunState, data: TrainingData, context: RunContext, *, keep: int | None
+    ) -> None:
         """keep: how many checkpoints stay; None: all."""
         self.state = state
         self.data = data
@@ -24,11 +27,12 @@ class Saver:
         self.lost: list[str] = []  # what the last save missed of the data
 
     def save(self, log: MetricsLog, *, leaving: bool) -> None:
-        """A checkpoint of the step that the run is at. Called on all ranks; rank 0 writes. Where the disk fails the run goes
-        on until the next one, and raises UserError only where it is leaving.
+        """A checkpoint of the step that the run is at. Called on all ranks; rank 0 writes. Where
+        the disk fails the run goes on until the next one, and raises UserError only where it is
+        leaving.
 
-        Raises UserError, and saves nothing, where the data was changed under the run; saves, and raises it, where the folder
-        is not the run's any more (home.py).
+        Raises UserError, and saves nothing, where the data was changed under the run; saves, and
+        raises it, where the folder is not the run's any more (home.py).
         """
         main = self.context.world.is_main
         facts = self.state.facts() | {"fingerprint": self.context.fingerprint}
@@ -39,7 +43,9 @@ class Saver:
                 return
             place = self.settled(log, lost)
             try:
-                checkpoint.save(place.folder, self.state.step, tensors=tensors, state=facts, keep=self.keep)
+                checkpoint.save(
+                    place.folder, self.state.step, tensors=tensors, state=facts, keep=self.keep
+                )
             except UserError as e:
                 if leaving or place.ends:
                     raise UserError(f"{e}: free some space and run the same command again") from e
@@ -48,8 +54,8 @@ class Saver:
                 raise UserError(place.ends)
 
     def settled(self, log: MetricsLog, lost: list[str]) -> Place:
-        """The folder for the next checkpoint, made whole again, and the warnings about it and about the data. Raises
-        UserError where it cannot be written."""
+        """The folder for the next checkpoint, made whole again, and the warnings about it and about
+        the data. Raises UserError where it cannot be written."""
         place = self.home.settle() if self.home else Place(self.context.folder)
         again = [LOG_AGAIN] if not place.ends and log.put_back() else []
         new = [f"{sentence}: {OPEN_HERE}" for sentence in lost if sentence not in self.lost]

@@ -1,8 +1,10 @@
-"""A model cut over the processes (fully sharded data parallelism, torch's FSDP2): of every parameter, its gradient and its optimiser state each
-process holds some rows, as a DTensor. For models that one device does not hold.
+"""A model cut over the processes (fully sharded data parallelism, torch's FSDP2): of every
+parameter, its gradient and its optimiser state each process holds some rows, as a DTensor. For
+models that one device does not hold.
 
-The matrices of a block are whole only while it runs, forward and backward. All else stands in one group that is whole during a pass: embeddings and
-heads are shared between networks and read outside of their own modules, and norms stay in float32.
+The matrices of a block are whole only while it runs, forward and backward. All else stands in one
+group that is whole during a pass: embeddings and heads are shared between networks and read outside
+of their own modules, and norms stay in float32.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def place(objective: M, config: TrainConfig, world: World) -> M:
-    """The objective on the device of this process: its share where the recipe says so and there are others, else the whole."""
+    """The objective on the device of this process: its share where the recipe says so and there are
+    others, else the whole."""
     if config.fsdp == "full_shard" and world.size > 1:
         shard(objective, world, bf16=config.bf16, reduce_dtype=config.reduce_dtype)
         return objective
@@ -34,9 +37,11 @@ def place(objective: M, config: TrainConfig, world: World) -> M:
 
 @torch.no_grad()
 def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) -> None:
-    """Cuts the values of rank 0. The objective may lie on the CPU: no more of it than its share and one group is ever on the device.
+    """Cuts the values of rank 0. The objective may lie on the CPU: no more of it than its share and
+    one group is ever on the device.
 
-    With bf16 the matrices are gathered as what autocast would make of them anyway: half the traffic, and no second copy that outlives the block.
+    With bf16 the matrices are gathered as what autocast would make of them anyway: half the
+    traffic, and no second copy that outlives the block.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -47,14 +52,24 @@ def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) 
         t.copy_(first)
     mesh = init_device_mesh(world.device.type, (world.size,))
     sent = torch.bfloat16 if reduce_dtype == "bfloat16" else torch.float32
-    matrices = MixedPrecisionPolicy(param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=sent, cast_forward_inputs=False)
-    for block in [block for part in objective.modules() if isinstance(part, Encoder) for block in part.blocks]:
-        fully_shard([part for part in block.modules() if isinstance(part, nn.Linear)], mesh=mesh, mp_policy=matrices)
+    matrices = MixedPrecisionPolicy(
+        param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=sent, cast_forward_inputs=False
+    )
+    for block in [
+        block for part in objective.modules() if isinstance(part, Encoder) for block in part.blocks
+    ]:
+        fully_shard(
+            [part for part in block.modules() if isinstance(part, nn.Linear)],
+            mesh=mesh,
+            mp_policy=matrices,
+        )
     fully_shard(objective, mesh=mesh, mp_policy=MixedPrecisionPolicy(reduce_dtype=sent))
 
 
 def is_sharded(t: Tensor) -> TypeGuard[DTensor]:
-    return hasattr(t, "full_tensor")  # not isinstance: a run of whole tensors need not wait for the import of theirs
+    return hasattr(
+        t, "full_tensor"
+    )  # not isinstance: a run of whole tensors need not wait for the import of theirs
 
 
 def whole(t: Tensor) -> Tensor:
@@ -63,8 +78,9 @@ def whole(t: Tensor) -> Tensor:
 
 
 def gathered(named: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
-    """The tensors in whole, those that were sharded on the CPU: one after the other, so that no device holds two. Called on all ranks with the same
-    names in the same order; a rank that does not `keep` them gets none."""
+    """The tensors in whole, those that were sharded on the CPU: one after the other, so that no
+    device holds two. Called on all ranks with the same names in the same order; a rank that does
+    not `keep` them gets none."""
     found: dict[str, Tensor] = {}
     for name, t in named.items():
         one = whole(t)
@@ -74,7 +90,8 @@ def gathered(named: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
 
 
 def like(p: Tensor, t: Tensor) -> Tensor:
-    """A whole tensor `t`, the same on all ranks, on the device of `p`; where that is sharded, the rows that it has here."""
+    """A whole tensor `t`, the same on all ranks, on the device of `p`; where that is sharded, the
+    rows that it has here."""
     if not is_sharded(p):
         return t.to(p.device)
     from torch.distributed.tensor import distribute_tensor

@@ -1,7 +1,9 @@
-"""Stopping on request. While a run trains a signal sets a flag, the loop looks at the flag, saves and leaves; elsewhere a signal ends the verb
-with the promise that the same command continues. A second signal ends the process at once.
+"""Stopping on request. While a run trains a signal sets a flag, the loop looks at the flag, saves
+and leaves; elsewhere a signal ends the verb with the promise that the same command continues. A
+second signal ends the process at once.
 
-Under torchrun a signal that a scheduler sends to every process comes twice, once more from torchrun itself: that echo is no second wish.
+Under torchrun a signal that a scheduler sends to every process comes twice, once more from torchrun
+itself: that echo is no second wish.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import time
 from types import FrameType
 from typing import Any
 
-SAVED_EXIT = 75  # EX_TEMPFAIL of sysexits.h, "try again": everything is saved, please start me again
+SAVED_EXIT = (
+    75  # EX_TEMPFAIL of sysexits.h, "try again": everything is saved, please start me again
+)
 ECHO_S = 3.0  # torchrun passes a signal on within a tenth of a second, later on a busy machine
 # Schedulers, Ctrl-C, Slurm's `--signal=USR1@60`, a terminal or an ssh session that is closed.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
@@ -24,10 +28,11 @@ class Stopped(KeyboardInterrupt):
 
 
 class Heard:
-    """A context manager inside which the first of SIGNALS calls `first`. The handlers of before come back on leaving.
+    """A context manager inside which the first of SIGNALS calls `first`. The handlers of before
+    come back on leaving.
 
-    Outside the main thread Python allows no handlers: there it is inert. SIGHUP stays ignored where it was ignored before: that is what
-    `nohup` asks for.
+    Outside the main thread Python allows no handlers: there it is inert. SIGHUP stays ignored where
+    it was ignored before: that is what `nohup` asks for.
     """
 
     def __init__(self) -> None:
@@ -40,15 +45,22 @@ class Heard:
 
     def __enter__(self) -> Any:
         if threading.current_thread() is threading.main_thread():
-            heard = [s for s in SIGNALS if s != signal.SIGHUP or signal.getsignal(s) != signal.SIG_IGN]
+            heard = [
+                s for s in SIGNALS if s != signal.SIGHUP or signal.getsignal(s) != signal.SIG_IGN
+            ]
             self._before = {s: signal.signal(s, self._handle) for s in heard}
         return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.name and "TORCHELASTIC_RUN_ID" in os.environ and time.monotonic() - self._came < ECHO_S:
+        if (
+            self.name
+            and "TORCHELASTIC_RUN_ID" in os.environ
+            and time.monotonic() - self._came < ECHO_S
+        ):
             return
         if self.name:
-            # Dying of the signal itself, without clean-up, is what whoever sends two of them wants; checkpoints are atomic.
+            # Dying of the signal itself, without clean-up, is what whoever sends two of them wants;
+            # checkpoints are atomic.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         self.name, self._came = signal.Signals(number).name, time.monotonic()
@@ -61,8 +73,9 @@ class Heard:
 
 
 class Stop(Heard):
-    """Inside, a signal sets `requested`, for whoever has something to save. While `at_once` is set it raises Stopped as elsewhere: in the first
-    update of a process, which may compile for minutes, there is nothing to save."""
+    """Inside, a signal sets `requested`, for whoever has something to save. While `at_once` is set
+    it raises Stopped as elsewhere: in the first update of a process, which may compile for minutes,
+    there is nothing to save."""
 
     def __init__(self, *, at_once: bool = False) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
 """Everything that a checkpoint holds, and nothing else.
 
-What decides the numbers of a run is (recipe, data, step): order, masks, samples and dropout are functions of them, so the
-state is parameters, optimiser, the step, and the sums of the unfinished log line.
+What decides the numbers of a run is (recipe, data, step): order, masks, samples and dropout are
+functions of them, so the state is parameters, optimiser, the step, and the sums of the unfinished
+log line.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class RunState:
         return self.tokens + (int(waiting.sum) if waiting else 0)
 
     def tensors(self, *, keep: bool) -> dict[str, dict[str, Tensor]]:
-        """Parameters and moments in whole. Called on all ranks; a rank that does not `keep` them gets none."""
+        """Parameters and moments in whole. Called on all ranks; a rank that does not `keep` them
+        gets none."""
         parameters = {n: p.detach() for n, p in self.named.items()}
         groups = {"model": parameters, "optimizer": optimizer_tensors(self.optimizer, self.named)}
         return {group: gathered(named, keep=keep) for group, named in groups.items()}
@@ -73,9 +75,16 @@ class RunState:
             "left_out": self.left_out,
         }
 
-    def load(self, tensors: dict[str, dict[str, Tensor]], facts: dict[str, Any], *, folder: Path, rank: int) -> None:
-        """Goes on from what a checkpoint of the run in `folder` holds. Raises UserError where it belongs to another model,
-        naming what differs."""
+    def load(
+        self,
+        tensors: dict[str, dict[str, Tensor]],
+        facts: dict[str, Any],
+        *,
+        folder: Path,
+        rank: int,
+    ) -> None:
+        """Goes on from what a checkpoint of the run in `folder` holds. Raises UserError where it
+        belongs to another model, naming what differs."""
         model = tensors["model"]
         must_be_of(self.named, model, folder)
         with torch.no_grad():
@@ -102,5 +111,6 @@ def must_be_of(named: dict[str, nn.Parameter], model: dict[str, Tensor], folder:
     if mine != theirs:
         odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
         raise UserError(
-            f"the checkpoint in {folder} holds another model: {odd[0]} is {theirs.get(odd[0])} there and {mine.get(odd[0])} here ({len(odd)} differ)"
+            f"the checkpoint in {folder} holds another model: {odd[0]} is {theirs.get(odd[0])} "
+            f"there and {mine.get(odd[0])} here ({len(odd)} differ)"
         )

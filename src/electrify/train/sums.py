@@ -29,12 +29,16 @@ class MetricSums:
                 self.sums[name] = Term(total.clone(), count.clone(), term.kind)
 
     def merge(self, other: MetricSums, *, unless: Tensor) -> None:
-        """Adds the sums of `other`, or zeros where `unless` is 1: then they may be no numbers. unless: 0-dim, on the device."""
+        """Adds the sums of `other`, or zeros where `unless` is 1: then they may be no numbers.
+        unless: 0-dim, on the device."""
         self.add({name: zeroed(term, where=unless > 0) for name, term in other.sums.items()})
 
     def across(self) -> Terms:
         """The sums over all ranks (a copy)."""
-        copies = {name: replace(term, sum=term.sum.clone(), count=term.count.clone()) for name, term in sorted(self.sums.items())}
+        copies = {
+            name: replace(term, sum=term.sum.clone(), count=term.count.clone())
+            for name, term in sorted(self.sums.items())
+        }
         sum_across([t for term in copies.values() for t in (term.sum, term.count)])
         return copies
 
@@ -46,14 +50,19 @@ class MetricSums:
         return {name: [float(term.sum), float(term.count)] for name, term in self.across().items()}
 
     def load(self, saved: dict[str, list[float]], *, rank: int) -> None:
-        """The sums are global: rank 0 carries them on, the others have zeros of the same names, because all add up the same list."""
+        """The sums are global: rank 0 carries them on, the others have zeros of the same names,
+        because all add up the same list."""
 
         def number(x: float) -> Tensor:
             return torch.tensor(x if rank == 0 else 0.0, dtype=torch.float64, device=self.device)
 
-        self.sums = {name: Term(number(total), number(count)) for name, (total, count) in saved.items()}
+        self.sums = {
+            name: Term(number(total), number(count)) for name, (total, count) in saved.items()
+        }
 
 
 def zeroed(term: Term, *, where: Tensor) -> Term:
     """The term, or 0 where `where` (0-dim) is True."""
-    return replace(term, sum=term.sum.masked_fill(where, 0.0), count=term.count.masked_fill(where, 0.0))
+    return replace(
+        term, sum=term.sum.masked_fill(where, 0.0), count=term.count.masked_fill(where, 0.0)
+    )

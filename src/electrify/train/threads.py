@@ -1,4 +1,5 @@
-"""How many threads compute: measured in a second at the start of a run, written down, and kept when it continues.
+"""How many threads compute: measured in a second at the start of a run, written down, and kept when
+it continues.
 
 The order of sums depends on the number of threads, so a run changes it only where the user says so.
 """
@@ -20,8 +21,11 @@ from torch.nn import functional as F
 
 from ..cores import cores, thread_count
 
-TURN_S = 0.08  # longer than the turns in which a scheduler gives a core away, or the first of them decides
-ROUNDS = 5  # at most, and as many as begin within BUDGET_S: beside busy neighbours a pass may take half a second
+# Longer than the turns in which a scheduler gives a core away, or the first of them decides.
+TURN_S = 0.08
+# At most, and as many as begin within BUDGET_S: beside busy neighbours a pass may take half a
+# second.
+ROUNDS = 5
 BUDGET_S = 1.0
 GAIN = 1.05  # a further thread must bring so much, or the core is left to others
 FLOPS = 5e9  # of one pass: 10 to 25 milliseconds of a core
@@ -31,7 +35,8 @@ USERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # torchrun sets the first
 
 @dataclass(frozen=True)
 class Threads:
-    """A number of threads and who chose it. own: torch, its environment, or what the process has set before."""
+    """A number of threads and who chose it. own: torch, its environment, or what the process has
+    set before."""
 
     number: int
     chosen_by: Literal["user", "own", "earlier", "measurement"]
@@ -42,21 +47,43 @@ class Threads:
 
     def facts(self) -> dict[str, Any]:
         """For run.json."""
-        return {"number": self.number, "chosen_by": self.chosen_by, "speeds": {str(n): round(s, 3) for n, s in self.speeds.items()}}
+        return {
+            "number": self.number,
+            "chosen_by": self.chosen_by,
+            "speeds": {str(n): round(s, 3) for n, s in self.speeds.items()},
+        }
 
     def text(self) -> str:
-        """`computing with 1 thread (measured: 2 threads 0.87 times as fast as one)`; empty where there is nothing to say."""
+        """`computing with 1 thread (measured: 2 threads 0.87 times as fast as one)`; empty where
+        there is nothing to say."""
         if self.asked:
-            return f"warning: threads {self.asked} is more than the cores that this process may use: computing with {self.number}"
+            return (
+                f"warning: threads {self.asked} is more than the cores that this process may use: "
+                f"computing with {self.number}"
+            )
         others = ", ".join(f"{n} threads {s:.2f}" for n, s in self.speeds.items() if n > 1)
-        return others and f"computing with {self.number} thread{'s' * (self.number > 1)} (measured: {others} times as fast as one)"
+        return others and (
+            f"computing with {self.number} thread{'s' * (self.number > 1)} (measured: {others} "
+            "times as fast as one)"
+        )
 
 
-def choose(given: str, *, device: torch.device, width: int, tokens: int, bf16: bool, earlier: object = None, processes: int = 1) -> Threads:
-    """The threads of a run. given: --threads; earlier: the number that a run which continues has had, if any.
+def choose(
+    given: str,
+    *,
+    device: torch.device,
+    width: int,
+    tokens: int,
+    bf16: bool,
+    earlier: object = None,
+    processes: int = 1,
+) -> Threads:
+    """The threads of a run. given: --threads; earlier: the number that a run which continues has
+    had, if any.
 
-    In this order: what the user asked for; what the environment says (OMP_NUM_THREADS), or torch's own number on a GPU and with several processes;
-    what the run had; a measurement with at most torch's own number. Raises UserError where `given` is neither auto nor a number.
+    In this order: what the user asked for; what the environment says (OMP_NUM_THREADS), or torch's
+    own number on a GPU and with several processes; what the run had; a measurement with at most
+    torch's own number. Raises UserError where `given` is neither auto nor a number.
     """
     asked, own = thread_count(given), torch.get_num_threads()
     if asked:
@@ -100,9 +127,11 @@ def fewest_fast(speeds: dict[int, float]) -> int:
 
 
 def measured(numbers: list[int], *, width: int, tokens: int, bf16: bool) -> dict[int, float]:
-    """How many times as fast as one thread each number is, on passes through a layer of this width: in turns, medians of paired rounds.
+    """How many times as fast as one thread each number is, on passes through a layer of this width:
+    in turns, medians of paired rounds.
 
-    tokens: of a pass, fewer where the layer is wide. torch's number of threads and its random generator are left as they were.
+    tokens: of a pass, fewer where the layer is wide. torch's number of threads and its random
+    generator are left as they were.
     """
     before = torch.get_num_threads()
     layer = Layer(width, max(256, min(tokens, int(FLOPS / (72 * width**2)))), bf16=bf16)
@@ -117,11 +146,15 @@ def measured(numbers: list[int], *, width: int, tokens: int, bf16: bool) -> dict
                 seconds[number].append(layer.seconds(TURN_S))
     finally:
         torch.set_num_threads(before)
-    return {n: statistics.median(one / s for one, s in zip(seconds[1], seconds[n], strict=True)) for n in numbers}
+    return {
+        n: statistics.median(one / s for one, s in zip(seconds[1], seconds[n], strict=True))
+        for n in numbers
+    }
 
 
 class Layer:
-    """A Transformer layer of random numbers, forward and backward: the mix of matrix products and small operations that a step is made of."""
+    """A Transformer layer of random numbers, forward and backward: the mix of matrix products and
+    small operations that a step is made of."""
 
     def __init__(self, width: int, tokens: int, *, bf16: bool) -> None:
         rng = torch.Generator().manual_seed(0)
@@ -129,7 +162,10 @@ class Layer:
         width -= width % self.heads
         self.tokens = -(-tokens // ROW) * ROW
         shapes = ((3 * width, width), (width, width), (4 * width, width), (width, 4 * width))
-        self.weights = [torch.randn(s, generator=rng).mul_(1 / math.sqrt(width)).requires_grad_() for s in shapes]
+        self.weights = [
+            torch.randn(s, generator=rng).mul_(1 / math.sqrt(width)).requires_grad_()
+            for s in shapes
+        ]
         self.x_TD = torch.randn(self.tokens, width, generator=rng)
 
     def __call__(self) -> None:
@@ -142,7 +178,11 @@ class Layer:
         """[T, D]."""
         qkv, out, up, down = self.weights
         shape = self.x_TD.shape[1:]
-        split = F.linear(self.x_TD, qkv).view(-1, ROW, 3, self.heads, shape[0] // self.heads).permute(2, 0, 3, 1, 4)
+        split = (
+            F.linear(self.x_TD, qkv)
+            .view(-1, ROW, 3, self.heads, shape[0] // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         q_RHLW, k_RHLW, v_RHLW = split.unbind(0)
         weights_RHLL = (q_RHLW @ k_RHLW.transpose(-1, -2)).float().softmax(-1)
         mixed_TD = (weights_RHLL.to(v_RHLW.dtype) @ v_RHLW).transpose(1, 2).reshape(self.tokens, -1)
@@ -150,7 +190,8 @@ class Layer:
         return F.layer_norm(x_TD + F.linear(F.gelu(F.linear(x_TD, up)), down), shape)
 
     def seconds(self, turn: float) -> float:
-        """Of a pass, over a turn of so many seconds. The first one, which is not counted, starts the threads."""
+        """Of a pass, over a turn of so many seconds. The first one, which is not counted, starts
+        the threads."""
         self()
         began, passes = time.perf_counter(), 0
         while True:

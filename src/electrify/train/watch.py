@@ -1,9 +1,12 @@
-"""Who of several processes does not answer, and signals that a process cannot hear while it waits for another.
+"""Who of several processes does not answer, and signals that a process cannot hear while it waits
+for another.
 
-A thread in each process writes a sign of life into the store where the processes have met: a number that grows, and how many exchanges its main
-thread has begun. Who waits long reads those of the others. torch itself says only that an exchange did not end, and only when its time is over.
+A thread in each process writes a sign of life into the store where the processes have met: a number
+that grows, and how many exchanges its main thread has begun. Who waits long reads those of the
+others. torch itself says only that an exchange did not end, and only when its time is over.
 
-While the main thread waits inside torch, Python runs no handler of a signal; the number of the signal comes through `set_wakeup_fd` all the same.
+While the main thread waits inside torch, Python runs no handler of a signal; the number of the
+signal comes through `set_wakeup_fd` all the same.
 """
 
 from __future__ import annotations
@@ -28,13 +31,17 @@ from .signals import SAVED_EXIT, SIGNALS
 
 BEAT_S = 2.0  # between two signs of life
 LOOK_S = 3.0  # an exchange lasts milliseconds: who waits longer looks at the others
-SILENT_S = 10.0  # five signs that did not come: longer than any call of ours that keeps Python's lock
+SILENT_S = (
+    10.0  # five signs that did not come: longer than any call of ours that keeps Python's lock
+)
 SURE_S = 5.0  # where one of them is known to be lost: two signs
 SAY_S = 30.0  # before the first line about a wait; then after twice the time
 MOST_S = 600.0  # between two lines
 TICK_S = 0.25  # between two looks at the clock
 DEAF_S = 1.5  # a signal that the main thread has not answered by then finds it inside torch
-STORE_S = 5.0  # an answer of the store comes within a millisecond; at the end of a run no thread is waited for longer
+# An answer of the store comes within a millisecond; at the end of a run no thread is waited for
+# longer.
+STORE_S = 5.0
 
 
 @dataclass
@@ -52,7 +59,8 @@ class Watch:
     """The threads of this process. `forming` and `exchange` are what its main thread is said to do."""
 
     def __init__(self, store: td.Store, *, rank: int, size: int, keeper: int | None) -> None:
-        """store: a connection of its own. keeper: the rank whose process keeps the store, None where it is another one (torchrun's)."""
+        """store: a connection of its own. keeper: the rank whose process keeps the store, None
+        where it is another one (torchrun's)."""
         self.store, self.rank, self.size, self.keeper = store, rank, size, keeper
         self.lives = {r: Life() for r in range(size) if r != rank}
         self._entered, self._inside, self._forming, self._moved = 0, False, False, time.monotonic()
@@ -68,8 +76,12 @@ class Watch:
             self._before = signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         self._over = threading.Event()
         self._answered = time.monotonic()  # the store did then
-        # The store's own thread, for a store whose process hangs keeps whoever asks it waiting for ever.
-        self._threads = [threading.Thread(target=work, name="watch", daemon=True) for work in (self._talk, self._watch)]
+        # The store's own thread, for a store whose process hangs keeps whoever asks it waiting for
+        # ever.
+        self._threads = [
+            threading.Thread(target=work, name="watch", daemon=True)
+            for work in (self._talk, self._watch)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -105,7 +117,8 @@ class Watch:
             self._inside, self._moved = False, time.monotonic()
 
     def named(self, *, wait_s: float = 0.0) -> str:
-        """The processes that do not answer, in words; empty where all do, or nobody knows. wait_s: how long to look at them first."""
+        """The processes that do not answer, in words; empty where all do, or nobody knows. wait_s:
+        how long to look at them first."""
         deadline, enough_s = time.monotonic() + wait_s, SURE_S if wait_s else SILENT_S
         while not self._silent(enough_s) and time.monotonic() < deadline:
             self._moved = min(self._moved, time.monotonic() - LOOK_S)  # look at them
@@ -132,7 +145,11 @@ class Watch:
 
     def _beat(self) -> None:
         self._signs += 1
-        mine = [self._signs, self._entered, f"rank {self.rank} (process {os.getpid()} on {socket.gethostname()})"]
+        mine = [
+            self._signs,
+            self._entered,
+            f"rank {self.rank} (process {os.getpid()} on {socket.gethostname()})",
+        ]
         self.store.set(f"life/{self.rank}", json.dumps(mine))
 
     def _look(self) -> None:
@@ -151,7 +168,11 @@ class Watch:
         now = time.monotonic()
         if self._store_lost or now - self._answered >= BEAT_S + seconds:
             return [self.keeper] if self.keeper in self.lives else []
-        return [rank for rank, life in self.lives.items() if now - life.since >= seconds] if self._looking else []
+        return (
+            [rank for rank, life in self.lives.items() if now - life.since >= seconds]
+            if self._looking
+            else []
+        )
 
     # ------------------------------------------------------------------ what is said
 
@@ -169,12 +190,23 @@ class Watch:
 
     def _say(self, waited: float) -> None:
         silent = self._silent(SILENT_S)
-        behind = [rank for rank, life in self.lives.items() if life.entered < self._entered and rank not in silent] if self._inside else []
+        behind = (
+            [
+                rank
+                for rank, life in self.lives.items()
+                if life.entered < self._entered and rank not in silent
+            ]
+            if self._inside
+            else []
+        )
         missing = silent or behind
         if not missing or self.rank > min(set(range(self.size)) - {*missing}):
             return  # the first of those who wait speaks for all
         how = "gives no sign of life" if silent else "is still at work"
-        say(f"waiting for {len(missing)} of {self.size} processes, {waited:.0f} s: {words(self.lives, missing)} {how}")
+        say(
+            f"waiting for {len(missing)} of {self.size} processes, {waited:.0f} s: "
+            f"{words(self.lives, missing)} {how}"
+        )
 
     # ------------------------------------------------------------------ signals
 
@@ -185,14 +217,21 @@ class Watch:
                 self._asked = self._asked or (number, now)
 
     def _leave_if_asked(self) -> None:
-        """Ends the process where a signal cannot be obeyed: the main thread waits for a process that gives no sign of life."""
+        """Ends the process where a signal cannot be obeyed: the main thread waits for a process
+        that gives no sign of life."""
         if not self._asked or time.monotonic() - max(self._asked[1], self._moved) < DEAF_S:
             return
         silent = self._silent(SILENT_S)
         if not self._forming and not silent:
             return
-        name, whom = signal.Signals(self._asked[0]).name, words(self.lives, silent) or "the other processes"
-        say(f"electrify pretrain: stopped by {name} while waiting for {whom}; run the same command again to continue")
+        name, whom = (
+            signal.Signals(self._asked[0]).name,
+            words(self.lives, silent) or "the other processes",
+        )
+        say(
+            f"electrify pretrain: stopped by {name} while waiting for {whom}; run the same command "
+            "again to continue"
+        )
         with suppress(OSError, ValueError):
             sys.stderr.flush()
         os._exit(SAVED_EXIT)
@@ -205,7 +244,8 @@ def words(lives: dict[int, Life], ranks: list[int], *, most: int = 8) -> str:
 
 
 def connection(store: td.TCPStore) -> td.Store:
-    """A second connection to the store, for another thread: one that waits keeps all other callers of its connection waiting."""
+    """A second connection to the store, for another thread: one that waits keeps all other callers
+    of its connection waiting."""
     own = store.clone()  # pyright: ignore[reportAttributeAccessIssue] - not in its stubs
     own.set_timeout(timedelta(seconds=STORE_S))
     return own

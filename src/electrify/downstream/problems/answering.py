@@ -1,8 +1,10 @@
-"""Questions whose answer is a piece of a context: contexts longer than a sequence are read through windows, and answers go back to its characters.
+"""Questions whose answer is a piece of a context: contexts longer than a sequence are read through
+windows, and answers go back to its characters.
 
-A window begins `doc_stride` tokens after the one before it (BERT's meaning of the word). In training a window without the answer says that there is
-none where the task has unanswerable questions (SQuAD 2.0), and is left out where it has not (1.1). ELECTRA's own head (`electra`) learns from all of
-them: a window without the answer points at the class token, of SQuAD 1.1 too.
+A window begins `doc_stride` tokens after the one before it (BERT's meaning of the word). In
+training a window without the answer says that there is none where the task has unanswerable
+questions (SQuAD 2.0), and is left out where it has not (1.1). ELECTRA's own head (`electra`) learns
+from all of them: a window without the answer points at the class token, of SQuAD 1.1 too.
 """
 
 from __future__ import annotations
@@ -27,13 +29,16 @@ from ..rows import Rows, rows_of
 from ..tasks import TaskData
 from .problem import Answers, HeldOut
 
-QUESTION_TOKENS = 64  # longer ones are cut (BERT's max_query_length), and to half of a short sequence
+QUESTION_TOKENS = (
+    64  # longer ones are cut (BERT's max_query_length), and to half of a short sequence
+)
 
 
 @dataclass(frozen=True)
 class Window:
-    """Tokens [begin, end) of a question's context; the first of them stands at `start` in the row. offsets: characters of the context's tokens. own:
-    [first, last) of those that stand here with more context than in any other window (see `owned`)."""
+    """Tokens [begin, end) of a question's context; the first of them stands at `start` in the row.
+    offsets: characters of the context's tokens. own: [first, last) of those that stand here with
+    more context than in any other window (see `owned`)."""
 
     question: int
     begin: int
@@ -44,12 +49,15 @@ class Window:
 
     def characters(self, first: int, last: int) -> tuple[int, int]:
         """Where in the context the tokens at these places of the row stand."""
-        return self.offsets[self.begin + first - self.start][0], self.offsets[self.begin + last - self.start][1]
+        return self.offsets[self.begin + first - self.start][0], self.offsets[
+            self.begin + last - self.start
+        ][1]
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A piece of a context that may be the answer. score: a logit or a log-probability, the more the better."""
+    """A piece of a context that may be the answer. score: a logit or a log-probability, the more
+    the better."""
 
     text: str
     score: float
@@ -64,15 +72,40 @@ class Answering:
     ) -> None:  # fmt: skip
         if not loaded.tokenizer.is_fast:
             kind = type(loaded.tokenizer).__name__
-            raise UserError(f"task {task.name!r}: {kind} does not tell where its tokens stand in the text; question answering needs a tokenizer.json")
-        self.task, self.loaded, self.max_seq_length, self.device = task, loaded, max_seq_length, device
-        self.doc_stride, self.head, self.n_best, self.beam, self.longest_answer = doc_stride, head, n_best, beam, longest_answer
-        self.answerless = not all(isinstance(q, Question) and q.answers for q in (*task.train, *task.validation))
+            raise UserError(
+                f"task {task.name!r}: {kind} does not tell where its tokens stand in the text; "
+                "question answering needs a tokenizer.json"
+            )
+        self.task, self.loaded, self.max_seq_length, self.device = (
+            task,
+            loaded,
+            max_seq_length,
+            device,
+        )
+        self.doc_stride, self.head, self.n_best, self.beam, self.longest_answer = (
+            doc_stride,
+            head,
+            n_best,
+            beam,
+            longest_answer,
+        )
+        self.answerless = not all(
+            isinstance(q, Question) and q.answers for q in (*task.train, *task.validation)
+        )
         self._tokens: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
 
     def model(self, *, dropout: float, std: float | None) -> Finetuned:
         if self.head == "electra":
-            return Finetuned(self.loaded.encoder, ElectraHead(self.loaded.width, dropout=dropout, std=std, last=self.loaded.last, beam=self.beam))
+            return Finetuned(
+                self.loaded.encoder,
+                ElectraHead(
+                    self.loaded.width,
+                    dropout=dropout,
+                    std=std,
+                    last=self.loaded.last,
+                    beam=self.beam,
+                ),
+            )
         common: dict[str, Any] = {
             "dropout": dropout,
             "std": std,
@@ -81,7 +114,10 @@ class Answering:
             "longest_answer": self.longest_answer,
         }
         if self.head == "joint":
-            return Finetuned(self.loaded.encoder, JointHead(self.loaded.width, **common, beam=self.beam, answerable=self.answerless))
+            return Finetuned(
+                self.loaded.encoder,
+                JointHead(self.loaded.width, **common, beam=self.beam, answerable=self.answerless),
+            )
         return Finetuned(self.loaded.encoder, SpanHead(self.loaded.width, **common))
 
     def training(self, examples: Sequence[Question]) -> Rows:
@@ -100,17 +136,25 @@ class Answering:
         return {name: found.pop(name) for name in self.task.metrics} | found
 
     def files(self, held: HeldOut, answers: Answers, name: str) -> dict[str, str]:
-        """NAME.predictions.json, the official file (question id to answer), and NAME.nbest.json; with unanswerable questions NAME.null_odds.json too,
-        and the predictions are empty from the threshold of the best F1 on."""
+        """NAME.predictions.json, the official file (question id to answer), and NAME.nbest.json;
+        with unanswerable questions NAME.null_odds.json too, and the predictions are empty from the
+        threshold of the best F1 on."""
         guesses = self.guesses(held, answers)
         best, none = self._predictions(held, answers, guesses)
-        nbest = {held.examples[k].id: [{"text": g.text, "score": round(g.score, 5)} for g in found] for k, found in enumerate(guesses)}
+        nbest = {
+            held.examples[k].id: [{"text": g.text, "score": round(g.score, 5)} for g in found]
+            for k, found in enumerate(guesses)
+        }
         files = {f"{name}.nbest.json": _json(nbest)}
         if self.answerless:
             found = score_answers(held.examples, best, none)
             silent = sum(not q.answers for q in held.examples) / len(held.examples)
             # the official threshold is 0 where answering nothing is best, whatever the scores are
-            threshold = found.get("best_f1_threshold", 0.0) if silent < found.get("best_f1", 1) else -math.inf
+            threshold = (
+                found.get("best_f1_threshold", 0.0)
+                if silent < found.get("best_f1", 1)
+                else -math.inf
+            )
             files[f"{name}.null_odds.json"] = _json(none)
             best = _silenced(best, none, threshold)
         return {f"{name}.predictions.json": _json(best), **files}
@@ -128,40 +172,71 @@ class Answering:
                     text = context[begin:end].strip()
                     if text:  # tokens of blanks alone are no answer
                         mine[text] = max(score, mine.get(text, score))
-        return [[Guess(text, score) for text, score in sorted(g.items(), key=lambda item: -item[1])[: self.n_best]] for g in found]
+        return [
+            [
+                Guess(text, score)
+                for text, score in sorted(g.items(), key=lambda item: -item[1])[: self.n_best]
+            ]
+            for g in found
+        ]
 
     def _spans(self, held: HeldOut, answers: Answers) -> Answers:
-        """Of each window the `n_best` best answers that are spans of its context, no longer than they may be, and begin where this window knows most
-        (ELECTRA's public code, finetune/qa/qa_metrics.py)."""
+        """Of each window the `n_best` best answers that are spans of its context, no longer than
+        they may be, and begin where this window knows most (ELECTRA's public code,
+        finetune/qa/qa_metrics.py)."""
         at = [(w.start - w.begin, *w.own, w.end) for w in held.spots]
         shift_N1, first_N1, last_N1, end_N1 = torch.tensor(at).unsqueeze(-1).unbind(1)
         starts_NK, ends_NK = answers["starts"] - shift_N1, answers["ends"] - shift_N1
         far_NK = ends_NK - starts_NK
-        fits_NK = (starts_NK >= first_N1) & (starts_NK < last_N1) & (ends_NK < end_N1) & (far_NK >= 0) & (far_NK < self.longest_answer)
+        fits_NK = (
+            (starts_NK >= first_N1)
+            & (starts_NK < last_N1)
+            & (ends_NK < end_N1)
+            & (far_NK >= 0)
+            & (far_NK < self.longest_answer)
+        )
         scores_NK = answers["scores"].masked_fill(~fits_NK, NEVER)
         top = scores_NK.topk(min(self.n_best, scores_NK.shape[1]), dim=1)
-        return {"scores": top.values} | {name: answers[name].gather(1, top.indices) for name in ("starts", "ends")}
+        return {"scores": top.values} | {
+            name: answers[name].gather(1, top.indices) for name in ("starts", "ends")
+        }
 
-    def _predictions(self, held: HeldOut, answers: Answers, guesses: list[list[Guess]]) -> tuple[dict[str, str], dict[str, float]]:
-        """Of each question the best answer, and how much speaks for none: the less the better the answer."""
-        best = {question.id: (found[0].text if found else "") for question, found in zip(held.examples, guesses, strict=True)}
+    def _predictions(
+        self, held: HeldOut, answers: Answers, guesses: list[list[Guess]]
+    ) -> tuple[dict[str, str], dict[str, float]]:
+        """Of each question the best answer, and how much speaks for none: the less the better the
+        answer."""
+        best = {
+            question.id: (found[0].text if found else "")
+            for question, found in zip(held.examples, guesses, strict=True)
+        }
         null: dict[int, float] = {}
         for window, value in zip(held.spots, answers["null"].tolist(), strict=True):
             null[window.question] = min(float(value), null.get(window.question, float(value)))
         if self.head == "plain":  # logits of no answer and of the best one
-            null = {k: value - (guesses[k][0].score if guesses[k] else 0.0) for k, value in null.items()}
+            null = {
+                k: value - (guesses[k][0].score if guesses[k] else 0.0) for k, value in null.items()
+            }
         return best, {question.id: null[k] for k, question in enumerate(held.examples)}
 
     def _rows(self, questions: Sequence[Question], *, learning: bool) -> tuple[Rows, list[Window]]:
         self._read([q.context for q in questions] + [q.question for q in questions])
         electra = self.head == "electra"
         frame, longest_question = self.loaded.pair, min(QUESTION_TOKENS, self.max_seq_length // 2)
-        ids, types, places, targets, spots = list[list[int]](), list[list[int]](), list[list[int]](), list[list[int]](), list[Window]()
+        ids, types, places, targets, spots = (
+            list[list[int]](),
+            list[list[int]](),
+            list[list[int]](),
+            list[list[int]](),
+            list[Window](),
+        )
         for number, question in enumerate(questions):
             asked = self._tokens[question.question][0][:longest_question]
             room = self.max_seq_length - frame.room - len(asked)
             tokens, offsets = self._tokens[question.context]
-            true = tokens_of(question.answers[0], offsets) if learning and question.answers else None
+            true = (
+                tokens_of(question.answers[0], offsets) if learning and question.answers else None
+            )
             if electra and learning and question.answers and true is None:
                 continue  # an answer of characters that are in no token: nothing to point at
             for (begin, end), own in zip(*owned(len(tokens), room, self.doc_stride), strict=True):
@@ -172,15 +247,29 @@ class Answering:
                 at = starts[1] - begin
                 ids.append(row)
                 types.append(kinds)
-                behind = len(row) if electra else at + end  # its public code lets the separator behind the context be chosen
+                behind = (
+                    len(row) if electra else at + end
+                )  # its public code lets the separator behind the context be chosen
                 places.append([int(at + begin <= k < behind) for k in range(len(row))])
                 none = self._nothing(row, question, starts[1])
-                targets.append([at + true[0], at + true[1], 0] if true is not None and held else none)
+                targets.append(
+                    [at + true[0], at + true[1], 0] if true is not None and held else none
+                )
                 spots.append(Window(number, begin, end, starts[1], offsets, own))
         if not ids:
-            raise UserError(f"task {self.task.name!r}: no training answer fits into {self.max_seq_length} tokens; raise --max-seq-length")
+            raise UserError(
+                f"task {self.task.name!r}: no training answer fits into {self.max_seq_length} "
+                "tokens; raise --max-seq-length"
+            )
         segments, pad = types if self.loaded.segments else None, self.loaded.tokenizer.pad_token_id
-        return rows_of(ids, segments, torch.tensor(targets, dtype=torch.int32), pad=pad, device=self.device, places=places), spots
+        return rows_of(
+            ids,
+            segments,
+            torch.tensor(targets, dtype=torch.int32),
+            pad=pad,
+            device=self.device,
+            places=places,
+        ), spots
 
     def _nothing(self, row: Sequence[int], question: Question, start: int) -> list[int]:
         """The targets of a window without the answer."""
@@ -194,8 +283,12 @@ class Answering:
         new = list({text: None for text in texts if text not in self._tokens})
         if new:
             with quiet():  # contexts longer than a sequence are what windows are for
-                found = self.loaded.tokenizer(new, add_special_tokens=False, return_offsets_mapping=True, padding=False)
-            for text, ids, offsets in zip(new, found["input_ids"], found["offset_mapping"], strict=True):
+                found = self.loaded.tokenizer(
+                    new, add_special_tokens=False, return_offsets_mapping=True, padding=False
+                )
+            for text, ids, offsets in zip(
+                new, found["input_ids"], found["offset_mapping"], strict=True
+            ):
                 self._tokens[text] = list(ids), [tuple(pair) for pair in offsets]
 
 
@@ -220,20 +313,31 @@ def _windows(length: int, room: int, stride: int) -> Places:
 
 @lru_cache(maxsize=10_000)
 def owned(length: int, room: int, stride: int) -> tuple[Places, Places]:
-    """The windows over so many tokens, and of each window the tokens [first, last) that it holds with more context than any other does.
+    """The windows over so many tokens, and of each window the tokens [first, last) that it holds
+    with more context than any other does.
 
-    Context is the smaller of the numbers of tokens before and behind in the window, and a hundredth of the window's length; the earlier of equal
-    windows has it (BERT's and ELECTRA's max-context rule, 2003.10555's public code). These tokens stand together: what a later window has more than
+    Context is the smaller of the numbers of tokens before and behind in the window, and a hundredth
+    of the window's length; the earlier of equal windows has it (BERT's and ELECTRA's max-context
+    rule, 2003.10555's public code). These tokens stand together: what a later window has more than
     an earlier one never falls from token to token.
     """
     windows = _windows(length, room, stride)
-    owner = [max((min(k - b, e - 1 - k) + 0.01 * (e - b), -w) for w, (b, e) in enumerate(windows) if b <= k < e)[1] for k in range(length)]
+    owner = [
+        max(
+            (min(k - b, e - 1 - k) + 0.01 * (e - b), -w)
+            for w, (b, e) in enumerate(windows)
+            if b <= k < e
+        )[1]
+        for k in range(length)
+    ]
     counts = [owner.count(-w) for w in range(len(windows))]
     firsts = [sum(counts[:w]) for w in range(len(windows))]
     return windows, [(first, first + count) for first, count in zip(firsts, counts, strict=True)]
 
 
-def _silenced(best: Mapping[str, str], none: Mapping[str, float], threshold: float) -> dict[str, str]:
+def _silenced(
+    best: Mapping[str, str], none: Mapping[str, float], threshold: float
+) -> dict[str, str]:
     return {key: "" if none[key] > threshold else text for key, text in best.items()}
 
 

@@ -1,5 +1,6 @@
-"""Tagging with the encoder left as it is: the states of words are computed once a run, and a small head learns on them (seconds where fine-tuning
-takes minutes). What a linear head finds there is the measure that tells small encoders apart.
+"""Tagging with the encoder left as it is: the states of words are computed once a run, and a small
+head learns on them (seconds where fine-tuning takes minutes). What a linear head finds there is the
+measure that tells small encoders apart.
 
 Shape suffixes: W words, F features, S sentences of a batch, L words of the longest, C tags.
 """
@@ -28,7 +29,8 @@ LSTM_WIDTH = 200  # of each direction
 
 @dataclass(frozen=True)
 class Words:
-    """Sentences as runs of words with their features: rows for the loop, one a sentence. starts_N: each one's first word."""
+    """Sentences as runs of words with their features: rows for the loop, one a sentence. starts_N:
+    each one's first word."""
 
     states_WF: Tensor
     targets_W: Tensor
@@ -49,13 +51,25 @@ class Words:
 
 
 class Probe(nn.Module):
-    """A linear layer on each word's features, or a bidirectional LSTM between the two. longest: words of the longest sentence."""
+    """A linear layer on each word's features, or a bidirectional LSTM between the two. longest:
+    words of the longest sentence."""
 
     def __init__(
-        self, features: int, num_outputs: int, *, head: Literal["linear", "bilstm"], dropout: float, std: float | None, longest: int
+        self,
+        features: int,
+        num_outputs: int,
+        *,
+        head: Literal["linear", "bilstm"],
+        dropout: float,
+        std: float | None,
+        longest: int,
     ) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(features, LSTM_WIDTH, batch_first=True, bidirectional=True) if head == "bilstm" else None
+        self.lstm = (
+            nn.LSTM(features, LSTM_WIDTH, batch_first=True, bidirectional=True)
+            if head == "bilstm"
+            else None
+        )
         self.dropout, self.longest = nn.Dropout(dropout), longest
         self.head = linear(features if self.lstm is None else 2 * LSTM_WIDTH, num_outputs, std)
 
@@ -64,8 +78,15 @@ class Probe(nn.Module):
         with torch.autocast(states_SLF.device.type, enabled=False):
             if self.lstm is None:
                 return self.head(self.dropout(states_SLF[words_SL]))
-            packed = nn.utils.rnn.pack_padded_sequence(self.dropout(states_SLF), words_SL.sum(1).cpu(), batch_first=True, enforce_sorted=False)
-            hidden_SLH, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=words_SL.shape[1])
+            packed = nn.utils.rnn.pack_padded_sequence(
+                self.dropout(states_SLF),
+                words_SL.sum(1).cpu(),
+                batch_first=True,
+                enforce_sorted=False,
+            )
+            hidden_SLH, _ = nn.utils.rnn.pad_packed_sequence(
+                self.lstm(packed)[0], batch_first=True, total_length=words_SL.shape[1]
+            )
             return self.head(self.dropout(hidden_SLH[words_SL]))
 
     def loss(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
@@ -77,15 +98,19 @@ class Probe(nn.Module):
 
     def answers(self, batch: tuple[Tensor, Tensor, Tensor]) -> Answers:
         states_SLF, _, words_SL = batch
-        found_SL = torch.zeros(len(words_SL), self.longest, dtype=torch.int32, device=words_SL.device)
+        found_SL = torch.zeros(
+            len(words_SL), self.longest, dtype=torch.int32, device=words_SL.device
+        )
         found_SL[:, : words_SL.shape[1]][words_SL] = self(states_SLF, words_SL).argmax(-1).int()
         return {"classes": found_SL}
 
 
 class FrozenTagging(Tagging):
-    """Tagging on features: see problem.Problem. layers: the last one, the last four, or all and the embeddings, concatenated.
+    """Tagging on features: see problem.Problem. layers: the last one, the last four, or all and the
+    embeddings, concatenated.
 
-    Each feature is standardised by its mean and deviation over the training words: the layers of a pre-norm encoder differ much in size.
+    Each feature is standardised by its mean and deviation over the training words: the layers of a
+    pre-norm encoder differ much in size.
     """
 
     def __init__(
@@ -95,17 +120,30 @@ class FrozenTagging(Tagging):
         self.layers, self.bf16 = layers, bf16
         self.head: Literal["linear", "bilstm"] = head
         self.standard: tuple[Tensor, Tensor] | None = None
-        self.longest = max(len(s.words) for s in (*task.train, *task.validation, *(s for _, part in task.also for s in part)))  # type: ignore[union-attr]
+        self.longest = max(
+            len(s.words)
+            for s in (*task.train, *task.validation, *(s for _, part in task.also for s in part))
+        )  # type: ignore[union-attr]
 
     def model(self, *, dropout: float, std: float | None) -> Probe:  # type: ignore[override]
         depth = self.loaded.encoder.config.num_hidden_layers
         taken = {"last": 1, "last4": min(4, depth + 1), "all": depth + 1}[self.layers]
         tags = self.task.num_outputs
-        return Probe(taken * self.loaded.width, tags, head=self.head, dropout=dropout, std=std, longest=self.longest).to(self.device)
+        return Probe(
+            taken * self.loaded.width,
+            tags,
+            head=self.head,
+            dropout=dropout,
+            std=std,
+            longest=self.longest,
+        ).to(self.device)
 
     def training(self, examples: Sequence[Sentence]) -> Words:  # type: ignore[override]
         words = self._words(examples)
-        mean_F, std_F = words.states_WF.mean(0), words.states_WF.std(0, correction=0).clamp(min=1e-6)
+        mean_F, std_F = (
+            words.states_WF.mean(0),
+            words.states_WF.std(0, correction=0).clamp(min=1e-6),
+        )
         self.standard = mean_F, std_F
         words.states_WF.sub_(mean_F).div_(std_F)
         return words
@@ -122,8 +160,15 @@ class FrozenTagging(Tagging):
     def _words(self, examples: Sequence[Sentence]) -> Words:
         rows, spots = self._rows(examples)
         lengths_N = torch.tensor([len(s.words) for s in examples])
-        targets_W = torch.tensor([self.numbers.get(tag, 0) for s in examples for tag in s.tags], device=self.device)
-        return Words(self._states(rows, torch.tensor(spots)), targets_W, lengths_N.cumsum(0) - lengths_N, lengths_N)
+        targets_W = torch.tensor(
+            [self.numbers.get(tag, 0) for s in examples for tag in s.tags], device=self.device
+        )
+        return Words(
+            self._states(rows, torch.tensor(spots)),
+            targets_W,
+            lengths_N.cumsum(0) - lengths_N,
+            lengths_N,
+        )
 
     def _states(self, rows: Rows, spots_W3: Tensor) -> Tensor:
         """[W, F] in float32, in the order of the words: the states of their first pieces."""
@@ -131,14 +176,22 @@ class FrozenTagging(Tagging):
         encoder.eval()
         found_WF = torch.empty(0)
         by_row = torch.argsort(spots_W3[:, 0], stable=True)
-        bounds_N = torch.searchsorted(spots_W3[by_row, 0].contiguous(), torch.arange(len(rows.lengths_N) + 1))
+        bounds_N = torch.searchsorted(
+            spots_W3[by_row, 0].contiguous(), torch.arange(len(rows.lengths_N) + 1)
+        )
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            for index_B in pieces(torch.arange(len(rows.lengths_N)), rows.lengths_N, most_tokens(self.device)):
-                layers = encoder(**rows.inputs(index_B), output_hidden_states=True).hidden_states[first:]
+            for index_B in pieces(
+                torch.arange(len(rows.lengths_N)), rows.lengths_N, most_tokens(self.device)
+            ):
+                layers = encoder(**rows.inputs(index_B), output_hidden_states=True).hidden_states[
+                    first:
+                ]
                 mine = [by_row[int(bounds_N[row]) : int(bounds_N[row + 1])] for row in index_B]
                 row_P = torch.cat([torch.full((len(words),), k) for k, words in enumerate(mine)])
                 word_P = torch.cat(mine)
-                states_PF = torch.cat([layer[row_P, spots_W3[word_P, 1]].float() for layer in layers], -1)
+                states_PF = torch.cat(
+                    [layer[row_P, spots_W3[word_P, 1]].float() for layer in layers], -1
+                )
                 if not len(found_WF):
                     found_WF = states_PF.new_empty(len(spots_W3), states_PF.shape[1])
                 found_WF[spots_W3[word_P, 2].to(self.device)] = states_PF

@@ -15,7 +15,8 @@ Answers = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Examples to be answered: their rows, and of each row where in the examples it stands (as each problem needs it)."""
+    """Examples to be answered: their rows, and of each row where in the examples it stands (as each
+    problem needs it)."""
 
     examples: Sequence[Any]
     data: Data
@@ -23,7 +24,8 @@ class HeldOut:
 
 
 class Problem(Protocol):
-    """A task made ready for one encoder. Answers are what the model keeps of its outputs, in the order of the rows."""
+    """A task made ready for one encoder. Answers are what the model keeps of its outputs, in the
+    order of the rows."""
 
     def model(self, *, dropout: float, std: float | None) -> Any:
         """The encoder and a fresh head, drawn from torch's generator. std: see heads.linear."""

@@ -1,6 +1,8 @@
-"""Words with a tag each: the state of a word's first piece is its state, and each word is scored once, however long the sentence.
+"""Words with a tag each: the state of a word's first piece is its state, and each word is scored
+once, however long the sentence.
 
-A sentence that does not fit is read through windows that overlap by half; a word is tagged in the window where it stands farther from an edge.
+A sentence that does not fit is read through windows that overlap by half; a word is tagged in the
+window where it stands farther from an edge.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ class Window:
 
 
 def windows(pieces: Sequence[int], room: int) -> list[Window]:
-    """Windows over words of so many pieces each (none above `room`): every word is in the tagged part of exactly one."""
+    """Windows over words of so many pieces each (none above `room`): every word is in the tagged
+    part of exactly one."""
     spans, begin = list[tuple[int, int]](), 0
     while True:
         end, used = begin, 0
@@ -49,23 +52,43 @@ def windows(pieces: Sequence[int], room: int) -> list[Window]:
             used -= pieces[following]
             following += 1
         begin = following
-    cuts = [0, *((spans[k + 1][0] + spans[k][1] + 1) // 2 for k in range(len(spans) - 1)), len(pieces)]
+    cuts = [
+        0,
+        *((spans[k + 1][0] + spans[k][1] + 1) // 2 for k in range(len(spans) - 1)),
+        len(pieces),
+    ]
     return [Window(begin, end, cuts[k], cuts[k + 1]) for k, (begin, end) in enumerate(spans)]
 
 
-Spot = tuple[int, int, int]  # a row, the place of a word's first piece in it, the number of the word among all words
+Spot = tuple[
+    int, int, int
+]  # a row, the place of a word's first piece in it, the number of the word among all words
 
 
 class Tagging:
-    """See problem.Problem. Held-out sentences may carry tags that training never showed: they count as mistakes."""
+    """See problem.Problem. Held-out sentences may carry tags that training never showed: they count
+    as mistakes."""
 
-    def __init__(self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device) -> None:
-        self.task, self.loaded, self.max_seq_length, self.device = task, loaded, max_seq_length, device
+    def __init__(
+        self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device
+    ) -> None:
+        self.task, self.loaded, self.max_seq_length, self.device = (
+            task,
+            loaded,
+            max_seq_length,
+            device,
+        )
         self.numbers = {tag: k for k, tag in enumerate(task.labels)}
         self._pieces: dict[str, list[int]] = {}
 
     def model(self, *, dropout: float, std: float | None) -> Finetuned:
-        head = TagHead(self.loaded.width, self.task.num_outputs, dropout=dropout, std=std, longest=self.max_seq_length)
+        head = TagHead(
+            self.loaded.width,
+            self.task.num_outputs,
+            dropout=dropout,
+            std=std,
+            longest=self.max_seq_length,
+        )
         return Finetuned(self.loaded.encoder, head)
 
     def training(self, examples: Sequence[Sentence]) -> Rows:
@@ -80,10 +103,14 @@ class Tagging:
         return {name: found[name] for name in self.task.metrics}
 
     def files(self, held: HeldOut, answers: Answers, name: str) -> dict[str, str]:
-        """NAME.txt as conlleval reads it: word, true tag, predicted tag, a blank line after each sentence."""
+        """NAME.txt as conlleval reads it: word, true tag, predicted tag, a blank line after each
+        sentence."""
         lines: list[str] = []
         for sentence, predicted in zip(held.examples, self.tags(held, answers), strict=True):
-            lines += [f"{word} {tag} {guess}" for word, tag, guess in zip(sentence.words, sentence.tags, predicted, strict=True)]
+            lines += [
+                f"{word} {tag} {guess}"
+                for word, tag, guess in zip(sentence.words, sentence.tags, predicted, strict=True)
+            ]
             lines.append("")
         return {f"{name}.txt": "\n".join(lines) + "\n"}
 
@@ -108,26 +135,47 @@ class Tagging:
         for sentence in sentences:
             words = [self._pieces[word][:room] for word in sentence.words]
             for window in windows([len(pieces) for pieces in words], room):
-                ids, types, starts = frame.around([i for pieces in words[window.begin : window.end] for i in pieces])
+                ids, types, starts = frame.around(
+                    [i for pieces in words[window.begin : window.end] for i in pieces]
+                )
                 targets, places, at = [0] * len(ids), [0] * len(ids), starts[0]
                 for k in range(window.begin, window.end):
                     if window.first <= k < window.last:
                         targets[at], places[at] = self.numbers.get(sentence.tags[k], 0), 1
                         spots.append((len(built["ids"]), at, done + k))
                     at += len(words[k])
-                for name, row in (("ids", ids), ("types", types), ("targets", targets), ("places", places)):
+                for name, row in (
+                    ("ids", ids),
+                    ("types", types),
+                    ("targets", targets),
+                    ("places", places),
+                ):
                     built[name].append(row)
             done += len(sentence.words)
         segments = built["types"] if self.loaded.segments else None
         targets_NL = padded(built["targets"], 0, torch.int32)
         pad = self.loaded.tokenizer.pad_token_id
-        return rows_of(built["ids"], segments, targets_NL, pad=pad, device=self.device, places=built["places"]), spots
+        return rows_of(
+            built["ids"], segments, targets_NL, pad=pad, device=self.device, places=built["places"]
+        ), spots
 
     def _read(self, sentences: Sequence[Sentence]) -> None:
-        """The pieces of every word, tokenised by itself behind a blank, as within a text. A word that the tokenizer drops is its unknown token."""
-        new = list({word: None for sentence in sentences for word in sentence.words if word not in self._pieces})
+        """The pieces of every word, tokenised by itself behind a blank, as within a text. A word
+        that the tokenizer drops is its unknown token."""
+        new = list(
+            {
+                word: None
+                for sentence in sentences
+                for word in sentence.words
+                if word not in self._pieces
+            }
+        )
         if new:
             unknown = self.loaded.tokenizer.unk_token_id
             dropped = [self.loaded.tokenizer.pad_token_id if unknown is None else unknown]
-            found = self.loaded.tokenizer([" " + word for word in new], add_special_tokens=False, padding=False)["input_ids"]
-            self._pieces |= {word: list(ids) or dropped for word, ids in zip(new, found, strict=True)}
+            found = self.loaded.tokenizer(
+                [" " + word for word in new], add_special_tokens=False, padding=False
+            )["input_ids"]
+            self._pieces |= {
+                word: list(ids) or dropped for word, ids in zip(new, found, strict=True)
+            }

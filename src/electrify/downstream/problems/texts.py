@@ -32,12 +32,24 @@ class Texts:
     def __init__(
         self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device, regression_targets: str = "standardised"
     ) -> None:  # fmt: skip
-        self.task, self.loaded, self.max_seq_length, self.device = task, loaded, max_seq_length, device
+        self.task, self.loaded, self.max_seq_length, self.device = (
+            task,
+            loaded,
+            max_seq_length,
+            device,
+        )
         self.regression_targets = regression_targets
         self.center, self.scale = 0.0, 1.0
 
     def model(self, *, dropout: float, std: float | None) -> Finetuned:
-        head = TextHead(self.loaded.width, self.task.num_outputs, dropout=dropout, std=std, last=self.loaded.last, grade=_GRADES[self.task.kind])
+        head = TextHead(
+            self.loaded.width,
+            self.task.num_outputs,
+            dropout=dropout,
+            std=std,
+            last=self.loaded.last,
+            grade=_GRADES[self.task.kind],
+        )
         return Finetuned(self.loaded.encoder, head)
 
     def training(self, examples: Sequence[Example]) -> Rows:
@@ -49,7 +61,11 @@ class Texts:
         if self.regression_targets == "raw":
             return 0.0, 1.0
         if self.regression_targets == "unit":
-            known = [float(e.label) for e in self.task.train if isinstance(e, Example) and isinstance(e.label, int | float)]
+            known = [
+                float(e.label)
+                for e in self.task.train
+                if isinstance(e, Example) and isinstance(e.label, int | float)
+            ]
             least, most = self.task.value_range or (min(known), max(known))
             return least, (most - least) or 1.0
         values_N = torch.tensor([e.label for e in examples]).double()
@@ -60,17 +76,27 @@ class Texts:
 
     def score(self, held: HeldOut, answers: Answers) -> dict[str, float]:
         wanted = self._targets(held.examples)
-        wanted = wanted if self.task.kind != "regression" else torch.tensor([e.label for e in held.examples])
+        wanted = (
+            wanted
+            if self.task.kind != "regression"
+            else torch.tensor([e.label for e in held.examples])
+        )
         return metrics.score(self.task.metrics, wanted.numpy(), self._chosen(answers).numpy())
 
     def files(self, held: HeldOut, answers: Answers, name: str) -> dict[str, str]:
-        """NAME.tsv of index and prediction, the label as the task's files write it (several with a bar between), or the value."""
+        """NAME.tsv of index and prediction, the label as the task's files write it (several with a
+        bar between), or the value."""
         chosen = self._chosen(answers).tolist()
         match self.task.kind:
             case "regression":
                 shown = [f"{value * self.scale + self.center:.3f}" for value in chosen]
             case "multilabel":
-                shown = ["|".join(label for label, holds in zip(self.task.labels, row, strict=True) if holds) for row in chosen]
+                shown = [
+                    "|".join(
+                        label for label, holds in zip(self.task.labels, row, strict=True) if holds
+                    )
+                    for row in chosen
+                ]
             case _:
                 shown = [self.task.labels[k] for k in chosen]
         return {f"{name}.tsv": answers_tsv(shown)}
@@ -87,8 +113,12 @@ class Texts:
 
     def _targets(self, examples: Sequence[Example]) -> Tensor:
         if self.task.kind == "multilabel":
-            return torch.tensor([[float(k in _several(e)) for k in range(self.task.num_outputs)] for e in examples])
-        return (torch.tensor([e.label for e in examples], dtype=torch.float32) - self.center) / self.scale
+            return torch.tensor(
+                [[float(k in _several(e)) for k in range(self.task.num_outputs)] for e in examples]
+            )
+        return (
+            torch.tensor([e.label for e in examples], dtype=torch.float32) - self.center
+        ) / self.scale
 
     def _rows(self, examples: Sequence[Example]) -> Rows:
         """Tokenised once. Texts beyond max_seq_length are cut, the longer of a pair first."""
@@ -103,9 +133,13 @@ class Texts:
             return_attention_mask=False,
             return_token_type_ids=self.loaded.segments,
         )
-        ids = [row or [tokenizer.pad_token_id] for row in found["input_ids"]]  # a model without special tokens, and an empty text
+        ids = [
+            row or [tokenizer.pad_token_id] for row in found["input_ids"]
+        ]  # a model without special tokens, and an empty text
         segments = [row or [0] for row in found["token_type_ids"]] if self.loaded.segments else None
-        return rows_of(ids, segments, self._targets(examples), pad=tokenizer.pad_token_id, device=self.device)
+        return rows_of(
+            ids, segments, self._targets(examples), pad=tokenizer.pad_token_id, device=self.device
+        )
 
 
 def _several(example: Example) -> tuple[int, ...]:

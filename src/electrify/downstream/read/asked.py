@@ -1,4 +1,5 @@
-"""What `electrify finetune` was asked for -> the examples of its tasks. Loads nothing heavy: a wrong file or column is named within a second."""
+"""What `electrify finetune` was asked for -> the examples of its tasks. Loads nothing heavy: a
+wrong file or column is named within a second."""
 
 from __future__ import annotations
 
@@ -11,6 +12,20 @@ from .task import read_task
 def read_asked(options: FinetuneConfig) -> list[TaskData]:
     """Every task with its examples. Raises UserError naming file and line."""
     if options.task:
-        return [read_task(row, options.data_dir, test=options.predict_test) for row in tasks_named(options.task)]
-    named = {"text_column": options.text_column, "pair_column": options.pair_column, "label_column": options.label_column}
-    return [read_own(options.train_file or "", options.validation_file or "", **named, problem_type=options.problem_type)]
+        return [
+            read_task(row, options.data_dir, test=options.predict_test)
+            for row in tasks_named(options.task)
+        ]
+    named = {
+        "text_column": options.text_column,
+        "pair_column": options.pair_column,
+        "label_column": options.label_column,
+    }
+    return [
+        read_own(
+            options.train_file or "",
+            options.validation_file or "",
+            **named,
+            problem_type=options.problem_type,
+        )
+    ]

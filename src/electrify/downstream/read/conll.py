@@ -1,4 +1,5 @@
-"""Sentences with a tag for each word: column files (CoNLL, CoNLL-U, TSV) and JSON lines, each also compressed; and which scheme the tags follow."""
+"""Sentences with a tag for each word: column files (CoNLL, CoNLL-U, TSV) and JSON lines, each also
+compressed; and which scheme the tags follow."""
 
 from __future__ import annotations
 
@@ -32,13 +33,21 @@ class _Columns:
     """what CoNLL-U calls the column of the tags, where `_` is no tag"""
 
 
-def read_sentences(path: str | Path, *, word: int | None = None, tag: int | str | None = None, prefix: str | None = None) -> tuple[Sentence, ...]:
-    """The sentences of a column file: a word a line, a blank line between sentences. -DOCSTART- lines are left out.
+def read_sentences(
+    path: str | Path,
+    *,
+    word: int | None = None,
+    tag: int | str | None = None,
+    prefix: str | None = None,
+) -> tuple[Sentence, ...]:
+    """The sentences of a column file: a word a line, a blank line between sentences. -DOCSTART-
+    lines are left out.
 
-    Columns lie between tabs where the line holds one (in .tsv and .conllu always), else between runs of spaces. word, tag: columns counted from 0, or
-    from -1 backwards; by default the first and the last, in .conllu (10 columns; comments, word ranges and empty nodes are left out) FORM and UPOS;
-    there tag may also be "upos" or "xpos". prefix: what every word begins with and is taken off, as "en:" in WikiANN's own files.
-    Raises UserError naming file and line.
+    Columns lie between tabs where the line holds one (in .tsv and .conllu always), else between
+    runs of spaces. word, tag: columns counted from 0, or from -1 backwards; by default the first
+    and the last, in .conllu (10 columns; comments, word ranges and empty nodes are left out) FORM
+    and UPOS; there tag may also be "upos" or "xpos". prefix: what every word begins with and is
+    taken off, as "en:" in WikiANN's own files. Raises UserError naming file and line.
     """
     path = Path(path)
     text, ending = whole(path), ending_of(path)
@@ -57,12 +66,16 @@ def read_sentences(path: str | Path, *, word: int | None = None, tag: int | str 
     if not sentences:
         raise UserError(f"{path}: no sentences")
     if treebank and all(form == "_" for sentence in sentences for form in sentence.words):
-        raise UserError(f"{path}: every word is '_': this treebank is published without its text; merge the text in first")
+        raise UserError(
+            f"{path}: every word is '_': this treebank is published without its text; merge the "
+            "text in first"
+        )
     return tuple(sentences)
 
 
 def read_sentence_rows(path: str | Path) -> tuple[Sentence, ...]:
-    """The sentences of JSON lines: an object a line with a list of texts `tokens` (else `words`) and one `tags` (else `ner_tags`, else `labels`).
+    """The sentences of JSON lines: an object a line with a list of texts `tokens` (else `words`)
+    and one `tags` (else `ner_tags`, else `labels`).
 
     Raises UserError naming file and line.
     """
@@ -72,7 +85,9 @@ def read_sentence_rows(path: str | Path) -> tuple[Sentence, ...]:
         where = f"{path}, line {number}"
         words, tags = (_texts(row, names, where) for names in (TOKENS, TAGS))
         if len(words) != len(tags):
-            raise UserError(f"{where}: {len(words)} words, but {len(tags)} tags; every word needs one")
+            raise UserError(
+                f"{where}: {len(words)} words, but {len(tags)} tags; every word needs one"
+            )
         if not words:
             raise UserError(f"{where}: a sentence without words; leave the line out")
         sentences.append(Sentence(words, tags))
@@ -84,15 +99,17 @@ def read_sentence_rows(path: str | Path) -> tuple[Sentence, ...]:
 def tag_scheme(tags: Iterable[Sequence[str]]) -> Scheme:
     """Which scheme the tags of all sentences follow.
 
-    plain: tags of words, as parts of speech: no tag begins with B- or I-, and not all have the form of a chunk's.
-    iobes: some chunk ends with E- or is one S- (or BILOU's L-, U-).
-    iob1: some chunk begins with I-; so also a file that puts B- in part where it is not needed, and one with a stray I-.
-    iob2: every chunk begins with B-, or there is none.
+    plain: tags of words, as parts of speech: no tag begins with B- or I-, and not all have the form
+    of a chunk's. iobes: some chunk ends with E- or is one S- (or BILOU's L-, U-). iob1: some chunk
+    begins with I-; so also a file that puts B- in part where it is not needed, and one with a stray
+    I-. iob2: every chunk begins with B-, or there is none.
     """
     sentences = [list(each) for each in tags]
     chunks = [chunk_of(tag) for tag in {tag for each in sentences for tag in each} if tag != "O"]
     letters = {chunk[0] if chunk else "" for chunk in chunks}
-    if not letters <= LETTERS and not any(tag.startswith(("B-", "I-")) for each in sentences for tag in each):
+    if not letters <= LETTERS and not any(
+        tag.startswith(("B-", "I-")) for each in sentences for tag in each
+    ):
         return "plain"
     if letters & CLOSING:
         return "iobes"
@@ -101,7 +118,8 @@ def tag_scheme(tags: Iterable[Sequence[str]]) -> Scheme:
 
 
 def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-    """The same chunks (see spans.py) with B- on the first word of each and I- on its others. Tags outside of chunks stay as they are."""
+    """The same chunks (see spans.py) with B- on the first word of each and I- on its others. Tags
+    outside of chunks stay as they are."""
     out = list(tags)
     for _, start, stop in spans(tags):
         for i in range(start, stop):
@@ -118,15 +136,20 @@ def _lines(path: Path, text: str, *, tabs: bool) -> Iterator[Line | None]:
         if not bare or bare.startswith("-DOCSTART-"):
             yield None
             continue
-        cells = line.split("\t") if tabs or "\t" in line else [cell for cell in bare.split(" ") if cell]
+        cells = (
+            line.split("\t") if tabs or "\t" in line else [cell for cell in bare.split(" ") if cell]
+        )
         if not width:
             first, width = number, len(cells)
             if width == 1:
                 raise UserError(
-                    f"{path}, line {number}: one column; a word and its tag must stand in two, separated by a tab{'' if tabs else ' or spaces'}"
+                    f"{path}, line {number}: one column; a word and its tag must stand in two, "
+                    f"separated by a tab{'' if tabs else ' or spaces'}"
                 )
         if len(cells) != width:
-            raise UserError(f"{path}, line {number}: {len(cells)} columns, expected {width} as in line {first}")
+            raise UserError(
+                f"{path}, line {number}: {len(cells)} columns, expected {width} as in line {first}"
+            )
         yield number, cells
 
 
@@ -139,43 +162,66 @@ def _ud_lines(path: Path, text: str) -> Iterator[Line | None]:
         elif not line.startswith("#"):
             cells = line.split("\t")
             if len(cells) != UD_WIDTH:
-                raise UserError(f"{path}, line {number}: {len(cells)} columns, expected the {UD_WIDTH} of CoNLL-U, separated by tabs")
+                raise UserError(
+                    f"{path}, line {number}: {len(cells)} columns, expected the {UD_WIDTH} of "
+                    "CoNLL-U, separated by tabs"
+                )
             if not re.fullmatch(r"\d+[-.]\d+", cells[0]):
                 if cells[0] != str(due):
                     raise UserError(
-                        f"{path}, line {number}: ID {cells[0][:40]!r}, expected {due}; is a line missing, or the blank one between sentences?"
+                        f"{path}, line {number}: ID {cells[0][:40]!r}, expected {due}; is a line "
+                        "missing, or the blank one between sentences?"
                     )
                 due += 1
                 yield number, cells
 
 
-def _columns(path: Path, word: int | None, tag: int | str | None, prefix: str, treebank: bool) -> _Columns:
+def _columns(
+    path: Path, word: int | None, tag: int | str | None, prefix: str, treebank: bool
+) -> _Columns:
     if isinstance(tag, str) and not (treebank and tag in UD_TAGS):
-        raise UserError(f"{path}: no column {tag!r}; a column is a number, in .conllu files also {' or '.join(UD_TAGS)}")
+        raise UserError(
+            f"{path}: no column {tag!r}; a column is a number, in .conllu files also "
+            f"{' or '.join(UD_TAGS)}"
+        )
     if not treebank:
         return _Columns(0 if word is None else word, -1 if tag is None else int(tag), prefix)
     place = UD_TAGS["upos" if tag is None else tag] if tag is None or isinstance(tag, str) else tag
-    name = next((name.upper() for name, column in UD_TAGS.items() if column == place % UD_WIDTH), "")
+    name = next(
+        (name.upper() for name, column in UD_TAGS.items() if column == place % UD_WIDTH), ""
+    )
     return _Columns(UD_WORD if word is None else word, place, prefix, name)
 
 
 def _pair(path: Path, line: Line, columns: _Columns) -> tuple[str, str]:
-    """The word and the tag of a line. Raises UserError where the columns are not there or one is empty."""
+    """The word and the tag of a line. Raises UserError where the columns are not there or one is
+    empty."""
     number, cells = line
     width, word, tag = len(cells), columns.word, columns.tag
     if not (-width <= word < width and -width <= tag < width):
         absent = tag if -width <= word < width else word
-        raise UserError(f"{path}, line {number}: no column {absent}; there are {width}, counted from 0 or from -1 backwards")
+        raise UserError(
+            f"{path}, line {number}: no column {absent}; there are {width}, counted from 0 or from "
+            "-1 backwards"
+        )
     form, label = cells[word].strip(BLANKS), cells[tag].strip(BLANKS)
     problem = ""
     if word % width == tag % width:
-        problem = f"column {word} cannot be both the word and the tag; choose another one of the {width}"
+        problem = (
+            f"column {word} cannot be both the word and the tag; choose another one of the {width}"
+        )
     elif not form.startswith(columns.prefix):
-        problem = f"the word {form[:40]!r} does not begin with {columns.prefix!r}, as all must where a prefix is given"
+        problem = (
+            f"the word {form[:40]!r} does not begin with {columns.prefix!r}, as all must where a "
+            "prefix is given"
+        )
     elif form == columns.prefix or not label:
         problem = f"the {'tag' if label == '' else 'word'} is empty; mend the line or leave it out"
     elif columns.named and label == "_":
-        problem = f"no {columns.named} ('_'): the treebank has no such tags, or not on every word; choose another column"
+        problem = (
+            f"no {columns.named} ('_'): the treebank has no such tags, or not on every word; "
+            "choose another column"
+        )
     if problem:
         raise UserError(f"{path}, line {number}: {problem}")
     return form.removeprefix(columns.prefix), label
@@ -187,11 +233,22 @@ def _texts(row: dict[str, Any], names: tuple[str, ...], where: str) -> tuple[str
         raise UserError(f"{where}: no {' or '.join(names)}; found: {', '.join(row) or 'nothing'}")
     value = row[name]
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        hint = "; write the names of the tags, not their numbers" if names is TAGS and isinstance(value, list) else ""
-        raise UserError(f"{where}: {name!r} must be a list of texts, not {json.dumps(value)[:40]}{hint}")
+        hint = (
+            "; write the names of the tags, not their numbers"
+            if names is TAGS and isinstance(value, list)
+            else ""
+        )
+        raise UserError(
+            f"{where}: {name!r} must be a list of texts, not {json.dumps(value)[:40]}{hint}"
+        )
     for place, item in enumerate(value):
         if not item.strip(BLANKS):
-            raise UserError(f"{where}: {name!r} holds an empty text (number {place}, counted from 0)")
+            raise UserError(
+                f"{where}: {name!r} holds an empty text (number {place}, counted from 0)"
+            )
         if re.search("[\ud800-\udfff]", item):
-            raise UserError(f"{where}: {name!r} holds half a surrogate pair, which is no character (number {place}, counted from 0)")
+            raise UserError(
+                f"{where}: {name!r} holds half a surrogate pair, which is no character (number "
+                f"{place}, counted from 0)"
+            )
     return tuple(value)

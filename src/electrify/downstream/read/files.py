@@ -12,11 +12,13 @@ from ...text.streams import compression_of, read_chunks
 from ...text.whole import decode, joined
 
 MAX_EXAMPLES_BYTES = 1 << 32
-"""Unpacked; the examples of a file are held in memory, and the largest published sets of labelled texts have three quarters of that."""
+"""Unpacked; the examples of a file are held in memory, and the largest published sets of labelled
+texts have three quarters of that."""
 
 
 def whole(path: str | Path) -> str:
-    """The text of a file, also of .gz, .bz2, .xz and .zst. Raises UserError where it is missing, truncated, binary or another encoding than UTF-8."""
+    """The text of a file, also of .gz, .bz2, .xz and .zst. Raises UserError where it is missing,
+    truncated, binary or another encoding than UTF-8."""
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path}: no such file")

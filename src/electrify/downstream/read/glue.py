@@ -12,21 +12,27 @@ from ..tasks import TaskData, TextTask
 from .tables import label_of, texts_of, tsv_rows
 
 MALFORMED = 0.01
-"""Share of the lines of an official file that may be malformed: QQP's train.tsv has a handful among 363,849, which ELECTRA's public code skips, too.
-More of them are a broken file, or not the official one."""
+"""Share of the lines of an official file that may be malformed: QQP's train.tsv has a handful among
+363,849, which ELECTRA's public code skips, too. More of them are a broken file, or not the official
+one."""
 
 
 def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> TaskData:
-    """The examples of a GLUE task. Where a file is missing and one called NAME_subset.tsv is there, that is read, and `notes` say so. test: also the
-    test sets that are there.
+    """The examples of a GLUE task. Where a file is missing and one called NAME_subset.tsv is there,
+    that is read, and `notes` say so. test: also the test sets that are there.
 
-    Lines with another number of columns than the file's are left out, and `notes` say how many: official files have such.
+    Lines with another number of columns than the file's are left out, and `notes` say how many:
+    official files have such.
 
-    Raises UserError naming file and line; also where more than `MALFORMED` of the lines are so, or the last one is.
+    Raises UserError naming file and line; also where more than `MALFORMED` of the lines are so, or
+    the last one is.
     """
     folder = Path(data_dir) / task.folder
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; --data-dir must hold GLUE's folder {task.folder} for task {task.name!r}")
+        raise UserError(
+            f"{folder}: no such folder; --data-dir must hold GLUE's folder {task.folder} for task "
+            f"{task.name!r}"
+        )
     notes: list[str] = []
 
     def examples(name: str) -> tuple[Example, ...]:
@@ -41,11 +47,23 @@ def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> Ta
 
     train, validation = examples(task.train), examples(task.validation)
     there = {key: name for key, name in task.also.items() if (folder / name).exists()}
-    notes += [f"{name} is not there: {key} is not scored" for key, name in task.also.items() if key not in there]
+    notes += [
+        f"{name} is not there: {key} is not scored"
+        for key, name in task.also.items()
+        if key not in there
+    ]
     also = tuple((key, examples(name)) for key, name in there.items())
     tests = _test_sets(task, folder) if test else ()
-    more: dict[str, Any] = {"symmetric": task.symmetric, "value_range": task.value_range, "also": also, "test": tests, "notes": tuple(notes)}
-    return TaskData(task.name, task.kind, task.labels, task.metrics, task.epochs, train, validation, **more)
+    more: dict[str, Any] = {
+        "symmetric": task.symmetric,
+        "value_range": task.value_range,
+        "also": also,
+        "test": tests,
+        "notes": tuple(notes),
+    }
+    return TaskData(
+        task.name, task.kind, task.labels, task.metrics, task.epochs, train, validation, **more
+    )
 
 
 def _test_sets(task: TextTask, folder: Path) -> tuple[tuple[str, tuple[Example, ...]], ...]:
@@ -58,7 +76,10 @@ def _test_sets(task: TextTask, folder: Path) -> tuple[tuple[str, tuple[Example, 
             rows = list(tsv_rows(str(path), lines_of(read_text(path))))
             if not rows:
                 raise UserError(f"{path}: no examples")
-            cells = [texts_of(str(path), row, text, None if task.pair is None else str(task.pair)) for row in rows]
+            cells = [
+                texts_of(str(path), row, text, None if task.pair is None else str(task.pair))
+                for row in rows
+            ]
             found.append((name, tuple(Example(a, b, 0) for a, b in cells)))
     return tuple(found)
 
@@ -71,11 +92,18 @@ def _glue_examples(path: Path, task: TextTask) -> tuple[list[Example], str]:
         header, first = lines[0].split("\t") if lines else [], 2
         for column in columns:
             if column not in header:
-                raise UserError(f"{path}, line 1: no column {column!r} in the header; found: {', '.join(header) or 'nothing'}")
+                raise UserError(
+                    f"{path}, line 1: no column {column!r} in the header; found: "
+                    f"{', '.join(header) or 'nothing'}"
+                )
         place = {column: header.index(str(column)) for column in columns}
         width, lines = len(header), lines[1:]
     else:
-        place, first, width = {c: int(c) for c in columns}, 1, 4  # CoLA: source, label, star, sentence
+        place, first, width = (
+            {c: int(c) for c in columns},
+            1,
+            4,
+        )  # CoLA: source, label, star, sentence
     if not lines:
         raise UserError(f"{path}: no examples")
     classes = {label: i for i, label in enumerate(task.labels)}
@@ -86,19 +114,37 @@ def _glue_examples(path: Path, task: TextTask) -> tuple[list[Example], str]:
             odd.append((number, len(cells)))
             continue
         label = label_of(cells[place[task.label]], task.kind, classes, f"{path}, line {number}")
-        examples.append(Example(cells[place[task.text]], None if task.pair is None else cells[place[task.pair]], label))
-    return examples, _malformed(path, odd, lines=len(lines), last=first + len(lines) - 1, width=width)
+        examples.append(
+            Example(
+                cells[place[task.text]],
+                None if task.pair is None else cells[place[task.pair]],
+                label,
+            )
+        )
+    return examples, _malformed(
+        path, odd, lines=len(lines), last=first + len(lines) - 1, width=width
+    )
 
 
 def _malformed(path: Path, odd: list[tuple[int, int]], *, lines: int, last: int, width: int) -> str:
-    """What to say of lines with another number of columns: (number, columns) each. Raises UserError where the file is broken."""
+    """What to say of lines with another number of columns: (number, columns) each. Raises UserError
+    where the file is broken."""
     if not odd:
         return ""
     number, columns = odd[0]
     if len(odd) > MALFORMED * lines:
         more = f", as {len(odd):,} of {lines:,} lines have not" if len(odd) > 1 else ""
-        raise UserError(f"{path}, line {number}: {columns} columns, expected {width}{more}; is this the official file?")
+        raise UserError(
+            f"{path}, line {number}: {columns} columns, expected {width}{more}; is this the "
+            "official file?"
+        )
     if odd[-1][0] == last:
-        raise UserError(f"{path}, line {last}: {odd[-1][1]} columns, expected {width}; the last line is cut off: download the file again")
+        raise UserError(
+            f"{path}, line {last}: {odd[-1][1]} columns, expected {width}; the last line is cut "
+            "off: download the file again"
+        )
     several = "s" if len(odd) > 1 else ""
-    return f"{len(odd):,} malformed line{several} left out (line {number:,} has {columns} of {width} columns)"
+    return (
+        f"{len(odd):,} malformed line{several} left out (line {number:,} has {columns} of {width} "
+        "columns)"
+    )

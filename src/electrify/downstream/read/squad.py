@@ -1,6 +1,8 @@
-"""Questions about a context: SQuAD's JSON (1.1 and 2.0), one's own as JSON lines, rows of the Hub's data sets. No answers: the context holds none.
+"""Questions about a context: SQuAD's JSON (1.1 and 2.0), one's own as JSON lines, rows of the Hub's
+data sets. No answers: the context holds none.
 
-Every answer is checked to stand at its place, for a model learns places, and a shifted one teaches nonsense.
+Every answer is checked to stand at its place, for a model learns places, and a shifted one teaches
+nonsense.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from .files import whole
 
 Placed = tuple[str, Question]  # where it stands in its file, and the question
 SHOWN = 40  # characters of a value that a message repeats
-LAYOUT = 'the layout of SQuAD is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}, and files with one question on each line end in .jsonl'
+LAYOUT = (
+    'the layout of SQuAD is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}, and '
+    "files with one question on each line end in .jsonl"
+)
 TYPES = {str: "a text", list: "a list", int: "a whole number", bool: "true or false"}
 
 
@@ -28,30 +33,47 @@ def read_questions(path: str | Path) -> tuple[Question, ...]:
         top = json.loads(text)
     except json.JSONDecodeError as e:
         hint = LAYOUT if e.msg == "Extra data" else "was the file copied in full?"
-        raise UserError(f"{path}, line {e.lineno}, column {e.colno}: broken JSON ({e.msg}); {hint}") from None
-    except (ValueError, RecursionError) as e:  # a number of thousands of digits, or thousands of brackets
+        raise UserError(
+            f"{path}, line {e.lineno}, column {e.colno}: broken JSON ({e.msg}); {hint}"
+        ) from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as e:  # a number of thousands of digits, or thousands of brackets
         raise UserError(f"{path}: broken JSON ({type(e).__name__})") from None
     if not isinstance(top, dict):
         raise UserError(f"{path}: {_shown(top)} at the top; {LAYOUT}")
     if "data" not in top:
-        if top and not {"version", "context", "question"} & top.keys() and all(isinstance(value, str | float) for value in top.values()):
-            raise UserError(f"{path}: a file of predictions or scores (question id to value), not of questions; {LAYOUT}")
+        if (
+            top
+            and not {"version", "context", "question"} & top.keys()
+            and all(isinstance(value, str | float) for value in top.values())
+        ):
+            raise UserError(
+                f"{path}: a file of predictions or scores (question id to value), not of "
+                f"questions; {LAYOUT}"
+            )
         raise UserError(f"{path}: no key 'data'; {LAYOUT}")
     return gathered(str(path), _nested(str(path), top))
 
 
 def read_question_rows(path: str | Path) -> tuple[Question, ...]:
-    """One's own questions, a JSON object on each line as `question_of` takes it; the id is the line number where none is given.
+    """One's own questions, a JSON object on each line as `question_of` takes it; the id is the line
+    number where none is given.
 
     Raises UserError naming file and line.
     """
     rows = json_rows(path, whole(path))
-    return gathered(str(path), ((f"line {k}", question_of({"id": str(k)} | row, f"{path}, line {k}")) for k, row in rows))
+    return gathered(
+        str(path),
+        ((f"line {k}", question_of({"id": str(k)} | row, f"{path}, line {k}")) for k, row in rows),
+    )
 
 
 def question_of(row: dict[str, Any], where: str) -> Question:
-    """A row with id, context, question and answers: {"text": [...], "answer_start": [...]} as on the Hub, a list of {"text", "answer_start"}, or one
-    text or a list of them, which stand where the context first holds them. where: the row's place, for messages.
+    """A row with id, context, question and answers: {"text": [...], "answer_start": [...]} as on
+    the Hub, a list of {"text", "answer_start"}, or one text or a list of them, which stand where
+    the context first holds them. where: the row's place, for messages.
 
     Raises UserError.
     """
@@ -62,12 +84,16 @@ def question_of(row: dict[str, Any], where: str) -> Question:
 
 
 def gathered(name: str, found: Iterable[Placed]) -> tuple[Question, ...]:
-    """The questions of one file or data set, of which `name` is shown. Raises UserError where there are none, or two have one id."""
+    """The questions of one file or data set, of which `name` is shown. Raises UserError where there
+    are none, or two have one id."""
     places: dict[str, str] = {}
     questions = []
     for place, question in found:
         if question.id in places:
-            raise UserError(f"{name}, {place}: id {question.id!r} is also that of {places[question.id]}; give each question an id of its own")
+            raise UserError(
+                f"{name}, {place}: id {question.id!r} is also that of {places[question.id]}; give "
+                "each question an id of its own"
+            )
         places[question.id] = place
         questions.append(question)
     if not questions:
@@ -92,20 +118,35 @@ def _question(row: dict[str, Any], context: str, answers: list[Any], where: str)
     if "is_impossible" in row:
         impossible = _get(row, "is_impossible", bool, where)
         if impossible and answers:
-            raise UserError(f"{where}: is_impossible is true and 'answers' holds {len(answers)}; empty 'answers' or set is_impossible to false")
+            raise UserError(
+                f"{where}: is_impossible is true and 'answers' holds {len(answers)}; empty "
+                "'answers' or set is_impossible to false"
+            )
         if not impossible and not answers:
-            raise UserError(f"{where}: is_impossible is false and 'answers' is empty; give an answer or set is_impossible to true")
-    return Question(id_, question, context, tuple(_answer(a, context, id_, f"{where}, answers[{n}]") for n, a in enumerate(answers)))
+            raise UserError(
+                f"{where}: is_impossible is false and 'answers' is empty; give an answer or set "
+                "is_impossible to true"
+            )
+    return Question(
+        id_,
+        question,
+        context,
+        tuple(_answer(a, context, id_, f"{where}, answers[{n}]") for n, a in enumerate(answers)),
+    )
 
 
 def _answer(item: Any, context: str, id_: str, where: str) -> Answer:
     text, start = _text(item, "text", where), _get(item, "answer_start", int, where)
     if not 0 <= start < len(context):
-        raise UserError(f"{where}: answer_start {start} of question {id_!r} is outside the context of {len(context):,} characters, counted from 0")
+        raise UserError(
+            f"{where}: answer_start {start} of question {id_!r} is outside the context of "
+            f"{len(context):,} characters, counted from 0"
+        )
     there = context[start : start + len(text)]
     if there != text:
         raise UserError(
-            f"{where}: {_shown(text)} of question {id_!r} is not at answer_start {start} of the context, where {_shown(there)} stands; "
+            f"{where}: {_shown(text)} of question {id_!r} is not at answer_start {start} of the "
+            f"context, where {_shown(there)} stands; "
             "answer_start counts characters from 0"
         )
     return Answer(text, start)
@@ -114,27 +155,52 @@ def _answer(item: Any, context: str, id_: str, where: str) -> Answer:
 def _located(answers: Any, context: str, where: str) -> list[Any]:
     """The answers of a row as a list of {"text", "answer_start"}."""
     if isinstance(answers, dict):
-        texts, starts = (_get(answers, key, list, f"{where}, answers") for key in ("text", "answer_start"))
+        texts, starts = (
+            _get(answers, key, list, f"{where}, answers") for key in ("text", "answer_start")
+        )
         if len(texts) != len(starts):
-            raise UserError(f"{where}: 'answers' has {len(texts)} in 'text' and {len(starts)} in 'answer_start'; give one start for each text")
-        return [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+            raise UserError(
+                f"{where}: 'answers' has {len(texts)} in 'text' and {len(starts)} in "
+                "'answer_start'; give one start for each text"
+            )
+        return [
+            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
+        ]
     if not isinstance(answers, str | list):
-        raise UserError(f"{where}: 'answers' must be a text, a list or an object, not {_shown(answers)}")
+        raise UserError(
+            f"{where}: 'answers' must be a text, a list or an object, not {_shown(answers)}"
+        )
     items = [answers] if isinstance(answers, str) else answers
     for n, item in enumerate(items):
         if isinstance(item, str) and item not in context:
-            raise UserError(f"{where}, answers[{n}]: the context does not hold {_shown(item)}; an answer must be a piece of it, letter by letter")
-    return [{"text": item, "answer_start": context.find(item)} if isinstance(item, str) else item for item in items]
+            raise UserError(
+                f"{where}, answers[{n}]: the context does not hold {_shown(item)}; an answer must "
+                "be a piece of it, letter by letter"
+            )
+    return [
+        {"text": item, "answer_start": context.find(item)} if isinstance(item, str) else item
+        for item in items
+    ]
 
 
 def _text(row: Any, key: str, where: str) -> str:
     text = _get(row, key, str, where)
     if not text.strip():
-        raise UserError(f"{where}: {key!r} is blank" + ("; a question that the context does not answer has no answers: []" if key == "text" else ""))
+        raise UserError(
+            f"{where}: {key!r} is blank"
+            + (
+                "; a question that the context does not answer has no answers: []"
+                if key == "text"
+                else ""
+            )
+        )
     try:
         text.encode()
     except UnicodeEncodeError as e:
-        raise UserError(f"{where}: {key!r} holds half a surrogate pair, {_shown(text[e.start])}; write the character in full") from None
+        raise UserError(
+            f"{where}: {key!r} holds half a surrogate pair, {_shown(text[e.start])}; write the "
+            "character in full"
+        ) from None
     return text
 
 
@@ -150,9 +216,15 @@ def _get(row: Any, key: str, kind: type, where: str) -> Any:
 
 
 def _missing(row: dict[str, Any], key: str, where: str) -> UserError:
-    return UserError(f"{where}: no key {key!r}; found: {', '.join(map(_shown, list(row)[:10])) or 'nothing'}")
+    return UserError(
+        f"{where}: no key {key!r}; found: {', '.join(map(_shown, list(row)[:10])) or 'nothing'}"
+    )
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace").decode()
+    text = (
+        json.dumps(value, ensure_ascii=False, default=str)
+        .encode("utf-8", "backslashreplace")
+        .decode()
+    )
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."

@@ -16,7 +16,8 @@ from ..tasks import Kind
 from .files import ending_of, whole
 
 MAX_CLASSES = 50_000
-"""A head of more would be larger than the encoder; the published sets with most labels have some ten thousand."""
+"""A head of more would be larger than the encoder; the published sets with most labels have some
+ten thousand."""
 Row = tuple[int, dict[str, Any]]
 
 
@@ -24,14 +25,18 @@ def rows(path: str) -> Iterator[Row]:
     """(line number, column -> value) of each row of a file, by its ending."""
     match ending_of(path):
         case ".csv":
-            csv.field_size_limit(MAX_LINE)  # Python's own limit is 131,072 characters, the length of a chapter
+            csv.field_size_limit(
+                MAX_LINE
+            )  # Python's own limit is 131,072 characters, the length of a chapter
             return _csv_rows(path, csv.reader(io.StringIO(whole(path), newline=""), strict=True))
         case ".tsv":
             return tsv_rows(path, lines_of(whole(path)))
         case ".jsonl" | ".ndjson":
             return json_rows(path, whole(path))
         case ending:
-            raise UserError(f"{path}: ending {ending!r} is not known; examples are read from .csv, .tsv, .jsonl")
+            raise UserError(
+                f"{path}: ending {ending!r} is not known; examples are read from .csv, .tsv, .jsonl"
+            )
 
 
 def _csv_rows(path: str, reader: Any) -> Iterator[Row]:
@@ -69,11 +74,21 @@ def texts_of(path: str, row: Row, text: str, pair: str | None) -> tuple[str, str
     where = f"{path}, line {number}"
     for column in (text, pair):
         if column is not None and column not in cells:
-            raise UserError(f"{where}: no column {column!r}; found: {', '.join(cells) or 'nothing'}")
+            raise UserError(
+                f"{where}: no column {column!r}; found: {', '.join(cells) or 'nothing'}"
+            )
         if column is not None and not isinstance(cells[column], str):
-            raise UserError(f"{where}: {column!r} must be a text, not {json.dumps(cells[column])[:40]}")
-        if column is not None and not cells[column].isascii() and any("\ud800" <= c <= "\udfff" for c in cells[column]):
-            raise UserError(f"{where}: {column!r} holds half a surrogate pair, which is not a character")
+            raise UserError(
+                f"{where}: {column!r} must be a text, not {json.dumps(cells[column])[:40]}"
+            )
+        if (
+            column is not None
+            and not cells[column].isascii()
+            and any("\ud800" <= c <= "\udfff" for c in cells[column])
+        ):
+            raise UserError(
+                f"{where}: {column!r} holds half a surrogate pair, which is not a character"
+            )
     return cells[text], None if pair is None else cells[pair]
 
 
@@ -94,9 +109,13 @@ def label_of(value: Any, kind: Kind, classes: dict[str, int], where: str) -> flo
 
 
 def must_be_classes(path: str, classes: int, flag: str) -> None:
-    """Raises UserError where there are so many different labels that they are texts or numbers of something else."""
+    """Raises UserError where there are so many different labels that they are texts or numbers of
+    something else."""
     if classes > MAX_CLASSES:
-        raise UserError(f"{path}: {classes:,} different labels, and at most {MAX_CLASSES:,} are learnt; is {flag} the one that is meant?")
+        raise UserError(
+            f"{path}: {classes:,} different labels, and at most {MAX_CLASSES:,} are learnt; is "
+            f"{flag} the one that is meant?"
+        )
 
 
 def class_name(value: Any) -> str:

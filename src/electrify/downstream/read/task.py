@@ -22,29 +22,52 @@ from .squad import read_questions
 _PARTS = ("-subset", "-half")
 
 
-def read_task(task: TextTask | TagTask | AnswerTask, data_dir: str | None, *, test: bool = False) -> TaskData:
-    """The examples of a task in a folder, or of a data set of the Hub (`data_dir` its id, or none for the task's own). test: also GLUE's test sets.
+def read_task(
+    task: TextTask | TagTask | AnswerTask, data_dir: str | None, *, test: bool = False
+) -> TaskData:
+    """The examples of a task in a folder, or of a data set of the Hub (`data_dir` its id, or none
+    for the task's own). test: also GLUE's test sets.
 
     Raises UserError naming file and line.
     """
-    if data_dir is not None and not Path(data_dir).is_dir() and (isinstance(task, TagTask) or not may_be_on_hub(data_dir)):
+    if (
+        data_dir is not None
+        and not Path(data_dir).is_dir()
+        and (isinstance(task, TagTask) or not may_be_on_hub(data_dir))
+    ):
         raise UserError(f"--data-dir {data_dir}: no such folder")
     on_hub = data_dir is None or not Path(data_dir).is_dir() or _is_clone(Path(data_dir))
     match task:
         case TextTask():
-            return read_hub_glue(task, data_dir or GLUE_ON_HUB, test=test) if on_hub else read_glue(task, str(data_dir), test=test)
+            return (
+                read_hub_glue(task, data_dir or GLUE_ON_HUB, test=test)
+                if on_hub
+                else read_glue(task, str(data_dir), test=test)
+            )
         case TagTask():
             if data_dir is None:
-                raise UserError(f"--data-dir is missing: the folder that holds {task.folders[0]} for task {task.name!r}")
+                raise UserError(
+                    f"--data-dir is missing: the folder that holds {task.folders[0]} for task "
+                    f"{task.name!r}"
+                )
             return _read_tagging(task, Path(data_dir))
         case AnswerTask():
             if on_hub:
-                found = answering_of(task.name, *read_hub_squad(task, data_dir or task.hub), epochs=task.epochs)
+                found = answering_of(
+                    task.name, *read_hub_squad(task, data_dir or task.hub), epochs=task.epochs
+                )
             else:
                 found = _read_squad(task, Path(str(data_dir)))
             if found.metrics != task.metrics:
-                has = "no unanswerable question" if task.metrics == NO_ANSWER_METRICS else "unanswerable questions"
-                raise UserError(f"{data_dir or task.hub}: its development set has {has}, so it is not that of task {task.name!r}")
+                has = (
+                    "no unanswerable question"
+                    if task.metrics == NO_ANSWER_METRICS
+                    else "unanswerable questions"
+                )
+                raise UserError(
+                    f"{data_dir or task.hub}: its development set has {has}, so it is not that of "
+                    f"task {task.name!r}"
+                )
             return found
 
 
@@ -62,35 +85,65 @@ def _read_tagging(task: TagTask, data_dir: Path) -> TaskData:
     folder = _folder(data_dir, task)
     train = _match(folder, task.train, task.name)
     if train is None:
-        raise UserError(f"{folder}: no training file for task {task.name!r}: {' or '.join(task.train)}")
-    validation, test = _match(folder, task.validation, task.name), _match(folder, task.test, task.name)
+        raise UserError(
+            f"{folder}: no training file for task {task.name!r}: {' or '.join(task.train)}"
+        )
+    validation, test = (
+        _match(folder, task.validation, task.name),
+        _match(folder, task.test, task.name),
+    )
     scored = validation or test
     if scored is None:
-        raise UserError(f"{folder}: no development or test file for task {task.name!r}: {' or '.join((*task.validation, *task.test))}")
-    notes = [] if validation else [f"there is no development set: scored on {test.name if test else ''}"]
+        raise UserError(
+            f"{folder}: no development or test file for task {task.name!r}: "
+            f"{' or '.join((*task.validation, *task.test))}"
+        )
+    notes = (
+        []
+        if validation
+        else [f"there is no development set: scored on {test.name if test else ''}"]
+    )
     parts = [_sentences(task, path) for path in (train, scored)]
     also = (("test", _sentences(task, test)),) if test and validation else ()
-    return tagging_of(task.name, parts[0], parts[1], also=also, metrics=task.metrics, epochs=task.epochs, notes=tuple(notes))
+    return tagging_of(
+        task.name,
+        parts[0],
+        parts[1],
+        also=also,
+        metrics=task.metrics,
+        epochs=task.epochs,
+        notes=tuple(notes),
+    )
 
 
 def _sentences(task: TagTask, path: Path) -> tuple[Sentence, ...]:
     if ".conllu" in path.name:
         return read_sentences(path)
-    return read_sentences(path, word=task.word, tag=task.tag, prefix=_language(path) if task.languages else None)
+    return read_sentences(
+        path, word=task.word, tag=task.tag, prefix=_language(path) if task.languages else None
+    )
 
 
 def _language(path: Path) -> str | None:
     """`en:` of a file whose first word is en:Sioux, as WikiANN's own files are."""
     first = next((line for line in lines_of(whole(path)) if line.strip()), "")
     language, colon, _ = first.partition(":")
-    return language + colon if colon and 2 <= len(language) <= 12 and language.replace("-", "").isalpha() and language.islower() else None
+    return (
+        language + colon
+        if colon
+        and 2 <= len(language) <= 12
+        and language.replace("-", "").isalpha()
+        and language.islower()
+        else None
+    )
 
 
 def tagging_of(
     name: str, train: Iterable[Sentence], validation: Iterable[Sentence], *, metrics: tuple[str, ...] | None, epochs: float,
     also: tuple[tuple[str, tuple[Sentence, ...]], ...] = (), notes: tuple[str, ...] = (),
 ) -> TaskData:  # fmt: skip
-    """A task of sentences, their chunks as IOB2. metrics: none takes spans where tags have chunks, else accuracy."""
+    """A task of sentences, their chunks as IOB2. metrics: none takes spans where tags have chunks,
+    else accuracy."""
     train = tuple(train)
     chunked = tag_scheme(s.tags for s in train) != "plain"
 
@@ -100,28 +153,50 @@ def tagging_of(
     parts, also = (read(train), read(validation)), tuple((key, read(part)) for key, part in also)
     labels = tuple(sorted({tag for s in parts[0] for tag in s.tags}))
     metrics = metrics or (("f1", "precision", "recall", "accuracy") if chunked else ("accuracy",))
-    return TaskData(name, "tagging", labels, metrics, epochs, parts[0], parts[1], also=also, notes=notes)
+    return TaskData(
+        name, "tagging", labels, metrics, epochs, parts[0], parts[1], also=also, notes=notes
+    )
 
 
 def _read_squad(task: AnswerTask, data_dir: Path) -> TaskData:
     folder = _folder(data_dir, task)
     found, notes = [], []
     for patterns in (task.train, task.validation):
-        names = [*patterns, *(name.replace(".json", f"{part}.json") for name in patterns for part in _PARTS)]
+        names = [
+            *patterns,
+            *(name.replace(".json", f"{part}.json") for name in patterns for part in _PARTS),
+        ]
         path = _match(folder, tuple(names), task.name)
         if path is None:
             raise UserError(f"{folder}: no {' or '.join(patterns)} for task {task.name!r}")
         found.append(read_questions(path))
         if path.name not in patterns:
-            notes.append(f"{path.name} ({len(found[-1]):,} questions) stands in for the official {patterns[0]}")
+            notes.append(
+                f"{path.name} ({len(found[-1]):,} questions) stands in for the official "
+                f"{patterns[0]}"
+            )
     return answering_of(task.name, *found, epochs=task.epochs, notes=tuple(notes))
 
 
-def answering_of(name: str, train: tuple[Question, ...], validation: tuple[Question, ...], *, epochs: float, notes: tuple[str, ...] = ()) -> TaskData:
-    """A task of questions; contexts that are in both parts are told. Where some validation questions have no answer, the metrics are SQuAD 2.0's."""
+def answering_of(
+    name: str,
+    train: tuple[Question, ...],
+    validation: tuple[Question, ...],
+    *,
+    epochs: float,
+    notes: tuple[str, ...] = (),
+) -> TaskData:
+    """A task of questions; contexts that are in both parts are told. Where some validation
+    questions have no answer, the metrics are SQuAD 2.0's."""
     shared = {q.context for q in train} & {q.context for q in validation}
     if shared:
-        notes = (*notes, f"{len(shared):,} contexts of the validation questions are among the training contexts: the scores flatter")
+        notes = (
+            *notes,
+            (
+                f"{len(shared):,} contexts of the validation questions are among the training "
+                "contexts: the scores flatter"
+            ),
+        )
     answered = sum(bool(q.answers) for q in validation)
     metrics = ("exact", "f1") if answered == len(validation) else NO_ANSWER_METRICS
     if not answered:
@@ -135,14 +210,24 @@ def _folder(data_dir: Path, task: TagTask | AnswerTask) -> Path:
             if any(_match(data_dir, (name,), task.name) for name in _stems(task.train)):
                 return data_dir
             continue
-        there = sorted(p for p in data_dir.iterdir() if p.is_dir() and fnmatch.fnmatchcase(p.name, pattern))
+        there = sorted(
+            p for p in data_dir.iterdir() if p.is_dir() and fnmatch.fnmatchcase(p.name, pattern)
+        )
         if len(there) > 1:
-            raise UserError(f"{data_dir}: several folders for task {task.name!r}: {', '.join(p.name for p in there)}; keep one, or give its parent")
+            raise UserError(
+                f"{data_dir}: several folders for task {task.name!r}: "
+                f"{', '.join(p.name for p in there)}; keep one, or give its parent"
+            )
         if there:
             return there[0]
-    if any(fnmatch.fnmatchcase(data_dir.resolve().name, pattern) for pattern in task.folders if pattern):
+    if any(
+        fnmatch.fnmatchcase(data_dir.resolve().name, pattern) for pattern in task.folders if pattern
+    ):
         return data_dir
-    raise UserError(f"{data_dir}: no folder {' or '.join(p for p in task.folders if p)}; --data-dir must hold it for task {task.name!r}")
+    raise UserError(
+        f"{data_dir}: no folder {' or '.join(p for p in task.folders if p)}; --data-dir must hold "
+        f"it for task {task.name!r}"
+    )
 
 
 def _stems(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -152,9 +237,14 @@ def _stems(names: tuple[str, ...]) -> tuple[str, ...]:
 def _match(folder: Path, patterns: tuple[str, ...], task: str) -> Path | None:
     """The one file of the first pattern that has one. Raises UserError where a pattern has several."""
     for pattern in patterns:
-        there = sorted(p for p in folder.iterdir() if p.is_file() and fnmatch.fnmatchcase(p.name, pattern))
+        there = sorted(
+            p for p in folder.iterdir() if p.is_file() and fnmatch.fnmatchcase(p.name, pattern)
+        )
         if len(there) > 1 and "*" in pattern and ".json" not in pattern:
-            raise UserError(f"{folder}: several files for task {task!r}: {', '.join(p.name for p in there)}; keep one")
+            raise UserError(
+                f"{folder}: several files for task {task!r}: {', '.join(p.name for p in there)}; "
+                "keep one"
+            )
         if there:
             return there[0]
     return None
