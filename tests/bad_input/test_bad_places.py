@@ -254,7 +254,7 @@ SAID: list[tuple[str, bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "data", "says"), SAID)
+@pytest.mark.parametrize(("name", "data", "says"), SAID, ids=range(len(SAID)))
 def test_files_that_are_no_text(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, data: bytes, says: str) -> None:
     (tmp_path / name).write_bytes(data)
     assert says in mistake(capsys, "prepare", tmp_path / name, "--output-dir", tmp_path / "out", "--vocab-size", "300")
