@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from breaking import SHORT, run
+from breaking import SHORT, core, run
 
 from electrify.config.finetune import FinetuneSettings
 from electrify.downstream.records import line_of, read_records, read_settings, settings_text
@@ -152,7 +152,7 @@ def test_of_finetunes_records(tmp_path: Path) -> None:
     assert believed(tmp_path, ["scores.jsonl", "finetune.json"], opens, rounds=CORRUPTIONS, chance=random.Random(7)) == []
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("name", core(["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"], "state.json"))
 def test_a_run_falls_back(small_data: Path, unbroken: Path, tmp_path: Path, name: str) -> None:
     """To the checkpoint before, names the damage, and ends as if nothing had been."""
     whole = Path(shutil.copytree(unbroken, tmp_path / "run"))

@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from breaking import KILLED, SAVED, SERVER, SHORT, Broken, _main, begin, run
+from breaking import KILLED, SAVED, SERVER, SHORT, Broken, _main, begin, core, run
 
 from electrify import faults
 from small import environment, listing, logged_step, pretrain_words, same_ending, steps_of, write_text
@@ -94,8 +95,11 @@ STAGES = [
 ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda n: n.name)
-@pytest.mark.parametrize("stage", STAGES, ids=lambda s: f"{s.verb}-{s.call}")
+NUMBERS = [signal.SIGHUP, signal.SIGTERM]
+DAILY = [(STAGES[0], signal.SIGTERM), (STAGES[1], signal.SIGHUP), (STAGES[5], signal.SIGTERM)]
+
+
+@pytest.mark.parametrize(("stage", "number"), core(product(STAGES, NUMBERS), *DAILY), ids=str)
 def test_every_verb(small_data: Path, finished: Path, tmp_path: Path, stage: Stage, number: signal.Signals) -> None:
     write_text(tmp_path / "a.txt", size=5000)
     (tmp_path / "a.csv").write_text("text,label\n" + "one,0\ntwo,1\n" * 4, encoding="utf-8")

@@ -62,7 +62,7 @@ def test_positions_in_order_then_zeros() -> None:
     assert chooser(tokens, replace(draws, room=2)).tolist() == at.tolist()[:2]
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [n if n in ("bert-tiny", "electra-tiny") else pytest.param(n, marks=pytest.mark.slow) for n in RECIPES])
 def test_one_graph(name: str) -> None:
     """Nothing in a step waits for a number: dynamo takes each objective whole, and the graph gives the same terms."""
     objective: Any = built(name).objective
