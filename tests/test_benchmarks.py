@@ -42,6 +42,7 @@ def rows(out: str) -> list[list[str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_step(tmp_path: Path) -> None:
     out = run(tmp_path, "step.py", "--json", "step.json")
@@ -52,6 +53,7 @@ def test_step(tmp_path: Path) -> None:
     assert all(memory > 1e8 for memory in result["peak_memory_bytes"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_shapes(tmp_path: Path) -> None:
     out = run(tmp_path, "shapes.py", "--json", "shapes.json", "--picture", "shapes.png")
@@ -60,6 +62,7 @@ def test_shapes(tmp_path: Path) -> None:
     assert (tmp_path / "shapes.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_scaling(tmp_path: Path) -> None:
     out = run(tmp_path, "scaling.py", "--device", "cpu")
@@ -77,6 +80,7 @@ def test_startup(tmp_path: Path) -> None:
     assert re.search(r"^slowest: .*, \d+\.\d\d s$", out, re.M)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)  # six processes load torch, one after the other
 def test_busy(tmp_path: Path) -> None:
     out = run(tmp_path, "busy.py", "--json", "busy.json")
@@ -98,6 +102,7 @@ def test_loader(tmp_path: Path) -> None:
     assert all(batch["tokens_per_s"] > 0 for batch in found["batches"])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_tiny_documents(tmp_path: Path) -> None:
     script = Path(__file__).parent.parent / "benchmarks" / "prepare.py"

@@ -229,6 +229,6 @@ def test_reliability_names_tests_that_are_there() -> None:
     last = ""
     for file, test in named:
         last = file or last
-        if last != "faults.py":  # of src
+        if not (ROOT / "src" / "electrify" / last).is_file():
             assert last in tests
         assert not test or f"def {test}(" in tests[last], f"{last}::{test}"

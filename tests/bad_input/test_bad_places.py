@@ -121,7 +121,14 @@ def locked() -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["tokenizer.json", "model.safetensors", "config.json", "electrify.json"]
+    "name",
+    [
+        "config.json",
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("tokenizer.json", "model.safetensors", "electrify.json")
+        ),
+    ],
 )
 def test_doctor_has_found_something_wrong(model: Path, locked: Any, name: str) -> None:
     """Status 1 and a report; status 2 is a mistake in the command."""
@@ -131,6 +138,7 @@ def test_doctor_has_found_something_wrong(model: Path, locked: Any, name: str) -
     assert f"{name} cannot be read (Permission denied)" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [0, 0o444, 0o111])
 def test_doctor_of_a_run_whose_model_may_not_be_read(
     finished: Path, tmp_path: Path, locked: Any, mode: int
@@ -148,6 +156,7 @@ def test_doctor_of_a_folder_that_may_be_listed_only(model: Path, locked: Any) ->
     assert powerless("doctor", model).returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "words"), [
     ("run.json", ["export", "RUN", "--output-dir", "OUT"]), ("tokenizer", ["export", "RUN", "--output-dir", "OUT"]),
     (".", ["export", "RUN", "--output-dir", "OUT"]), ("discriminator/config.json", ["detect", "RUN/discriminator", "x"]),
@@ -296,7 +305,9 @@ def test_a_line_that_is_no_example(tmp_path: Path, ending: str) -> None:
         read_own(str(path), str(path), **COLUMNS)
 
 
-@pytest.mark.parametrize("name", ["t.tsv", "t.jsonl", "t.conll"])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(n, marks=pytest.mark.slow) for n in ("t.tsv", "t.jsonl")), "t.conll"]
+)
 def test_as_many_labels_as_examples(tmp_path: Path, name: str) -> None:
     rows = {
         "t.tsv": "text\tlabel\n" + "".join(f"a\tx{i}\n" for i in range(200_000)),
@@ -335,7 +346,7 @@ SAID: list[tuple[str, bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "data", "says"), SAID)
+@pytest.mark.parametrize(("name", "data", "says"), SAID, ids=range(len(SAID)))
 def test_files_that_are_no_text(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, data: bytes, says: str
 ) -> None:

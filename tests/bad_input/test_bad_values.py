@@ -95,6 +95,7 @@ def test_options_of_another_type_from_python(options: dict[str, Any], says: str)
     assert says in str(raised.value)
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_modules_load() -> None:
     for wait in (0.05, 0.15, 0.3):
         child = subprocess.Popen(

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from breaking import SHORT, run
+from breaking import SHORT, core, run
 
 from electrify.config.finetune import FinetuneSettings
 from electrify.downstream.records import line_of, read_records, read_settings, settings_text
@@ -217,7 +217,10 @@ def test_of_finetunes_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
+    "name",
+    core(
+        ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"], "state.json"
+    ),
 )
 def test_a_run_falls_back(small_data: Path, unbroken: Path, tmp_path: Path, name: str) -> None:
     """To the checkpoint before, names the damage, and ends as if nothing had been."""

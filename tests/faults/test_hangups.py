@@ -12,11 +12,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from breaking import KILLED, SAVED, SERVER, SHORT, Broken, _main, begin, run
+from breaking import KILLED, SAVED, SERVER, SHORT, Broken, _main, begin, core, run
 
 from electrify import faults
 from small import (
@@ -110,8 +111,11 @@ STAGES = [
 ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda n: n.name)
-@pytest.mark.parametrize("stage", STAGES, ids=lambda s: f"{s.verb}-{s.call}")
+NUMBERS = [signal.SIGHUP, signal.SIGTERM]
+DAILY = [(STAGES[0], signal.SIGTERM), (STAGES[1], signal.SIGHUP), (STAGES[5], signal.SIGTERM)]
+
+
+@pytest.mark.parametrize(("stage", "number"), core(product(STAGES, NUMBERS), *DAILY), ids=str)
 def test_every_verb(
     small_data: Path, finished: Path, tmp_path: Path, stage: Stage, number: signal.Signals
 ) -> None:

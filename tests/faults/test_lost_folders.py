@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from breaking import SHORT, Broken, begin, run
+from breaking import SHORT, Broken, begin, core, run
 
 from electrify import faults
 from small import listing, model_files, pretrain_words, same_ending, steps_of
@@ -56,7 +56,7 @@ CHANGED: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", LOST)
+@pytest.mark.parametrize("name", core(LOST, "run.json", "metrics.jsonl"))
 def test_a_file_at_the_head_is_deleted(
     small_data: Path, unbroken: Path, tmp_path: Path, name: str
 ) -> None:
@@ -72,7 +72,7 @@ def test_a_file_at_the_head_is_deleted(
     assert model_files(folder / "discriminator") == model_files(unbroken / "discriminator")
 
 
-@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("name", core(CHANGED, "tokenizer"))
 def test_a_file_at_the_head_is_replaced(
     small_data: Path, unbroken: Path, tmp_path: Path, name: str
 ) -> None:
@@ -201,7 +201,7 @@ def shard(data: Path, split: str) -> Path:
     return data / f"tokens-{split}-00000.bin"
 
 
-@pytest.mark.parametrize("split", ["train", "valid"])
+@pytest.mark.parametrize("split", core(["train", "valid"], "train"))
 def test_a_shard_is_cut(own_data: Path, unbroken: Path, tmp_path: Path, split: str) -> None:
     """Every read of a page that is gone would be a SIGBUS. With the data back the run continues."""
     words, path = pretrain_words(own_data, tmp_path / "run", **SHORT), shard(own_data, split)
@@ -236,7 +236,7 @@ def test_a_shard_is_changed(own_data: Path, unbroken: Path, tmp_path: Path) -> N
     same_ending(unbroken, tmp_path / "run", step=24)
 
 
-@pytest.mark.parametrize("how", ["deleted", "replaced", "touched", "copied"])
+@pytest.mark.parametrize("how", core(["deleted", "replaced", "touched", "copied"], "deleted"))
 def test_a_shard_that_stays_open(own_data: Path, unbroken: Path, tmp_path: Path, how: str) -> None:
     """Another file has its name, or none: the run goes on with the one that it has, and says so
     once; the same bytes are no matter."""

@@ -42,18 +42,7 @@ def no_leftovers(folder: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "fault",
-    core(
-        KILLS,
-        "build@0",
-        "header@0",
-        "update@11",
-        "mid_optimizer@21",
-        "during_rotation@21",
-        "replace@0",
-    ),
-)
+@pytest.mark.parametrize("fault", core(KILLS, "header@0", "update@11", "mid_optimizer@21"))
 def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, fault: str) -> None:
     """Twice at the same point, where it can be met twice."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
