@@ -87,7 +87,7 @@ def test_every_weight_is_taken(tmp_path):
 def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
     built = random_built(RTD)
     before = values(built)
-    lines = load_model(built.kept, ELECTRA, folder(tmp_path, kind), what="discriminator")
+    lines = load_model(built.kept, folder(tmp_path, kind), what="discriminator")
     assert (
         lines[0]
         == f"discriminator: {tmp_path} has no weights of the head; it keeps its initial values"
@@ -108,7 +108,7 @@ def test_a_partial_head_is_named(tmp_path):
     save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
     built = random_built(RTD)
     before = values(built)
-    lines = load_model(built.kept, ELECTRA, start, what="discriminator")
+    lines = load_model(built.kept, start, what="discriminator")
     assert lines == [
         (
             f"discriminator: {tmp_path} lacks discriminator_predictions.dense.bias; they keep "
@@ -124,7 +124,7 @@ def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path)
     built = random_built(RTD)
     kept = built.kept
     load_model(
-        kept, ELECTRA, folder(tmp_path / "d", "ElectraForPreTraining", seed=1), what="discriminator"
+        kept, folder(tmp_path / "d", "ElectraForPreTraining", seed=1), what="discriminator"
     )
     before = values(built)
     start = folder(tmp_path / "g", "ElectraForMaskedLM", SMALL | {"embedding_size": 8}, seed=2)
@@ -156,7 +156,7 @@ def test_bert_folders_of_one_width(tmp_path, objective):
     built = random_built(with_model(objective, embedding_size=16, tie="none"))
     before = values(built)
     half = built.kept
-    lines = load_model(half, ELECTRA, folder(tmp_path, "BertForPreTraining"), what="discriminator")
+    lines = load_model(half, folder(tmp_path, "BertForPreTraining"), what="discriminator")
     got, all_names = changed(built, before, "discriminator"), set(before["discriminator"])
     assert got == (
         all_names if objective is MLM else {n for n in all_names if n.startswith("encoder.")}
@@ -169,7 +169,7 @@ def test_bert_gives_its_own_logits(tmp_path):
 
     start = folder(tmp_path, "BertForMaskedLM")
     half = random_built(with_model(MLM, embedding_size=16)).kept
-    load_model(half, ELECTRA, start, what="discriminator")
+    load_model(half, start, what="discriminator")
     with quiet(), torch.no_grad():
         theirs = (
             transformers.BertForMaskedLM.from_pretrained(start)
@@ -205,7 +205,6 @@ def test_a_folder_that_does_not_fit(tmp_path, fields, says):
     with pytest.raises(UserError, match=says):
         load_model(
             built.kept,
-            ELECTRA,
             folder(tmp_path, "ElectraForPreTraining", fields),
             what="discriminator",
         )
@@ -251,11 +250,11 @@ def test_damaged_and_unsafe_weights(tmp_path):
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(UserError, match=r"no readable model\.safetensors"):
-        load_model(half, ELECTRA, start, what="discriminator")
+        load_model(half, start, what="discriminator")
     weights.unlink()
     torch.save({}, tmp_path / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"no readable model\.safetensors"):
-        load_model(half, ELECTRA, start, what="discriminator")
+        load_model(half, start, what="discriminator")
 
 
 def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
@@ -269,14 +268,14 @@ def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
         metadata={"format": "pt"},
     )
     with pytest.raises(UserError, match="lacks 4 weights of the encoder"):
-        load_model(random_built(RTD).kept, ELECTRA, start, what="discriminator")
+        load_model(random_built(RTD).kept, start, what="discriminator")
     folder_of_wrong_size = state | {"electra.embeddings.word_embeddings.weight": torch.zeros(5, 8)}
     save_file(folder_of_wrong_size, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(
         UserError,
         match=r"word_embeddings.weight does not have the shape that its config\.json says",
     ):
-        load_model(random_built(RTD).kept, ELECTRA, start, what="discriminator")
+        load_model(random_built(RTD).kept, start, what="discriminator")
 
 
 def test_vocabularies_are_compared_word_by_word(tmp_path):

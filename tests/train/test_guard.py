@@ -182,13 +182,13 @@ def test_rollback_is_as_if_the_batches_had_never_been(
     batch = Run.batch
 
     def behind(self: Run, step: int) -> Any:
-        self.left_out = 3 if step >= 5 else 0
+        self.state.left_out = 3 if step >= 5 else 0
         return batch(self, step)
 
     update = Run.update
 
     def numbered(self: Run, b: Any) -> None:
-        self.left_out = 3 if self.step >= 5 else 0  # the batches were made ahead
+        self.state.left_out = 3 if self.step >= 5 else 0  # the batches were made ahead
         update(self, b)
 
     monkeypatch.setattr(Run, "batch", behind)

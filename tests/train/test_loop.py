@@ -109,9 +109,9 @@ def test_gradient_of_any_cut(small_data: Path, tmp_path: Path, name: str, micro_
         for k, weight in config.objective.term_weights.items()
     ).backward()
     assert (
-        got.keys() == {n for n, p in other.named.items() if p.grad is not None} == set(other.named)
+        got.keys() == {n for n, p in other.state.named.items() if p.grad is not None} == set(other.state.named)
     )
-    for n, p in other.named.items():
+    for n, p in other.state.named.items():
         torch.testing.assert_close(got[n], p.grad, rtol=1e-4, atol=1e-6, msg=n)
 
 
