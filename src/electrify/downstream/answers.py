@@ -34,13 +34,15 @@ def exact(gold: str, predicted: str) -> float:
 def f1(gold: str, predicted: str) -> float:
     """F1 of the words in common, repeated ones counted, 0..1. Where a side has no words: 1 if
     neither has, else 0."""
-    wanted, given = normalize(gold).split(), normalize(predicted).split()
+    wanted = normalize(gold).split()
+    given = normalize(predicted).split()
     if not wanted or not given:
         return float(wanted == given)
     common = sum((Counter(wanted) & Counter(given)).values())
     if not common:
         return 0.0
-    precision, recall = common / len(given), common / len(wanted)
+    precision = common / len(given)
+    recall = common / len(wanted)
     return 2 * precision * recall / (precision + recall)
 
 
@@ -69,10 +71,8 @@ def score_answers(
         for measure in (exact, f1)
     )
     scores = {"exact": _mean(exacts.values()), "f1": _mean(f1s.values())}
-    has, has_not = (
-        [q.id for q in questions if q.answers],
-        [q.id for q in questions if not q.answers],
-    )
+    has = [q.id for q in questions if q.answers]
+    has_not = [q.id for q in questions if not q.answers]
     if not has_not:
         return scores
     if has:
@@ -108,7 +108,8 @@ def _best(
     for k in sorted((k for k in no_answer if k in gains), key=lambda k: no_answer[k]):
         total += gains[k]
         if total > best:
-            best, threshold = total, float(no_answer[k])
+            best = total
+            threshold = float(no_answer[k])
     return best, threshold
 
 

@@ -38,9 +38,12 @@ class ElectraHead(nn.Module):
         self, width: int, *, dropout: float, std: float | None, last: bool, beam: int
     ) -> None:
         super().__init__()
-        self.dropout, self.last, self.beam = nn.Dropout(dropout), last, beam
+        self.dropout = nn.Dropout(dropout)
+        self.last = last
+        self.beam = beam
         self.start = linear(width, 1, std)
-        self.hidden, self.end = linear(2 * width, JOINT_WIDTH, std), linear(JOINT_WIDTH, 1, std)
+        self.hidden = linear(2 * width, JOINT_WIDTH, std)
+        self.end = linear(JOINT_WIDTH, 1, std)
         self.none = nn.Sequential(
             linear(2 * width, JOINT_WIDTH, std), nn.GELU(), linear(JOINT_WIDTH, 1, std)
         )
@@ -63,7 +66,8 @@ class ElectraHead(nn.Module):
         start_BL = self._starts(states_BLD, allowed_BL)
         start_BJ, at_BJ = best(start_BL.log_softmax(-1), self.beam)
         hidden_BLH = self._of_tokens(states_BLD)
-        scores, ends = list[Tensor](), list[Tensor]()
+        scores = list[Tensor]()
+        ends = list[Tensor]()
         for j in range(
             self.beam
         ):  # one start after the other: all at once would be beam * L * 512 numbers a row

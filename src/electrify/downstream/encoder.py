@@ -131,10 +131,8 @@ def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
             f"{path}: the checkpoint lacks {len(lacking)} of the encoder's {whole} weights: "
             f"{names}; for random weights say {RANDOM}{path}"
         )
-    depth, ours = (
-        layers_of(dict(encoder.named_parameters())),
-        (f"{encoder.base_model_prefix}.", "encoder."),
-    )
+    depth = layers_of(dict(encoder.named_parameters()))
+    ours = (f"{encoder.base_model_prefix}.", "encoder.")
     layers = {
         int(found[1])
         for key in info["unexpected_keys"]
@@ -183,7 +181,8 @@ def learning_rates(
     issue 51).
     """
     n = layers_of(named)
-    rates, reached = {}, False
+    rates = {}
+    reached = False
     for name in named:
         found = _LAYER.search(name)
         reached = reached or found is not None

@@ -287,10 +287,8 @@ def _plan(
         for task in tasks
     }
     for model in models:
-        label, known = (
-            _label(model, out),
-            {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)},
-        )
+        label = _label(model, out)
+        known = {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)}
         for task in tasks:
             updates = updates_of(task, settings)
             for seed in range(options.seed, options.seed + options.seeds):
@@ -337,7 +335,8 @@ def _is_done(run: _Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
             raise UserError(
                 f"{out}: holds scores of {name} from before it changed; choose another --output-dir"
             )
-    answered, answers = record.get("test") or {}, record.get("answers") or {}
+    answered = record.get("test") or {}
+    answers = record.get("answers") or {}
     for name, digest in run.hashes["test"].items():
         if answered.get(name, digest) != digest:
             raise UserError(
@@ -359,7 +358,8 @@ def _kept(settings: FinetuneSettings) -> dict[str, Any]:
 def _held(out: Path, settings: FinetuneSettings) -> bool:
     """Whether the folder is ours already. Raises UserError where it belongs to something else or to
     runs with other settings."""
-    wanted, held = _kept(settings), read_settings(out)
+    wanted = _kept(settings)
+    held = read_settings(out)
     if held is None:
         must_be_new(out, SETTINGS)
         return False

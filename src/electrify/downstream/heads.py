@@ -71,12 +71,10 @@ class TextHead(nn.Module):
         grade: Loss,
     ) -> None:
         super().__init__()
-        self.dropout, self.out, self.last, self.grade = (
-            nn.Dropout(dropout),
-            linear(width, num_outputs, std),
-            last,
-            grade,
-        )
+        self.dropout = nn.Dropout(dropout)
+        self.out = linear(width, num_outputs, std)
+        self.last = last
+        self.grade = grade
 
     def forward(self, states_BLD: Tensor, batch: Batch) -> Tensor:
         """Logits [B, C]."""
@@ -102,11 +100,9 @@ class TagHead(nn.Module):
         self, width: int, num_outputs: int, *, dropout: float, std: float | None, longest: int
     ) -> None:
         super().__init__()
-        self.dropout, self.out, self.longest = (
-            nn.Dropout(dropout),
-            linear(width, num_outputs, std),
-            longest,
-        )
+        self.dropout = nn.Dropout(dropout)
+        self.out = linear(width, num_outputs, std)
+        self.longest = longest
 
     def loss(self, states_BLD: Tensor, batch: Batch) -> Tensor:
         assert batch.places_BL is not None
@@ -143,13 +139,11 @@ class SpanHead(nn.Module):
         longest_answer: int,
     ) -> None:
         super().__init__()
-        self.dropout, self.out, self.last, self.keep, self.longest_answer = (
-            nn.Dropout(dropout),
-            linear(width, 2, std),
-            last,
-            keep,
-            longest_answer,
-        )
+        self.dropout = nn.Dropout(dropout)
+        self.out = linear(width, 2, std)
+        self.last = last
+        self.keep = keep
+        self.longest_answer = longest_answer
 
     def forward(self, states_BLD: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Start and end logits [B, L]: of places and the class token, and next to nothing
@@ -210,19 +204,15 @@ class JointHead(nn.Module):
         answerable: bool,
     ) -> None:
         super().__init__()
-        self.dropout, self.last, self.keep, self.longest_answer, self.beam = (
-            nn.Dropout(dropout),
-            last,
-            keep,
-            longest_answer,
-            beam,
-        )
+        self.dropout = nn.Dropout(dropout)
+        self.last = last
+        self.keep = keep
+        self.longest_answer = longest_answer
+        self.beam = beam
         self.start = linear(width, 1, std)
-        self.from_state, self.from_start, self.end = (
-            linear(width, JOINT_WIDTH, std),
-            linear(width, JOINT_WIDTH, std),
-            linear(JOINT_WIDTH, 1, std),
-        )
+        self.from_state = linear(width, JOINT_WIDTH, std)
+        self.from_start = linear(width, JOINT_WIDTH, std)
+        self.end = linear(JOINT_WIDTH, 1, std)
         self.none = (
             nn.Sequential(
                 linear(2 * width, JOINT_WIDTH, std), nn.GELU(), linear(JOINT_WIDTH, 1, std)
@@ -251,12 +241,11 @@ class JointHead(nn.Module):
     def answers(self, states_BLD: Tensor, batch: Batch) -> dict[str, Tensor]:
         states_BLD = states_BLD.float()
         start_BL = self._starts(states_BLD, batch)
-        (b, length), rows_B = start_BL.shape, torch.arange(len(start_BL), device=start_BL.device)
+        b, length = start_BL.shape
+        rows_B = torch.arange(len(start_BL), device=start_BL.device)
         beam_BJ, at_BJ = best(start_BL.log_softmax(-1), self.beam)
-        may_LL, hidden_BLH = (
-            _spans(length, self.longest_answer, start_BL.device),
-            self.from_state(states_BLD),
-        )
+        may_LL = _spans(length, self.longest_answer, start_BL.device)
+        hidden_BLH = self.from_state(states_BLD)
         scores_BJL = start_BL.new_full((b, self.beam, length), NEVER)
         for j in range(
             self.beam

@@ -207,7 +207,9 @@ def predict(model: Model, data: Data, *, bf16: bool) -> dict[str, Tensor]:
 def pieces(index_B: Tensor, lengths_N: Tensor, most: int) -> Iterator[Tensor]:
     """The rows, shortest first, in pieces of at most `most` slots (one row may have more)."""
     lengths_B, order_B = lengths_N[index_B].sort(stable=True)
-    index_B, lengths, begin = index_B[order_B], lengths_B.tolist(), 0
+    index_B = index_B[order_B]
+    lengths = lengths_B.tolist()
+    begin = 0
     for end in range(1, len(lengths) + 1):
         if end == len(lengths) or (end + 1 - begin) * lengths[end] > most:
             yield index_B[begin:end]

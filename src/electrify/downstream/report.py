@@ -129,10 +129,8 @@ class Report:
                 if (r["task"], r["model"]) == (task, model) and r.get("parameters")
             ]
             if runs:  # records of earlier versions do not say
-                seconds, memory = (
-                    statistics.median(r["seconds"] for r in runs),
-                    max(r["peak_memory_bytes"] for r in runs),
-                )
+                seconds = statistics.median(r["seconds"] for r in runs)
+                memory = max(r["peak_memory_bytes"] for r in runs)
                 cells.append(
                     [
                         task,

@@ -76,10 +76,8 @@ def save(
     config = type(loaded.encoder.config).from_dict(loaded.encoder.config.to_dict())
     config.classifier_dropout = 0.0
     names = task.labels or (("start", "end") if task.kind == "answering" else ("score",))
-    config.id2label, config.label2id = (
-        dict(enumerate(names)),
-        {name: i for i, name in enumerate(names)},
-    )
+    config.id2label = dict(enumerate(names))
+    config.label2id = {name: i for i, name in enumerate(names)}
     match task.kind:
         case "tagging":
             model = _with_head(AutoModelForTokenClassification, config, net, head="classifier")

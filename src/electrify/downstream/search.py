@@ -24,17 +24,17 @@ from ..progress import aligned, say
 from .plot import write_plot
 from .report import Report, Row, percent, write_report
 
-GRID, SETTINGS, KIND = "grid", "finetune.json", "search"
+GRID = "grid"
+SETTINGS = "finetune.json"
+KIND = "search"
 
 
 def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> Report:
     """Fine-tune at every point of the grid into OUT/grid/POINT and report the best. Writes
     search.{md,json} and the report's files; goes on where it was interrupted. Raises UserError as
     `run` does, and where `output_dir` holds something else."""
-    out, points = (
-        Path(options.output_dir),
-        search_grid(options.hyperparameter_search or "", options.settings),
-    )
+    out = Path(options.output_dir)
+    points = search_grid(options.hyperparameter_search or "", options.settings)
     _must_be_ours(out)  # before the folder is made, or its lock written
     with lock(out):
         if not _must_be_ours(out):

@@ -143,7 +143,8 @@ def finetune_one(
             bf16=bf16,
             after=curve.after,
         )
-        scores, files = curve.points[-1].metrics | curve.further(task), curve.files(task)
+        scores = curve.points[-1].metrics | curve.further(task)
+        files = curve.files(task)
         if save_to is not None:
             save(net, loaded, task, save_to, problem=problem, top=top)
         spent = (
@@ -267,15 +268,16 @@ class _Curve:
         title: str,
         total: int,
     ) -> None:
-        self.model, self.problem, self.held, self.bf16, self.progress, self.title = (
-            model,
-            problem,
-            held,
-            bf16,
-            progress,
-            title,
-        )
-        self.every, self.points, self.total, self.share = 1, list[Point](), total, 1.0
+        self.model = model
+        self.problem = problem
+        self.held = held
+        self.bf16 = bf16
+        self.progress = progress
+        self.title = title
+        self.every = 1
+        self.points = list[Point]()
+        self.total = total
+        self.share = 1.0
         self._losses: list[Tensor] = []
         self._last: Answers = {}
 

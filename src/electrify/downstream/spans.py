@@ -24,7 +24,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 Span = tuple[str, int, int]
-OPENING, CLOSING = frozenset("BSU"), frozenset("ESLU")
+OPENING = frozenset("BSU")
+CLOSING = frozenset("ESLU")
 LETTERS = OPENING | CLOSING | {"I"}
 
 
@@ -90,14 +91,17 @@ def _counts(
         raise ValueError(
             f"{len(gold)} sentences of gold tags and {len(predicted)} of predicted ones"
         )
-    right, there, called = Counter[str](), Counter[str](), Counter[str]()
+    right = Counter[str]()
+    there = Counter[str]()
+    called = Counter[str]()
     for number, (g, p) in enumerate(zip(gold, predicted, strict=True)):
         if len(g) != len(p):
             raise ValueError(
                 f"sentence {number} (counted from 0) has {len(g)} gold tags and {len(p)} predicted "
                 "ones"
             )
-        a, b = spans(g), spans(p)
+        a = spans(g)
+        b = spans(p)
         there.update(kind for kind, _, _ in a)
         called.update(kind for kind, _, _ in b)
         right.update(kind for kind, _, _ in set(a) & set(b))

@@ -36,7 +36,8 @@ RETRIES = 3
 _AHEAD = 4
 # The store of a local cluster: the text and the parts of the tasks in flight, four MB of characters
 # each.
-_STORE, _STORE_A_WORKER = 128 << 20, 64 << 20
+_STORE = 128 << 20
+_STORE_A_WORKER = 64 << 20
 
 
 def require() -> Any:
@@ -60,7 +61,8 @@ def joined(workers: int | None) -> Iterator[None]:
 
     A program that has called `ray.init` itself keeps its cluster.
     """
-    ray, address = require(), os.environ.get("RAY_ADDRESS", "")
+    ray = require()
+    address = os.environ.get("RAY_ADDRESS", "")
     if ray.is_initialized():
         yield
         return
@@ -70,16 +72,12 @@ def joined(workers: int | None) -> Iterator[None]:
             "(`ray job submit`), or name HOST:PORT"
         )
     if address and address != "local":
-        where, how = (
-            f"no Ray cluster could be joined at RAY_ADDRESS {address}",
-            {"address": address},
-        )
+        where = f"no Ray cluster could be joined at RAY_ADDRESS {address}"
+        how = {"address": address}
     else:
         count = workers or cores()
-        where, how = (
-            "no Ray cluster could be started on this host",
-            {"address": "local", "num_cpus": count, "include_dashboard": False},
-        )
+        where = "no Ray cluster could be started on this host"
+        how = {"address": "local", "num_cpus": count, "include_dashboard": False}
         how["object_store_memory"] = _STORE + _STORE_A_WORKER * count
     try:
         _must_answer(address)
@@ -130,7 +128,8 @@ class Cluster:
     """
 
     def __init__(self, count: int | None, *, module: str, argument: Any) -> None:
-        self._ray, self._count = require(), count
+        self._ray = require()
+        self._count = count
         self._start = self._ray.put((versions(), module, argument))
         self._do = self._ray.remote(_do).options(max_retries=RETRIES, num_cpus=1)
         self._waiting: deque[Any] = deque()

@@ -31,7 +31,8 @@ _MAGIC = {
 def text_chunks(path: Path, advance: Callable[[int], None] | None) -> Iterator[bytes]:
     """The chunks of a text file: no byte order mark, \\n for every kind of newline. Raises
     UserError for a file that is no text."""
-    held, first = b"", True
+    held = b""
+    first = True
     for raw in read_chunks(path, advance=advance):
         chunk = held + raw
         if first:
@@ -39,11 +40,13 @@ def text_chunks(path: Path, advance: Callable[[int], None] | None) -> Iterator[b
                 held = chunk
                 continue
             must_be_text(path, chunk)
-            chunk, first = chunk.removeprefix(b"\xef\xbb\xbf"), False
+            chunk = chunk.removeprefix(b"\xef\xbb\xbf")
+            first = False
         held = b""
         if b"\r" in chunk:
             if chunk.endswith(b"\r"):
-                chunk, held = chunk[:-1], b"\r"
+                chunk = chunk[:-1]
+                held = b"\r"
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         yield chunk
     if held:
@@ -95,7 +98,8 @@ def decode(raw: bytes, errors: str, counts: Counter[str], where: Callable[[], st
 
 def first_bad_line(path: Path) -> str:
     """`FILE, line N`: where the first byte that is not UTF-8 stands. Reads the file once more."""
-    number, rest = 0, b""
+    number = 0
+    rest = b""
     for chunk in read_chunks(path):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in (*lines, rest) if len(rest) > MAX_DOCUMENT else lines:

@@ -17,7 +17,8 @@ from . import records
 from .decoding import MAX_DOCUMENT, decode, first_bad_line, text_chunks
 from .sources import Source
 
-_BLANK_LINE, _LINE = re.compile(rb"\n[^\S\n]*\n"), re.compile(rb"\n")
+_BLANK_LINE = re.compile(rb"\n[^\S\n]*\n")
+_LINE = re.compile(rb"\n")
 
 
 def documents(

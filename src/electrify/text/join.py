@@ -112,12 +112,16 @@ class ShardWriter:
         """placed: what the files in the folder are written down by; without it whatever has one of
         their names is replaced."""
         self._placed = placed
-        self._folder, self._split, self._dtype = folder, split, dtype
+        self._folder = folder
+        self._split = split
+        self._dtype = dtype
         self._limit = shard_bytes // dtype.itemsize
         self._shards: list[Shard] = []
         self._file: IO[bytes] | None = None
         self._part = folder  # where the open file is until it is whole
-        self._hash, self._tokens, self._ends = hashlib.sha256(), 0, [np.zeros(1, np.int64)]
+        self._hash = hashlib.sha256()
+        self._tokens = 0
+        self._ends = [np.zeros(1, np.int64)]
 
     def add(self, lengths_D: np.ndarray, ids_T: np.ndarray) -> None:
         """D documents laid end to end."""
@@ -131,7 +135,8 @@ class ShardWriter:
                 continue
             last = max(fit, first + 1)
             self._write(ends_D[first:last] - start, ids_T[start : ends_D[last - 1]])
-            first, start = last, int(ends_D[last - 1])
+            first = last
+            start = int(ends_D[last - 1])
 
     def _write(self, ends_D: np.ndarray, ids_T: np.ndarray) -> None:
         if self._file is None:
@@ -152,7 +157,8 @@ class ShardWriter:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        tokens, index = self._path("tokens", ".bin"), self._path("documents", ".npy")
+        tokens = self._path("tokens", ".bin")
+        index = self._path("documents", ".npy")
         _put(self._part, tokens, self._hash.hexdigest(), self._placed)
         offsets = np.concatenate(self._ends)
         digest = _atomic_npy(index, offsets, self._placed)
@@ -160,12 +166,10 @@ class ShardWriter:
             tokens.name, index.name, self._tokens, len(offsets) - 1, self._hash.hexdigest(), digest
         )
         self._shards.append(shard)
-        self._file, self._hash, self._tokens, self._ends = (
-            None,
-            hashlib.sha256(),
-            0,
-            [np.zeros(1, np.int64)],
-        )
+        self._file = None
+        self._hash = hashlib.sha256()
+        self._tokens = 0
+        self._ends = [np.zeros(1, np.int64)]
 
     def let_go(self) -> None:
         """Closes what is open after a mistake; what is left of it is removed by the next run."""

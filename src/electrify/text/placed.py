@@ -18,7 +18,9 @@ from ..files.inside import must_stay_inside
 from ..files.tokenizers import TOKENIZER_FILES
 from ..files.whole import write_atomically
 
-UNFINISHED, STATE, KIND = "unfinished", "state.json", "prepare"
+UNFINISHED = "unfinished"
+STATE = "state.json"
+KIND = "prepare"
 RECORD = "placed"
 _NAMES = re.compile(
     r"tokens-(train|valid)-[0-9]{5,}\.bin|documents-(train|valid)-[0-9]{5,}\.npy|unigram\.npy|prepare\.log\.json"
@@ -63,7 +65,8 @@ class Placed:
     def __init__(self, folder: Path, inside: Path) -> None:
         """inside: DATA/unfinished, where an earlier run of the same command may have written down
         what it placed."""
-        self._folder, self._record = folder, inside / RECORD
+        self._folder = folder
+        self._record = inside / RECORD
         lines = (own_bytes(self._record) or b"").decode("utf-8", "replace").splitlines()
         self._known: dict[str, set[str]] = {}
         for digest, name in (line.split(" ", 1) for line in lines if " " in line):

@@ -42,7 +42,8 @@ from .streams import has_checksum
 from .tokenizer import load_tokenizer, special_ids, tokenizer_sha256, vocabulary_size
 from .workspace import Workspace
 
-TASK_CHARACTERS, TASK_DOCUMENTS = 1 << 22, 1 << 15
+TASK_CHARACTERS = 1 << 22
+TASK_DOCUMENTS = 1 << 15
 LOG = "prepare.log.json"
 
 
@@ -98,7 +99,8 @@ def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest
     faults.at("collected")
     sample.tokenizer_for(options, space)
     tokenizer = load_tokenizer(space.tokenizer)
-    special, vocab_size = special_ids(tokenizer), vocabulary_size(tokenizer)
+    special = special_ids(tokenizer)
+    vocab_size = vocabulary_size(tokenizer)
     clock.ends("tokenizer")
     faults.at("tokenizer")
     plan = Plan(options, space, vocab_size=vocab_size, special=special)
@@ -143,7 +145,8 @@ class Clock:
     def ends(self, step: str) -> None:
         now = self._now()
         for table, i in ((self.seconds, 0), (self.cpu, 1)):
-            table[step], table["total"] = now[i] - self._last[i], now[i] - self._first[i]
+            table[step] = now[i] - self._last[i]
+            table["total"] = now[i] - self._first[i]
         self._last = now
 
 
@@ -161,7 +164,8 @@ class Plan:
     def __init__(
         self, options: PrepareConfig, space: Workspace, *, vocab_size: int, special: Any
     ) -> None:
-        self.options, self.space = options, space
+        self.options = options
+        self.space = space
         self.workers = 0
         self.dtype = str(token_dtype(vocab_size).str)
         self.reused = 0
@@ -206,7 +210,8 @@ class Plan:
     def _pool(self) -> Workers | cluster.Cluster:
         """What tokenises: `map(tasks)` gives the results in the order of the tasks, with a bounded
         number of them in flight."""
-        workers, module = self.options.workers, "electrify.text.encode"
+        workers = self.options.workers
+        module = "electrify.text.encode"
         if self.options.engine == "ray":
             return cluster.Cluster(workers, module=module, argument=self._start)
         return Workers(workers or cores(), module=module, argument=self._start)
@@ -214,10 +219,8 @@ class Plan:
     def _tasks(self, bar: Progress) -> Iterator[Task]:
         """The tasks whose part is not there yet."""
         for block in self._blocks(bar):
-            texts, valid = (
-                [text for _, text in block],
-                [fraction(h, stream=0) < self.options.valid_fraction for h, _ in block],
-            )
+            texts = [text for _, text in block]
+            valid = [fraction(h, stream=0) < self.options.valid_fraction for h, _ in block]
             key = hashlib.sha256(self._salt + b"".join(h for h, _ in block)).hexdigest()
             part = Part(self.space.part(len(self._parts)), key)
             self._parts.append(part)
@@ -236,7 +239,8 @@ class Plan:
 
     def _blocks(self, bar: Progress) -> Iterator[list[tuple[bytes, str]]]:
         """(hash, text) of the documents that are kept, a task at a time."""
-        seen, left = Seen(), self.options.max_documents
+        seen = Seen()
+        left = self.options.max_documents
         for block in _gathered(self._hashed(lambda n: bar.advance(n / 1e6, note=self._reading))):
             if self.options.deduplicate:
                 new = seen.add([h for h, _ in block])
@@ -266,7 +270,8 @@ def _gathered(pairs: Iterator[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, 
         size += len(pair[1])
         if size >= TASK_CHARACTERS or len(block) >= TASK_DOCUMENTS:
             yield block
-            block, size = [], 0
+            block = []
+            size = 0
     if block:
         yield block
 

@@ -20,7 +20,9 @@ from .streams import BOMB_BYTES, BOMB_RATIO
 
 MAX_LINE = 1 << 26
 """Bytes of one line or field at most; bounds memory."""
-BATCH_BYTES, USUAL_BATCH_BYTES, MAX_ROWS = 1 << 26, 1 << 16, 256
+BATCH_BYTES = 1 << 26
+USUAL_BATCH_BYTES = 1 << 16
+MAX_ROWS = 256
 """Of parquet, read at once: bytes at most as far as the file's metadata tell, bytes of rows of the
 usual length, rows."""
 Advance = Callable[[int], None] | None
@@ -41,7 +43,8 @@ def texts(
 
 def _lines(source: Source, advance: Advance) -> Iterator[tuple[int, bytes]]:
     """Line number from 1, and the line without its end."""
-    number, rest = 0, b""
+    number = 0
+    rest = b""
     for chunk in text_chunks(source.path, advance):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
@@ -94,7 +97,8 @@ def _no_column(where: str, options: PrepareConfig, found: Any) -> UserError:
 def _of_jsonl(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
-    once, quoted = _each_once(options.text_column), json.dumps(options.text_column)
+    once = _each_once(options.text_column)
+    quoted = json.dumps(options.text_column)
     for number, raw in _lines(source, advance):
         where = f"{source.path}, line {number}"
         line = decode(raw, options.encoding_errors, counts, lambda where=where: where)

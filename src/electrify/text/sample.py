@@ -63,7 +63,9 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
 def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
     """At most tokenizer_sample_mb of text outside the validation split: the documents with the
     smallest numbers, in their order."""
-    limit, kept, read = options.tokenizer_sample_mb * 1_000_000, Sample(), 0
+    limit = options.tokenizer_sample_mb * 1_000_000
+    kept = Sample()
+    read = 0
     counts: Counter[str] = Counter()  # the encoding pass counts for the report
     total = sum(s.size for s in space.sources) / 1e6
     with Progress(total or None, title="reading for the vocabulary", unit="MB") as bar:
@@ -97,7 +99,9 @@ class Sample:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, str]] = []
         self._present: set[float] = set()
-        self._size, self._next, self._below = 0, 0, 1.0
+        self._size = 0
+        self._next = 0
+        self._below = 1.0
 
     def add(self, number: float, text: str, *, limit: int) -> None:
         if number >= self._below or number in self._present:

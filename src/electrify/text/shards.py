@@ -176,7 +176,9 @@ class Corpus:
     its size; `verify` checks hashes."""
 
     def __init__(self, folder: Path, split: Split) -> None:
-        self.folder, self.split, self.manifest = folder, split, read_manifest(folder)
+        self.folder = folder
+        self.split = split
+        self.manifest = read_manifest(folder)
         self.shards = self.manifest.splits.get(split, [])
         itemsize = np.dtype(self.manifest.dtype).itemsize
         for shard in self.shards:
@@ -307,7 +309,8 @@ def verify_sample(folder: Path, *, max_bytes: int, key: int) -> None:
     """Reads what decides where tokens are and what they mean (documents, counts, tokenizer), and
     token shards of up to `max_bytes`, of the small validation split first, others for another key.
     Raises as `Corpus.verify`, which finds what this misses."""
-    valid, train = Corpus(folder, "valid"), Corpus(folder, "train")
+    valid = Corpus(folder, "valid")
+    train = Corpus(folder, "train")
     verify_common(folder, train.manifest)
     for corpus in (valid, train):
         corpus.verify_documents()

@@ -31,7 +31,8 @@ FORMATS: dict[str, Format] = {
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
-PYDOCS, HUB = "pydocs", "hub:"
+PYDOCS = "pydocs"
+HUB = "hub:"
 # Files that describe a corpus and are not part of it; taken only where they are named themselves.
 _ABOUT = re.compile(
     r"(readme|licen[cs]e|copying|notice|changelog|contributing|code_of_conduct)(\..*)?",
@@ -209,7 +210,9 @@ def _hub(name: str) -> Source:
 
 
 def _folder(folder: Path, item: str, left_out: list[LeftOut], output: Path | None) -> list[Source]:
-    sources, before, top = [], len(left_out), Path(os.path.realpath(folder)).name
+    sources = []
+    before = len(left_out)
+    top = Path(os.path.realpath(folder)).name
     for path in walk.files(folder, left_out, besides=output):
         inside = path.relative_to(folder)
         if (kind := _kind_of(path, inside.as_posix(), left_out, about=True)) is not None:
@@ -236,7 +239,8 @@ def _nothing_in(item: str, left_out: list[LeftOut]) -> str:
 def _kind_of(path: Path, name: str, left_out: list[LeftOut], *, about: bool) -> Format | None:
     """The format of a file that was found; None where it is left out. about: files that describe a
     corpus are left out, too."""
-    kind, reason = format_of(path), ""
+    kind = format_of(path)
+    reason = ""
     if kind is None:
         reason = walk.OTHER_KIND
     elif about and _ABOUT.fullmatch(path.name):

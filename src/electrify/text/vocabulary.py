@@ -22,13 +22,16 @@ from .feeding import batches, feed, with_ends
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # BERT's vocabulary knows a thousand characters; with a small vocabulary fewer, so that at most one
 # eighth of it is single characters (c and ##c).
-MAX_ALPHABET, ALPHABET_SHARE = 1000, 16
+MAX_ALPHABET = 1000
+ALPHABET_SHARE = 16
 # Unigram training goes about 70 times through all distinct words (two rounds of expectation and one
 # of pruning, each of which drops a quarter of the pieces), at 2 us a character: no matter in a
 # language with spaces, where words repeat, but 100 s for .7 MB of molecules, where none does. 128
 # characters a piece show each some dozens of times. Judged by the first million characters; of
 # English they hold 16 % distinct ones.
-UNIGRAM_CHARACTERS, UNREPEATED, _JUDGED = 128, 0.75, 1_000_000
+UNIGRAM_CHARACTERS = 128
+UNREPEATED = 0.75
+_JUDGED = 1_000_000
 
 
 class Characters:
@@ -259,7 +262,8 @@ def enough_for_unigram(texts: list[str], vocab_size: int) -> list[str]:
     UNIGRAM_CHARACTERS), and of the others those with a character that was not seen before; else
     all.
     """
-    most, size = max(UNIGRAM_CHARACTERS * vocab_size, 1 << 16), sum(map(len, texts))
+    most = max(UNIGRAM_CHARACTERS * vocab_size, 1 << 16)
+    size = sum(map(len, texts))
     if size <= most or not _unrepeated(texts):
         return texts
     kept: list[str] = []

@@ -187,7 +187,8 @@ class Workspace:
 
     def __init__(self, options: PrepareConfig, sources: list[Source]) -> None:
         self.folder = Path(options.output_dir)
-        self.sources, self._config = list(sources), options
+        self.sources = list(sources)
+        self._config = options
         self.options = bytes_deciding(options)
         self.identities: list[dict[str, Any]] = []
         self._stamps: list[Any] = []
@@ -235,7 +236,8 @@ class Workspace:
         """Says whose folder this is, or finds that it is ours."""
         self._stamps = [s.stamp() for s in self.sources]
         self.identities = [s.identity() for s in self.sources]
-        path, had = self._inside / STATE, unfinished_state(self.folder)
+        path = self._inside / STATE
+        had = unfinished_state(self.folder)
         remove_temporaries(self._inside)
         remove_temporaries(self.folder)
         if had is None:
@@ -318,7 +320,8 @@ class Workspace:
     def tokenizer_is_done(self) -> bool:
         """Whether an earlier run finished the tokenizer and it is still what it was."""
         self._must_be_there(self.tokenizer)
-        mark, file = self._inside / "tokenizer.done", self.tokenizer / "tokenizer.json"
+        mark = self._inside / "tokenizer.done"
+        file = self.tokenizer / "tokenizer.json"
         if not (mark.is_file() and file.is_file()):
             return False
         return read_text(mark, limit=1000, within=self.folder) == sha256_of(
@@ -352,7 +355,8 @@ class Workspace:
     def publish_tokenizer(self) -> dict[str, str]:
         """Copies the tokenizer to where it stays, file by file, and returns the files' hashes.
         Raises UserError where another file is in the way."""
-        path, ours = self._inside / "tokenizer.published", self._published()
+        path = self._inside / "tokenizer.published"
+        ours = self._published()
         wanted = tokenizer_hashes(self.tokenizer)
         self._tokenizer_put = sorted({*ours, *wanted.values()})
         write_atomically(path, "\n".join(self._tokenizer_put))  # before the first of them is there

@@ -76,19 +76,15 @@ class Answering:
                 f"task {task.name!r}: {kind} does not tell where its tokens stand in the text; "
                 "question answering needs a tokenizer.json"
             )
-        self.task, self.loaded, self.max_seq_length, self.device = (
-            task,
-            loaded,
-            max_seq_length,
-            device,
-        )
-        self.doc_stride, self.head, self.n_best, self.beam, self.longest_answer = (
-            doc_stride,
-            head,
-            n_best,
-            beam,
-            longest_answer,
-        )
+        self.task = task
+        self.loaded = loaded
+        self.max_seq_length = max_seq_length
+        self.device = device
+        self.doc_stride = doc_stride
+        self.head = head
+        self.n_best = n_best
+        self.beam = beam
+        self.longest_answer = longest_answer
         self.answerless = not all(
             isinstance(q, Question) and q.answers for q in (*task.train, *task.validation)
         )
@@ -165,7 +161,8 @@ class Answering:
         found: list[dict[str, float]] = [{} for _ in held.examples]
         columns = (answers["scores"].tolist(), answers["starts"].tolist(), answers["ends"].tolist())
         for window, scores, starts, ends in zip(held.spots, *columns, strict=True):
-            context, mine = held.examples[window.question].context, found[window.question]
+            context = held.examples[window.question].context
+            mine = found[window.question]
             for score, first, last in zip(scores, starts, ends, strict=True):
                 if score > -1e29 and window.begin < window.end:  # not one of the impossible ones
                     begin, end = window.characters(first, last)
@@ -186,7 +183,8 @@ class Answering:
         finetune/qa/qa_metrics.py)."""
         at = [(w.start - w.begin, *w.own, w.end) for w in held.spots]
         shift_N1, first_N1, last_N1, end_N1 = torch.tensor(at).unsqueeze(-1).unbind(1)
-        starts_NK, ends_NK = answers["starts"] - shift_N1, answers["ends"] - shift_N1
+        starts_NK = answers["starts"] - shift_N1
+        ends_NK = answers["ends"] - shift_N1
         far_NK = ends_NK - starts_NK
         fits_NK = (
             (starts_NK >= first_N1)
@@ -222,14 +220,13 @@ class Answering:
     def _rows(self, questions: Sequence[Question], *, learning: bool) -> tuple[Rows, list[Window]]:
         self._read([q.context for q in questions] + [q.question for q in questions])
         electra = self.head == "electra"
-        frame, longest_question = self.loaded.pair, min(QUESTION_TOKENS, self.max_seq_length // 2)
-        ids, types, places, targets, spots = (
-            list[list[int]](),
-            list[list[int]](),
-            list[list[int]](),
-            list[list[int]](),
-            list[Window](),
-        )
+        frame = self.loaded.pair
+        longest_question = min(QUESTION_TOKENS, self.max_seq_length // 2)
+        ids = list[list[int]]()
+        types = list[list[int]]()
+        places = list[list[int]]()
+        targets = list[list[int]]()
+        spots = list[Window]()
         for number, question in enumerate(questions):
             asked = self._tokens[question.question][0][:longest_question]
             room = self.max_seq_length - frame.room - len(asked)
@@ -261,7 +258,8 @@ class Answering:
                 f"task {self.task.name!r}: no training answer fits into {self.max_seq_length} "
                 "tokens; raise --max-seq-length"
             )
-        segments, pad = types if self.loaded.segments else None, self.loaded.tokenizer.pad_token_id
+        segments = types if self.loaded.segments else None
+        pad = self.loaded.tokenizer.pad_token_id
         return rows_of(
             ids,
             segments,

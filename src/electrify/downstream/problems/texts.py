@@ -32,14 +32,13 @@ class Texts:
     def __init__(
         self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device, regression_targets: str = "standardised"
     ) -> None:  # fmt: skip
-        self.task, self.loaded, self.max_seq_length, self.device = (
-            task,
-            loaded,
-            max_seq_length,
-            device,
-        )
+        self.task = task
+        self.loaded = loaded
+        self.max_seq_length = max_seq_length
+        self.device = device
         self.regression_targets = regression_targets
-        self.center, self.scale = 0.0, 1.0
+        self.center = 0.0
+        self.scale = 1.0
 
     def model(self, *, dropout: float, std: float | None) -> Finetuned:
         head = TextHead(

@@ -36,7 +36,8 @@ def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> Ta
     notes: list[str] = []
 
     def examples(name: str) -> tuple[Example, ...]:
-        path, part = folder / name, folder / name.replace(".tsv", "_subset.tsv")
+        path = folder / name
+        part = folder / name.replace(".tsv", "_subset.tsv")
         path = path if path.exists() or not part.exists() else part
         found, malformed = _glue_examples(path, task)
         if path == part:
@@ -45,7 +46,8 @@ def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> Ta
             notes.append(f"{path.name}: {malformed}")
         return tuple(found)
 
-    train, validation = examples(task.train), examples(task.validation)
+    train = examples(task.train)
+    validation = examples(task.validation)
     there = {key: name for key, name in task.also.items() if (folder / name).exists()}
     notes += [
         f"{name} is not there: {key} is not scored"
@@ -89,7 +91,8 @@ def _glue_examples(path: Path, task: TextTask) -> tuple[list[Example], str]:
     lines = lines_of(read_text(path))
     columns = (task.text, task.label) if task.pair is None else (task.text, task.pair, task.label)
     if isinstance(task.label, str):
-        header, first = lines[0].split("\t") if lines else [], 2
+        header = lines[0].split("\t") if lines else []
+        first = 2
         for column in columns:
             if column not in header:
                 raise UserError(
@@ -97,7 +100,8 @@ def _glue_examples(path: Path, task: TextTask) -> tuple[list[Example], str]:
                     f"{', '.join(header) or 'nothing'}"
                 )
         place = {column: header.index(str(column)) for column in columns}
-        width, lines = len(header), lines[1:]
+        width = len(header)
+        lines = lines[1:]
     else:
         place, first, width = (
             {c: int(c) for c in columns},
@@ -107,7 +111,8 @@ def _glue_examples(path: Path, task: TextTask) -> tuple[list[Example], str]:
     if not lines:
         raise UserError(f"{path}: no examples")
     classes = {label: i for i, label in enumerate(task.labels)}
-    examples, odd = [], list[tuple[int, int]]()
+    examples = []
+    odd = list[tuple[int, int]]()
     for number, line in enumerate(lines, first):
         cells = line.split("\t")
         if len(cells) != width:

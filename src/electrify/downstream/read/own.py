@@ -132,7 +132,8 @@ def _texts(
     for path, part in found:
         if not part:
             raise UserError(f"{path}: no examples")
-    train_file, header = files[0], list(found[0][1][0][1])
+    train_file = files[0]
+    header = list(found[0][1][0][1])
     text = _column(train_file, header, text_column, TEXT_COLUMNS, "--text-column")
     pair = pair_column or (
         next((c for c in PAIR_COLUMNS if c in header), None) if text != "text" else None

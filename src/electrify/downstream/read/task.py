@@ -88,10 +88,8 @@ def _read_tagging(task: TagTask, data_dir: Path) -> TaskData:
         raise UserError(
             f"{folder}: no training file for task {task.name!r}: {' or '.join(task.train)}"
         )
-    validation, test = (
-        _match(folder, task.validation, task.name),
-        _match(folder, task.test, task.name),
-    )
+    validation = _match(folder, task.validation, task.name)
+    test = _match(folder, task.test, task.name)
     scored = validation or test
     if scored is None:
         raise UserError(
@@ -150,7 +148,8 @@ def tagging_of(
     def read(part: Iterable[Sentence]) -> tuple[Sentence, ...]:
         return tuple(Sentence(s.words, to_iob2(s.tags)) for s in part) if chunked else tuple(part)
 
-    parts, also = (read(train), read(validation)), tuple((key, read(part)) for key, part in also)
+    parts = (read(train), read(validation))
+    also = tuple((key, read(part)) for key, part in also)
     labels = tuple(sorted({tag for s in parts[0] for tag in s.tags}))
     metrics = metrics or (("f1", "precision", "recall", "accuracy") if chunked else ("accuracy",))
     return TaskData(
@@ -160,7 +159,8 @@ def tagging_of(
 
 def _read_squad(task: AnswerTask, data_dir: Path) -> TaskData:
     folder = _folder(data_dir, task)
-    found, notes = [], []
+    found = []
+    notes = []
     for patterns in (task.train, task.validation):
         names = [
             *patterns,
