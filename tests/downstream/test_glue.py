@@ -13,7 +13,7 @@ import pytest
 
 from electrify.config.finetune import FinetuneConfig, FinetuneSettings
 from electrify.downstream.finetune import finetune
-from electrify.downstream.tasks import AVERAGED, GLUE
+from electrify.downstream.known_tasks import AVERAGED, GLUE
 from electrify.errors import UserError
 
 HEADERS = {

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .heads import ANSWERABLE_WEIGHT, JOINT_WIDTH, NEVER, Batch, best, class_tokens, linear
+from .answer_heads import ANSWERABLE_WEIGHT, JOINT_WIDTH, NEVER, best, class_tokens
+from .heads import Batch, linear
 
 
 class ElectraHead(nn.Module):

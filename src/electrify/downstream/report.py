@@ -18,7 +18,7 @@ from ..console import inert, uncalculated
 from ..files.results import write_results
 from ..files.whole import json_text
 from ..progress import aligned
-from .tasks import AVERAGED, TASKS
+from .known_tasks import AVERAGED, TASKS
 
 # Median development scores of the same eight tasks (2003.10555, Table 1).
 PUBLISHED_AVERAGES = {

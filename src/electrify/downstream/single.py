@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..config.finetune import FinetuneSettings
 from ..config.protocol import PUBLISHED_DROPOUT
@@ -23,11 +22,12 @@ from ..progress import Progress
 from ..train.allocator import keep_memory
 from ..train.device import peak_memory_bytes
 from . import loop
+from .curve import Curve, Point
 from .encoder import Loaded, load
 from .examples import Example
 from .problems.answering import Answering
 from .problems.frozen import FrozenTagging
-from .problems.problem import Answers, HeldOut, Problem
+from .problems.problem import Problem
 from .problems.tagging import Tagging
 from .problems.texts import Texts
 from .saving import save
@@ -46,17 +46,6 @@ DOC_STRIDE, N_BEST, BEAM, LONGEST_ANSWER = (
     20,
     30,
 )  # ELECTRA's of SQuAD (finetune/configure)
-
-
-@dataclass(frozen=True)
-class Point:
-    """One evaluation: updates and epochs done, mean training loss since the last evaluation,
-    validation metrics."""
-
-    step: int
-    epoch: float
-    loss: float
-    metrics: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -118,7 +107,7 @@ def finetune_one(
         total = loop.updates_of(
             len(data.lengths_N), batch_size=settings.per_device_train_batch_size, epochs=epochs
         )
-        curve = _Curve(
+        curve = Curve(
             net,
             problem,
             problem.held_out(task.validation),
@@ -252,76 +241,3 @@ def _compiled(net: Any, settings: FinetuneSettings) -> Any:
     if settings.torch_compile:
         net.encoder.compile(dynamic=True)
     return net
-
-
-class _Curve:
-    """Evaluates where it is due and keeps the points."""
-
-    def __init__(
-        self,
-        model: Any,
-        problem: Problem,
-        held: HeldOut,
-        *,
-        bf16: bool,
-        progress: Progress | None,
-        title: str,
-        total: int,
-    ) -> None:
-        self.model = model
-        self.problem = problem
-        self.held = held
-        self.bf16 = bf16
-        self.progress = progress
-        self.title = title
-        self.every = 1
-        self.points = list[Point]()
-        self.total = total
-        self.share = 1.0
-        self._losses: list[Tensor] = []
-        self._last: Answers = {}
-
-    def after(self, step: int, epoch: float, loss: Tensor) -> None:
-        self._losses.append(loss)
-        note = ""
-        if step % self.every == 0 or step == self.total:
-            mean = float(torch.stack(self._losses).mean())
-            self._losses.clear()
-            self._last = self.answers(self.held)
-            self.points.append(
-                Point(step, round(epoch, 4), mean, self.problem.score(self.held, self._last))
-            )
-            name, value = next(iter(self.points[-1].metrics.items()))
-            note = f"{self.title}: loss {mean:.3f}, {name} {value:.3f}"
-        if self.progress is not None:
-            self.progress.advance(self.share, note)
-
-    def answers(self, held: HeldOut) -> Answers:
-        found = loop.predict(self.model, held.data, bf16=self.bf16)
-        if not all(bool(x.isfinite().all()) for x in found.values()):
-            raise UserError(
-                f"{self.title}: the model's outputs are no numbers any more; lower --learning-rate"
-            )
-        return found
-
-    def further(self, task: TaskData) -> dict[str, float]:
-        """The scores of further labelled sets, their names behind the metrics'."""
-        sets = ((name, self.problem.held_out(examples)) for name, examples in task.also)
-        return {
-            f"{metric}_{name}": value
-            for name, held in sets
-            for metric, value in self.problem.score(held, self.answers(held)).items()
-        }
-
-    def files(self, task: TaskData) -> dict[str, str]:
-        """The answers to test sets; of tagging and question answering those to the validation
-        examples."""
-        found = (
-            self.problem.files(self.held, self._last, task.name)
-            if task.kind in ("tagging", "answering")
-            else {}
-        )
-        for name, examples in task.test:
-            held = self.problem.held_out(examples)
-            found |= self.problem.files(held, self.answers(held), name)
-        return found

@@ -47,6 +47,18 @@ def with_ends(text: str) -> str:
     )
 
 
+def in_megabytes(texts: list[str]) -> float:
+    """The size of the texts, a million characters each."""
+    return sum(map(len, texts)) / 1e6
+
+
+def emptied(texts: list[str]) -> Iterator[str]:
+    """The texts in order, each let go once it was read: the trainer keeps words, not texts."""
+    texts.reverse()
+    while texts:
+        yield texts.pop()
+
+
 def feed(
     tokenizer: Any, texts: Iterable[str], trainer: Any, *, megabytes: float, then: str
 ) -> None:

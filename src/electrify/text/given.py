@@ -7,15 +7,15 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..progress import say
-from .shards import MANIFEST
+from .manifest import MANIFEST
 
 
 def prepared(data: str, run: Path) -> Path:
     """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
     of `electrify prepare`."""
     from ..config.prepare import PrepareConfig
+    from .placed import unfinished_state
     from .prepare import prepare
-    from .workspace import unfinished_state
 
     if os.path.lexists(Path(data) / MANIFEST):
         return Path(data)

@@ -15,12 +15,14 @@ import numpy as np
 
 from .. import faults
 from ..errors import UserError
+from ..files.reading import sha256_of
 from ..files.whole import temporary, written
 from ..progress import Progress
 from ..special import SpecialIds
 from .encode import read_part
+from .manifest import FORMAT, Dtype, Manifest, Shard, write_manifest
 from .placed import Placed
-from .shards import FORMAT, SPLITS, Dtype, Manifest, Shard, Split, sha256_of, write_manifest
+from .splits import SPLITS, Split
 from .tokenizer import tokenizer_sha256
 from .workspace import Workspace
 

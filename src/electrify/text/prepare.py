@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -26,25 +26,25 @@ from .. import faults
 from ..config.prepare import PrepareConfig
 from ..console import harmless
 from ..errors import UserError
-from ..files.reading import read_object
 from ..files.results import keep_changed
-from ..files.schema import check
 from ..files.whole import write_atomically
 from ..progress import Progress, say
-from . import cluster, documents, sample, workspace
+from . import cluster, documents, sample
+from .choosing import choose_sources, shown
 from .dedup import Seen, digest, fraction
 from .encode import Start, Task, read_part, write_part
 from .join import join
+from .manifest import Manifest, token_dtype
 from .pool import Workers, cores
-from .shards import Manifest, token_dtype
+from .same_command import finished
 from .sources import Source
 from .streams import has_checksum
+from .summary import LOG
 from .tokenizer import load_tokenizer, special_ids, tokenizer_sha256, vocabulary_size
 from .workspace import Workspace
 
 TASK_CHARACTERS = 1 << 22
 TASK_DOCUMENTS = 1 << 15
-LOG = "prepare.log.json"
 
 
 def prepare(options: PrepareConfig) -> Manifest:
@@ -58,11 +58,11 @@ def prepare(options: PrepareConfig) -> Manifest:
     if options.engine == "ray":
         cluster.require()
     clock = Clock()
-    sources = workspace.choose_sources(options)
+    sources = choose_sources(options)
     for idle in options.unused({s.format for s in sources}):
         say(idle)
     _tell_of_archives(sources)
-    done = workspace.finished(options, sources)
+    done = finished(options, sources)
     if done is not None:
         say(
             f"{options.output_dir} is already prepared by the same command: verified, nothing to do"
@@ -88,7 +88,7 @@ def _tell_of_archives(sources: list[Source]) -> None:
     bare = [s for s in sources if s.path.name and not has_checksum(s.path)]
     if bare:
         say(
-            f"{workspace.shown(bare)}: packed without checksum, so a changed bit may pass for "
+            f"{shown(bare)}: packed without checksum, so a changed bit may pass for "
             "text; pack with `xz -C crc64` or `zstd --check`"
         )
 
@@ -196,11 +196,9 @@ class Plan:
                 self.counts.update(encoded.counts)
                 faults.at("encoded")
         if not self.counts["documents"]:
-            raise UserError(
-                f"the corpus is empty: no text in {workspace.shown(self.space.sources)}"
-            )
+            raise UserError(f"the corpus is empty: no text in {shown(self.space.sources)}")
         if self.counts["tokens"] == self.counts["unk_tokens"]:
-            names = workspace.shown(self.space.sources)
+            names = shown(self.space.sources)
             raise UserError(
                 f"every token of {names} is unknown to the tokenizer; choose another one, or train "
                 "one with more text or vocab_size"
@@ -274,51 +272,3 @@ def _gathered(pairs: Iterator[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, 
             size = 0
     if block:
         yield block
-
-
-def _seconds(folder: Path) -> dict[str, float]:
-    """What the run that made the folder took, by phase; {} where the folder does not say."""
-    try:
-        return check(
-            dict[str, float],
-            read_object(folder / LOG, within=folder).get("seconds"),
-            str(folder / LOG),
-        )
-    except UserError:
-        return {}
-
-
-def report(manifest: Manifest, *, folder: Path | None = None) -> str:
-    """What `prepare` found, as a table in plain text. `folder` (that of the manifest) adds the
-    seconds and the rate of the run that made it."""
-    c = defaultdict(float, manifest.counts)
-    rows = [
-        ("documents", f"{c['documents']:,.0f}"),
-        ("  of them validation", f"{sum(s.documents for s in manifest.splits.get('valid', ())):,}"),
-        ("words", f"{c['words']:,.0f}"),
-        ("tokens", f"{c['tokens']:,.0f}"),
-        ("tokens per word", f"{c['tokens'] / max(c['words'], 1):.3f}"),
-        ("[UNK] rate", f"{c['unk_tokens'] / max(c['tokens'], 1):.4%}"),
-        ("duplicates dropped", f"{c['duplicates']:,.0f}"),
-        ("vocabulary", f"{manifest.vocab_size:,}"),
-        ("text", f"{c['bytes'] / 1e6:,.1f} MB"),
-    ]
-    for name, shown in (
-        ("encoding_errors", "not UTF-8 (documents)"),
-        ("nul_characters", "NUL characters removed"),
-        ("cuts", "cuts in very long documents"),
-    ):
-        if c.get(name):
-            rows.append((shown, f"{c[name]:,.0f}"))
-    seconds = _seconds(folder) if folder is not None else {}
-    if {"total", "encode"} <= seconds.keys():
-        steps = ", ".join(
-            f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"
-        )
-        rate = {name: c["bytes"] / 1e6 / max(seconds[name], 1e-9) for name in ("total", "encode")}
-        rows += [
-            ("seconds", f"{seconds['total']:.1f} ({steps})"),
-            ("MB/s", f"{rate['total']:.2f} in all, {rate['encode']:.2f} encoding"),
-        ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

@@ -15,17 +15,12 @@ from typing import Any
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from .decoding import decode, text_chunks
+from .parquet import of_parquet
+from .row import Advance, no_column, valid_text
 from .sources import Source
-from .streams import BOMB_BYTES, BOMB_RATIO
 
 MAX_LINE = 1 << 26
 """Bytes of one line or field at most; bounds memory."""
-BATCH_BYTES = 1 << 26
-USUAL_BATCH_BYTES = 1 << 16
-MAX_ROWS = 256
-"""Of parquet, read at once: bytes at most as far as the file's metadata tell, bytes of rows of the
-usual length, rows."""
-Advance = Callable[[int], None] | None
 
 
 def texts(
@@ -35,7 +30,7 @@ def texts(
     if source.format == "hub":
         return _of_dataset(source, options, counts)
     if source.format == "parquet":
-        return _of_parquet(source, options, counts, advance)
+        return of_parquet(source, options, counts, advance)
     if source.format == "jsonl":
         return _of_jsonl(source, options, counts, advance)
     return _of_csv(source, options, counts, advance)
@@ -57,41 +52,6 @@ def _lines(source: Source, advance: Advance) -> Iterator[tuple[int, bytes]]:
             )
     if rest:
         yield number + 1, rest
-
-
-def _valid(text: Any, where: str, options: PrepareConfig, counts: Counter[str]) -> str | None:
-    """The text of a row, or None where it is to be dropped. Raises UserError where it is no text."""
-    if text is None:
-        counts["blank"] += 1
-        return None
-    if not isinstance(text, str):
-        raise UserError(
-            f"{where}: {options.text_column!r} is of type {type(text).__name__}, not text"
-        )
-    try:
-        text.encode("utf-8")
-    except (
-        UnicodeEncodeError
-    ) as e:  # half a surrogate pair (JSON can write one), or a byte that was not UTF-8
-        if options.encoding_errors == "strict":
-            raise UserError(
-                f"{where}: {options.text_column!r} is not valid Unicode; choose encoding_errors "
-                "replace or skip"
-            ) from e
-        counts["encoding_errors"] += 1
-        return (
-            text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-            if options.encoding_errors == "replace"
-            else None
-        )
-    return text
-
-
-def _no_column(where: str, options: PrepareConfig, found: Any) -> UserError:
-    return UserError(
-        f"{where} has no {options.text_column!r}; it has "
-        f"{', '.join(map(str, found)) or 'nothing'}; choose one with text_column"
-    )
 
 
 def _of_jsonl(
@@ -118,8 +78,8 @@ def _of_jsonl(
                 f"{where} is not a JSON object but {type(row).__name__}; write one object a line"
             )
         if options.text_column not in row:
-            raise _no_column(where, options, row)
-        text = _valid(row[options.text_column], where, options, counts)
+            raise no_column(where, options, row)
+        text = valid_text(row[options.text_column], where, options, counts)
         if text is not None:
             yield text
 
@@ -150,7 +110,7 @@ def _of_csv(
     try:
         header = next(rows, [])
         if options.text_column not in header:
-            raise _no_column(str(source.path), options, header)
+            raise no_column(str(source.path), options, header)
         if header.count(options.text_column) > 1:
             raise UserError(
                 f"{source.path}, line 1: the column {options.text_column!r} stands twice"
@@ -162,7 +122,7 @@ def _of_csv(
                 continue
             if len(row) != len(header):
                 raise UserError(f"{where} has {len(row)} fields where the header has {len(header)}")
-            text = _valid(row[column], where, options, counts)
+            text = valid_text(row[column], where, options, counts)
             if text is not None:
                 yield text
     except csv.Error as e:
@@ -177,78 +137,6 @@ def has_column(source: Source, options: PrepareConfig) -> bool:
     return options.text_column in next(csv.reader([header], delimiter=delimiter), [])
 
 
-def _of_parquet(
-    source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
-) -> Iterator[str]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as e:
-        raise UserError(
-            f"reading {source.path} needs pyarrow: pip install 'electrify[data]'"
-        ) from e
-    row_number = 0
-    try:
-        # Without a buffer in advance, which would hold all of a row group's bytes.
-        with parquet.ParquetFile(source.path, pre_buffer=False, buffer_size=1 << 20) as file:
-            names = file.schema_arrow.names
-            if options.text_column not in names:
-                raise _no_column(str(source.path), options, names)
-            if names.count(options.text_column) > 1:
-                raise UserError(f"{source.path}: the column {options.text_column!r} stands twice")
-            total = max(file.metadata.num_rows, 1)
-            _must_be_no_bomb(source, file.metadata)
-            for batch in _batches(file, options.text_column):
-                for text in batch.column(0).to_pylist():
-                    row_number += 1
-                    valid = _valid(text, f"{source.path}, row {row_number}", options, counts)
-                    if valid is not None:
-                        yield valid
-                if advance is not None:
-                    advance(source.size * batch.num_rows // total)
-    except (pyarrow.ArrowException, OSError) as e:
-        raise UserError(
-            f"{source.path} is truncated, damaged or no parquet file ({str(e).splitlines()[0]}); "
-            "fetch or make it again"
-        ) from e
-    except UnicodeDecodeError as e:
-        raise UserError(
-            f"{source.path}, row {row_number + 1}: {options.text_column!r} is not UTF-8"
-        ) from e
-
-
-def _batches(file: Any, column: str) -> Iterator[Any]:
-    for number in range(file.metadata.num_row_groups):
-        group = file.metadata.row_group(number)
-        chunks = (group.column(i) for i in range(group.num_columns))
-        size = sum(
-            c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] == column
-        )
-        yield from file.iter_batches(
-            batch_size=rows_at_once(size, group.num_rows), row_groups=[number], columns=[column]
-        )
-
-
-def rows_at_once(size: int, rows: int) -> int:
-    """Rows of a row group that are read together. size: unpacked bytes of the column in this group.
-
-    In a group of up to BATCH_BYTES so few that each might be as long as all of it (a dictionary can
-    make that of one long text), in a larger one by the mean length: reading costs 11 us a batch, so
-    there is no need for many short rows at once.
-    """
-    few = BATCH_BYTES // max(size, 1) if size <= BATCH_BYTES else USUAL_BATCH_BYTES * rows // size
-    return min(max(few, 1), MAX_ROWS)
-
-
-def _must_be_no_bomb(source: Source, metadata: Any) -> None:
-    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * source.size:
-        raise UserError(
-            f"{source.path} unpacks to more than {BOMB_RATIO} times its size: this is not text; "
-            "leave it out"
-        )
-
-
 def _of_dataset(source: Source, options: PrepareConfig, counts: Counter[str]) -> Iterator[str]:
     rows = _open_dataset(source, options)
     number = 0
@@ -257,8 +145,8 @@ def _of_dataset(source: Source, options: PrepareConfig, counts: Counter[str]) ->
             number += 1
             where = f"data set {source.name}, row {number}"
             if options.text_column not in row:
-                raise _no_column(where, options, row)
-            text = _valid(row[options.text_column], where, options, counts)
+                raise no_column(where, options, row)
+            text = valid_text(row[options.text_column], where, options, counts)
             if text is not None:
                 yield text
     except UserError:

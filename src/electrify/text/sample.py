@@ -10,7 +10,8 @@ from itertools import islice
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..progress import Progress, say
-from . import documents, workspace
+from . import documents
+from .choosing import shown
 from .dedup import digest, fraction
 from .tokenizer import save_existing, save_trained
 from .vocabulary import train
@@ -86,7 +87,7 @@ def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
         why = (
             "all of its documents fell into the validation split; lower valid_fraction"
             if read
-            else f"no text in {workspace.shown(space.sources)}"
+            else f"no text in {shown(space.sources)}"
         )
         raise UserError(f"the corpus is empty: {why}")
     return texts

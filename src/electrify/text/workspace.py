@@ -25,152 +25,20 @@ from typing import Any
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..files.folders import foreign, marked, own_bytes, remove_temporaries
-from ..files.inside import must_not_be_in_a_checkpoint, must_stay_inside
+from ..files.inside import must_stay_inside
 from ..files.lock import lock
-from ..files.reading import FileError, read_object, read_text
+from ..files.reading import FileError, read_object, read_text, sha256_of
 from ..files.schema import SchemaError, check
 from ..files.tokenizer_folder import in_the_way, publish_tokenizer, tokenizer_hashes
 from ..files.tokenizers import TOKENIZER_FILES
 from ..files.whole import write_atomically
 from ..progress import say
-from . import pydocs, records
+from . import pydocs
+from .manifest import SourceRow
 from .placed import KIND, STATE, UNFINISHED, Placed, clear, clear_tokenizer, must_have_no_links
-from .placed import unfinished_state as unfinished_state
-from .shards import (
-    MANIFEST,
-    SPLITS,
-    Corpus,
-    Manifest,
-    SourceRow,
-    read_manifest,
-    sha256_of,
-    verify_common,
-)
-from .sources import Source, resolve
+from .same_command import bytes_deciding, finished, mended, must_be_same
+from .sources import Source
 from .space import must_fit
-from .streams import must_lead_somewhere
-from .walk import LeftOut, sentence
-
-
-def choose_sources(options: PrepareConfig) -> list[Source]:
-    """The inputs that hold text. What is left out of a folder is said. Raises UserError where
-    nothing is left."""
-    must_lead_somewhere(Path(options.output_dir))
-    must_not_be_in_a_checkpoint(Path(options.output_dir))
-    sources, left_out = resolve(options.inputs, output=Path(options.output_dir))
-    chosen = []
-    for source in sources:
-        # A table that lies beside the texts of a folder is usually about them.
-        if (
-            source.in_folder
-            and source.format in ("csv", "tsv")
-            and not records.has_column(source, options)
-        ):
-            left_out.append(
-                LeftOut(source.name, f"tables without a column {options.text_column!r}")
-            )
-        else:
-            chosen.append(source)
-    if left_out:
-        say(sentence(left_out))
-    if not chosen:
-        raise UserError(
-            f"no file of {', '.join(options.inputs)} has a column {options.text_column!r}"
-        )
-    return chosen
-
-
-def shown(sources: list[Source]) -> str:
-    """A few names for a message."""
-    names = [s.name for s in sources]
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
-    """The options that decide the bytes of the result, without absolute paths."""
-    rest = {
-        k: v
-        for k, v in asdict(options).items()
-        if k not in ("inputs", "output_dir", "workers", "engine")
-    }
-    rest["strip_accents"] = options.accents_stripped
-    if Path(options.tokenizer).is_dir():
-        rest["tokenizer"] = Path(options.tokenizer).resolve().name
-    return rest
-
-
-def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
-    """The manifest of a folder that the same command finished, verified; None where none is. Raises
-    UserError where it holds something else."""
-    folder = Path(options.output_dir)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; name a folder for the prepared corpus")
-    if not os.path.lexists(folder / MANIFEST):
-        inside = folder / UNFINISHED
-        begun = (
-            inside.is_dir() and not inside.is_symlink() and not foreign(inside)
-        )  # killed before it wrote whose it is
-        others = [
-            name
-            for name in foreign(folder)
-            if not name.startswith(".") and not (name == UNFINISHED and begun)
-        ]
-        if others and unfinished_state(folder) is None:
-            raise UserError(
-                f"{folder} holds other files ({', '.join(others[:3])} ...); choose a new or empty "
-                "folder"
-            )
-        return None
-    manifest = read_manifest(folder)
-    _must_be_same(
-        folder, manifest.options, manifest.sources, options, [s.identity() for s in sources]
-    )
-    for split in SPLITS:
-        Corpus(folder, split).verify()
-    verify_common(folder, manifest)
-    if unfinished_state(folder) is not None:
-        with lock(folder):
-            clear(folder / UNFINISHED)
-    return manifest
-
-
-def _must_be_same(
-    folder: Path,
-    had: dict[str, Any],
-    sources: list[dict[str, Any]],
-    options: PrepareConfig,
-    identities: list[dict[str, Any]],
-) -> None:
-    now = bytes_deciding(options)
-    for name in sorted(now.keys() | had.keys()):
-        if had.get(name) != now.get(name):
-            raise UserError(
-                f"{folder} holds another run: its {name} is {had.get(name)!r}, now "
-                f"{now.get(name)!r}; choose another folder or remove it"
-            )
-    if sources != identities:
-        what = "other inputs"
-        if [row["name"] for row in identities] == [row["name"] for row in sources]:
-            what = "other contents of " + next(
-                a["name"] for a, b in zip(identities, sources, strict=True) if a != b
-            )
-        raise UserError(
-            f"{folder} holds another run: it was made from {what}; choose another folder or remove "
-            "it"
-        )
-
-
-def _mended(had: dict[str, Any], options: dict[str, Any], identities: list[dict[str, Any]]) -> str:
-    """The first input whose contents changed, where options and names did not: somebody mended the
-    file that stopped the run."""
-    if had["options"] != options or [row["name"] for row in had["sources"]] != [
-        row["name"] for row in identities
-    ]:
-        return ""
-    return next(
-        (now["name"] for then, now in zip(had["sources"], identities, strict=True) if then != now),
-        "",
-    )
 
 
 @dataclass(frozen=True)
@@ -252,7 +120,7 @@ class Workspace:
         must_have_no_links(self._inside)
         self._tokenizer_must_be_ours()
         self.placed.must_be_ours()
-        if changed := _mended(had, self.options, self.identities):
+        if changed := mended(had, self.options, self.identities):
             # Parts stay: each is known by a hash of its documents and of the tokenizer, and is used
             # again only where both are the same.
             say(f"{changed} changed since this folder was begun: reading all input anew")
@@ -261,7 +129,7 @@ class Workspace:
                 (self._inside / name).unlink(missing_ok=True)
             _write_state(path, self.options, self.identities)
             return
-        _must_be_same(self.folder, had["options"], had["sources"], self._config, self.identities)
+        must_be_same(self.folder, had["options"], had["sources"], self._config, self.identities)
         say(f"continuing in {self.folder}")
 
     def _had(self, path: Path) -> dict[str, Any]:

@@ -13,45 +13,26 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
 
 from ...errors import UserError
 from ...export.quiet import quiet
+from ..answer_heads import NEVER, JointHead, SpanHead
 from ..answers import score_answers
 from ..electra_head import ElectraHead
 from ..encoder import Loaded
-from ..examples import Answer, Question
-from ..heads import NEVER, Finetuned, JointHead, SpanHead
+from ..examples import Question
+from ..heads import Finetuned
 from ..rows import Rows, rows_of
 from ..tasks import TaskData
 from .problem import Answers, HeldOut
+from .windows import Window, owned, tokens_of
 
 QUESTION_TOKENS = (
     64  # longer ones are cut (BERT's max_query_length), and to half of a short sequence
 )
-
-
-@dataclass(frozen=True)
-class Window:
-    """Tokens [begin, end) of a question's context; the first of them stands at `start` in the row.
-    offsets: characters of the context's tokens. own: [first, last) of those that stand here with
-    more context than in any other window (see `owned`)."""
-
-    question: int
-    begin: int
-    end: int
-    start: int
-    offsets: Sequence[tuple[int, int]]
-    own: tuple[int, int]
-
-    def characters(self, first: int, last: int) -> tuple[int, int]:
-        """Where in the context the tokens at these places of the row stand."""
-        return self.offsets[self.begin + first - self.start][0], self.offsets[
-            self.begin + last - self.start
-        ][1]
 
 
 @dataclass(frozen=True)
@@ -288,49 +269,6 @@ class Answering:
                 new, found["input_ids"], found["offset_mapping"], strict=True
             ):
                 self._tokens[text] = list(ids), [tuple(pair) for pair in offsets]
-
-
-def tokens_of(answer: Answer, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """The first and the last token that hold a character of the answer; none where no token does."""
-    end = answer.start + len(answer.text)
-    inside = [k for k, (a, b) in enumerate(offsets) if a < end and answer.start < b]
-    return (inside[0], inside[-1]) if inside else None
-
-
-Places = list[tuple[int, int]]
-
-
-def _windows(length: int, room: int, stride: int) -> Places:
-    """[begin, end) of each window: every `stride` tokens one, until the end is reached."""
-    found = [(0, min(room, length))]
-    while found[-1][1] < length:
-        begin = found[-1][0] + min(stride, room)
-        found.append((begin, min(begin + room, length)))
-    return found
-
-
-@lru_cache(maxsize=10_000)
-def owned(length: int, room: int, stride: int) -> tuple[Places, Places]:
-    """The windows over so many tokens, and of each window the tokens [first, last) that it holds
-    with more context than any other does.
-
-    Context is the smaller of the numbers of tokens before and behind in the window, and a hundredth
-    of the window's length; the earlier of equal windows has it (BERT's and ELECTRA's max-context
-    rule, 2003.10555's public code). These tokens stand together: what a later window has more than
-    an earlier one never falls from token to token.
-    """
-    windows = _windows(length, room, stride)
-    owner = [
-        max(
-            (min(k - b, e - 1 - k) + 0.01 * (e - b), -w)
-            for w, (b, e) in enumerate(windows)
-            if b <= k < e
-        )[1]
-        for k in range(length)
-    ]
-    counts = [owner.count(-w) for w in range(len(windows))]
-    firsts = [sum(counts[:w]) for w in range(len(windows))]
-    return windows, [(first, first + count) for first, count in zip(firsts, counts, strict=True)]
 
 
 def _silenced(

@@ -11,7 +11,8 @@ from ...export.places import may_be_on_hub
 from ...files.reading import is_regular, open_regular
 from ...text.whole import lines_of
 from ..examples import Question, Sentence
-from ..tasks import NO_ANSWER_METRICS, AnswerTask, TagTask, TaskData, TextTask
+from ..known_tasks import NO_ANSWER_METRICS
+from ..tasks import AnswerTask, TagTask, TaskData, TextTask
 from .conll import read_sentences, tag_scheme, to_iob2
 from .files import whole
 from .glue import read_glue
