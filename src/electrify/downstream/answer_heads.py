@@ -137,9 +137,8 @@ class JointHead(nn.Module):
         may_LL = _spans(length, self.longest_answer, start_BL.device)
         hidden_BLH = self.from_state(states_BLD)
         scores_BJL = start_BL.new_full((b, self.beam, length), NEVER)
-        for j in range(
-            self.beam
-        ):  # one start after the other: all at once would be beam * L * 512 numbers a row
+        # One start after the other: all at once would be beam * L * 512 numbers a row.
+        for j in range(self.beam):
             end_BL = self._ends(hidden_BLH, states_BLD[rows_B, at_BJ[:, j]], batch).log_softmax(-1)
             scores_BJL[:, j] = (beam_BJ[:, j, None] + end_BL).masked_fill(
                 ~may_LL[at_BJ[:, j]], NEVER

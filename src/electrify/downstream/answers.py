@@ -63,7 +63,7 @@ def score_answers(
     answer, and the threshold is 0 where answering none is best, also if scores lie below 0.
 
     Ids of no question are ignored. Raises UserError where an id is missing or occurs twice, and
-    where a score is no finite number.
+    where a score is not a finite number.
     """
     _require(questions, predictions, no_answer)
     exacts, f1s = (
@@ -137,6 +137,6 @@ def _require(
     odd = [k for k in ids if no_answer is not None and not math.isfinite(no_answer[k])]
     if odd:
         raise UserError(
-            f"the no-answer score of {len(odd):,} questions is no finite number, {odd[0]!r} among "
+            f"the no-answer score of {len(odd):,} questions is not a finite number, {odd[0]!r} among "
             "them; the model may have diverged"
         )

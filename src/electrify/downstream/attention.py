@@ -35,9 +35,8 @@ def plain_attention(
         key, value = (
             x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value)
         )
-    with torch.autocast(
-        query.device.type, enabled=False
-    ):  # which would have the softmax in float32
+    # Which would have the softmax in float32.
+    with torch.autocast(query.device.type, enabled=False):
         scores_BHLL = (query * scale) @ key.transpose(2, 3)
         if attention_mask is not None:
             scores_BHLL = scores_BHLL + attention_mask.to(query.dtype).clamp(

@@ -72,7 +72,7 @@ class Curve:
         found = loop.predict(self.model, held.data, bf16=self.bf16)
         if not all(bool(x.isfinite().all()) for x in found.values()):
             raise UserError(
-                f"{self.title}: the model's outputs are no numbers any more; lower --learning-rate"
+                f"{self.title}: the model's outputs are not numbers any more; lower --learning-rate"
             )
         return found
 

@@ -69,9 +69,8 @@ class ElectraHead(nn.Module):
         hidden_BLH = self._of_tokens(states_BLD)
         scores = list[Tensor]()
         ends = list[Tensor]()
-        for j in range(
-            self.beam
-        ):  # one start after the other: all at once would be beam * L * 512 numbers a row
+        # One start after the other: all at once would be beam * L * 512 numbers a row.
+        for j in range(self.beam):
             end_BL = self._ends(hidden_BLH, _at(states_BLD, at_BJ[:, j]), allowed_BL)
             end_BJ, to_BJ = best(end_BL.log_softmax(-1), self.beam)
             scores.append(start_BJ[:, j, None] + end_BJ)

@@ -96,9 +96,8 @@ def load(model: str, *, device: torch.device, dropout: float | None = None) -> L
         else:
             encoder = _strictly(path, config, attention | pooling)
     tokenizer = load_tokenizer(path, vocab_size=encoder.get_input_embeddings().num_embeddings)
-    several = (
-        getattr(config, "type_vocab_size", 0) > 1 or config.model_type == "xlnet"
-    )  # whose types are relative, so any number of them
+    # Whose types are relative, so any number of them.
+    several = getattr(config, "type_vocab_size", 0) > 1 or config.model_type == "xlnet"
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
     single, pair = frames_of(tokenizer)
     encoder = encoder.to(device=device, dtype=torch.float32)

@@ -76,9 +76,8 @@ def _finetune(
     device = loop.device_named(options.settings.device)
     widths = [0]
     for model in dict.fromkeys(run.model for run in todo):
-        loaded = load(
-            model, device=device
-        )  # a broken second model should not be found after the first one's hours
+        # A broken second model should not be found after the first one's hours.
+        loaded = load(model, device=device)
         widths.append(loaded.width)
         for task in tasks:
             problem_of(
@@ -253,9 +252,8 @@ def _held(out: Path, settings: FinetuneSettings) -> bool:
     # an option that the folder's version did not have yet was at its default, and its protocol was
     # our own
     held = _kept(FinetuneSettings(protocol=held.get("protocol", "electrify"))) | held
-    for k in sorted(
-        {*wanted, *held}, key=lambda k: (k != "protocol", k)
-    ):  # which says why others differ
+    # Which says why others differ.
+    for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):
         if wanted.get(k) != held.get(k):
             raise UserError(
                 f"{out}: holds runs with --{k.replace('_', '-')} {held.get(k)}, not "

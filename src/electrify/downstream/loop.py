@@ -74,7 +74,7 @@ def epoch_batches(
     batches are cut from the shuffled examples.
 
     Pools of POOL random batches are sorted by length and cut, then the order of all batches is
-    shuffled. The examples left over when N is no multiple of the batch are set aside before the
+    shuffled. The examples left over when N is not a multiple of the batch are set aside before the
     sorting: sorted with the rest, the incomplete batch would always hold the longest ones.
     """
     order = shuffled(len(lengths_N), seed, ORDER, epoch)
@@ -130,9 +130,8 @@ def train(
         torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        looked_at = (
-            step + 1
-        ) % per_epoch == 0 or step + 1 == total  # reading the loss waits for the device
+        # Reading the loss waits for the device.
+        looked_at = (step + 1) % per_epoch == 0 or step + 1 == total
         if looked_at and not math.isfinite(loss.item()):
             raise UserError(
                 f"the loss is {loss.item()} after {step + 1} updates (seed {seed}): lower "

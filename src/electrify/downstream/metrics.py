@@ -84,9 +84,8 @@ def _correlation(name: str, labels: Numbers, predictions: Numbers) -> float:
         raise ValueError("a correlation needs finite numbers")
     if x.size < 2 or _constant(x) or _constant(y):
         return 0.0
-    if (
-        name == "pearsonr"
-    ):  # the largest value is 1, or squares of tiny and huge numbers leave the range of a float
+    # The largest value is 1, or squares of tiny and huge numbers leave the range of a float.
+    if name == "pearsonr":
         x = x / np.abs(x).max()
         y = y / np.abs(y).max()
     with warnings.catch_warnings():

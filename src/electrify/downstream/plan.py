@@ -109,9 +109,8 @@ def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
         ("data", f"the examples of task {run.task.name!r}"),
     )
     for what, name in named:
-        if (
-            record.get(what, run.hashes[what]) != run.hashes[what]
-        ):  # records of earlier versions have no tokenizer
+        # Records of earlier versions have no tokenizer.
+        if record.get(what, run.hashes[what]) != run.hashes[what]:
             raise UserError(
                 f"{out}: holds scores of {name} from before it changed; choose another --output-dir"
             )

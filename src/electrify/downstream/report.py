@@ -274,9 +274,8 @@ def report_of(
 
 def _display(label: str, shown: dict[str, str]) -> str:
     name = shown.get(label, label)
-    return (
-        label if "/" in name and os.path.isabs(name.partition(":")[2] or name) else name
-    )  # files hold relative paths only
+    # Files hold relative paths only.
+    return label if "/" in name and os.path.isabs(name.partition(":")[2] or name) else name
 
 
 def _row(runs: list[dict[str, Any]], *, task: str, metric: str, model: str) -> Row:

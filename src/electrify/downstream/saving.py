@@ -9,7 +9,7 @@ linear. Ours fits into theirs exactly enough (checked on a real input before the
 | ELECTRA: gelu    | gelu(z) - gelu(-z), z = Wx+b | is z                                                               |
 | BERT, RoBERTa: tanh | tanh(s z) / s             | is z up to (s z)^2 / 3; s = 2^-12, so 2e-6 of z at z = 10           |
 
-A folder saved so classifies like the run did; it is no good start for training its head further
+A folder saved so classifies like the run did; it is not a good start for training its head further
 (its dropout is off).
 """
 

@@ -33,19 +33,19 @@ from .problems.texts import Texts
 from .saving import save
 from .tasks import MAX_SEQ_LENGTH, TaskData
 
-_DROPOUT_SEED = (
-    1 << 32
-)  # added to a run's seed, so that dropout does not depend on how many numbers the loading took
+# Added to a run's seed, so that dropout does not depend on how many numbers the loading took.
+_DROPOUT_SEED = 1 << 32
 # At most, where the user does not say: ten rounds over a validation set larger than the training
 # set would be half of the time.
 _EVALUATIONS = 5
 FROZEN_EPOCHS, FROZEN_RATE = 20.0, 2e-3  # a head alone learns slower and takes a higher rate
+# ELECTRA's of SQuAD (finetune/configure).
 DOC_STRIDE, N_BEST, BEAM, LONGEST_ANSWER = (
     128,
     20,
     20,
     30,
-)  # ELECTRA's of SQuAD (finetune/configure)
+)
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,8 @@ _STORE_A_WORKER = 64 << 20
 def require() -> Any:
     """The package ray, imported. Raises UserError where it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-    )  # else Ray warns, over the progress bar, of what it will do to GPUs some day
+    # Else Ray warns, over the progress bar, of what it will do to GPUs some day.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         return importlib.import_module("ray")
     except ModuleNotFoundError as e:
@@ -165,9 +164,8 @@ class Cluster:
     def _result(self, reference: Any) -> Any:
         try:
             return value_of(self._ray.get(reference))
-        except (
-            self._ray.exceptions.RayTaskError
-        ) as e:  # `_do` itself raises nothing: it could not be loaded there
+        # `_do` itself raises nothing: it could not be loaded there.
+        except self._ray.exceptions.RayTaskError as e:
             last = str(e).strip().splitlines()[-1]
             raise UserError(
                 f"a host of the Ray cluster cannot run electrify ({last}); install the same "
@@ -186,9 +184,8 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for reference in (
-            self._waiting
-        ):  # left after an error; a cluster that was there before us shall not go on with them
+        # Left after an error; a cluster that was there before us shall not go on with them.
+        for reference in self._waiting:
             self._ray.cancel(reference)
         self._waiting.clear()
 

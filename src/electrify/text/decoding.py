@@ -1,4 +1,4 @@
-"""Bytes -> text: newlines, byte order marks, files that are no text, and the policy for what is not
+"""Bytes -> text: newlines, byte order marks, files that are not text, and the policy for what is not
 UTF-8."""
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from .streams import compression_of, read_chunks
 # Characters (bytes while a file is being cut). Bounds memory; no work of literature in the usual
 # corpora comes near it.
 MAX_DOCUMENT = 1 << 23
+_UTF_16 = "UTF-16 text; convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`"
+_UTF_32 = "UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32 -t UTF-8`"
 _MAGIC = {
     b"\x1f\x8b": "gzip data; give it the ending .gz",
     b"\xfd7zXZ\x00": "xz data; give it the ending .xz",
     b"\x28\xb5\x2f\xfd": "zstandard data; give it the ending .zst",
     b"BZh9": "bzip2 data; give it the ending .bz2",
-    b"\xff\xfe\0\0": "UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32 -t UTF-8`",
-    b"\0\0\xfe\xff": "UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32 -t UTF-8`",
-    b"\xff\xfe": "UTF-16 text; convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`",
-    b"\xfe\xff": "UTF-16 text; convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`",
+    b"\xff\xfe\0\0": _UTF_32,
+    b"\0\0\xfe\xff": _UTF_32,
+    b"\xff\xfe": _UTF_16,
+    b"\xfe\xff": _UTF_16,
     b"%PDF-": "a PDF; extract its text first",
     b"PK\x03\x04": "a zip archive; unpack it first",
     b"PAR1": "a parquet file; give it the ending .parquet",
@@ -30,7 +32,7 @@ _MAGIC = {
 
 def text_chunks(path: Path, advance: Callable[[int], None] | None) -> Iterator[bytes]:
     """The chunks of a text file: no byte order mark, \\n for every kind of newline. Raises
-    UserError for a file that is no text."""
+    UserError for a file that is not text."""
     held = b""
     first = True
     for raw in read_chunks(path, advance=advance):

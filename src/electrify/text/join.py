@@ -49,24 +49,7 @@ def join(
         )
         for split in SPLITS
     }
-    with ExitStack() as opened, Progress(len(parts), title="joining", unit="parts") as bar:
-        for writer in writers.values():
-            opened.callback(writer.let_go)
-        for part in parts:
-            found = read_part(part.path, key=part.key, dtype=dtype)
-            if found is None:
-                raise UserError(
-                    f"{part.path} was removed or changed while the corpus was prepared; run the "
-                    "same command again"
-                )
-            for split, (lengths, ids) in found[1].items():
-                writers[split].add(lengths, ids)
-            unigram += np.bincount(found[1]["train"][1], minlength=vocab_size)
-            bar.advance()
-            faults.at("joined")
-        splits: dict[Split, list[Shard]] = {
-            split: writer.close() for split, writer in writers.items()
-        }
+    splits = _shards(parts, writers, unigram, dtype=dtype)
     _atomic_npy(space.folder / "unigram.npy", unigram, space.placed)
     tokenizer_files = space.publish_tokenizer()
     manifest = Manifest(
@@ -83,19 +66,34 @@ def join(
         tokenizer_files=dict(sorted(tokenizer_files.items())),
     )
     faults.at("before_data_manifest")
-    space.placed.must_be_there(
-        [
-            *(
-                f
-                for shards in splits.values()
-                for s in shards
-                for f in (s.tokens_file, s.documents_file)
-            ),
-            "unigram.npy",
-        ]
-    )
+    shards = [shard for found in splits.values() for shard in found]
+    files = [name for shard in shards for name in (shard.tokens_file, shard.documents_file)]
+    space.placed.must_be_there([*files, "unigram.npy"])
     write_manifest(space.folder, manifest)
     return manifest
+
+
+def _shards(
+    parts: Sequence[Any], writers: dict[Split, ShardWriter], unigram: np.ndarray, *, dtype: str
+) -> dict[Split, list[Shard]]:
+    """Writes the documents of the parts into shards, and adds to `unigram` how often each id
+    occurs in the train split."""
+    with ExitStack() as opened, Progress(len(parts), title="joining", unit="parts") as bar:
+        for writer in writers.values():
+            opened.callback(writer.let_go)
+        for part in parts:
+            found = read_part(part.path, key=part.key, dtype=dtype)
+            if found is None:
+                raise UserError(
+                    f"{part.path} was removed or changed while the corpus was prepared; run the "
+                    "same command again"
+                )
+            for split, (lengths, ids) in found[1].items():
+                writers[split].add(lengths, ids)
+            unigram += np.bincount(found[1]["train"][1], minlength=len(unigram))
+            bar.advance()
+            faults.at("joined")
+        return {split: writer.close() for split, writer in writers.items()}
 
 
 class ShardWriter:

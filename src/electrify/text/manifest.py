@@ -99,7 +99,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises UserError where the folder is no prepared corpus, or an unfinished or foreign one."""
+    """Raises UserError where the folder is not a prepared corpus, or is an unfinished or foreign one."""
     path = folder / MANIFEST
     try:
         raw = read_object(path, within=folder)
@@ -108,9 +108,8 @@ def read_manifest(folder: Path) -> Manifest:
                 f"{path} has format {brief(raw.get('format'))}, this version reads {FORMAT}; "
                 f"{AGAIN}"
             )
-        raw = unsealed(
-            raw, path, must=False, advice=AGAIN
-        )  # folders of the first versions have none
+        # Folders of the first versions have no seal.
+        raw = unsealed(raw, path, must=False, advice=AGAIN)
         manifest = check(Manifest, raw, str(path))
     except MissingError as e:
         raise UserError(

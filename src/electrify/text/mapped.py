@@ -136,7 +136,8 @@ def joined(pieces: list[np.ndarray]) -> np.ndarray:
     wanted = sum(piece.nbytes for piece in pieces)
     done = 0
     for first in range(0, len(pieces), AT_ONCE):
-        done += os.pwritev(_scratch.fd, pieces[first : first + AT_ONCE], done)  # type: ignore[arg-type] - any buffer will do
+        some: Any = pieces[first : first + AT_ONCE]  # any buffer will do
+        done += os.pwritev(_scratch.fd, some, done)
     data = os.pread(_scratch.fd, wanted, 0) if done == wanted else b""
     if len(data) != wanted:
         raise OSError(None, "a part of it is not there any more")

@@ -136,7 +136,7 @@ def _pieces(raw: IO[bytes], kind: str, padding: Callable[[int], None]) -> Iterat
         number += 1
         if zeros % 4:
             raise Damaged(
-                f"{zeros} zeros before part {number} are no padding, which comes in fours"
+                f"{zeros} zeros before part {number} are not padding, which comes in fours"
             )
         if not rest and number > 1:
             padding(zeros)

@@ -1,4 +1,4 @@
-"""Texts of parquet files."""
+"""Texts of parquet files, read in pieces of bounded size."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from .row import Advance, no_column, valid_text
 from .sources import Source
 from .streams import BOMB_BYTES, BOMB_RATIO
 
+# What is read at once.
 BATCH_BYTES = 1 << 26
+"""Bytes at most, as far as the file's metadata tell."""
 USUAL_BATCH_BYTES = 1 << 16
+"""Bytes of rows of the usual length."""
 MAX_ROWS = 256
-"""Of parquet, read at once: bytes at most as far as the file's metadata tell, bytes of rows of the
-usual length, rows."""
 
 
 def of_parquet(

@@ -23,9 +23,11 @@ STATE = "state.json"
 KIND = "prepare"
 RECORD = "placed"
 _NAMES = re.compile(
-    r"tokens-(train|valid)-[0-9]{5,}\.bin|documents-(train|valid)-[0-9]{5,}\.npy|unigram\.npy|prepare\.log\.json"
+    r"tokens-(train|valid)-[0-9]{5,}\.bin|documents-(train|valid)-[0-9]{5,}\.npy"
+    r"|unigram\.npy|prepare\.log\.json"
 )
 _PART = re.compile(r"[0-9]{8,}\.(part|tmp)")
+# In `unfinished`, beside its mark.
 _FILES = (
     "tokenizer.done",
     "tokenizer.published",
@@ -33,7 +35,7 @@ _FILES = (
     "pydocs.jsonl",
     "pydocs.part",
     "lock",
-)  # in `unfinished`, beside its mark
+)
 
 
 def unfinished_state(folder: Path) -> dict[str, Any] | None:
@@ -157,7 +159,8 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _remove(folder: Path, names: list[str]) -> None:
-    """These files of the folder, and the folder where nothing else is in it; nothing behind a link."""
+    """Removes these files of the folder, and the folder where nothing else is in it; nothing behind
+    a link."""
     if folder.is_symlink() or not folder.is_dir():
         return
     remove_temporaries(folder)

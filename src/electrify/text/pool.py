@@ -195,7 +195,8 @@ def answer(handle: Callable[[Any], Any], task: Any) -> Answer:
         return "user", str(e)
     except SystemExit:
         raise
-    except BaseException:  # noqa: BLE001 - a panic in tokenizers' Rust code is a BaseException; the parent reports it
+    # A panic in tokenizers' Rust code is a BaseException; the parent reports it.
+    except BaseException:  # noqa: BLE001
         return "bug", traceback.format_exc()
 
 
@@ -257,7 +258,8 @@ def serve(module: str, *, parent: int) -> None:
                 come.put(_receive(tasks))
         except (EOFError, OSError):
             os._exit(0)  # the parent is gone or done; flushing into its pipe would only fail
-        except BaseException:  # noqa: BLE001 - a thread that ended would leave the parent waiting; this way it hears of it
+        # A thread that ended would leave the parent waiting; this way it hears of it.
+        except BaseException:  # noqa: BLE001
             traceback.print_exc()
             os._exit(1)
 

@@ -245,7 +245,8 @@ class Plan:
                 self.counts["duplicates"] += len(block) - sum(new)
                 block = [pair for pair, keep in zip(block, new, strict=True) if keep]
             if left is not None:
-                block, left = block[:left], left - len(block[:left])
+                block = block[:left]
+                left -= len(block)
             if block:
                 yield block
             if left == 0:

@@ -1,4 +1,5 @@
-"""Texts of files whose rows are documents: JSON lines, CSV, TSV, parquet, and data sets.
+"""Texts of files whose rows are documents: JSON lines, CSV, TSV, parquet (parquet.py),
+and data sets.
 
 Strict: a row that lacks the text or holds something else stops the run and is named, because a
 silent "5" or None would be trained on.
@@ -176,9 +177,8 @@ def _open_dataset(source: Source, options: PrepareConfig) -> Any:
         return datasets.load_dataset(
             name, config or None, split=options.dataset_split, streaming=True
         )
-    except (
-        Exception
-    ) as e:  # see above: not found, no network, no such configuration or split each have their own
+    # See above: not found, no network, no such configuration or split each have their own.
+    except Exception as e:
         raise UserError(
             f"{name!r} is neither a file or folder here nor a data set that can be reached"
             f" (configuration {config or 'default'}, split {options.dataset_split}; "

@@ -1,4 +1,4 @@
-"""The text of one row, checked."""
+"""The text of one row of a file, checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Advance = Callable[[int], None] | None
 
 
 def valid_text(text: Any, where: str, options: PrepareConfig, counts: Counter[str]) -> str | None:
-    """The text of a row, or None where it is to be dropped. Raises UserError where it is no text."""
+    """The text of a row, or None where it is to be dropped. Raises UserError where it is not text."""
     if text is None:
         counts["blank"] += 1
         return None
@@ -23,9 +23,8 @@ def valid_text(text: Any, where: str, options: PrepareConfig, counts: Counter[st
         )
     try:
         text.encode("utf-8")
-    except (
-        UnicodeEncodeError
-    ) as e:  # half a surrogate pair (JSON can write one), or a byte that was not UTF-8
+    # Half a surrogate pair (JSON can write one), or a byte that was not UTF-8.
+    except UnicodeEncodeError as e:
         if options.encoding_errors == "strict":
             raise UserError(
                 f"{where}: {options.text_column!r} is not valid Unicode; choose encoding_errors "

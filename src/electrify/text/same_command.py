@@ -39,9 +39,8 @@ def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
         raise UserError(f"{folder} is a file; name a folder for the prepared corpus")
     if not os.path.lexists(folder / MANIFEST):
         inside = folder / UNFINISHED
-        begun = (
-            inside.is_dir() and not inside.is_symlink() and not foreign(inside)
-        )  # killed before it wrote whose it is
+        # Killed before it wrote whose it is.
+        begun = inside.is_dir() and not inside.is_symlink() and not foreign(inside)
         others = [
             name
             for name in foreign(folder)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from itertools import islice
+from typing import Any
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
@@ -26,39 +27,43 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
     if not options.trains_tokenizer:
         save_existing(options.tokenizer, space.tokenizer)
     else:
-        texts = _texts(options, space)
-        size = sum(map(len, texts)) / 1e6
-        say(
-            f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {size:,.1f} MB "
-            f"of text in {len(texts)} documents"
-        )
-        tokenizer = train(
-            texts,
-            kind=options.tokenizer,
-            vocab_size=options.vocab_size,
-            lowercase=options.lowercase,
-            strip_accents=options.accents_stripped,
-            min_frequency=options.min_frequency,
-        )
-        found = tokenizer.get_vocab_size()
-        if found < options.vocab_size:
-            why = (
-                ""
-                if options.tokenizer == "unigram"
-                else f" that occur at least {options.min_frequency} times (min_frequency)"
-            )
-            say(
-                f"the vocabulary has {found} pieces, not {options.vocab_size}: this text gives no "
-                f"more{why}"
-            )
         save_trained(
-            tokenizer,
+            _trained(options, _texts(options, space)),
             space.tokenizer,
             kind=options.tokenizer,
             lowercase=options.lowercase,
             strip_accents=options.accents_stripped,
         )
     space.mark_tokenizer()
+
+
+def _trained(options: PrepareConfig, texts: list[str]) -> Any:
+    """A tokenizer of the texts. Says where they give fewer pieces than were asked for."""
+    size = sum(map(len, texts)) / 1e6
+    say(
+        f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {size:,.1f} MB "
+        f"of text in {len(texts)} documents"
+    )
+    tokenizer = train(
+        texts,
+        kind=options.tokenizer,
+        vocab_size=options.vocab_size,
+        lowercase=options.lowercase,
+        strip_accents=options.accents_stripped,
+        min_frequency=options.min_frequency,
+    )
+    found = tokenizer.get_vocab_size()
+    if found < options.vocab_size:
+        why = (
+            ""
+            if options.tokenizer == "unigram"
+            else f" that occur at least {options.min_frequency} times (min_frequency)"
+        )
+        say(
+            f"the vocabulary has {found} pieces, not {options.vocab_size}: this text gives no "
+            f"more{why}"
+        )
+    return tokenizer
 
 
 def _texts(options: PrepareConfig, space: Workspace) -> list[str]:

@@ -1,10 +1,14 @@
-"""The byte layout of a prepared corpus: writer, reader, manifest with hashes.
+"""The byte layout of a prepared corpus, and its reader.
 
-    DATA/manifest.json                       what is here, from what, with which options; sizes and sha256 of every file
-    DATA/tokens-<split>-00000.bin            token ids, little-endian uint16 (vocabulary up to 65 536) or uint32, documents end to end, no specials
-    DATA/documents-<split>-00000.npy         int64 [documents + 1], offsets of the documents in that shard: 0, ..., tokens of the shard
-    DATA/unigram.npy                         int64 [vocabulary], how often each id occurs in the train split
-    DATA/tokenizer/                          a Hugging Face tokenizer folder
+    DATA/manifest.json                 what is here, from what, with which options; sizes and
+                                       sha256 of every file (manifest.py)
+    DATA/tokens-<split>-00000.bin      token ids, little-endian uint16 (vocabulary up to 65 536)
+                                       or uint32, documents end to end, no specials
+    DATA/documents-<split>-00000.npy   int64 [documents + 1], offsets of the documents in that
+                                       shard: 0, ..., tokens of the shard
+    DATA/unigram.npy                   int64 [vocabulary], how often each id occurs in the train
+                                       split
+    DATA/tokenizer/                    a Hugging Face tokenizer folder
 
 Splits are `train` and `valid`. A document never crosses a shard. The manifest is written last:
 without it the folder is unfinished.
@@ -30,12 +34,13 @@ def _npy(path: Path) -> np.ndarray:
     must_be_regular(path, within=path.parent)
     try:
         return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+    # What numpy makes of odd headers.
     except (
         TypeError,
         SyntaxError,
         MemoryError,
         OverflowError,
-    ) as e:  # what numpy makes of odd headers
+    ) as e:
         raise ValueError(f"{type(e).__name__}: {e}") from e
 
 

@@ -135,7 +135,7 @@ def resolve(
     """Sources in order, each file once, and what lay in folders or matched a pattern and was left
     out, with the reasons (walk.py).
 
-    output: a folder whose files are no input although it may lie inside one, for they are made from
+    output: a folder whose files are not input although it may lie inside one, for they are made from
     it. Raises UserError for an input that does not exist or holds no text.
     """
     sources: list[Source] = []
@@ -188,9 +188,8 @@ def _resolve_one(item: str, left_out: list[LeftOut], output: Path | None) -> lis
         if not sources:
             raise UserError(f"no text file matches {item!r}")
         return sources
-    beside_a_folder = (
-        "/" in item and path.parent.is_dir()
-    )  # a mistyped name, and not one of the Hub, which takes half a minute to say so
+    # A mistyped name, and not one of the Hub, which takes half a minute to say so.
+    beside_a_folder = "/" in item and path.parent.is_dir()
     if format_of(path) is None and not beside_a_folder and _HUB_NAME.fullmatch(item):
         return [_hub(item)]
     raise UserError(f"no such file or folder: {item}")
@@ -258,9 +257,8 @@ def _empty_or_gone(path: Path) -> str:
         empty = path.stat().st_size == 0
     except OSError:
         return walk.UNREADABLE
-    return (
-        walk.EMPTY if empty and not compression_of(path) else ""
-    )  # an archive of no bytes is damaged, and reading it says so
+    # An archive of no bytes is damaged, and reading it says so.
+    return walk.EMPTY if empty and not compression_of(path) else ""
 
 
 def _pattern(pattern: Path, item: str, left_out: list[LeftOut]) -> list[Source]:

@@ -19,7 +19,7 @@ from ..progress import say
 from .members import CHUNK, Damaged, Truncated, unpacked
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
-# Text that compresses 250-fold beyond a quarter of a gigabyte is no text: a bomb, or one line
+# Text that compresses 250-fold beyond a quarter of a gigabyte is not text: a bomb, or one line
 # repeated.
 BOMB_BYTES = 1 << 28
 BOMB_RATIO = 250

@@ -11,6 +11,7 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def normalizer_of(
     lowercase: bool, strip_accents: bool, *, compose: Any, extra: tuple[Any, ...] = ()
 ) -> Any:
+    """The normalizer of a tokenizer: composed characters first, then what was asked for."""
     from tokenizers import normalizers
 
     steps = [compose()]

@@ -1,10 +1,8 @@
 """Training a tokenizer, deterministically: the same documents give the same file, whatever the
 order of hash maps and the number of threads.
 
-Of the trainers of the tokenizers library only BPE (byte-level) is deterministic. WordPiece numbers
-the pieces `##c` in the order in which a hash map yields them, and later ties follow those numbers:
-naming every `##c` beforehand, sorted, as a "special token" fixes the numbers; the model is then
-built again with the true special tokens only. For Unigram see `canonical_pieces`.
+The tokenizers library has one deterministic trainer, that of byte-level BPE. How the others are made
+so stands in wordpiece.py and unigram.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Training a WordPiece vocabulary."""
+"""Training a WordPiece vocabulary, deterministically.
+
+The trainer of the tokenizers library numbers the pieces `##c` in the order in which a hash map
+yields them, and later ties follow those numbers: naming every `##c` beforehand, sorted, as a
+"special token" fixes the numbers; the model is then built again with the true special tokens only.
+"""
 
 from __future__ import annotations
 
@@ -36,21 +41,9 @@ class Characters:
 def wordpiece(
     texts: list[str], vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int
 ) -> Any:
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import models, trainers
 
-    def shell(model: Any) -> Any:
-        tokenizer = Tokenizer(model)
-        tokenizer.normalizer = normalizers.BertNormalizer(
-            clean_text=True,
-            handle_chinese_chars=True,
-            strip_accents=strip_accents,
-            lowercase=lowercase,
-        )
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        tokenizer.decoder = decoders.WordPiece(prefix="##")
-        return tokenizer
-
-    draft = shell(models.WordPiece(unk_token="[UNK]"))
+    draft = _like_bert(models.WordPiece(unk_token="[UNK]"), lowercase, strip_accents)
     starts, continues = _alphabet(
         draft,
         texts,
@@ -73,14 +66,29 @@ def wordpiece(
         megabytes=in_megabytes(texts),
         then="joining pieces of words",
     )
-    return shell(
-        models.WordPiece(
-            draft.get_vocab(),
-            unk_token="[UNK]",
-            max_input_chars_per_word=100,
-            continuing_subword_prefix="##",
-        )
+    model = models.WordPiece(
+        draft.get_vocab(),
+        unk_token="[UNK]",
+        max_input_chars_per_word=100,
+        continuing_subword_prefix="##",
     )
+    return _like_bert(model, lowercase, strip_accents)
+
+
+def _like_bert(model: Any, lowercase: bool, strip_accents: bool) -> Any:
+    """A tokenizer that normalises and splits text as BERT's does."""
+    from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=True,
+        strip_accents=strip_accents,
+        lowercase=lowercase,
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    return tokenizer
 
 
 def _alphabet(

@@ -1,13 +1,17 @@
 """The output folder of `prepare` while it is being made: whose it is, what is done, what may be
 used again.
 
-    DATA/unfinished/state.json    the options and the inputs (with hashes) of the run that owns the folder
-    DATA/unfinished/tokenizer/    the tokenizer; `tokenizer.json.done` beside it holds its hash
-    DATA/unfinished/pydocs.jsonl  the embedded corpus, where it is one of the inputs: parsed once, read twice
-    DATA/unfinished/parts/        finished tasks
-    DATA/unfinished/placed        which files in DATA are this run's (placed.py)
-    DATA/unfinished/tokenizer.published    hashes of the tokenizer's files that were put into DATA/tokenizer
-    DATA/.lock                    held while a process works here; the system lets go of it when the process dies
+    DATA/unfinished/
+        state.json             the options and the inputs (with hashes) of the run that owns the
+                               folder
+        tokenizer/             the tokenizer; `tokenizer.done` beside it holds its hash
+        pydocs.jsonl           the embedded corpus, where it is one of the inputs: parsed once,
+                               read twice
+        parts/                 finished tasks
+        placed                 which files in DATA are this run's (placed.py)
+        tokenizer.published    hashes of the tokenizer's files that were put into DATA/tokenizer
+    DATA/.lock                 held while a process works here; the system lets go of it when the
+                               process dies
 
 `unfinished` is ours where its state.json has our mark, whatever else is called so; what we wrote in
 it is removed after the manifest was written.
@@ -35,7 +39,16 @@ from ..files.whole import write_atomically
 from ..progress import say
 from . import pydocs
 from .manifest import SourceRow
-from .placed import KIND, STATE, UNFINISHED, Placed, clear, clear_tokenizer, must_have_no_links
+from .placed import (
+    KIND,
+    STATE,
+    UNFINISHED,
+    Placed,
+    clear,
+    clear_tokenizer,
+    must_have_no_links,
+    unfinished_state,
+)
 from .same_command import bytes_deciding, finished, mended, must_be_same
 from .sources import Source
 from .space import must_fit
@@ -76,9 +89,8 @@ class Workspace:
             )
         with ExitStack() as held:
             held.enter_context(lock(self.folder))
-            if (
-                finished(self._config, self.sources) is not None
-            ):  # asked again, for another process may have come first
+            # Asked again, for another process may have come first.
+            if finished(self._config, self.sources) is not None:
                 raise UserError(
                     f"{self.folder} was prepared by another process a moment ago; the same command "
                     "finds it done"

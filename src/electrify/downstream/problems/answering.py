@@ -148,7 +148,7 @@ class Answering:
                 if score > -1e29 and window.begin < window.end:  # not one of the impossible ones
                     begin, end = window.characters(first, last)
                     text = context[begin:end].strip()
-                    if text:  # tokens of blanks alone are no answer
+                    if text:  # tokens of blanks alone are not an answer
                         mine[text] = max(score, mine.get(text, score))
         return [
             [
@@ -225,9 +225,8 @@ class Answering:
                 at = starts[1] - begin
                 ids.append(row)
                 types.append(kinds)
-                behind = (
-                    len(row) if electra else at + end
-                )  # its public code lets the separator behind the context be chosen
+                # Its public code lets the separator behind the context be chosen.
+                behind = len(row) if electra else at + end
                 places.append([int(at + begin <= k < behind) for k in range(len(row))])
                 none = self._nothing(row, question, starts[1])
                 targets.append(

@@ -33,7 +33,7 @@ class _Columns:
     tag: int
     prefix: str
     named: str = ""
-    """what CoNLL-U calls the column of the tags, where `_` is no tag"""
+    """what CoNLL-U calls the column of the tags, where `_` is not a tag"""
 
 
 def read_sentences(
@@ -256,7 +256,7 @@ def _texts(row: dict[str, Any], names: tuple[str, ...], where: str) -> tuple[str
             )
         if re.search("[\ud800-\udfff]", item):
             raise UserError(
-                f"{where}: {name!r} holds half a surrogate pair, which is no character (number "
+                f"{where}: {name!r} holds half a surrogate pair, which is not a character (number "
                 f"{place}, counted from 0)"
             )
     return tuple(value)

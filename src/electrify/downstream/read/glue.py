@@ -103,11 +103,12 @@ def _glue_examples(path: Path, task: TextTask) -> tuple[list[Example], str]:
         width = len(header)
         lines = lines[1:]
     else:
+        # CoLA: source, label, star, sentence.
         place, first, width = (
             {c: int(c) for c in columns},
             1,
             4,
-        )  # CoLA: source, label, star, sentence
+        )
     if not lines:
         raise UserError(f"{path}: no examples")
     classes = {label: i for i, label in enumerate(task.labels)}

@@ -99,9 +99,8 @@ def _sets(source: str, config: str | None) -> Any:
         ) from e
     try:
         return datasets.load_dataset(source, config)
-    except (
-        Exception
-    ) as e:  # not found, no network, no such configuration: each has an exception of its own
+    # Not found, no network, no such configuration: each has an exception of its own.
+    except Exception as e:
         said = " ".join(str(e).split())[:300]
         shown = f"{source} {config}" if config else source
         raise UserError(

@@ -32,9 +32,8 @@ def read_own(
     files = (train_file, validation_file)
     kind = _kind_of_files(train_file) if problem_type == "auto" else problem_type
     name = Path(train_file).name.split(".")[0]
-    name = (
-        f"own-{name}" if name.lower() in TASKS else name
-    )  # or the report would compare it with published scores
+    # Or the report would compare it with published scores.
+    name = f"own-{name}" if name.lower() in TASKS else name
     flags = {
         "--text-column": text_column,
         "--pair-column": pair_column,

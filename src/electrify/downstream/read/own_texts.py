@@ -20,9 +20,8 @@ OWN_EPOCHS = 3.0
 OWN_METRICS: dict[Kind, tuple[str, ...]] = {
     "classification": ("accuracy", "macro_f1"), "multilabel": ("micro_f1", "macro_f1", "accuracy"), "regression": ("spearman", "pearson"),
 }  # fmt: skip
-WHOLE_NUMBER = re.compile(
-    r"-?[0-9]{1,18}"
-)  # what is sorted as a number, and what can be the number of a column
+# What is sorted as a number, and what can be the number of a column.
+WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 def texts_task(

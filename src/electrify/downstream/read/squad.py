@@ -36,10 +36,11 @@ def read_questions(path: str | Path) -> tuple[Question, ...]:
         raise UserError(
             f"{path}, line {e.lineno}, column {e.colno}: broken JSON ({e.msg}); {hint}"
         ) from None
+    # A number of thousands of digits, or thousands of brackets.
     except (
         ValueError,
         RecursionError,
-    ) as e:  # a number of thousands of digits, or thousands of brackets
+    ) as e:
         raise UserError(f"{path}: broken JSON ({type(e).__name__})") from None
     if not isinstance(top, dict):
         raise UserError(f"{path}: {_shown(top)} at the top; {LAYOUT}")
