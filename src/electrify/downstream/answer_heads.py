@@ -1,4 +1,7 @@
-"""Heads that answer a question with a span of its context."""
+"""Heads that answer a question with a span of its context (see heads.py).
+
+Shape suffixes: B examples, L tokens, D width, K spans kept, J starts in the beam, H hidden.
+"""
 
 from __future__ import annotations
 
@@ -189,7 +192,8 @@ def _spans(length: int, longest: int, device: torch.device) -> Tensor:
 
 
 def best(scores_BN: Tensor, keep: int) -> tuple[Tensor, Tensor]:
-    """The `keep` largest and where they stand, padded with impossible ones where there are fewer."""
+    """The `keep` largest and where they stand, padded with impossible ones where there are fewer of
+    them."""
     found = scores_BN.topk(min(keep, scores_BN.shape[1]), dim=1)
     short = keep - found.values.shape[1]
     return F.pad(found.values, (0, short), value=NEVER), F.pad(found.indices, (0, short))

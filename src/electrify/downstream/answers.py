@@ -76,10 +76,8 @@ def score_answers(
     if not has_not:
         return scores
     if has:
-        scores |= {
-            "has_answer_exact": _mean([exacts[k] for k in has]),
-            "has_answer_f1": _mean([f1s[k] for k in has]),
-        }
+        scores["has_answer_exact"] = _mean([exacts[k] for k in has])
+        scores["has_answer_f1"] = _mean([f1s[k] for k in has])
     scores["no_answer_exact"] = _mean([exacts[k] for k in has_not])
     if no_answer is not None:
         wrong = {k: -1.0 if predictions[k] else 0.0 for k in has_not}
@@ -137,6 +135,7 @@ def _require(
     odd = [k for k in ids if no_answer is not None and not math.isfinite(no_answer[k])]
     if odd:
         raise UserError(
-            f"the no-answer score of {len(odd):,} questions is not a finite number, {odd[0]!r} among "
+            f"the no-answer score of {len(odd):,} questions is not a finite number, {odd[0]!r} "
+            "among "
             "them; the model may have diverged"
         )

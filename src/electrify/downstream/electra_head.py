@@ -20,11 +20,10 @@ class ElectraHead(nn.Module):
     The class token may be start and end: it is what a window without the answer is trained to point
     at, of SQuAD 1.1 too.
 
-    | part   | computes                                                                                          |
-    |--------|---------------------------------------------------------------------------------------------------|
-    | start  | linear, D -> 1                                                                                    |
-    | end    | linear, 2 D -> 512, gelu, linear, 512 -> 1, on the start's state and the token's                  |
-    | none   | the same shape, on the class token's state and the mean state under the probabilities of starts   |
+    - start: linear, D -> 1;
+    - end: linear, 2 D -> 512, gelu, linear, 512 -> 1, on the start's state and the token's;
+    - none: the same shape, on the class token's state and the mean state under the probabilities of
+      starts.
 
     loss: (cross-entropy of the start + that of the end given the true start) / 2 + .5 * binary
     cross-entropy of `none`, of all windows. `none` says whether the QUESTION has no answer: a

@@ -36,9 +36,17 @@ from .attention import implementation_for
 from .frame import Frame, frames_of, reads_last
 
 DROPOUTS = (
-    "hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout", "activation_dropout", "embedding_dropout", "mlp_dropout",
-    "resid_pdrop", "embd_pdrop", "attn_pdrop",
-)  # fmt: skip
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+    "resid_pdrop",
+    "embd_pdrop",
+    "attn_pdrop",
+)
 """What model classes call the dropout of their layers and of attention."""
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 
@@ -96,7 +104,7 @@ def load(model: str, *, device: torch.device, dropout: float | None = None) -> L
         else:
             encoder = _strictly(path, config, attention | pooling)
     tokenizer = load_tokenizer(path, vocab_size=encoder.get_input_embeddings().num_embeddings)
-    # Whose types are relative, so any number of them.
+    # XLNet's types are relative, so there is any number of them.
     several = getattr(config, "type_vocab_size", 0) > 1 or config.model_type == "xlnet"
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
     single, pair = frames_of(tokenizer)

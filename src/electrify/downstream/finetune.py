@@ -76,13 +76,8 @@ def _finetune(
     device = loop.device_named(options.settings.device)
     widths = [0]
     for model in dict.fromkeys(run.model for run in todo):
-        # A broken second model should not be found after the first one's hours.
-        loaded = load(model, device=device)
-        widths.append(loaded.width)
-        for task in tasks:
-            problem_of(
-                task, loaded, settings=options.settings, device=device, bf16=False, name=model
-            )
+        # A broken second model should not be found only after the first one's hours.
+        widths.append(_width(model, tasks, options.settings, device))
     if not held:
         write_atomically(out / SETTINGS, settings_text(_kept(options.settings)))
     if len(todo) < len(plan):
@@ -101,6 +96,16 @@ def _finetune(
     if options.predict_test:
         _submit(plan, done, out, random=options.random_weights)
     return report
+
+
+def _width(
+    model: str, tasks: list[TaskData], settings: FinetuneSettings, device: torch.device
+) -> int:
+    """The width of a model. Raises UserError where it is broken or does not suit one of the tasks."""
+    loaded = load(model, device=device)
+    for task in tasks:
+        problem_of(task, loaded, settings=settings, device=device, bf16=False, name=model)
+    return loaded.width
 
 
 def _threads(
@@ -174,10 +179,14 @@ def _run_all(
 
 
 _ONLY_FOR: dict[str, tuple[Kind, str]] = {
-    "frozen_encoder": ("tagging", "tagging"), "tagging_head": ("tagging", "tagging"), "answer_head": ("answering", "question answering"),
-    "doc_stride": ("answering", "question answering"), "n_best_size": ("answering", "question answering"),
-    "max_answer_length": ("answering", "question answering"), "regression_targets": ("regression", "regression"),
-}  # fmt: skip
+    "frozen_encoder": ("tagging", "tagging"),
+    "tagging_head": ("tagging", "tagging"),
+    "answer_head": ("answering", "question answering"),
+    "doc_stride": ("answering", "question answering"),
+    "n_best_size": ("answering", "question answering"),
+    "max_answer_length": ("answering", "question answering"),
+    "regression_targets": ("regression", "regression"),
+}
 
 
 def _require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
@@ -252,7 +261,7 @@ def _held(out: Path, settings: FinetuneSettings) -> bool:
     # an option that the folder's version did not have yet was at its default, and its protocol was
     # our own
     held = _kept(FinetuneSettings(protocol=held.get("protocol", "electrify"))) | held
-    # Which says why others differ.
+    # The protocol first: it says why others differ.
     for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):
         if wanted.get(k) != held.get(k):
             raise UserError(

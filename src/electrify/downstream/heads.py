@@ -1,13 +1,16 @@
 """Heads: what learns a task on an encoder's states. Each knows its loss, and what to keep of its
 outputs.
 
-| head         | reads                         | loss                                              | answers                              |
-|--------------|-------------------------------|---------------------------------------------------|--------------------------------------|
-| `TextHead`   | the state of the whole text   | cross-entropy, squared error, or of each class    | logits [B, C]                        |
-| `TagHead`    | the states of marked tokens   | cross-entropy                                     | classes [B, longest], 0 where unmarked |
-| `SpanHead`   | every state                   | start and end, each a choice of a token           | scores, starts, ends [B, K], null [B] |
-| `JointHead`  | the same                      | the end given the start, and whether there is one | the same                             |
-| `ElectraHead` | the same (electra_head.py)   | the same, pointing at the class token where there is none | beam^2 of each               |
+- `TextHead` reads the state of the whole text. Loss: cross-entropy, squared error, or that of each
+  class. Answers: logits [B, C].
+- `TagHead` reads the states of marked tokens. Loss: cross-entropy. Answers: classes [B, longest],
+  0 where unmarked.
+- `SpanHead` (answer_heads.py) reads every state. Loss: start and end, each a choice of a token.
+  Answers: scores, starts, ends [B, K], null [B].
+- `JointHead` (answer_heads.py) reads every state. Loss: the start, the end given the start, and
+  whether there is one. Answers: the same.
+- `ElectraHead` (electra_head.py) is the same, pointing at the class token where there is none.
+  Answers: beam^2 of each.
 
 A head computes in float32, whatever the encoder computed in. Shape suffixes: B examples, L tokens,
 D width, C classes, K spans kept.

@@ -100,8 +100,14 @@ def _constant(numbers: Numbers) -> bool:
 
 
 METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
-    "accuracy": accuracy, "matthews": matthews, "f1": f1, "macro_f1": macro_f1, "micro_f1": micro_f1, "pearson": pearson, "spearman": spearman,
-}  # fmt: skip
+    "accuracy": accuracy,
+    "matthews": matthews,
+    "f1": f1,
+    "macro_f1": macro_f1,
+    "micro_f1": micro_f1,
+    "pearson": pearson,
+    "spearman": spearman,
+}
 
 
 def score(names: Sequence[str], labels: Numbers, predictions: Numbers) -> dict[str, float]:

@@ -71,8 +71,8 @@ class Report:
         raise KeyError((task, model, metric))
 
     def glue_averages(self) -> dict[str, float]:
-        """Of each model that has them all: the mean over GLUE's tasks but WNLI of the median of the
-        first metric."""
+        """The averages of the models that have every score: the mean over GLUE's tasks but WNLI of
+        the median of the first metric."""
         found = {}
         for model in dict.fromkeys(r.model for r in self.rows):
             medians = {

@@ -38,14 +38,14 @@ _DROPOUT_SEED = 1 << 32
 # At most, where the user does not say: ten rounds over a validation set larger than the training
 # set would be half of the time.
 _EVALUATIONS = 5
-FROZEN_EPOCHS, FROZEN_RATE = 20.0, 2e-3  # a head alone learns slower and takes a higher rate
-# ELECTRA's of SQuAD (finetune/configure).
-DOC_STRIDE, N_BEST, BEAM, LONGEST_ANSWER = (
-    128,
-    20,
-    20,
-    30,
-)
+# A head alone learns slower and takes a higher rate.
+FROZEN_EPOCHS = 20.0
+FROZEN_RATE = 2e-3
+# ELECTRA's values for SQuAD (finetune/configure).
+DOC_STRIDE = 128
+N_BEST = 20
+BEAM = 20
+LONGEST_ANSWER = 30
 
 
 @dataclass(frozen=True)
@@ -145,14 +145,14 @@ def finetune_one(
 
 
 def _dropout(task: TaskData, loaded: Loaded, settings: FinetuneSettings) -> float:
-    """Before the head."""
+    """The dropout before the head."""
     if settings.dropout is not None:
         return settings.dropout
     return PUBLISHED_DROPOUT[task.kind] if settings.protocol == "published" else loaded.dropout
 
 
 def _std(loaded: Loaded, settings: FinetuneSettings) -> float | None:
-    """Of the head's first weights; none is Glorot's."""
+    """The deviation of the head's first weights; none is Glorot's."""
     return (
         None
         if settings.head_init == "glorot"
@@ -193,9 +193,15 @@ def problem_of(
             return Tagging(task, loaded, **common)
         case "answering":
             return Answering(
-                task, loaded, **common, doc_stride=settings.doc_stride or DOC_STRIDE, head=str(settings.answer_head),
-                n_best=settings.n_best_size or N_BEST, beam=BEAM, longest_answer=settings.max_answer_length or LONGEST_ANSWER,
-            )  # fmt: skip
+                task,
+                loaded,
+                **common,
+                doc_stride=settings.doc_stride or DOC_STRIDE,
+                head=str(settings.answer_head),
+                n_best=settings.n_best_size or N_BEST,
+                beam=BEAM,
+                longest_answer=settings.max_answer_length or LONGEST_ANSWER,
+            )
         case _:
             return Texts(
                 task, loaded, **common, regression_targets=str(settings.regression_targets)
@@ -237,7 +243,8 @@ def _rates(net: torch.nn.Module, loaded: Loaded, settings: FinetuneSettings) -> 
 
 
 def _compiled(net: Any, settings: FinetuneSettings) -> Any:
-    """The encoder compiled in place: batches differ in length, so its graph is one for all of them."""
+    """Compiles the encoder in place: batches differ in length, so its graph is one for all of
+    them."""
     if settings.torch_compile:
         net.encoder.compile(dynamic=True)
     return net

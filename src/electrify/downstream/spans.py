@@ -1,11 +1,12 @@
 """Chunks of tagged sentences, and how well they were found: the definition of the CoNLL shared
 tasks (their script conlleval).
 
-| letters                   | against conlleval (CoNLL-2000)                                                                              |
-|---------------------------|-------------------------------------------------------------------------------------------------------------|
-| O, B, I (IOB1 and IOB2)   | the same chunks, whatever the order of the tags                                                             |
-| E too                     | the same, but for E-X B-X, which the script leaves one chunk                                                |
-| S too (IOBES, BILOU)      | the script knows no S and makes one chunk of S-X S-X; here the scheme's own definition holds, as in seqeval |
+How the chunks of each set of letters compare to those of conlleval (CoNLL-2000):
+
+- O, B, I (IOB1 and IOB2): the same chunks, whatever the order of the tags.
+- E too: the same, but for E-X B-X, which the script leaves one chunk.
+- S too (IOBES, BILOU): the script knows no S and makes one chunk of S-X S-X; here the scheme's own
+  definition holds, as in seqeval.
 
 Every scheme is scored, and written for conlleval, as IOB2 (read/conll.py), where the script and
 this file agree.

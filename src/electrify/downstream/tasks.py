@@ -139,7 +139,7 @@ class TaskData:
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """Of every score of a run: the metrics, then those of further development sets
+        """The names of every score of a run: the metrics, then those of further development sets
         (accuracy_mismatched)."""
         return (
             *self.metrics,

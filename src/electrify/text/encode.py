@@ -214,11 +214,8 @@ def write_part(path: Path, part: bytes) -> None:
     """In one rename, so a part file is whole or absent."""
     temporary = path.with_suffix(".tmp")
     try:
-        # And none above: a corpus that was deleted is not made again by its parts.
-        for folder in (
-            path.parent.parent,
-            path.parent,
-        ):
+        # No folder above these: a corpus that was deleted is not made again by its parts.
+        for folder in (path.parent.parent, path.parent):
             folder.mkdir(exist_ok=True)
         temporary.write_bytes(part)
         os.replace(temporary, path)

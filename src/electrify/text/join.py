@@ -43,11 +43,9 @@ def join(
     """Writes shards, unigram.npy and the manifest into space.folder and returns the manifest."""
     unigram = np.zeros(vocab_size, np.int64)
     kind = np.dtype(dtype)
+    more: dict[str, Any] = {"dtype": kind, "shard_bytes": shard_bytes, "placed": space.placed}
     writers: dict[Split, ShardWriter] = {
-        split: ShardWriter(
-            space.folder, split, dtype=kind, shard_bytes=shard_bytes, placed=space.placed
-        )
-        for split in SPLITS
+        split: ShardWriter(space.folder, split, **more) for split in SPLITS
     }
     splits = _shards(parts, writers, unigram, dtype=dtype)
     _atomic_npy(space.folder / "unigram.npy", unigram, space.placed)

@@ -48,9 +48,18 @@ class Answering:
     """See problem.Problem."""
 
     def __init__(
-        self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device, doc_stride: int, head: str, n_best: int, beam: int,
+        self,
+        task: TaskData,
+        loaded: Loaded,
+        *,
+        max_seq_length: int,
+        device: torch.device,
+        doc_stride: int,
+        head: str,
+        n_best: int,
+        beam: int,
         longest_answer: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not loaded.tokenizer.is_fast:
             kind = type(loaded.tokenizer).__name__
             raise UserError(
@@ -137,7 +146,8 @@ class Answering:
         return {f"{name}.predictions.json": _json(best), **files}
 
     def guesses(self, held: HeldOut, answers: Answers) -> list[list[Guess]]:
-        """Of each question the `n_best` best different answers over all of its windows, best first."""
+        """The `n_best` best different answers to each question over all of its windows, best
+        first."""
         answers = self._spans(held, answers) if self.head == "electra" else answers
         found: list[dict[str, float]] = [{} for _ in held.examples]
         columns = (answers["scores"].tolist(), answers["starts"].tolist(), answers["ends"].tolist())
@@ -159,7 +169,7 @@ class Answering:
         ]
 
     def _spans(self, held: HeldOut, answers: Answers) -> Answers:
-        """Of each window the `n_best` best answers that are spans of its context, no longer than
+        """The `n_best` best answers of each window that are spans of its context, no longer than
         they may be, and begin where this window knows most (ELECTRA's public code,
         finetune/qa/qa_metrics.py)."""
         at = [(w.start - w.begin, *w.own, w.end) for w in held.spots]
@@ -183,7 +193,7 @@ class Answering:
     def _predictions(
         self, held: HeldOut, answers: Answers, guesses: list[list[Guess]]
     ) -> tuple[dict[str, str], dict[str, float]]:
-        """Of each question the best answer, and how much speaks for none: the less the better the
+        """The best answer to each question, and how much speaks for none: the less the better the
         answer."""
         best = {
             question.id: (found[0].text if found else "")

@@ -115,8 +115,16 @@ class FrozenTagging(Tagging):
     """
 
     def __init__(
-        self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device, layers: str, head: Literal["linear", "bilstm"], bf16: bool
-    ) -> None:  # fmt: skip
+        self,
+        task: TaskData,
+        loaded: Loaded,
+        *,
+        max_seq_length: int,
+        device: torch.device,
+        layers: str,
+        head: Literal["linear", "bilstm"],
+        bf16: bool,
+    ) -> None:
         super().__init__(task, loaded, max_seq_length=max_seq_length, device=device)
         self.layers = layers
         self.bf16 = bf16

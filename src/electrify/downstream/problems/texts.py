@@ -22,16 +22,24 @@ _GRADES = {"classification": grade_class, "multilabel": grade_each, "regression"
 class Texts:
     """See problem.Problem. Regression learns (value - center) / scale; correlations do not notice.
 
-    | regression_targets | center, scale                                                                                        |
-    |--------------------|------------------------------------------------------------------------------------------------------|
-    | standardised       | mean and deviation of the training examples: values of 0 to 5 would first have to move the bias there |
-    | unit               | the least value and the width of the task's range, else of that of its training examples: 0 to 1      |
-    | raw                | 0 and 1                                                                                               |
+    regression_targets: what the center and the scale are.
+
+    - standardised: mean and deviation of the training examples; values of 0 to 5 would first have
+      to move the bias there.
+    - unit: the least value and the width of the task's range, else of that of its training
+      examples: 0 to 1.
+    - raw: 0 and 1.
     """
 
     def __init__(
-        self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device, regression_targets: str = "standardised"
-    ) -> None:  # fmt: skip
+        self,
+        task: TaskData,
+        loaded: Loaded,
+        *,
+        max_seq_length: int,
+        device: torch.device,
+        regression_targets: str = "standardised",
+    ) -> None:
         self.task = task
         self.loaded = loaded
         self.max_seq_length = max_seq_length

@@ -14,8 +14,11 @@ GLUE_ON_HUB = "nyu-mll/glue"
 # Where the columns have other names than in GLUE's own files. The numbers of the classes are those
 # of tasks.py.
 _COLUMNS: dict[str, tuple[str, str | None]] = {
-    "cola": ("sentence", None), "mrpc": ("sentence1", "sentence2"), "mnli": ("premise", "hypothesis"), "qnli": ("question", "sentence"),
-}  # fmt: skip
+    "cola": ("sentence", None),
+    "mrpc": ("sentence1", "sentence2"),
+    "mnli": ("premise", "hypothesis"),
+    "qnli": ("question", "sentence"),
+}
 _MATCHED = "_matched"
 
 

@@ -32,7 +32,7 @@ def read_own(
     files = (train_file, validation_file)
     kind = _kind_of_files(train_file) if problem_type == "auto" else problem_type
     name = Path(train_file).name.split(".")[0]
-    # Or the report would compare it with published scores.
+    # Under a known name the report would compare it with published scores.
     name = f"own-{name}" if name.lower() in TASKS else name
     flags = {
         "--text-column": text_column,

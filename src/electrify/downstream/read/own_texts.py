@@ -18,8 +18,10 @@ PAIR_COLUMNS = ("sentence2",)
 LABEL_COLUMNS = ("label",)
 OWN_EPOCHS = 3.0
 OWN_METRICS: dict[Kind, tuple[str, ...]] = {
-    "classification": ("accuracy", "macro_f1"), "multilabel": ("micro_f1", "macro_f1", "accuracy"), "regression": ("spearman", "pearson"),
-}  # fmt: skip
+    "classification": ("accuracy", "macro_f1"),
+    "multilabel": ("micro_f1", "macro_f1", "accuracy"),
+    "regression": ("spearman", "pearson"),
+}
 # What is sorted as a number, and what can be the number of a column.
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 

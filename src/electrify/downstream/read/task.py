@@ -138,9 +138,15 @@ def _language(path: Path) -> str | None:
 
 
 def tagging_of(
-    name: str, train: Iterable[Sentence], validation: Iterable[Sentence], *, metrics: tuple[str, ...] | None, epochs: float,
-    also: tuple[tuple[str, tuple[Sentence, ...]], ...] = (), notes: tuple[str, ...] = (),
-) -> TaskData:  # fmt: skip
+    name: str,
+    train: Iterable[Sentence],
+    validation: Iterable[Sentence],
+    *,
+    metrics: tuple[str, ...] | None,
+    epochs: float,
+    also: tuple[tuple[str, tuple[Sentence, ...]], ...] = (),
+    notes: tuple[str, ...] = (),
+) -> TaskData:
     """A task of sentences, their chunks as IOB2. metrics: none takes spans where tags have chunks,
     else accuracy."""
     train = tuple(train)
