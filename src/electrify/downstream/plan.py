@@ -32,7 +32,8 @@ class Run:
     predictions: Path
     """Folder of the answers."""
     hashes: dict[str, Any]
-    """Of what the scores depend on: weights, tokenizer, data, and each test set by its name."""
+    """What the scores depend on, as hashes: weights, tokenizer, data, and each test set by its
+    name."""
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -99,7 +99,7 @@ def _searched(
 
 
 def _first_rows(report: Report) -> dict[tuple[str, str], Row]:
-    """Of each task and model the row of the first metric."""
+    """The row of the first metric, for each task and model."""
     found: dict[tuple[str, str], Row] = {}
     for row in report.rows:
         found.setdefault((row.task, row.model), row)
@@ -107,7 +107,7 @@ def _first_rows(report: Report) -> dict[tuple[str, str], Row]:
 
 
 def _best(found: dict[str, Report], settings: FinetuneSettings) -> Report:
-    """Of each task and model the rows of the best point (the first of equal ones), and its runs
+    """The rows of the best point (the first of equal ones) for each task and model, and its runs
     with a note of what was chosen."""
     rows: list[Row] = []
     records: list[dict[str, Any]] = []

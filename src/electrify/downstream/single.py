@@ -25,6 +25,7 @@ from . import loop
 from .curve import Curve, Point
 from .encoder import Loaded, load
 from .examples import Example
+from .heads import Finetuned
 from .problems.answering import Answering
 from .problems.frozen import FrozenTagging
 from .problems.problem import Problem
@@ -94,54 +95,88 @@ def finetune_one(
     keep_memory()
     bf16 = loop.computes_in_bf16(settings.bf16, device)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        loaded = load(model, device=device, dropout=settings.encoder_dropout)
-        problem = problem_of(task, loaded, settings=settings, device=device, bf16=bf16, name=model)
-        torch.manual_seed(seed)  # the same head for every encoder of a width
-        net = problem.model(
-            dropout=_dropout(task, loaded, settings), std=_std(loaded, settings)
-        ).to(device)
-        examples = training_examples(task, seed=seed, settings=settings)
-        data = problem.training(examples)
-        epochs = epochs_of(task, settings)
-        total = loop.updates_of(
-            len(data.lengths_N), batch_size=settings.per_device_train_batch_size, epochs=epochs
+        loaded, problem, net = _made(
+            model, task, seed=seed, settings=settings, device=device, bf16=bf16
         )
-        curve = Curve(
+        examples = training_examples(task, seed=seed, settings=settings)
+        curve = _trained(
             net,
+            loaded,
             problem,
-            problem.held_out(task.validation),
+            task,
+            examples,
+            seed=seed,
+            settings=settings,
             bf16=bf16,
             progress=progress,
-            title=f"{task.name} seed {seed}",
-            total=total,
-        )
-        curve.every = settings.eval_steps or -(
-            -len(data.lengths_N) // settings.per_device_train_batch_size
-        ) * -(-math.ceil(epochs) // _EVALUATIONS)
-        curve.share = updates_of(task, settings) / total
-        torch.manual_seed(seed + _DROPOUT_SEED)
-        rates = _rates(net, loaded, settings)
-        loop.train(
-            _compiled(net, settings),
-            data,
-            rates=rates,
-            settings=settings,
-            epochs=epochs,
-            seed=seed,
-            bf16=bf16,
-            after=curve.after,
         )
         scores = curve.points[-1].metrics | curve.further(task)
         files = curve.files(task)
         if save_to is not None:
             save(net, loaded, task, save_to, problem=problem, top=top)
-        spent = (
-            time.monotonic() - began,
-            sum(p.numel() for p in net.parameters()),
-            peak_memory_bytes(device),
-        )
-    return Outcome(scores, tuple(curve.points), len(examples), total, *spent, files)
+        seconds = time.monotonic() - began
+        spent = (seconds, sum(p.numel() for p in net.parameters()), peak_memory_bytes(device))
+    return Outcome(scores, tuple(curve.points), len(examples), curve.total, *spent, files)
+
+
+def _made(
+    model: str,
+    task: TaskData,
+    *,
+    seed: int,
+    settings: FinetuneSettings,
+    device: torch.device,
+    bf16: bool,
+) -> tuple[Loaded, Problem, Finetuned]:
+    """The encoder, the task made ready for it, and the encoder with a new head."""
+    torch.manual_seed(seed)
+    loaded = load(model, device=device, dropout=settings.encoder_dropout)
+    problem = problem_of(task, loaded, settings=settings, device=device, bf16=bf16, name=model)
+    torch.manual_seed(seed)  # the same head for every encoder of a width
+    net = problem.model(dropout=_dropout(task, loaded, settings), std=_std(loaded, settings))
+    return loaded, problem, net.to(device)
+
+
+def _trained(
+    net: Finetuned,
+    loaded: Loaded,
+    problem: Problem,
+    task: TaskData,
+    examples: list[Any],
+    *,
+    seed: int,
+    settings: FinetuneSettings,
+    bf16: bool,
+    progress: Progress | None,
+) -> Curve:
+    """Trains on the examples and returns the evaluations."""
+    data = problem.training(examples)
+    size = settings.per_device_train_batch_size
+    epochs = epochs_of(task, settings)
+    curve = Curve(
+        net,
+        problem,
+        problem.held_out(task.validation),
+        bf16=bf16,
+        progress=progress,
+        title=f"{task.name} seed {seed}",
+        total=loop.updates_of(len(data.lengths_N), batch_size=size, epochs=epochs),
+    )
+    rounds = -(-math.ceil(epochs) // _EVALUATIONS)  # of all examples, between two evaluations
+    curve.every = settings.eval_steps or -(-len(data.lengths_N) // size) * rounds
+    curve.share = updates_of(task, settings) / curve.total
+    torch.manual_seed(seed + _DROPOUT_SEED)
+    loop.train(
+        _compiled(net, settings),
+        data,
+        rates=_rates(net, loaded, settings),
+        settings=settings,
+        epochs=epochs,
+        seed=seed,
+        bf16=bf16,
+        after=curve.after,
+    )
+    return curve
 
 
 def _dropout(task: TaskData, loaded: Loaded, settings: FinetuneSettings) -> float:
@@ -172,12 +207,7 @@ def problem_of(
     """The task made ready for an encoder. Raises UserError where it reads fewer tokens than were
     asked for."""
     settings = settings.filled()
-    length = settings.max_seq_length or min(MAX_SEQ_LENGTH[task.kind], loaded.positions)
-    if length > loaded.positions:
-        raise UserError(
-            f"{name}: reads {loaded.positions} tokens at most; give --max-seq-length "
-            f"{loaded.positions}"
-        )
+    length = _length(task, loaded, settings, name)
     common: dict[str, Any] = {"max_seq_length": length, "device": device}
     match task.kind:
         case "tagging" if settings.frozen_encoder != "none":
@@ -196,16 +226,27 @@ def problem_of(
                 task,
                 loaded,
                 **common,
-                doc_stride=settings.doc_stride or DOC_STRIDE,
                 head=str(settings.answer_head),
+                doc_stride=settings.doc_stride or DOC_STRIDE,
                 n_best=settings.n_best_size or N_BEST,
-                beam=BEAM,
                 longest_answer=settings.max_answer_length or LONGEST_ANSWER,
+                beam=BEAM,
             )
         case _:
             return Texts(
                 task, loaded, **common, regression_targets=str(settings.regression_targets)
             )
+
+
+def _length(task: TaskData, loaded: Loaded, settings: FinetuneSettings, name: str) -> int:
+    """The longest sequence, in tokens."""
+    length = settings.max_seq_length or min(MAX_SEQ_LENGTH[task.kind], loaded.positions)
+    if length > loaded.positions:
+        raise UserError(
+            f"{name}: reads {loaded.positions} tokens at most; give --max-seq-length "
+            f"{loaded.positions}"
+        )
+    return length
 
 
 def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) -> list[Any]:

@@ -109,7 +109,8 @@ class TaskData:
     validation: Examples
     symmetric: bool = False
     value_range: tuple[float, float] | None = None
-    """Of regression: the least and the largest value there can be; none where that is not known."""
+    """The least and the largest value there can be in a regression; none where that is not
+    known."""
     also: tuple[tuple[str, Examples], ...] = ()
     """Further labelled sets, by name; scored after the last update."""
     test: tuple[tuple[str, Examples], ...] = ()

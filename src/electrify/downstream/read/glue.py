@@ -34,27 +34,15 @@ def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> Ta
             f"{task.name!r}"
         )
     notes: list[str] = []
-
-    def examples(name: str) -> tuple[Example, ...]:
-        path = folder / name
-        part = folder / name.replace(".tsv", "_subset.tsv")
-        path = path if path.exists() or not part.exists() else part
-        found, malformed = _glue_examples(path, task)
-        if path == part:
-            notes.append(f"{part.name} ({len(found):,} examples) stands in for the official {name}")
-        if malformed:
-            notes.append(f"{path.name}: {malformed}")
-        return tuple(found)
-
-    train = examples(task.train)
-    validation = examples(task.validation)
+    train = _part(task, folder, task.train, notes)
+    validation = _part(task, folder, task.validation, notes)
     there = {key: name for key, name in task.also.items() if (folder / name).exists()}
     notes += [
         f"{name} is not there: {key} is not scored"
         for key, name in task.also.items()
         if key not in there
     ]
-    also = tuple((key, examples(name)) for key, name in there.items())
+    also = tuple((key, _part(task, folder, name, notes)) for key, name in there.items())
     tests = _test_sets(task, folder) if test else ()
     more: dict[str, Any] = {
         "symmetric": task.symmetric,
@@ -66,6 +54,19 @@ def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> Ta
     return TaskData(
         task.name, task.kind, task.labels, task.metrics, task.epochs, train, validation, **more
     )
+
+
+def _part(task: TextTask, folder: Path, name: str, notes: list[str]) -> tuple[Example, ...]:
+    """The examples of one file, or of its subset; what is unusual about it is added to the notes."""
+    path = folder / name
+    part = folder / name.replace(".tsv", "_subset.tsv")
+    path = path if path.exists() or not part.exists() else part
+    found, malformed = _glue_examples(path, task)
+    if path == part:
+        notes.append(f"{part.name} ({len(found):,} examples) stands in for the official {name}")
+    if malformed:
+        notes.append(f"{path.name}: {malformed}")
+    return tuple(found)
 
 
 def _test_sets(task: TextTask, folder: Path) -> tuple[tuple[str, tuple[Example, ...]], ...]:
@@ -89,26 +90,10 @@ def _test_sets(task: TextTask, folder: Path) -> tuple[tuple[str, tuple[Example, 
 def _glue_examples(path: Path, task: TextTask) -> tuple[list[Example], str]:
     """The examples, and what to say of malformed lines."""
     lines = lines_of(read_text(path))
-    columns = (task.text, task.label) if task.pair is None else (task.text, task.pair, task.label)
-    if isinstance(task.label, str):
-        header = lines[0].split("\t") if lines else []
-        first = 2
-        for column in columns:
-            if column not in header:
-                raise UserError(
-                    f"{path}, line 1: no column {column!r} in the header; found: "
-                    f"{', '.join(header) or 'nothing'}"
-                )
-        place = {column: header.index(str(column)) for column in columns}
-        width = len(header)
-        lines = lines[1:]
-    else:
-        # CoLA: source, label, star, sentence.
-        place, first, width = (
-            {c: int(c) for c in columns},
-            1,
-            4,
-        )
+    named = isinstance(task.label, str)  # else the file has no header
+    place, width = _layout(path, task, lines[0] if lines else "") if named else _cola(task)
+    first = 2 if named else 1
+    lines = lines[1:] if named else lines
     if not lines:
         raise UserError(f"{path}: no examples")
     classes = {label: i for i, label in enumerate(task.labels)}
@@ -130,6 +115,27 @@ def _glue_examples(path: Path, task: TextTask) -> tuple[list[Example], str]:
     return examples, _malformed(
         path, odd, lines=len(lines), last=first + len(lines) - 1, width=width
     )
+
+
+def _columns(task: TextTask) -> list[str | int]:
+    return [c for c in (task.text, task.pair, task.label) if c is not None]
+
+
+def _layout(path: Path, task: TextTask, header: str) -> tuple[dict[str | int, int], int]:
+    """Where the columns of the task stand in a file with a header, and how many columns there are."""
+    names = header.split("\t") if header else []
+    for column in _columns(task):
+        if column not in names:
+            raise UserError(
+                f"{path}, line 1: no column {column!r} in the header; found: "
+                f"{', '.join(names) or 'nothing'}"
+            )
+    return {column: names.index(str(column)) for column in _columns(task)}, len(names)
+
+
+def _cola(task: TextTask) -> tuple[dict[str | int, int], int]:
+    """The same for CoLA, which has no header: source, label, star, sentence."""
+    return {column: int(column) for column in _columns(task)}, 4
 
 
 def _malformed(path: Path, odd: list[tuple[int, int]], *, lines: int, last: int, width: int) -> str:

@@ -34,39 +34,44 @@ def read_own(
     name = Path(train_file).name.split(".")[0]
     # Under a known name the report would compare it with published scores.
     name = f"own-{name}" if name.lower() in TASKS else name
-    flags = {
+    columns = {
         "--text-column": text_column,
         "--pair-column": pair_column,
         "--label-column": label_column,
     }
-    if kind == "tagging" and ending_of(train_file) not in (".jsonl", ".ndjson"):
-        flags = {"--pair-column": pair_column}
-    useless = [
-        flag
-        for flag, given in flags.items()
-        if given is not None and kind in ("tagging", "answering")
-    ]
-    if useless:
-        raise UserError(
-            f"{train_file}: {useless[0]} is not for this kind of file: its names are fixed"
-        )
+    _must_use(columns, train_file, kind)
     match kind:
         case "answering":
             train, validation = (_questions(path) for path in files)
             return answering_of(name, train, validation, epochs=2)
         case "tagging":
-            found = [_sentences(path, text_column, label_column) for path in files]
-            must_be_classes(
-                train_file,
-                len({tag for sentence in found[0] for tag in sentence.tags}),
-                "the column of tags",
-            )
-            shared = shared_examples(*([sentence.words for sentence in part] for part in found))
-            return tagging_of(
-                name, found[0], found[1], metrics=None, epochs=OWN_EPOCHS, notes=shared
-            )
+            return _tagging(files, name, text_column, label_column)
         case _:
             return texts_task(files, name, text_column, pair_column, label_column, kind)
+
+
+def _must_use(columns: dict[str, str | None], train_file: str, kind: str) -> None:
+    """Raises UserError for a column that was named although this kind of file has fixed names.
+    columns: what was given, by the flag."""
+    if kind not in ("tagging", "answering"):
+        return
+    if kind == "tagging" and ending_of(train_file) not in (".jsonl", ".ndjson"):
+        columns = {"--pair-column": columns["--pair-column"]}
+    useless = [flag for flag, given in columns.items() if given is not None]
+    if useless:
+        raise UserError(
+            f"{train_file}: {useless[0]} is not for this kind of file: its names are fixed"
+        )
+
+
+def _tagging(
+    files: tuple[str, str], name: str, word_column: str | None, tag_column: str | None
+) -> TaskData:
+    found = [_sentences(path, word_column, tag_column) for path in files]
+    tags = {tag for sentence in found[0] for tag in sentence.tags}
+    must_be_classes(files[0], len(tags), "the column of tags")
+    shared = shared_examples(*([sentence.words for sentence in part] for part in found))
+    return tagging_of(name, found[0], found[1], metrics=None, epochs=OWN_EPOCHS, notes=shared)
 
 
 def _kind_of_files(path: str) -> str:

@@ -34,49 +34,12 @@ def texts_task(
     label_column: str | None,
     wanted: str,
 ) -> TaskData:
-    found = [(path, list(rows(path))) for path in files]
-    for path, part in found:
-        if not part:
-            raise UserError(f"{path}: no examples")
+    """A task of texts, or pairs of them, with labels. wanted: the kind of label, or auto."""
     train_file = files[0]
-    header = list(found[0][1][0][1])
-    text = _column(train_file, header, text_column, TEXT_COLUMNS, "--text-column")
-    pair = pair_column or (
-        next((c for c in PAIR_COLUMNS if c in header), None) if text != "text" else None
-    )
-    several = (label_column or "").split(",") if "," in (label_column or "") else []
-    if several:
-        parts = [
-            [
-                (
-                    *texts_of(path, row, text, pair),
-                    _holding(path, row, several),
-                    f"{path}, line {row[0]}",
-                )
-                for row in part
-            ]
-            for path, part in found
-        ]
-    else:
-        label = _column(train_file, header, label_column, LABEL_COLUMNS, "--label-column")
-        parts = [
-            [_cells(path, row, text, pair, label, empty=wanted == "multilabel") for row in part]
-            for path, part in found
-        ]
+    pair, parts = _parts(files, text_column, pair_column, label_column, wanted)
     values = [value for _, _, value, _ in parts[0]]
-    kind = _kind_of_labels(values) if wanted == "auto" else wanted
-    assert kind in OWN_METRICS
-    if kind != "multilabel" and any(isinstance(v, list) for v in values):
-        raise UserError(
-            f"{train_file}: an example may have several labels there, so its problem type is "
-            f"multilabel, not {kind}"
-        )
-    if kind == "multilabel" and not any(_list(v) for v in values):
-        raise UserError(f"{train_file}: no example has a label, so there is nothing to learn")
-    flat = values if kind != "multilabel" else [one for value in values for one in _list(value)]
-    names = several or (
-        sorted({class_name(v) for v in flat}, key=_class_order) if kind != "regression" else []
-    )
+    kind = _checked_kind(values, wanted, train_file)
+    names = _several(label_column) or _class_names(values, kind)
     must_be_classes(train_file, len(names), "--label-column")
     classes = {name: i for i, name in enumerate(names)}
     train, validation = (
@@ -97,6 +60,65 @@ def texts_task(
         symmetric=pair is not None,
         notes=shared,
     )
+
+
+Cells = tuple[str, str | None, Any, str]
+"""Text, second text, label as written, and where the row stands."""
+
+
+def _parts(
+    files: tuple[str, str],
+    text_column: str | None,
+    pair_column: str | None,
+    label_column: str | None,
+    wanted: str,
+) -> tuple[str | None, list[list[Cells]]]:
+    """The column of the second text, and the rows of each file."""
+    found = [(path, list(rows(path))) for path in files]
+    for path, part in found:
+        if not part:
+            raise UserError(f"{path}: no examples")
+    header = list(found[0][1][0][1])
+    text = _column(files[0], header, text_column, TEXT_COLUMNS, "--text-column")
+    pair = pair_column or (
+        next((c for c in PAIR_COLUMNS if c in header), None) if text != "text" else None
+    )
+    several = _several(label_column)
+    if several:
+        return pair, [
+            [_marked_cells(path, row, text, pair, several) for row in part] for path, part in found
+        ]
+    label = _column(files[0], header, label_column, LABEL_COLUMNS, "--label-column")
+    empty = wanted == "multilabel"
+    return pair, [
+        [_cells(path, row, text, pair, label, empty=empty) for row in part] for path, part in found
+    ]
+
+
+def _several(label_column: str | None) -> list[str]:
+    """The columns of a label each, where several are named."""
+    return (label_column or "").split(",") if "," in (label_column or "") else []
+
+
+def _checked_kind(values: list[Any], wanted: str, train_file: str) -> Kind:
+    """The kind of label. Raises UserError where the labels are not of the kind that is wanted."""
+    kind = _kind_of_labels(values) if wanted == "auto" else wanted
+    assert kind in OWN_METRICS
+    if kind != "multilabel" and any(isinstance(v, list) for v in values):
+        raise UserError(
+            f"{train_file}: an example may have several labels there, so its problem type is "
+            f"multilabel, not {kind}"
+        )
+    if kind == "multilabel" and not any(_list(v) for v in values):
+        raise UserError(f"{train_file}: no example has a label, so there is nothing to learn")
+    return kind
+
+
+def _class_names(values: list[Any], kind: Kind) -> list[str]:
+    if kind == "regression":
+        return []
+    flat = values if kind != "multilabel" else [one for value in values for one in _list(value)]
+    return sorted({class_name(v) for v in flat}, key=_class_order)
 
 
 def _kind_of_labels(values: list[Any]) -> Kind:
@@ -174,9 +196,7 @@ def _column(
     return found
 
 
-def _cells(
-    path: str, row: Row, text: str, pair: str | None, label: str, *, empty: bool
-) -> tuple[str, str | None, Any, str]:
+def _cells(path: str, row: Row, text: str, pair: str | None, label: str, *, empty: bool) -> Cells:
     """empty: whether an example may have no label."""
     a, b = texts_of(path, row, text, pair)
     number, cells = row
@@ -191,3 +211,9 @@ def _cells(
             f"{json.dumps(value)[:40]}"
         )
     return a, b, value, where
+
+
+def _marked_cells(path: str, row: Row, text: str, pair: str | None, several: list[str]) -> Cells:
+    """The cells of a row with a column of 0 or 1 for each label."""
+    held = _holding(path, row, several)
+    return (*texts_of(path, row, text, pair), held, f"{path}, line {row[0]}")

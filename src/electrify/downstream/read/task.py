@@ -53,23 +53,26 @@ def read_task(
                 )
             return _read_tagging(task, Path(data_dir))
         case AnswerTask():
-            if on_hub:
-                found = answering_of(
-                    task.name, *read_hub_squad(task, data_dir or task.hub), epochs=task.epochs
-                )
-            else:
-                found = _read_squad(task, Path(str(data_dir)))
-            if found.metrics != task.metrics:
-                has = (
-                    "no unanswerable question"
-                    if task.metrics == NO_ANSWER_METRICS
-                    else "unanswerable questions"
-                )
-                raise UserError(
-                    f"{data_dir or task.hub}: its development set has {has}, so it is not that of "
-                    f"task {task.name!r}"
-                )
-            return found
+            return _read_answering(task, data_dir, on_hub=on_hub)
+
+
+def _read_answering(task: AnswerTask, data_dir: str | None, *, on_hub: bool) -> TaskData:
+    if on_hub:
+        parts = read_hub_squad(task, data_dir or task.hub)
+        found = answering_of(task.name, *parts, epochs=task.epochs)
+    else:
+        found = _read_squad(task, Path(str(data_dir)))
+    if found.metrics != task.metrics:
+        has = (
+            "no unanswerable question"
+            if task.metrics == NO_ANSWER_METRICS
+            else "unanswerable questions"
+        )
+        raise UserError(
+            f"{data_dir or task.hub}: its development set has {has}, so it is not that of "
+            f"task {task.name!r}"
+        )
+    return found
 
 
 def _is_clone(folder: Path) -> bool:
@@ -242,7 +245,8 @@ def _stems(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _match(folder: Path, patterns: tuple[str, ...], task: str) -> Path | None:
-    """The one file of the first pattern that has one. Raises UserError where a pattern has several."""
+    """The one file of the first pattern that has one. Raises UserError where a pattern has
+    several."""
     for pattern in patterns:
         there = sorted(
             p for p in folder.iterdir() if p.is_file() and fnmatch.fnmatchcase(p.name, pattern)
