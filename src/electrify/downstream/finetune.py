@@ -22,11 +22,12 @@ from ..progress import Progress, say
 from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
 from .encoder import RANDOM, load
+from .page import write_report
 from .plan import Run, folder_name, is_done, planned
 from .plot import write_plot
 from .read.asked import read_asked
 from .records import SETTINGS, line_of, read_records, read_settings, settings_text
-from .report import Report, report_of, write_report
+from .report import Report, report_of
 from .saving import can_save, identity_of
 from .search import search
 from .single import finetune_one, problem_of

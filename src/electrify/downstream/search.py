@@ -21,8 +21,9 @@ from ..files.lock import lock
 from ..files.results import write_results
 from ..files.whole import json_text, write_atomically
 from ..progress import aligned, say
+from .page import write_report
 from .plot import write_plot
-from .report import Report, Row, percent, write_report
+from .report import Report, Row, percent
 
 GRID = "grid"
 SETTINGS = "finetune.json"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,17 @@ class Guess:
 
     text: str
     score: float
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One window as the encoder reads it. places: 1 where an answer may begin or end."""
+
+    ids: list[int]
+    types: list[int]
+    places: list[int]
+    targets: list[int]
+    window: Window
 
 
 class Answering:
@@ -210,54 +221,52 @@ class Answering:
 
     def _rows(self, questions: Sequence[Question], *, learning: bool) -> tuple[Rows, list[Window]]:
         self._read([q.context for q in questions] + [q.question for q in questions])
-        electra = self.head == "electra"
-        frame = self.loaded.pair
-        longest_question = min(QUESTION_TOKENS, self.max_seq_length // 2)
-        ids = list[list[int]]()
-        types = list[list[int]]()
-        places = list[list[int]]()
-        targets = list[list[int]]()
-        spots = list[Window]()
-        for number, question in enumerate(questions):
-            asked = self._tokens[question.question][0][:longest_question]
-            room = self.max_seq_length - frame.room - len(asked)
-            tokens, offsets = self._tokens[question.context]
-            true = (
-                tokens_of(question.answers[0], offsets) if learning and question.answers else None
-            )
-            if electra and learning and question.answers and true is None:
-                continue  # an answer of characters that are in no token: nothing to point at
-            for (begin, end), own in zip(*owned(len(tokens), room, self.doc_stride), strict=True):
-                held = true is not None and begin <= true[0] and true[1] < end
-                if learning and not held and not (electra or self.answerless):
-                    continue
-                row, kinds, starts = frame.around(asked, tokens[begin:end])
-                at = starts[1] - begin
-                ids.append(row)
-                types.append(kinds)
-                # Its public code lets the separator behind the context be chosen.
-                behind = len(row) if electra else at + end
-                places.append([int(at + begin <= k < behind) for k in range(len(row))])
-                none = self._nothing(row, question, starts[1])
-                targets.append(
-                    [at + true[0], at + true[1], 0] if true is not None and held else none
-                )
-                spots.append(Window(number, begin, end, starts[1], offsets, own))
-        if not ids:
+        read = [
+            row
+            for number, question in enumerate(questions)
+            for row in self._windows(number, question, learning=learning)
+        ]
+        if not read:
             raise UserError(
                 f"task {self.task.name!r}: no training answer fits into {self.max_seq_length} "
                 "tokens; raise --max-seq-length"
             )
-        segments = types if self.loaded.segments else None
-        pad = self.loaded.tokenizer.pad_token_id
-        return rows_of(
-            ids,
-            segments,
-            torch.tensor(targets, dtype=torch.int32),
-            pad=pad,
+        rows = rows_of(
+            [row.ids for row in read],
+            [row.types for row in read] if self.loaded.segments else None,
+            torch.tensor([row.targets for row in read], dtype=torch.int32),
+            pad=self.loaded.tokenizer.pad_token_id,
             device=self.device,
-            places=places,
-        ), spots
+            places=[row.places for row in read],
+        )
+        return rows, [row.window for row in read]
+
+    def _windows(self, number: int, question: Question, *, learning: bool) -> Iterator[_Row]:
+        """The rows of a question, one for each window over its context. learning: only the windows
+        that something can be learned from."""
+        electra = self.head == "electra"
+        frame = self.loaded.pair
+        longest_question = min(QUESTION_TOKENS, self.max_seq_length // 2)
+        asked = self._tokens[question.question][0][:longest_question]
+        room = self.max_seq_length - frame.room - len(asked)
+        tokens, offsets = self._tokens[question.context]
+        true = tokens_of(question.answers[0], offsets) if learning and question.answers else None
+        if electra and learning and question.answers and true is None:
+            return  # an answer of characters that are in no token: nothing to point at
+        for (begin, end), own in zip(*owned(len(tokens), room, self.doc_stride), strict=True):
+            held = true is not None and begin <= true[0] and true[1] < end
+            if learning and not held and not (electra or self.answerless):
+                continue
+            ids, types, starts = frame.around(asked, tokens[begin:end])
+            at = starts[1] - begin
+            # ELECTRA's public code lets the separator behind the context be chosen.
+            behind = len(ids) if electra else at + end
+            places = [int(at + begin <= k < behind) for k in range(len(ids))]
+            targets = self._nothing(ids, question, starts[1])
+            if true is not None and held:
+                targets = [at + true[0], at + true[1], 0]
+            window = Window(number, begin, end, starts[1], offsets, own)
+            yield _Row(ids, types, places, targets, window)
 
     def _nothing(self, row: Sequence[int], question: Question, start: int) -> list[int]:
         """The targets of a window without the answer."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ...errors import UserError
 from ...text.whole import lines_of, read_text
@@ -44,15 +43,19 @@ def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> Ta
     ]
     also = tuple((key, _part(task, folder, name, notes)) for key, name in there.items())
     tests = _test_sets(task, folder) if test else ()
-    more: dict[str, Any] = {
-        "symmetric": task.symmetric,
-        "value_range": task.value_range,
-        "also": also,
-        "test": tests,
-        "notes": tuple(notes),
-    }
     return TaskData(
-        task.name, task.kind, task.labels, task.metrics, task.epochs, train, validation, **more
+        task.name,
+        task.kind,
+        task.labels,
+        task.metrics,
+        task.epochs,
+        train,
+        validation,
+        symmetric=task.symmetric,
+        value_range=task.value_range,
+        also=also,
+        test=tests,
+        notes=tuple(notes),
     )
 
 

@@ -40,13 +40,8 @@ def read_hub_glue(task: TextTask, source: str, *, test: bool = False) -> TaskDat
         )
 
     also = tuple((name, examples(f"validation_{name}")) for name in task.also)
-    names = {
-        name: f"test_{'matched' if k == 0 else 'mismatched'}"
-        for k, name in enumerate(task.test)
-        if k < 2
-    } or {task.folder: "test"}
     tests = (
-        tuple((name, examples(split, labelled=False)) for name, split in names.items())
+        tuple((name, examples(split, labelled=False)) for name, split in _tests(task).items())
         if test
         else ()
     )
@@ -55,13 +50,6 @@ def read_hub_glue(task: TextTask, source: str, *, test: bool = False) -> TaskDat
         if test and "AX" in task.test
         else ()
     )
-    more: dict[str, Any] = {
-        "symmetric": task.symmetric,
-        "value_range": task.value_range,
-        "also": also,
-        "test": tests,
-        "notes": notes,
-    }
     return TaskData(
         task.name,
         task.kind,
@@ -70,8 +58,21 @@ def read_hub_glue(task: TextTask, source: str, *, test: bool = False) -> TaskDat
         task.epochs,
         examples("train"),
         examples("validation" + first),
-        **more,
+        symmetric=task.symmetric,
+        value_range=task.value_range,
+        also=also,
+        test=tests,
+        notes=notes,
     )
+
+
+def _tests(task: TextTask) -> dict[str, str]:
+    """The splits of the test sets, by the names of their files in a submission."""
+    return {
+        name: f"test_{'matched' if k == 0 else 'mismatched'}"
+        for k, name in enumerate(task.test)
+        if k < 2
+    } or {task.folder: "test"}
 
 
 def read_hub_squad(
