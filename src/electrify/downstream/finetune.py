@@ -102,7 +102,7 @@ def _finetune(
 def _width(
     model: str, tasks: list[TaskData], settings: FinetuneSettings, device: torch.device
 ) -> int:
-    """The width of a model. Raises UserError where it is broken or does not suit one of the tasks."""
+    """The width of a model. Raises UserError where it is broken or does not suit every task."""
     loaded = load(model, device=device)
     for task in tasks:
         problem_of(task, loaded, settings=settings, device=device, bf16=False, name=model)

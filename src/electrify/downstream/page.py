@@ -21,7 +21,7 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 def markdown(report: Report) -> str:
-    """The scores, what they took, what was published, what to know of the data, and the settings."""
+    """The scores, what they took, what was published, notes on the data, and the settings."""
     head, *body = _rows(report.cells())
     rule = "|" + "|".join(["---"] * 3 + ["---:"] * 7) + "|"
     lines = [

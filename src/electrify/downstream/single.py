@@ -93,87 +93,79 @@ def finetune_one(
     settings = settings.filled()
     device = loop.device_named(settings.device)
     keep_memory()
-    bf16 = loop.computes_in_bf16(settings.bf16, device)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        loaded, problem, net = _made(
-            model, task, seed=seed, settings=settings, device=device, bf16=bf16
-        )
+        ready = _made_ready(model, task, seed=seed, settings=settings, device=device)
         examples = training_examples(task, seed=seed, settings=settings)
-        curve = _trained(
-            net,
-            loaded,
-            problem,
-            task,
-            examples,
-            seed=seed,
-            settings=settings,
-            bf16=bf16,
-            progress=progress,
-        )
+        curve = _trained(ready, task, examples, seed=seed, settings=settings, progress=progress)
         scores = curve.points[-1].metrics | curve.further(task)
         files = curve.files(task)
         if save_to is not None:
-            save(net, loaded, task, save_to, problem=problem, top=top)
+            save(ready.net, ready.loaded, task, save_to, problem=ready.problem, top=top)
         seconds = time.monotonic() - began
-        spent = (seconds, sum(p.numel() for p in net.parameters()), peak_memory_bytes(device))
+        parameters = sum(p.numel() for p in ready.net.parameters())
+        spent = (seconds, parameters, peak_memory_bytes(device))
     return Outcome(scores, tuple(curve.points), len(examples), curve.total, *spent, files)
 
 
-def _made(
-    model: str,
-    task: TaskData,
-    *,
-    seed: int,
-    settings: FinetuneSettings,
-    device: torch.device,
-    bf16: bool,
-) -> tuple[Loaded, Problem, Finetuned]:
-    """The encoder, the task made ready for it, and the encoder with a new head."""
+@dataclass(frozen=True)
+class _Ready:
+    """What a run trains."""
+
+    loaded: Loaded
+    """The encoder."""
+    problem: Problem
+    """The task, made ready for the encoder."""
+    net: Finetuned
+    """The encoder with a new head."""
+    bf16: bool
+
+
+def _made_ready(
+    model: str, task: TaskData, *, seed: int, settings: FinetuneSettings, device: torch.device
+) -> _Ready:
+    bf16 = loop.computes_in_bf16(settings.bf16, device)
     torch.manual_seed(seed)
     loaded = load(model, device=device, dropout=settings.encoder_dropout)
     problem = problem_of(task, loaded, settings=settings, device=device, bf16=bf16, name=model)
     torch.manual_seed(seed)  # the same head for every encoder of a width
     net = problem.model(dropout=_dropout(task, loaded, settings), std=_std(loaded, settings))
-    return loaded, problem, net.to(device)
+    return _Ready(loaded, problem, net.to(device), bf16)
 
 
 def _trained(
-    net: Finetuned,
-    loaded: Loaded,
-    problem: Problem,
+    ready: _Ready,
     task: TaskData,
     examples: list[Any],
     *,
     seed: int,
     settings: FinetuneSettings,
-    bf16: bool,
     progress: Progress | None,
 ) -> Curve:
     """Trains on the examples and returns the evaluations."""
-    data = problem.training(examples)
+    data = ready.problem.training(examples)
     size = settings.per_device_train_batch_size
     epochs = epochs_of(task, settings)
     curve = Curve(
-        net,
-        problem,
-        problem.held_out(task.validation),
-        bf16=bf16,
+        ready.net,
+        ready.problem,
+        ready.problem.held_out(task.validation),
+        bf16=ready.bf16,
         progress=progress,
         title=f"{task.name} seed {seed}",
         total=loop.updates_of(len(data.lengths_N), batch_size=size, epochs=epochs),
     )
-    rounds = -(-math.ceil(epochs) // _EVALUATIONS)  # of all examples, between two evaluations
+    rounds = -(-math.ceil(epochs) // _EVALUATIONS)  # over all examples, between two evaluations
     curve.every = settings.eval_steps or -(-len(data.lengths_N) // size) * rounds
     curve.share = updates_of(task, settings) / curve.total
     torch.manual_seed(seed + _DROPOUT_SEED)
     loop.train(
-        _compiled(net, settings),
+        _compiled(ready.net, settings),
         data,
-        rates=_rates(net, loaded, settings),
+        rates=_rates(ready.net, ready.loaded, settings),
         settings=settings,
         epochs=epochs,
         seed=seed,
-        bf16=bf16,
+        bf16=ready.bf16,
         after=curve.after,
     )
     return curve
@@ -211,14 +203,9 @@ def problem_of(
     common: dict[str, Any] = {"max_seq_length": length, "device": device}
     match task.kind:
         case "tagging" if settings.frozen_encoder != "none":
-            return FrozenTagging(
-                task,
-                loaded,
-                **common,
-                layers=settings.frozen_encoder,
-                head=settings.tagging_head,
-                bf16=bf16,
-            )
+            layers = settings.frozen_encoder
+            head = settings.tagging_head
+            return FrozenTagging(task, loaded, **common, layers=layers, head=head, bf16=bf16)
         case "tagging":
             return Tagging(task, loaded, **common)
         case "answering":

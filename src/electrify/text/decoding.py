@@ -1,5 +1,5 @@
-"""Bytes -> text: newlines, byte order marks, files that are not text, and the policy for what is not
-UTF-8."""
+"""Bytes -> text: newlines, byte order marks, files that are not text, and the policy for what is
+not UTF-8."""
 
 from __future__ import annotations
 

@@ -99,7 +99,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises UserError where the folder is not a prepared corpus, or is an unfinished or foreign one."""
+    """Raises UserError where the folder is not a prepared corpus, or is an unfinished or foreign
+    one."""
     path = folder / MANIFEST
     try:
         raw = read_object(path, within=folder)

@@ -123,8 +123,8 @@ def _python_files(root: Path) -> Iterator[Path]:
 
 
 def docstrings(path: Path) -> list[str]:
-    """The docstrings of a source file in the order they stand, cleaned of indentation. A file that is
-    not Python 3 has none."""
+    """The docstrings of a source file in the order they stand, cleaned of indentation. A file that
+    is not Python 3 has none."""
     try:
         if path.stat().st_size > _MAX_SOURCE:
             return []

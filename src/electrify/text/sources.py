@@ -135,8 +135,8 @@ def resolve(
     """Sources in order, each file once, and what lay in folders or matched a pattern and was left
     out, with the reasons (walk.py).
 
-    output: a folder whose files are not input although it may lie inside one, for they are made from
-    it. Raises UserError for an input that does not exist or holds no text.
+    output: a folder whose files are not input although it may lie inside one, for they are made
+    from it. Raises UserError for an input that does not exist or holds no text.
     """
     sources: list[Source] = []
     left_out: list[LeftOut] = []

@@ -1,5 +1,5 @@
-"""Training a Unigram vocabulary, deterministically (see `canonical_pieces`) and in bounded time (see
-`enough_for_unigram`)."""
+"""Training a Unigram vocabulary, deterministically (see `canonical_pieces`) and in bounded time
+(see `enough_for_unigram`)."""
 
 from __future__ import annotations
 

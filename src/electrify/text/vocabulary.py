@@ -1,8 +1,8 @@
 """Training a tokenizer, deterministically: the same documents give the same file, whatever the
 order of hash maps and the number of threads.
 
-The tokenizers library has one deterministic trainer, that of byte-level BPE. How the others are made
-so stands in wordpiece.py and unigram.py.
+The tokenizers library has one deterministic trainer, that of byte-level BPE. How the others are
+made so stands in wordpiece.py and unigram.py.
 """
 
 from __future__ import annotations

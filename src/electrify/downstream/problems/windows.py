@@ -24,13 +24,12 @@ class Window:
 
     def characters(self, first: int, last: int) -> tuple[int, int]:
         """Where in the context the tokens at these places of the row stand."""
-        return self.offsets[self.begin + first - self.start][0], self.offsets[
-            self.begin + last - self.start
-        ][1]
+        shift = self.begin - self.start
+        return self.offsets[first + shift][0], self.offsets[last + shift][1]
 
 
 def tokens_of(answer: Answer, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """The first and the last token that hold a character of the answer; none where no token does."""
+    """The first and the last token that hold a character of the answer, where any does."""
     end = answer.start + len(answer.text)
     inside = [k for k, (a, b) in enumerate(offsets) if a < end and answer.start < b]
     return (inside[0], inside[-1]) if inside else None

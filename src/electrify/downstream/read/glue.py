@@ -27,11 +27,7 @@ def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> Ta
     the last one is.
     """
     folder = Path(data_dir) / task.folder
-    if not folder.is_dir():
-        raise UserError(
-            f"{folder}: no such folder; --data-dir must hold GLUE's folder {task.folder} for task "
-            f"{task.name!r}"
-        )
+    _must_be_there(folder, task)
     notes: list[str] = []
     train = _part(task, folder, task.train, notes)
     validation = _part(task, folder, task.validation, notes)
@@ -59,8 +55,16 @@ def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> Ta
     )
 
 
+def _must_be_there(folder: Path, task: TextTask) -> None:
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder; --data-dir must hold GLUE's folder {task.folder} for task "
+            f"{task.name!r}"
+        )
+
+
 def _part(task: TextTask, folder: Path, name: str, notes: list[str]) -> tuple[Example, ...]:
-    """The examples of one file, or of its subset; what is unusual about it is added to the notes."""
+    """The examples of one file, or of its subset; `notes` gets what is unusual about it."""
     path = folder / name
     part = folder / name.replace(".tsv", "_subset.tsv")
     path = path if path.exists() or not part.exists() else part
@@ -125,7 +129,7 @@ def _columns(task: TextTask) -> list[str | int]:
 
 
 def _layout(path: Path, task: TextTask, header: str) -> tuple[dict[str | int, int], int]:
-    """Where the columns of the task stand in a file with a header, and how many columns there are."""
+    """Where the columns of the task stand in a file with a header, and how many there are."""
     names = header.split("\t") if header else []
     for column in _columns(task):
         if column not in names:

@@ -45,11 +45,7 @@ def read_hub_glue(task: TextTask, source: str, *, test: bool = False) -> TaskDat
         if test
         else ()
     )
-    notes = (
-        ("AX is not there: the diagnostic set has no predictions",)
-        if test and "AX" in task.test
-        else ()
-    )
+    absent = ("AX is not there: the diagnostic set has no predictions",)
     return TaskData(
         task.name,
         task.kind,
@@ -62,7 +58,7 @@ def read_hub_glue(task: TextTask, source: str, *, test: bool = False) -> TaskDat
         value_range=task.value_range,
         also=also,
         test=tests,
-        notes=notes,
+        notes=absent if test and "AX" in task.test else (),
     )
 
 
