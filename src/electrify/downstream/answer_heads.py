@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from .heads import Batch, linear
 
-# Of the hidden layers of the joint head (google-research/electra, whatever the encoder's width).
+# The width of the joint head's hidden layers (google-research/electra), whatever the encoder's is.
 JOINT_WIDTH = 512
 ANSWERABLE_WEIGHT = 0.5
 NEVER = -1e30  # a logit that no softmax notices, and still a number where all are such

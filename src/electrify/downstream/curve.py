@@ -1,4 +1,4 @@
-"""The evaluations of one fine-tuning run: what the model answers, and how the scores go along."""
+"""The evaluations of one fine-tuning run: what the model answers, and the scores as they change."""
 
 from __future__ import annotations
 

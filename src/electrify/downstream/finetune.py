@@ -259,8 +259,8 @@ def _held(out: Path, settings: FinetuneSettings) -> bool:
     if held is None:
         must_be_new(out, SETTINGS)
         return False
-    # an option that the folder's version did not have yet was at its default, and its protocol was
-    # our own
+    # An option that the folder's version did not have yet was at its default, and its protocol was
+    # our own.
     held = _kept(FinetuneSettings(protocol=held.get("protocol", "electrify"))) | held
     # The protocol first: it says why others differ.
     for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):

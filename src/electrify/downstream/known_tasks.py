@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ..errors import UserError, nearest
 from .tasks import AnswerTask, TagTask, TextTask
 
-# Of SQuAD 2.0: the first is what the paper reports, with the threshold that suits the development
+# SQuAD 2.0's: the first is what the paper reports, with the threshold that suits the development
 # set best.
 NO_ANSWER_METRICS = (
     "best_exact",

@@ -1,5 +1,4 @@
-"""The tasks: rows of data. A task to add is a row here, and a reader only where its files look
-different.
+"""What a task is: the rows of known_tasks.py by kind, and `TaskData`.
 
 `TaskData` is a task with its examples, from whatever files: what a fine-tuning run takes.
 """

@@ -146,7 +146,7 @@ class Answering:
         if self.answerless:
             found = score_answers(held.examples, best, none)
             silent = sum(not q.answers for q in held.examples) / len(held.examples)
-            # the official threshold is 0 where answering nothing is best, whatever the scores are
+            # The official threshold is 0 where answering nothing is best, whatever the scores are.
             threshold = (
                 found.get("best_f1_threshold", 0.0)
                 if silent < found.get("best_f1", 1)

@@ -12,7 +12,7 @@ from .squad import gathered, question_of
 
 GLUE_ON_HUB = "nyu-mll/glue"
 # Where the columns have other names than in GLUE's own files. The numbers of the classes are those
-# of tasks.py.
+# of known_tasks.py.
 _COLUMNS: dict[str, tuple[str, str | None]] = {
     "cola": ("sentence", None),
     "mrpc": ("sentence1", "sentence2"),
