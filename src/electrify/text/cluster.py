@@ -43,7 +43,7 @@ _STORE_A_WORKER = 64 << 20
 def require() -> Any:
     """The package ray, imported. Raises UserError where it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Else Ray warns, over the progress bar, of what it will do to GPUs some day.
+    # Otherwise Ray warns, over the progress bar, of what it will do to GPUs some day.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         return importlib.import_module("ray")
