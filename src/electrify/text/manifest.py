@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from .splits import SPLITS
 FORMAT = 1
 MANIFEST = "manifest.json"
 AGAIN = "prepare the corpus again"
-Dtype = Literal["uint16", "uint32", "<u2", "<u4"]  # of the token ids in a shard
+# The dtype of the token ids in a shard.
 Dtype = Annotated[str, Rule("uint16 or uint32", lambda x: x in ("uint16", "uint32", "<u2", "<u4"))]
 SplitName = Annotated[str, Rule("train or valid", lambda x: x in SPLITS)]
 VocabularySize = Annotated[
