@@ -7,7 +7,7 @@ import hashlib
 
 import numpy as np
 
-# Numpy pads and compares whole 16-byte strings, so bytes of zero are no trap.
+# numpy pads and compares whole 16-byte strings, so bytes of zero are not a trap.
 _HASH = np.dtype("S16")
 
 
