@@ -26,9 +26,10 @@ import torch
 from electrify.config.finetune import FinetuneSettings
 from electrify.downstream import loop
 from electrify.downstream.encoder import load
+from electrify.downstream.known_tasks import task_named
 from electrify.downstream.problems.texts import Texts
 from electrify.downstream.read.task import read_task
-from electrify.downstream.tasks import TaskData, task_named
+from electrify.downstream.tasks import TaskData
 
 BATCH, LENGTH = 32, 128
 

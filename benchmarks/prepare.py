@@ -78,8 +78,8 @@ def bare_rate(corpus: str, tokenizer: Path, *, megabytes: int, cores: int) -> di
     from tokenizers import Tokenizer
 
     from electrify.config.prepare import PrepareConfig
+    from electrify.text.choosing import choose_sources
     from electrify.text.documents import documents
-    from electrify.text.workspace import choose_sources
 
     options = PrepareConfig(inputs=(corpus,), output_dir="unused")
     texts, size = [], 0

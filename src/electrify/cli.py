@@ -90,7 +90,8 @@ def prepare(args: argparse.Namespace) -> int:
     with named_as_flags(vars(config)):
         config.check()
 
-    from .text.prepare import prepare, report
+    from .text.prepare import prepare
+    from .text.summary import report
 
     show(report(prepare(config), folder=Path(config.output_dir)))
     return 0

@@ -37,7 +37,8 @@ from .scoring.planted import Verdict, first_sentences, judge, plant, summary
 from .text import pydocs
 from .text.dedup import digest, fraction
 from .text.pool import cores
-from .text.prepare import prepare, report
+from .text.prepare import prepare
+from .text.summary import report
 from .train.device import pick_device
 from .train.threads import choose, computing_with
 

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from electrify.text.shards import SEAL, manifest_text, read_manifest, seal_of, sha256_of
+from electrify.files.reading import sha256_of
+from electrify.files.seals import SEAL, seal_of
+from electrify.files.seals import text_of as manifest_text
+from electrify.text.manifest import read_manifest
 from small import mistake, pretrain_words, run
 
 

@@ -16,6 +16,7 @@ import pytest
 from electrify import cli
 from electrify.config.finetune import FinetuneSettings
 from electrify.console import harmless, inert
+from electrify.downstream.page import markdown
 from electrify.downstream.report import report_of
 from electrify.scoring.blimp import Accuracy, table
 from small import (
@@ -244,7 +245,7 @@ def test_reports_are_text(name: str) -> None:
     for cell in rows[1][:3]:
         assert not cell.startswith(("=", "+", "-", "@", "\t"))
     assert rows[1][3] == "-0.5"  # a number stays one
-    page = report.markdown()
+    page = markdown(report)
     assert "<script" not in page
     assert "\x1b" not in page
     assert page.count("\n| ") == 2

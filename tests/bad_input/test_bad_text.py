@@ -26,8 +26,8 @@ from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text import workspace
 from electrify.text.feeding import with_ends
+from electrify.text.manifest import read_manifest
 from electrify.text.prepare import prepare
-from electrify.text.shards import read_manifest
 from electrify.text.sources import resolve
 from small import environment, mistake
 from texts import read, write
@@ -227,7 +227,7 @@ def test_a_cut_parquet_file(tmp_path: Path, share: float) -> None:
 def test_a_parquet_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sizes stand in the file's metadata: it is refused before anything is unpacked."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr("electrify.text.records.BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr("electrify.text.parquet.BOMB_BYTES", 1 << 20)
     table = pa.table({"text": ["\0" * (1 << 21)], "n": [1]})
     pq.write_table(
         table,

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from electrify.text.shards import Corpus, Manifest, Shard, sha256_of, token_dtype, write_manifest
+from electrify.files.reading import sha256_of
+from electrify.text.manifest import Manifest, Shard, token_dtype, write_manifest
+from electrify.text.shards import Corpus
 from electrify.tokens import SpecialIds
 
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from electrify.data import cooccurrence
 from electrify.data.cooccurrence import count_neighbours, factors, ppmi_, word_vectors
-from electrify.text.shards import Corpus, Manifest, Shard, sha256_of, token_dtype, write_manifest
+from electrify.files.reading import sha256_of
+from electrify.text.manifest import Manifest, Shard, token_dtype, write_manifest
+from electrify.text.shards import Corpus
 
 
 def corpus_of(folder: Path, shards: list[list[list[int]]], *, vocab_size: int) -> Corpus:

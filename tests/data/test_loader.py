@@ -16,7 +16,8 @@ from electrify.config.pretrain import load_recipe, override
 from electrify.data.loader import Loader, Rows, prefetch
 from electrify.data.phases import Phases, one_phase, phases_of
 from electrify.errors import UserError
-from electrify.text.shards import MANIFEST, Corpus
+from electrify.text.manifest import MANIFEST
+from electrify.text.shards import Corpus
 from electrify.tokens import Tokens
 
 REAL = Path(__file__).parents[3] / "runs" / "data8k"

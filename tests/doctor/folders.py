@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 
 from electrify.doctor.findings import Diagnosis, Finding
-from electrify.text.shards import MANIFEST, SEAL, manifest_text, seal_of, sha256_of
+from electrify.files.reading import sha256_of
+from electrify.files.seals import SEAL, seal_of
+from electrify.files.seals import text_of as manifest_text
+from electrify.text.manifest import MANIFEST
 
 TOKENS, DOCUMENTS = "tokens-train-00000.bin", "documents-train-00000.npy"
 

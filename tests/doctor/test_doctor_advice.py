@@ -15,7 +15,7 @@ from electrify.doctor.corpus import Lengths, size, traps
 from electrify.doctor.data import examine_data
 from electrify.doctor.findings import Finding, guarded
 from electrify.errors import UserError
-from electrify.text.shards import read_manifest
+from electrify.text.manifest import read_manifest
 
 
 def found(small_data: Path, counts_V: np.ndarray, **options: Any) -> dict[str, Finding]:

@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from electrify.config.finetune import FinetuneConfig, FinetuneSettings
+from electrify.downstream.answer_heads import JointHead, SpanHead
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Answer, Question
 from electrify.downstream.finetune import finetune
-from electrify.downstream.heads import Batch, JointHead, SpanHead
-from electrify.downstream.problems.answering import Answering, tokens_of
+from electrify.downstream.heads import Batch
+from electrify.downstream.known_tasks import ANSWERING, NO_ANSWER_METRICS
+from electrify.downstream.problems.answering import Answering
+from electrify.downstream.problems.windows import tokens_of
 from electrify.downstream.read.task import answering_of, read_task
 from electrify.downstream.single import finetune_one
-from electrify.downstream.tasks import ANSWERING, NO_ANSWER_METRICS, TaskData
+from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
 
 CPU = torch.device("cpu")

@@ -358,7 +358,7 @@ NAN = {"a": 1, "b": float("nan"), "c": 1, "d": float("inf"), "e": 1}
             MIXED,
             SAID,
             NAN,
-            r"the no-answer score of 2 questions is no finite number, 'b' among them",
+            r"the no-answer score of 2 questions is not a finite number, 'b' among them",
         ),
         (
             [*MIXED, asked("b", "x")],

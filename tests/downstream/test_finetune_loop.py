@@ -11,16 +11,10 @@ from hypothesis import strategies as st
 
 from electrify.config.finetune import FinetuneSettings
 from electrify.downstream import loop
+from electrify.downstream.answer_heads import JointHead, SpanHead
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Example
-from electrify.downstream.heads import (
-    Finetuned,
-    JointHead,
-    SpanHead,
-    TagHead,
-    TextHead,
-    grade_class,
-)
+from electrify.downstream.heads import Finetuned, TagHead, TextHead, grade_class
 from electrify.downstream.problems.texts import Texts
 from electrify.downstream.rows import Rows
 from electrify.downstream.tasks import TaskData

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from electrify.config.finetune import FinetuneSettings
+from electrify.downstream.page import markdown
 from electrify.downstream.report import report_of
 
 
@@ -35,11 +36,11 @@ def test_median_mean_spread_and_best_by_hand():
     assert round(row.std, 6) == 0.158114  # sqrt(.1 / 4)
     assert single.std is None
     assert report.median(task="sst2", model="m") == 0.7
-    assert (
-        "| sst2 | accuracy | m | 70.0 | 70.0 | 15.8 | 90.0 | 50.0 | 5 | 500 |" in report.markdown()
+    assert "| sst2 | accuracy | m | 70.0 | 70.0 | 15.8 | 90.0 | 50.0 | 5 | 500 |" in markdown(
+        report
     )
-    assert "ELECTRA-Small++ 91.2" in report.markdown()
-    assert "| 40.0 | 40.0 | - | 40.0 |" in report.markdown()
+    assert "ELECTRA-Small++ 91.2" in markdown(report)
+    assert "| 40.0 | 40.0 | - | 40.0 |" in markdown(report)
     assert report.table().splitlines()[1].split() == [
         "sst2",
         "accuracy",
@@ -69,10 +70,8 @@ def test_resources_beside_scores():
     assert report.resources()[1:] == [["sst2", "m", "13.5 M", "4.0", "1,024 MiB"]], (
         "a record of an earlier version does not say"
     )
-    assert "| sst2 | m | 13.5 M | 4.0 | 1,024 MiB |" in report.markdown()
-    assert (
-        "Resources"
-        not in report_of(
-            [record("old", 0, 0.4)], {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={}
-        ).markdown()
+    assert "| sst2 | m | 13.5 M | 4.0 | 1,024 MiB |" in markdown(report)
+    silent = report_of(
+        [record("old", 0, 0.4)], {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={}
     )
+    assert "Resources" not in markdown(silent)

@@ -13,7 +13,8 @@ import pytest
 
 from electrify.config.finetune import FinetuneConfig, FinetuneSettings
 from electrify.downstream.finetune import finetune
-from electrify.downstream.tasks import AVERAGED, GLUE
+from electrify.downstream.known_tasks import AVERAGED, GLUE
+from electrify.downstream.page import markdown
 from electrify.errors import UserError
 
 HEADERS = {
@@ -108,7 +109,7 @@ def test_eight_tasks_without_one_have_no_average_and_subsets_are_told(
     assert report.notes() == told
     assert all(f"- {note}" in (tmp_path / "out" / "report.md").read_text() for note in told)
     assert all(f"note: {note}" in report.table() for note in told)
-    assert "GLUE average" not in report.markdown()
+    assert "GLUE average" not in markdown(report)
     before = (tmp_path / "out" / "scores.jsonl").read_bytes()
     assert run(zoo, glue, tmp_path / "out", "qnli", "mnli", "wnli").notes() == told, (
         "also where nothing is left to run"

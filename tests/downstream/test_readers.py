@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from electrify.downstream.examples import Example, Sentence
+from electrify.downstream.known_tasks import AVERAGED, GLUE, TASKS, task_named
 from electrify.downstream.read.glue import read_glue
 from electrify.downstream.read.own import read_own
 from electrify.downstream.read.task import read_task
-from electrify.downstream.tasks import AVERAGED, GLUE, TASKS, TaskData, task_named
+from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "glue"

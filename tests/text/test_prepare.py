@@ -25,11 +25,12 @@ from vocabularies import some_texts
 
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
-from electrify.text import join, prepare, workspace
+from electrify.text import choosing, join, prepare, workspace
 from electrify.text.dedup import digest, fraction
 from electrify.text.join import ShardWriter
-from electrify.text.prepare import report
-from electrify.text.shards import Corpus, Manifest
+from electrify.text.manifest import Manifest
+from electrify.text.shards import Corpus
+from electrify.text.summary import report
 from electrify.text.tokenizer import load_tokenizer
 
 SMALL: dict[str, Any] = {"vocab_size": 400, "workers": 1, "valid_fraction": 0.1}
@@ -247,7 +248,7 @@ def test_a_disk_that_fills_up(
 
 def test_two_processes_in_one_folder(corpus: Path, tmp_path: Path) -> None:
     options = PrepareConfig(inputs=(str(corpus),), output_dir=str(tmp_path / "data"), **SMALL)
-    with workspace.Workspace(options, workspace.choose_sources(options)) as space:
+    with workspace.Workspace(options, choosing.choose_sources(options)) as space:
         with pytest.raises(UserError, match="in use by this very process"):
             run(corpus, tmp_path / "data")
         assert space.folder.is_dir()

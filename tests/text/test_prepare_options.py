@@ -18,7 +18,8 @@ import pytest
 from electrify.config.prepare import PrepareConfig
 from electrify.downstream.read.tables import rows
 from electrify.errors import UserError
-from electrify.text import records, workspace
+from electrify.text import choosing
+from electrify.text.parquet import rows_at_once
 from electrify.text.prepare import prepare
 from small import mistake, write_text
 from texts import read
@@ -177,7 +178,7 @@ def test_long_fields_of_csv(tmp_path: Path) -> None:
         csv.field_size_limit(131_072)
         path.write_text(f"{long},text\n1,hello\n")  # a header that long, in a folder
         config = PrepareConfig(inputs=(str(tmp_path),), output_dir="x")
-        assert [s.path.name for s in workspace.choose_sources(config)] == ["a.csv"]
+        assert [s.path.name for s in choosing.choose_sources(config)] == ["a.csv"]
     finally:
         csv.field_size_limit(before)
 
@@ -206,7 +207,7 @@ def test_parquet_with_a_column_twice(tmp_path: Path) -> None:
     ],
 )
 def test_rows_at_once(size: int, rows: int, expected: int) -> None:
-    assert records.rows_at_once(size, rows) == expected
+    assert rows_at_once(size, rows) == expected
 
 
 def test_parquet_of_several_row_groups(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from electrify.config.prepare import PrepareConfig
-from electrify.text import pydocs, workspace
+from electrify.text import choosing, pydocs, same_command
 from electrify.text.prepare import prepare
 
 LONG = (
@@ -95,4 +95,4 @@ def test_prepared_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     manifest = prepare(options)
     assert manifest.sources == [{"name": "pydocs", "bytes": 0, "sha256": pydocs.identity()}]
     assert manifest.counts["documents"] > 100
-    assert workspace.finished(options, workspace.choose_sources(options)) == manifest
+    assert same_command.finished(options, choosing.choose_sources(options)) == manifest

@@ -13,7 +13,7 @@ import pytest
 
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
-from electrify.text import walk, workspace
+from electrify.text import choosing, walk
 from electrify.text.sources import resolve
 
 
@@ -98,9 +98,9 @@ def test_tables_about_the_texts_are_left_out_of_folders_only(tmp_path: Path) -> 
     put(tmp_path, "a.txt")
     (tmp_path / "list.tsv").write_text("title\tyear\nEmma\t1815\n")
     (tmp_path / "good.csv").write_text("id,text\n1,hello\n")
-    found = workspace.choose_sources(PrepareConfig(inputs=(str(tmp_path),), output_dir="x"))
+    found = choosing.choose_sources(PrepareConfig(inputs=(str(tmp_path),), output_dir="x"))
     assert [s.path.name for s in found] == ["a.txt", "good.csv"]
-    named = workspace.choose_sources(
+    named = choosing.choose_sources(
         PrepareConfig(inputs=(str(tmp_path / "list.tsv"),), output_dir="x")
     )
     assert [s.path.name for s in named] == ["list.tsv"]
@@ -111,7 +111,7 @@ def test_tables_about_the_texts_are_left_out_of_folders_only(tmp_path: Path) -> 
 
 def said_of(folder: Path | str, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
-    workspace.choose_sources(PrepareConfig(inputs=(str(folder),), output_dir="x"))
+    choosing.choose_sources(PrepareConfig(inputs=(str(folder),), output_dir="x"))
     return capsys.readouterr().err
 
 
@@ -222,7 +222,7 @@ def test_the_output_inside_a_corpus_is_not_counted(
 ) -> None:
     put(tmp_path, "a.txt", "out/manifest.json", "out/tokens.bin")
     capsys.readouterr()
-    found = workspace.choose_sources(
+    found = choosing.choose_sources(
         PrepareConfig(inputs=(str(tmp_path),), output_dir=str(tmp_path / "out"))
     )
     assert [s.path.name for s in found] == ["a.txt"]

@@ -14,7 +14,8 @@ from vocabularies import some_texts, trained
 
 from electrify.errors import UserError
 from electrify.text.tokenizer import load_tokenizer, save_trained, special_ids, vocabulary_size
-from electrify.text.vocabulary import canonical_pieces, train
+from electrify.text.unigram import canonical_pieces
+from electrify.text.vocabulary import train
 from electrify.tokens import SpecialIds
 
 ODD = [

@@ -15,8 +15,9 @@ from vocabularies import some_texts, trained
 
 from electrify import progress
 from electrify.errors import UserError
-from electrify.text import feeding, vocabulary
-from electrify.text.vocabulary import enough_for_unigram, train
+from electrify.text import feeding, unigram, wordpiece
+from electrify.text.unigram import enough_for_unigram
+from electrify.text.vocabulary import train
 from small import mistake
 
 OPTIONS: dict[str, Any] = {
@@ -44,9 +45,9 @@ def test_characters_are_counted_per_batch_and_not_per_document(
 ) -> None:
     """One call goes over an array of a million numbers: a million documents took an hour of it."""
     calls: list[int] = []
-    add = vocabulary.Characters.add
+    add = wordpiece.Characters.add
     monkeypatch.setattr(
-        vocabulary.Characters, "add", lambda self, text: (calls.append(len(text)), add(self, text))
+        wordpiece.Characters, "add", lambda self, text: (calls.append(len(text)), add(self, text))
     )
     texts = tiny(20_000)
     train(texts, kind="wordpiece", **OPTIONS)
@@ -84,7 +85,7 @@ def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fed: list[str] = []
-    feed = vocabulary.feed
+    feed = unigram.feed
 
     def fed_too(tokenizer: object, texts: Iterator[str], trainer: object, **more: object) -> None:
         def noted() -> Iterator[str]:
@@ -94,7 +95,7 @@ def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat(
 
         feed(tokenizer, noted(), trainer, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(vocabulary, "feed", fed_too)
+    monkeypatch.setattr(unigram, "feed", fed_too)
     texts = [*molecules(2000), "rare ☃"]
     tokenizer = train(texts, kind="unigram", **OPTIONS)
     assert 1 << 16 <= sum(map(len, fed)) < (1 << 16) + 100

@@ -10,7 +10,7 @@ import numpy as np
 from ..config.prepare import TRAINED, PrepareConfig
 from ..config.pretrain import load_recipe
 from ..data.phases import phases_of
-from ..text.shards import Manifest
+from ..text.manifest import Manifest
 from ..train.monitor import GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
 from .findings import Finding, note, ok, warning

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..text.shards import MANIFEST, SEAL, Manifest, Shard, manifest_text, read_manifest
+from ..files.seals import SEAL
+from ..files.seals import text_of as manifest_text
+from ..text.manifest import MANIFEST, Manifest, Shard, read_manifest
+from ..text.placed import UNFINISHED, unfinished_state
 from ..text.tokenizer import TOKENIZER_FILE
-from ..text.workspace import UNFINISHED, unfinished_state
 from .corpus import Lengths, traps
 from .files import (
     AGAIN,

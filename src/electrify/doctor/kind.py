@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import UserError
-from ..text.shards import MANIFEST
-from ..text.workspace import unfinished_state
+from ..text.manifest import MANIFEST
+from ..text.placed import unfinished_state
 from .findings import Kind
 
 

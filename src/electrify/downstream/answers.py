@@ -34,13 +34,15 @@ def exact(gold: str, predicted: str) -> float:
 def f1(gold: str, predicted: str) -> float:
     """F1 of the words in common, repeated ones counted, 0..1. Where a side has no words: 1 if
     neither has, else 0."""
-    wanted, given = normalize(gold).split(), normalize(predicted).split()
+    wanted = normalize(gold).split()
+    given = normalize(predicted).split()
     if not wanted or not given:
         return float(wanted == given)
     common = sum((Counter(wanted) & Counter(given)).values())
     if not common:
         return 0.0
-    precision, recall = common / len(given), common / len(wanted)
+    precision = common / len(given)
+    recall = common / len(wanted)
     return 2 * precision * recall / (precision + recall)
 
 
@@ -61,7 +63,7 @@ def score_answers(
     answer, and the threshold is 0 where answering none is best, also if scores lie below 0.
 
     Ids of no question are ignored. Raises UserError where an id is missing or occurs twice, and
-    where a score is no finite number.
+    where a score is not a finite number.
     """
     _require(questions, predictions, no_answer)
     exacts, f1s = (
@@ -69,17 +71,13 @@ def score_answers(
         for measure in (exact, f1)
     )
     scores = {"exact": _mean(exacts.values()), "f1": _mean(f1s.values())}
-    has, has_not = (
-        [q.id for q in questions if q.answers],
-        [q.id for q in questions if not q.answers],
-    )
+    has = [q.id for q in questions if q.answers]
+    has_not = [q.id for q in questions if not q.answers]
     if not has_not:
         return scores
     if has:
-        scores |= {
-            "has_answer_exact": _mean([exacts[k] for k in has]),
-            "has_answer_f1": _mean([f1s[k] for k in has]),
-        }
+        scores["has_answer_exact"] = _mean([exacts[k] for k in has])
+        scores["has_answer_f1"] = _mean([f1s[k] for k in has])
     scores["no_answer_exact"] = _mean([exacts[k] for k in has_not])
     if no_answer is not None:
         wrong = {k: -1.0 if predictions[k] else 0.0 for k in has_not}
@@ -108,7 +106,8 @@ def _best(
     for k in sorted((k for k in no_answer if k in gains), key=lambda k: no_answer[k]):
         total += gains[k]
         if total > best:
-            best, threshold = total, float(no_answer[k])
+            best = total
+            threshold = float(no_answer[k])
     return best, threshold
 
 
@@ -136,6 +135,7 @@ def _require(
     odd = [k for k in ids if no_answer is not None and not math.isfinite(no_answer[k])]
     if odd:
         raise UserError(
-            f"the no-answer score of {len(odd):,} questions is no finite number, {odd[0]!r} among "
+            f"the no-answer score of {len(odd):,} questions is not a finite number, {odd[0]!r} "
+            "among "
             "them; the model may have diverged"
         )

@@ -21,9 +21,16 @@ PLAIN = "electrify_plain"
 
 
 def plain_attention(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, *, scaling: float | None = None,
-    dropout: float = 0.0, **_: Any,
-) -> tuple[Tensor, None]:  # fmt: skip
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, None]:
     """Attention in the dtype of the query; transformers' interface. query, key, value: [B, H, L, W]
     each; returns [B, L, H, W].
 
@@ -35,9 +42,8 @@ def plain_attention(
         key, value = (
             x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value)
         )
-    with torch.autocast(
-        query.device.type, enabled=False
-    ):  # which would have the softmax in float32
+    # Autocast would compute the softmax in float32.
+    with torch.autocast(query.device.type, enabled=False):
         scores_BHLL = (query * scale) @ key.transpose(2, 3)
         if attention_mask is not None:
             scores_BHLL = scores_BHLL + attention_mask.to(query.dtype).clamp(

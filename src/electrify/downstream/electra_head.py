@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .heads import ANSWERABLE_WEIGHT, JOINT_WIDTH, NEVER, Batch, best, class_tokens, linear
+from .answer_heads import ANSWERABLE_WEIGHT, JOINT_WIDTH, NEVER, best, class_tokens
+from .heads import Batch, linear
 
 
 class ElectraHead(nn.Module):
@@ -19,11 +20,10 @@ class ElectraHead(nn.Module):
     The class token may be start and end: it is what a window without the answer is trained to point
     at, of SQuAD 1.1 too.
 
-    | part   | computes                                                                                          |
-    |--------|---------------------------------------------------------------------------------------------------|
-    | start  | linear, D -> 1                                                                                    |
-    | end    | linear, 2 D -> 512, gelu, linear, 512 -> 1, on the start's state and the token's                  |
-    | none   | the same shape, on the class token's state and the mean state under the probabilities of starts   |
+    - start: linear, D -> 1;
+    - end: linear, 2 D -> 512, gelu, linear, 512 -> 1, on the start's state and the token's;
+    - none: the same shape, on the class token's state and the mean state under the probabilities of
+      starts.
 
     loss: (cross-entropy of the start + that of the end given the true start) / 2 + .5 * binary
     cross-entropy of `none`, of all windows. `none` says whether the QUESTION has no answer: a
@@ -38,9 +38,12 @@ class ElectraHead(nn.Module):
         self, width: int, *, dropout: float, std: float | None, last: bool, beam: int
     ) -> None:
         super().__init__()
-        self.dropout, self.last, self.beam = nn.Dropout(dropout), last, beam
+        self.dropout = nn.Dropout(dropout)
+        self.last = last
+        self.beam = beam
         self.start = linear(width, 1, std)
-        self.hidden, self.end = linear(2 * width, JOINT_WIDTH, std), linear(JOINT_WIDTH, 1, std)
+        self.hidden = linear(2 * width, JOINT_WIDTH, std)
+        self.end = linear(JOINT_WIDTH, 1, std)
         self.none = nn.Sequential(
             linear(2 * width, JOINT_WIDTH, std), nn.GELU(), linear(JOINT_WIDTH, 1, std)
         )
@@ -63,10 +66,10 @@ class ElectraHead(nn.Module):
         start_BL = self._starts(states_BLD, allowed_BL)
         start_BJ, at_BJ = best(start_BL.log_softmax(-1), self.beam)
         hidden_BLH = self._of_tokens(states_BLD)
-        scores, ends = list[Tensor](), list[Tensor]()
-        for j in range(
-            self.beam
-        ):  # one start after the other: all at once would be beam * L * 512 numbers a row
+        scores = list[Tensor]()
+        ends = list[Tensor]()
+        # One start after the other: all at once would be beam * L * 512 numbers a row.
+        for j in range(self.beam):
             end_BL = self._ends(hidden_BLH, _at(states_BLD, at_BJ[:, j]), allowed_BL)
             end_BJ, to_BJ = best(end_BL.log_softmax(-1), self.beam)
             scores.append(start_BJ[:, j, None] + end_BJ)

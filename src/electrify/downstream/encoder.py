@@ -36,9 +36,17 @@ from .attention import implementation_for
 from .frame import Frame, frames_of, reads_last
 
 DROPOUTS = (
-    "hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout", "activation_dropout", "embedding_dropout", "mlp_dropout",
-    "resid_pdrop", "embd_pdrop", "attn_pdrop",
-)  # fmt: skip
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+    "resid_pdrop",
+    "embd_pdrop",
+    "attn_pdrop",
+)
 """What model classes call the dropout of their layers and of attention."""
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 
@@ -96,9 +104,8 @@ def load(model: str, *, device: torch.device, dropout: float | None = None) -> L
         else:
             encoder = _strictly(path, config, attention | pooling)
     tokenizer = load_tokenizer(path, vocab_size=encoder.get_input_embeddings().num_embeddings)
-    several = (
-        getattr(config, "type_vocab_size", 0) > 1 or config.model_type == "xlnet"
-    )  # whose types are relative, so any number of them
+    # XLNet's types are relative, so there is any number of them.
+    several = getattr(config, "type_vocab_size", 0) > 1 or config.model_type == "xlnet"
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
     single, pair = frames_of(tokenizer)
     encoder = encoder.to(device=device, dtype=torch.float32)
@@ -131,10 +138,8 @@ def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
             f"{path}: the checkpoint lacks {len(lacking)} of the encoder's {whole} weights: "
             f"{names}; for random weights say {RANDOM}{path}"
         )
-    depth, ours = (
-        layers_of(dict(encoder.named_parameters())),
-        (f"{encoder.base_model_prefix}.", "encoder."),
-    )
+    depth = layers_of(dict(encoder.named_parameters()))
+    ours = (f"{encoder.base_model_prefix}.", "encoder.")
     layers = {
         int(found[1])
         for key in info["unexpected_keys"]
@@ -183,7 +188,8 @@ def learning_rates(
     issue 51).
     """
     n = layers_of(named)
-    rates, reached = {}, False
+    rates = {}
+    reached = False
     for name in named:
         found = _LAYER.search(name)
         reached = reached or found is not None

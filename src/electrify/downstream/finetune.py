@@ -6,9 +6,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +13,24 @@ import torch
 
 from ..config.finetune import FinetuneConfig, FinetuneSettings
 from ..errors import UserError
-from ..files.folders import must_be_new, relative, remove_temporaries, sha256
+from ..files.folders import must_be_new, relative, remove_temporaries
 from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from ..files.lock import lock
-from ..files.model_folder import is_whole, may_write
+from ..files.model_folder import may_write
 from ..files.whole import write_atomically
 from ..progress import Progress, say
 from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
-from .encoder import RANDOM, encoder_fingerprint, load, tokenizer_fingerprint
+from .encoder import RANDOM, load
+from .page import write_report
+from .plan import Run, folder_name, is_done, planned
 from .plot import write_plot
 from .read.asked import read_asked
 from .records import SETTINGS, line_of, read_records, read_settings, settings_text
-from .report import Report, report_of, write_report
+from .report import Report, report_of
 from .saving import can_save, identity_of
 from .search import search
-from .single import finetune_one, problem_of, updates_of
+from .single import finetune_one, problem_of
 from .tasks import Kind, TaskData
 
 
@@ -68,24 +67,18 @@ def _finetune(
     """The runs and their report, in a folder that nobody else writes into."""
     held = _held(out, options.settings)
     remove_temporaries(out)
-    plan = list(_plan(options, out, models, tasks))
+    plan = list(planned(options, out, models, tasks))
     for run in plan:
         must_stay_inside(run.predictions, out)
         if run.save_to is not None:
             may_write(run.save_to, identity_of(run.task), top=out)
     done = {(r["model"], r["task"], r["seed"]): r for r in read_records(out)}
-    todo = [run for run in plan if not _is_done(run, done, out)]
+    todo = [run for run in plan if not is_done(run, done, out)]
     device = loop.device_named(options.settings.device)
     widths = [0]
     for model in dict.fromkeys(run.model for run in todo):
-        loaded = load(
-            model, device=device
-        )  # a broken second model should not be found after the first one's hours
-        widths.append(loaded.width)
-        for task in tasks:
-            problem_of(
-                task, loaded, settings=options.settings, device=device, bf16=False, name=model
-            )
+        # A broken second model should not be found only after the first one's hours.
+        widths.append(_width(model, tasks, options.settings, device))
     if not held:
         write_atomically(out / SETTINGS, settings_text(_kept(options.settings)))
     if len(todo) < len(plan):
@@ -104,6 +97,16 @@ def _finetune(
     if options.predict_test:
         _submit(plan, done, out, random=options.random_weights)
     return report
+
+
+def _width(
+    model: str, tasks: list[TaskData], settings: FinetuneSettings, device: torch.device
+) -> int:
+    """The width of a model. Raises UserError where it is broken or does not suit every task."""
+    loaded = load(model, device=device)
+    for task in tasks:
+        problem_of(task, loaded, settings=settings, device=device, bf16=False, name=model)
+    return loaded.width
 
 
 def _threads(
@@ -126,7 +129,7 @@ def _threads(
     return threads
 
 
-def _submit(plan: list[_Run], done: dict[Any, dict[str, Any]], out: Path, *, random: bool) -> None:
+def _submit(plan: list[Run], done: dict[Any, dict[str, Any]], out: Path, *, random: bool) -> None:
     """An archive for every model; for those of random weights only where there are no others."""
     for model in dict.fromkeys(
         run.model for run in plan if random or not run.model.startswith(RANDOM)
@@ -135,13 +138,13 @@ def _submit(plan: list[_Run], done: dict[Any, dict[str, Any]], out: Path, *, ran
         for line in submission.assemble(
             out,
             [(run.task, run.predictions, done[run.key]["scores"]) for run in runs],
-            name=_name(runs[0].label),
+            name=folder_name(runs[0].label),
         ):
             say(line)
 
 
 def _run_all(
-    todo: list[_Run], done: dict[Any, dict[str, Any]], out: Path, settings: FinetuneSettings
+    todo: list[Run], done: dict[Any, dict[str, Any]], out: Path, settings: FinetuneSettings
 ) -> None:
     """Runs what is left; after each its predictions and its record are on disk."""
     with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
@@ -176,35 +179,15 @@ def _run_all(
             say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
 
 
-@dataclass(frozen=True)
-class _Run:
-    """One cell of the grid."""
-
-    model: str
-    label: str
-    task: TaskData
-    seed: int
-    updates: int
-    save_to: Path | None
-    predictions: Path
-    """Folder of the answers."""
-    hashes: dict[str, Any]
-    """Of what the scores depend on: weights, tokenizer, data, and each test set by its name."""
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        return self.label, self.task.name, self.seed
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {"model": self.label, "task": self.task.name, "seed": self.seed, **self.hashes}
-
-
 _ONLY_FOR: dict[str, tuple[Kind, str]] = {
-    "frozen_encoder": ("tagging", "tagging"), "tagging_head": ("tagging", "tagging"), "answer_head": ("answering", "question answering"),
-    "doc_stride": ("answering", "question answering"), "n_best_size": ("answering", "question answering"),
-    "max_answer_length": ("answering", "question answering"), "regression_targets": ("regression", "regression"),
-}  # fmt: skip
+    "frozen_encoder": ("tagging", "tagging"),
+    "tagging_head": ("tagging", "tagging"),
+    "answer_head": ("answering", "question answering"),
+    "doc_stride": ("answering", "question answering"),
+    "n_best_size": ("answering", "question answering"),
+    "max_answer_length": ("answering", "question answering"),
+    "regression_targets": ("regression", "regression"),
+}
 
 
 def _require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
@@ -263,94 +246,6 @@ def _models(options: FinetuneConfig) -> list[str]:
     return names
 
 
-def _label(model: str, out: Path) -> str:
-    """What a model is called in files: folders relative to the output folder, so that a project can
-    be moved."""
-    prefix, path = (RANDOM, model.removeprefix(RANDOM)) if model.startswith(RANDOM) else ("", model)
-    return prefix + relative(path, out)
-
-
-def _plan(
-    options: FinetuneConfig, out: Path, models: list[str], tasks: list[TaskData]
-) -> Iterator[_Run]:
-    settings = options.settings
-    content = {
-        task.name: repr((task.kind, task.labels, task.train, task.validation, task.also)).encode()
-        for task in tasks
-    }
-    hashes = {name: hashlib.sha256(examples).hexdigest()[:16] for name, examples in content.items()}
-    tests = {
-        task.name: {
-            name: hashlib.sha256(repr(examples).encode()).hexdigest()[:16]
-            for name, examples in task.test
-        }
-        for task in tasks
-    }
-    for model in models:
-        label, known = (
-            _label(model, out),
-            {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)},
-        )
-        for task in tasks:
-            updates = updates_of(task, settings)
-            for seed in range(options.seed, options.seed + options.seeds):
-                save_to = (
-                    out / "models" / f"{task.name}-{_name(label)}-seed{seed}"
-                    if options.save_model and seed == options.seed
-                    else None
-                )
-                predictions = out / "predictions" / _name(label) / f"{task.name}-seed{seed}"
-                yield _Run(
-                    model,
-                    label,
-                    task,
-                    seed,
-                    updates,
-                    save_to,
-                    predictions,
-                    known | {"data": hashes[task.name], "test": tests[task.name]},
-                )
-
-
-def _name(label: str) -> str:
-    """A model's label as the name of a folder."""
-    return re.sub(
-        r"[^\w-]+",
-        "-",
-        f"{label.replace('..', '').strip('./')}-{hashlib.sha256(label.encode()).hexdigest()[:6]}",
-    )
-
-
-def _is_done(run: _Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
-    record = done.get(run.key)
-    if record is None:
-        return False
-    named = (
-        ("weights", f"model {run.model!r}"),
-        ("tokenizer", f"the tokenizer of {run.model!r}"),
-        ("data", f"the examples of task {run.task.name!r}"),
-    )
-    for what, name in named:
-        if (
-            record.get(what, run.hashes[what]) != run.hashes[what]
-        ):  # records of earlier versions have no tokenizer
-            raise UserError(
-                f"{out}: holds scores of {name} from before it changed; choose another --output-dir"
-            )
-    answered, answers = record.get("test") or {}, record.get("answers") or {}
-    for name, digest in run.hashes["test"].items():
-        if answered.get(name, digest) != digest:
-            raise UserError(
-                f"{out}: holds answers to the test set {name} from before it changed; choose "
-                "another --output-dir"
-            )
-    files = [f"{name}.tsv" for name in run.hashes["test"]]
-    predicted = all(
-        name in answers and sha256(run.predictions / name) == answers[name] for name in files
-    )
-    return predicted and (run.save_to is None or is_whole(run.save_to))
-
-
 def _kept(settings: FinetuneSettings) -> dict[str, Any]:
     """What all runs of an output folder share."""
     return {k: v for k, v in dataclasses.asdict(settings.filled()).items() if k != "device"}
@@ -359,16 +254,16 @@ def _kept(settings: FinetuneSettings) -> dict[str, Any]:
 def _held(out: Path, settings: FinetuneSettings) -> bool:
     """Whether the folder is ours already. Raises UserError where it belongs to something else or to
     runs with other settings."""
-    wanted, held = _kept(settings), read_settings(out)
+    wanted = _kept(settings)
+    held = read_settings(out)
     if held is None:
         must_be_new(out, SETTINGS)
         return False
-    # an option that the folder's version did not have yet was at its default, and its protocol was
-    # our own
+    # An option that the folder's version did not have yet was at its default, and its protocol was
+    # our own.
     held = _kept(FinetuneSettings(protocol=held.get("protocol", "electrify"))) | held
-    for k in sorted(
-        {*wanted, *held}, key=lambda k: (k != "protocol", k)
-    ):  # which says why others differ
+    # The protocol first: it says why others differ.
+    for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):
         if wanted.get(k) != held.get(k):
             raise UserError(
                 f"{out}: holds runs with --{k.replace('_', '-')} {held.get(k)}, not "

@@ -40,7 +40,9 @@ class Frame:
     def around(self, *texts: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
         """Token ids and types of a sequence, and where each text starts in it."""
         assert len(texts) == len(self.types)
-        ids, types, starts = [i for i, _ in self.before], [t for _, t in self.before], list[int]()
+        ids = [i for i, _ in self.before]
+        types = [t for _, t in self.before]
+        starts = list[int]()
         for k, text in enumerate(texts):
             starts.append(len(ids))
             special = self.between if k + 1 < len(texts) else self.after
@@ -59,16 +61,14 @@ def _frame(tokenizer: Any, *texts: str) -> Frame:
     groups: list[list[Piece]] = [[]]
     types: list[int] = []
     plain = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
-    at, rows = (
-        0,
-        list(
-            zip(
-                found["input_ids"],
-                found["token_type_ids"],
-                found["special_tokens_mask"],
-                strict=True,
-            )
-        ),
+    at = 0
+    rows = list(
+        zip(
+            found["input_ids"],
+            found["token_type_ids"],
+            found["special_tokens_mask"],
+            strict=True,
+        )
     )
     for n in plain:
         while at < len(rows) and rows[at][2]:

@@ -26,7 +26,10 @@ POOL = 16
 # At least, where the examples are few: one pool of all would put the same examples together in
 # every epoch.
 POOLS = 4
-SUBSET, ORDER, BATCHES = 1, 2, 3  # purposes of random numbers: append, never reorder
+# Purposes of random numbers: append, never reorder.
+SUBSET = 1
+ORDER = 2
+BATCHES = 3
 TOKENS = {"cpu": 4096, "cuda": 128 * 128}
 """Tokens, pads included, that go through the model together: what a CPU's caches hold (a batch of
 contexts learns 1.4 to 2 times as fast in pieces, and answers are found in 40 % of the time), and
@@ -74,7 +77,7 @@ def epoch_batches(
     batches are cut from the shuffled examples.
 
     Pools of POOL random batches are sorted by length and cut, then the order of all batches is
-    shuffled. The examples left over when N is no multiple of the batch are set aside before the
+    shuffled. The examples left over when N is not a multiple of the batch are set aside before the
     sorting: sorted with the rest, the incomplete batch would always hold the longest ones.
     """
     order = shuffled(len(lengths_N), seed, ORDER, epoch)
@@ -95,9 +98,16 @@ def updates_of(n: int, *, batch_size: int, epochs: float) -> int:
 
 
 def train(
-    model: Model, data: Data, *, rates: dict[str, float], settings: FinetuneSettings, epochs: float, seed: int, bf16: bool,
+    model: Model,
+    data: Data,
+    *,
+    rates: dict[str, float],
+    settings: FinetuneSettings,
+    epochs: float,
+    seed: int,
+    bf16: bool,
     after: Callable[[int, float, Tensor], None],
-) -> None:  # fmt: skip
+) -> None:
     """All updates of a run. `after(updates done, epochs done, loss)` is called behind each one;
     loss is a scalar on the device.
 
@@ -107,22 +117,15 @@ def train(
     settings = settings.filled()
     assert settings.optim is not None
     named = {name: parameter for name, parameter in model.named_parameters() if name in rates}
-    optimizer = make_optimizer(
-        settings.optim,
-        parameter_groups(named, rates=rates, weight_decay=settings.weight_decay),
-        betas=(0.9, 0.999),
-        eps=1e-6,
-    )
+    groups = parameter_groups(named, rates=rates, weight_decay=settings.weight_decay)
+    optimizer = make_optimizer(settings.optim, groups, betas=(0.9, 0.999), eps=1e-6)
     size = settings.per_device_train_batch_size
     total = updates_of(len(data.lengths_N), batch_size=size, epochs=epochs)
     per_epoch = math.ceil(len(data.lengths_N) / size)
     parameters = list(named.values())
     model.train()
-    for step, index_B in zip(
-        range(total),
-        _endless(data, size, seed, by_length=bool(settings.group_by_length)),
-        strict=False,
-    ):
+    order = _endless(data, size, seed, by_length=bool(settings.group_by_length))
+    for step, index_B in zip(range(total), order, strict=False):
         now = rate_factor(settings, step, total)
         for group in optimizer.param_groups:
             group["lr"] = group["peak_lr"] * now
@@ -130,25 +133,30 @@ def train(
         torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        looked_at = (
-            step + 1
-        ) % per_epoch == 0 or step + 1 == total  # reading the loss waits for the device
-        if looked_at and not math.isfinite(loss.item()):
-            raise UserError(
-                f"the loss is {loss.item()} after {step + 1} updates (seed {seed}): lower "
-                "--learning-rate"
-            )
+        # Reading the loss waits for the device.
+        if (step + 1) % per_epoch == 0 or step + 1 == total:
+            _must_be_finite(loss, updates=step + 1, seed=seed)
         after(step + 1, (step + 1) / per_epoch, loss)
+
+
+def _must_be_finite(loss: Tensor, *, updates: int, seed: int) -> None:
+    if not math.isfinite(loss.item()):
+        raise UserError(
+            f"the loss is {loss.item()} after {updates} updates (seed {seed}): lower "
+            "--learning-rate"
+        )
 
 
 def rate_factor(settings: FinetuneSettings, step: int, total: int) -> float:
     """What the peak rates are multiplied by in the update after `step` completed ones of `total`.
     settings: filled.
 
-    | lr_scheduler_type | factor                                                                                                   |
-    |-------------------|----------------------------------------------------------------------------------------------------------|
-    | electra           | min(1, step / (warmup_ratio total)) (1 - step / total): the first update is at 0, as in the public code  |
-    | linear            | up over round(warmup_ratio total) updates, then down to 0, both one further, so that no update is lost   |
+    lr_scheduler_type decides:
+
+    - electra: min(1, step / (warmup_ratio total)) (1 - step / total); the first update is at 0, as
+      in the public code.
+    - linear: up over round(warmup_ratio total) updates, then down to 0, both one further, so that
+      no update is lost.
     """
     if settings.lr_scheduler_type == "electra":
         return factor("electra", step, warmup_steps=settings.warmup_ratio * total, max_steps=total)
@@ -207,7 +215,9 @@ def predict(model: Model, data: Data, *, bf16: bool) -> dict[str, Tensor]:
 def pieces(index_B: Tensor, lengths_N: Tensor, most: int) -> Iterator[Tensor]:
     """The rows, shortest first, in pieces of at most `most` slots (one row may have more)."""
     lengths_B, order_B = lengths_N[index_B].sort(stable=True)
-    index_B, lengths, begin = index_B[order_B], lengths_B.tolist(), 0
+    index_B = index_B[order_B]
+    lengths = lengths_B.tolist()
+    begin = 0
     for end in range(1, len(lengths) + 1):
         if end == len(lengths) or (end + 1 - begin) * lengths[end] > most:
             yield index_B[begin:end]

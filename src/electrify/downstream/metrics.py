@@ -54,7 +54,8 @@ def f1(labels: Numbers, predictions: Numbers) -> float:
 def macro_f1(labels: Numbers, predictions: Numbers) -> float:
     """Mean over the classes that occur of each one's F1; of rows of 0 and 1 (multi-label) over the
     columns."""
-    wanted, found = np.asarray(labels), np.asarray(predictions)
+    wanted = np.asarray(labels)
+    found = np.asarray(predictions)
     if wanted.ndim == 2:  # a single column would be a list of classes to scikit-learn
         return float(np.mean([f1(wanted[:, k], found[:, k]) for k in range(wanted.shape[1])]))
     return float(_need("sklearn.metrics").f1_score(wanted, found, average="macro", zero_division=0))
@@ -77,15 +78,16 @@ def spearman(labels: Numbers, predictions: Numbers) -> float:
 
 
 def _correlation(name: str, labels: Numbers, predictions: Numbers) -> float:
-    x, y = np.asarray(labels, np.float64), np.asarray(predictions, np.float64)
+    x = np.asarray(labels, np.float64)
+    y = np.asarray(predictions, np.float64)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("a correlation needs finite numbers")
     if x.size < 2 or _constant(x) or _constant(y):
         return 0.0
-    if (
-        name == "pearsonr"
-    ):  # the largest value is 1, or squares of tiny and huge numbers leave the range of a float
-        x, y = x / np.abs(x).max(), y / np.abs(y).max()
+    # The largest value is 1, or squares of tiny and huge numbers leave the range of a float.
+    if name == "pearsonr":
+        x = x / np.abs(x).max()
+        y = y / np.abs(y).max()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nearly constant: the value is taken as it comes
         value = float(getattr(_need("scipy.stats"), name)(x, y)[0])
@@ -98,8 +100,14 @@ def _constant(numbers: Numbers) -> bool:
 
 
 METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
-    "accuracy": accuracy, "matthews": matthews, "f1": f1, "macro_f1": macro_f1, "micro_f1": micro_f1, "pearson": pearson, "spearman": spearman,
-}  # fmt: skip
+    "accuracy": accuracy,
+    "matthews": matthews,
+    "f1": f1,
+    "macro_f1": macro_f1,
+    "micro_f1": micro_f1,
+    "pearson": pearson,
+    "spearman": spearman,
+}
 
 
 def score(names: Sequence[str], labels: Numbers, predictions: Numbers) -> dict[str, float]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 from ..files.results import write_results
 from ..progress import say
 from .report import Report
 
-COLUMNS, PANEL_WIDTH, LINE_HEIGHT = 3, 4.6, 0.32  # inches
+COLUMNS = 3
+PANEL_WIDTH = 4.6
+"""Inches."""
+LINE_HEIGHT = 0.32
+"""Inches."""
 
 
 def write_plot(report: Report, path: Path) -> None:
@@ -41,38 +46,7 @@ def drawn(report: Report) -> bytes | None:
         lines, columns, figsize=size, constrained_layout=True, squeeze=False, sharey=True
     )
     for axis, task in zip(axes.flat, tasks, strict=False):
-        metric = next(row.metric for row in report.rows if row.task == task)
-        for k, model in enumerate(models):
-            scores = [
-                100 * float(r["scores"][metric])
-                for r in report.records
-                if r["task"] == task and report.shown(r["model"]) == model
-            ]
-            row = next(
-                (
-                    row
-                    for row in report.rows
-                    if (row.task, row.model, row.metric) == (task, model, metric)
-                ),
-                None,
-            )
-            if row is not None:
-                axis.plot(
-                    scores,
-                    [k] * len(scores),
-                    "o",
-                    color=f"C{k % 10}",
-                    alpha=0.5,
-                    markersize=5,
-                    clip_on=False,
-                )
-                axis.plot(
-                    [100 * row.median] * 2, [k - 0.3, k + 0.3], color=f"C{k % 10}", linewidth=3
-                )
-        axis.set_title(f"{task}: {metric.replace('_', ' ')}", fontsize=10)
-        axis.set_yticks(range(len(models)), [_short(model) for model in models], fontsize=8)
-        axis.set_ylim(len(models) - 0.4, -0.6)
-        axis.grid(axis="x", alpha=0.3)
+        _panel(axis, report, task, models)
     for axis in list(axes.flat)[len(tasks) :]:
         axis.set_visible(False)
     figure.suptitle("Fine-tuning: every seed, and the median", fontsize=11)
@@ -80,6 +54,31 @@ def drawn(report: Report) -> bytes | None:
     figure.savefig(picture, dpi=110, format="png")
     plt.close(figure)
     return picture.getvalue()
+
+
+def _panel(axis: Any, report: Report, task: str, models: list[str]) -> None:
+    """One task: the scores of its first metric, a line for each model."""
+    metric = next(row.metric for row in report.rows if row.task == task)
+    medians = {
+        row.model: row.median for row in report.rows if (row.task, row.metric) == (task, metric)
+    }
+    for k, model in enumerate(models):
+        if model not in medians:
+            continue
+        scores = [
+            100 * float(r["scores"][metric])
+            for r in report.records
+            if r["task"] == task and report.shown(r["model"]) == model
+        ]
+        color = f"C{k % 10}"
+        heights = [k] * len(scores)
+        axis.plot(scores, heights, "o", color=color, alpha=0.5, markersize=5, clip_on=False)
+        median = 100 * medians[model]
+        axis.plot([median] * 2, [k - 0.3, k + 0.3], color=color, linewidth=3)
+    axis.set_title(f"{task}: {metric.replace('_', ' ')}", fontsize=10)
+    axis.set_yticks(range(len(models)), [_short(model) for model in models], fontsize=8)
+    axis.set_ylim(len(models) - 0.4, -0.6)
+    axis.grid(axis="x", alpha=0.3)
 
 
 def _short(model: str) -> str:

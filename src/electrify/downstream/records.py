@@ -18,7 +18,9 @@ from ..files.schema import Count, Rule, SchemaError, check
 from ..files.seals import SEAL, sealed, unsealed
 from ..files.whole import json_text
 
-SETTINGS, SCORES, KIND = "finetune.json", "scores.jsonl", "finetune"
+SETTINGS = "finetune.json"
+SCORES = "scores.jsonl"
+KIND = "finetune"
 ELSEWHERE = "choose another --output-dir"
 AGAIN = f"remove that file, and its runs are made again, or {ELSEWHERE}"
 Scores = Annotated[

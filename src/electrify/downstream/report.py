@@ -10,15 +10,13 @@ import os
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ..config.finetune import FinetuneSettings
-from ..console import inert, uncalculated
-from ..files.results import write_results
+from ..console import uncalculated
 from ..files.whole import json_text
 from ..progress import aligned
-from .tasks import AVERAGED, TASKS
+from .known_tasks import AVERAGED, TASKS
 
 # Median development scores of the same eight tasks (2003.10555, Table 1).
 PUBLISHED_AVERAGES = {
@@ -71,8 +69,8 @@ class Report:
         raise KeyError((task, model, metric))
 
     def glue_averages(self) -> dict[str, float]:
-        """Of each model that has them all: the mean over GLUE's tasks but WNLI of the median of the
-        first metric."""
+        """The averages of the models that have every score: the mean over GLUE's tasks but WNLI of
+        the median of the first metric."""
         found = {}
         for model in dict.fromkeys(r.model for r in self.rows):
             medians = {
@@ -129,10 +127,8 @@ class Report:
                 if (r["task"], r["model"]) == (task, model) and r.get("parameters")
             ]
             if runs:  # records of earlier versions do not say
-                seconds, memory = (
-                    statistics.median(r["seconds"] for r in runs),
-                    max(r["peak_memory_bytes"] for r in runs),
-                )
+                seconds = statistics.median(r["seconds"] for r in runs)
+                memory = max(r["peak_memory_bytes"] for r in runs)
                 cells.append(
                     [
                         task,
@@ -155,71 +151,6 @@ class Report:
                 *aligned(self.cells(), names=3),
                 *averages,
                 *(f"note: {note}" for note in self.notes()),
-            ]
-        )
-
-    def markdown(self) -> str:
-        head, *body = ["| " + " | ".join(map(inert, row)) + " |" for row in self.cells()]
-        rule = "|" + "|".join(["---"] * 3 + ["---:"] * 7) + "|"
-        lines = [
-            "# Fine-tuning",
-            "",
-            head,
-            rule,
-            *body,
-            "",
-            (
-                "Scores times 100 on the validation examples after the last update; std is that of "
-                "a sample of seeds."
-            ),
-            "",
-        ]
-        spent = self.resources()
-        if spent:
-            rows = ["| " + " | ".join(map(inert, row)) + " |" for row in spent]
-            told = (
-                "A run's median seconds, and the most memory of a run (of the process, on a CPU)."
-            )
-            lines += [
-                "## Resources",
-                "",
-                rows[0],
-                "|---|---|---:|---:|---:|",
-                *rows[1:],
-                "",
-                told,
-                "",
-            ]
-        for task in dict.fromkeys(r.task for r in self.rows):
-            published = TASKS[task].published if task in TASKS else {}
-            if published:
-                shown = ", ".join(f"{model} {value:.1f}" for model, value in published.items())
-                lines.append(
-                    f"Published for {task} ({TASKS[task].metrics[0]}, all training examples, "
-                    f"official development set): {shown}."
-                )
-        averages = [f"{model} {100 * value:.1f}" for model, value in self.glue_averages().items()]
-        if averages:
-            shown = ", ".join(f"{model} {value:.1f}" for model, value in PUBLISHED_AVERAGES.items())
-            lines += [
-                "",
-                (
-                    "GLUE average (mean of the first metrics' medians, WNLI left out): "
-                    f"{', '.join(averages)}. Published: {shown}."
-                ),
-            ]
-        lines += ["", *(f"- {inert(note)}" for note in self.notes())] if self.notes() else []
-        options = {
-            k: v
-            for k, v in dataclasses.asdict(self.settings.filled()).items()
-            if v is not None and k != "device"
-        }
-        return "\n".join(
-            [
-                *lines,
-                "",
-                "Settings: " + ", ".join(f"{k} {v}" for k, v in sorted(options.items())) + ".",
-                "",
             ]
         )
 
@@ -276,9 +207,8 @@ def report_of(
 
 def _display(label: str, shown: dict[str, str]) -> str:
     name = shown.get(label, label)
-    return (
-        label if "/" in name and os.path.isabs(name.partition(":")[2] or name) else name
-    )  # files hold relative paths only
+    # Files hold relative paths only.
+    return label if "/" in name and os.path.isabs(name.partition(":")[2] or name) else name
 
 
 def _row(runs: list[dict[str, Any]], *, task: str, metric: str, model: str) -> Row:
@@ -296,12 +226,4 @@ def _row(runs: list[dict[str, Any]], *, task: str, metric: str, model: str) -> R
         min(values),
         len(values),
         *counts,
-    )
-
-
-def write_report(report: Report, folder: Path) -> None:
-    """report.md, report.csv and report.json; what the user made of earlier ones is kept."""
-    write_results(
-        folder,
-        {"report.md": report.markdown(), "report.csv": report.csv(), "report.json": report.json()},
     )

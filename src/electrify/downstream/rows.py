@@ -32,10 +32,8 @@ class Rows:
     def inputs(self, index_B: Tensor) -> dict[str, Tensor]:
         """What an encoder takes, padded to the longest of the batch."""
         longest = int(self.lengths_N[index_B].max())
-        lengths_B, at_B = (
-            self.lengths_N[index_B].to(self.device, non_blocking=True),
-            index_B.to(self.device, non_blocking=True),
-        )
+        lengths_B = self.lengths_N[index_B].to(self.device, non_blocking=True)
+        at_B = index_B.to(self.device, non_blocking=True)
         mask_BL = (torch.arange(longest, device=self.device) < lengths_B[:, None]).long()
         found = {"input_ids": self.ids_NL[at_B, :longest].long(), "attention_mask": mask_BL}
         return (
@@ -45,10 +43,8 @@ class Rows:
         )
 
     def batch(self, index_B: Tensor) -> Batch:
-        longest, at_B = (
-            int(self.lengths_N[index_B].max()),
-            index_B.to(self.device, non_blocking=True),
-        )
+        longest = int(self.lengths_N[index_B].max())
+        at_B = index_B.to(self.device, non_blocking=True)
         places_BL = None if self.places_NL is None else self.places_NL[at_B, :longest]
         return Batch(
             self.inputs(index_B),

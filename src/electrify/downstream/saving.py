@@ -4,13 +4,12 @@ or ForQuestionAnswering (the plain head).
 Heads of tokens are linear there as here. Those of whole texts have a hidden layer where ours is
 linear. Ours fits into theirs exactly enough (checked on a real input before the folder is written):
 
-| head             | hidden layer computes        | because                                                            |
-|------------------|------------------------------|--------------------------------------------------------------------|
-| ELECTRA: gelu    | gelu(z) - gelu(-z), z = Wx+b | is z                                                               |
-| BERT, RoBERTa: tanh | tanh(s z) / s             | is z up to (s z)^2 / 3; s = 2^-12, so 2e-6 of z at z = 10           |
+- ELECTRA (gelu): the hidden layer computes gelu(z) - gelu(-z), z = Wx+b, because that is z. - BERT
+and RoBERTa (tanh): it computes tanh(s z) / s, because that is z up to (s z)^2 / 3; s = 2^-12,
+  so 2e-6 of z at z = 10.
 
-A folder saved so classifies like the run did; it is no good start for training its head further
-(its dropout is off).
+A folder saved in this way classifies as the run did; it is not a good start for training its head
+further (its dropout is off).
 """
 
 from __future__ import annotations
@@ -64,22 +63,12 @@ def save(
 ) -> None:
     """Write the folder whole or not at all; no link may lead out of `top`. A folder of a regression
     predicts values on their original scale."""
-    tokenizer = copy.deepcopy(loaded.tokenizer)
-    # a tokenizer that does not say so gives no token types, and the second text of a pair would
-    # look like the first
-    names_of_inputs = (
-        ["input_ids", "token_type_ids", "attention_mask"]
-        if loaded.segments
-        else ["input_ids", "attention_mask"]
-    )
-    tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names_of_inputs
+    tokenizer = _tokenizer(loaded)
     config = type(loaded.encoder.config).from_dict(loaded.encoder.config.to_dict())
     config.classifier_dropout = 0.0
     names = task.labels or (("start", "end") if task.kind == "answering" else ("score",))
-    config.id2label, config.label2id = (
-        dict(enumerate(names)),
-        {name: i for i, name in enumerate(names)},
-    )
+    config.id2label = dict(enumerate(names))
+    config.label2id = {name: i for i, name in enumerate(names)}
     match task.kind:
         case "tagging":
             model = _with_head(AutoModelForTokenClassification, config, net, head="classifier")
@@ -100,6 +89,16 @@ def save(
             f"{folder} could not be written "
             f"({getattr(e, 'strerror', None) or ' '.join(str(e).split())[:200]})"
         ) from e
+
+
+def _tokenizer(loaded: Loaded) -> Any:
+    """The tokenizer, told which inputs the model reads: one that does not say so gives no token
+    types, and the second text of a pair would look like the first."""
+    tokenizer = copy.deepcopy(loaded.tokenizer)
+    types = ["token_type_ids"] if loaded.segments else []
+    names = ["input_ids", *types, "attention_mask"]
+    tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names
+    return tokenizer
 
 
 def _with_head(cls: Any, config: Any, net: Finetuned, *, head: str | None) -> Any:

@@ -21,20 +21,21 @@ from ..files.lock import lock
 from ..files.results import write_results
 from ..files.whole import json_text, write_atomically
 from ..progress import aligned, say
+from .page import write_report
 from .plot import write_plot
-from .report import Report, Row, percent, write_report
+from .report import Report, Row, percent
 
-GRID, SETTINGS, KIND = "grid", "finetune.json", "search"
+GRID = "grid"
+SETTINGS = "finetune.json"
+KIND = "search"
 
 
 def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> Report:
     """Fine-tune at every point of the grid into OUT/grid/POINT and report the best. Writes
     search.{md,json} and the report's files; goes on where it was interrupted. Raises UserError as
     `run` does, and where `output_dir` holds something else."""
-    out, points = (
-        Path(options.output_dir),
-        search_grid(options.hyperparameter_search or "", options.settings),
-    )
+    out = Path(options.output_dir)
+    points = search_grid(options.hyperparameter_search or "", options.settings)
     _must_be_ours(out)  # before the folder is made, or its lock written
     with lock(out):
         if not _must_be_ours(out):
@@ -99,7 +100,7 @@ def _searched(
 
 
 def _first_rows(report: Report) -> dict[tuple[str, str], Row]:
-    """Of each task and model the row of the first metric."""
+    """The row of the first metric, for each task and model."""
     found: dict[tuple[str, str], Row] = {}
     for row in report.rows:
         found.setdefault((row.task, row.model), row)
@@ -107,7 +108,7 @@ def _first_rows(report: Report) -> dict[tuple[str, str], Row]:
 
 
 def _best(found: dict[str, Report], settings: FinetuneSettings) -> Report:
-    """Of each task and model the rows of the best point (the first of equal ones), and its runs
+    """The rows of the best point (the first of equal ones) for each task and model, and its runs
     with a note of what was chosen."""
     rows: list[Row] = []
     records: list[dict[str, Any]] = []

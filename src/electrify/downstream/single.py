@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..config.finetune import FinetuneSettings
 from ..config.protocol import PUBLISHED_DROPOUT
@@ -23,40 +22,31 @@ from ..progress import Progress
 from ..train.allocator import keep_memory
 from ..train.device import peak_memory_bytes
 from . import loop
+from .curve import Curve, Point
 from .encoder import Loaded, load
 from .examples import Example
+from .heads import Finetuned
 from .problems.answering import Answering
 from .problems.frozen import FrozenTagging
-from .problems.problem import Answers, HeldOut, Problem
+from .problems.problem import Problem
 from .problems.tagging import Tagging
 from .problems.texts import Texts
 from .saving import save
 from .tasks import MAX_SEQ_LENGTH, TaskData
 
-_DROPOUT_SEED = (
-    1 << 32
-)  # added to a run's seed, so that dropout does not depend on how many numbers the loading took
+# Added to a run's seed, so that dropout does not depend on how many numbers the loading took.
+_DROPOUT_SEED = 1 << 32
 # At most, where the user does not say: ten rounds over a validation set larger than the training
 # set would be half of the time.
 _EVALUATIONS = 5
-FROZEN_EPOCHS, FROZEN_RATE = 20.0, 2e-3  # a head alone learns slower and takes a higher rate
-DOC_STRIDE, N_BEST, BEAM, LONGEST_ANSWER = (
-    128,
-    20,
-    20,
-    30,
-)  # ELECTRA's of SQuAD (finetune/configure)
-
-
-@dataclass(frozen=True)
-class Point:
-    """One evaluation: updates and epochs done, mean training loss since the last evaluation,
-    validation metrics."""
-
-    step: int
-    epoch: float
-    loss: float
-    metrics: dict[str, float]
+# A head alone learns slower and takes a higher rate.
+FROZEN_EPOCHS = 20.0
+FROZEN_RATE = 2e-3
+# ELECTRA's values for SQuAD (finetune/configure).
+DOC_STRIDE = 128
+N_BEST = 20
+BEAM = 20
+LONGEST_ANSWER = 30
 
 
 @dataclass(frozen=True)
@@ -103,66 +93,93 @@ def finetune_one(
     settings = settings.filled()
     device = loop.device_named(settings.device)
     keep_memory()
-    bf16 = loop.computes_in_bf16(settings.bf16, device)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        loaded = load(model, device=device, dropout=settings.encoder_dropout)
-        problem = problem_of(task, loaded, settings=settings, device=device, bf16=bf16, name=model)
-        torch.manual_seed(seed)  # the same head for every encoder of a width
-        net = problem.model(
-            dropout=_dropout(task, loaded, settings), std=_std(loaded, settings)
-        ).to(device)
+        ready = _made_ready(model, task, seed=seed, settings=settings, device=device)
         examples = training_examples(task, seed=seed, settings=settings)
-        data = problem.training(examples)
-        epochs = epochs_of(task, settings)
-        total = loop.updates_of(
-            len(data.lengths_N), batch_size=settings.per_device_train_batch_size, epochs=epochs
-        )
-        curve = _Curve(
-            net,
-            problem,
-            problem.held_out(task.validation),
-            bf16=bf16,
-            progress=progress,
-            title=f"{task.name} seed {seed}",
-            total=total,
-        )
-        curve.every = settings.eval_steps or -(
-            -len(data.lengths_N) // settings.per_device_train_batch_size
-        ) * -(-math.ceil(epochs) // _EVALUATIONS)
-        curve.share = updates_of(task, settings) / total
-        torch.manual_seed(seed + _DROPOUT_SEED)
-        rates = _rates(net, loaded, settings)
-        loop.train(
-            _compiled(net, settings),
-            data,
-            rates=rates,
-            settings=settings,
-            epochs=epochs,
-            seed=seed,
-            bf16=bf16,
-            after=curve.after,
-        )
-        scores, files = curve.points[-1].metrics | curve.further(task), curve.files(task)
+        curve = _trained(ready, task, examples, seed=seed, settings=settings, progress=progress)
+        scores = curve.points[-1].metrics | curve.further(task)
+        files = curve.files(task)
         if save_to is not None:
-            save(net, loaded, task, save_to, problem=problem, top=top)
-        spent = (
-            time.monotonic() - began,
-            sum(p.numel() for p in net.parameters()),
-            peak_memory_bytes(device),
-        )
-    return Outcome(scores, tuple(curve.points), len(examples), total, *spent, files)
+            save(ready.net, ready.loaded, task, save_to, problem=ready.problem, top=top)
+        seconds = time.monotonic() - began
+        parameters = sum(p.numel() for p in ready.net.parameters())
+        spent = (seconds, parameters, peak_memory_bytes(device))
+    return Outcome(scores, tuple(curve.points), len(examples), curve.total, *spent, files)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What a run trains."""
+
+    loaded: Loaded
+    """The encoder."""
+    problem: Problem
+    """The task, made ready for the encoder."""
+    net: Finetuned
+    """The encoder with a new head."""
+    bf16: bool
+
+
+def _made_ready(
+    model: str, task: TaskData, *, seed: int, settings: FinetuneSettings, device: torch.device
+) -> _Ready:
+    bf16 = loop.computes_in_bf16(settings.bf16, device)
+    torch.manual_seed(seed)
+    loaded = load(model, device=device, dropout=settings.encoder_dropout)
+    problem = problem_of(task, loaded, settings=settings, device=device, bf16=bf16, name=model)
+    torch.manual_seed(seed)  # the same head for every encoder of a width
+    net = problem.model(dropout=_dropout(task, loaded, settings), std=_std(loaded, settings))
+    return _Ready(loaded, problem, net.to(device), bf16)
+
+
+def _trained(
+    ready: _Ready,
+    task: TaskData,
+    examples: list[Any],
+    *,
+    seed: int,
+    settings: FinetuneSettings,
+    progress: Progress | None,
+) -> Curve:
+    """Trains on the examples and returns the evaluations."""
+    data = ready.problem.training(examples)
+    size = settings.per_device_train_batch_size
+    epochs = epochs_of(task, settings)
+    curve = Curve(
+        ready.net,
+        ready.problem,
+        ready.problem.held_out(task.validation),
+        bf16=ready.bf16,
+        progress=progress,
+        title=f"{task.name} seed {seed}",
+        total=loop.updates_of(len(data.lengths_N), batch_size=size, epochs=epochs),
+    )
+    rounds = -(-math.ceil(epochs) // _EVALUATIONS)  # over all examples, between two evaluations
+    curve.every = settings.eval_steps or -(-len(data.lengths_N) // size) * rounds
+    curve.share = updates_of(task, settings) / curve.total
+    torch.manual_seed(seed + _DROPOUT_SEED)
+    loop.train(
+        _compiled(ready.net, settings),
+        data,
+        rates=_rates(ready.net, ready.loaded, settings),
+        settings=settings,
+        epochs=epochs,
+        seed=seed,
+        bf16=ready.bf16,
+        after=curve.after,
+    )
+    return curve
 
 
 def _dropout(task: TaskData, loaded: Loaded, settings: FinetuneSettings) -> float:
-    """Before the head."""
+    """The dropout before the head."""
     if settings.dropout is not None:
         return settings.dropout
     return PUBLISHED_DROPOUT[task.kind] if settings.protocol == "published" else loaded.dropout
 
 
 def _std(loaded: Loaded, settings: FinetuneSettings) -> float | None:
-    """Of the head's first weights; none is Glorot's."""
+    """The deviation of the head's first weights; none is Glorot's."""
     return (
         None
         if settings.head_init == "glorot"
@@ -182,34 +199,41 @@ def problem_of(
     """The task made ready for an encoder. Raises UserError where it reads fewer tokens than were
     asked for."""
     settings = settings.filled()
+    length = _length(task, loaded, settings, name)
+    common: dict[str, Any] = {"max_seq_length": length, "device": device}
+    match task.kind:
+        case "tagging" if settings.frozen_encoder != "none":
+            layers = settings.frozen_encoder
+            head = settings.tagging_head
+            return FrozenTagging(task, loaded, **common, layers=layers, head=head, bf16=bf16)
+        case "tagging":
+            return Tagging(task, loaded, **common)
+        case "answering":
+            return Answering(
+                task,
+                loaded,
+                **common,
+                head=str(settings.answer_head),
+                doc_stride=settings.doc_stride or DOC_STRIDE,
+                n_best=settings.n_best_size or N_BEST,
+                longest_answer=settings.max_answer_length or LONGEST_ANSWER,
+                beam=BEAM,
+            )
+        case _:
+            return Texts(
+                task, loaded, **common, regression_targets=str(settings.regression_targets)
+            )
+
+
+def _length(task: TaskData, loaded: Loaded, settings: FinetuneSettings, name: str) -> int:
+    """The longest sequence, in tokens."""
     length = settings.max_seq_length or min(MAX_SEQ_LENGTH[task.kind], loaded.positions)
     if length > loaded.positions:
         raise UserError(
             f"{name}: reads {loaded.positions} tokens at most; give --max-seq-length "
             f"{loaded.positions}"
         )
-    common: dict[str, Any] = {"max_seq_length": length, "device": device}
-    match task.kind:
-        case "tagging" if settings.frozen_encoder != "none":
-            return FrozenTagging(
-                task,
-                loaded,
-                **common,
-                layers=settings.frozen_encoder,
-                head=settings.tagging_head,
-                bf16=bf16,
-            )
-        case "tagging":
-            return Tagging(task, loaded, **common)
-        case "answering":
-            return Answering(
-                task, loaded, **common, doc_stride=settings.doc_stride or DOC_STRIDE, head=str(settings.answer_head),
-                n_best=settings.n_best_size or N_BEST, beam=BEAM, longest_answer=settings.max_answer_length or LONGEST_ANSWER,
-            )  # fmt: skip
-        case _:
-            return Texts(
-                task, loaded, **common, regression_targets=str(settings.regression_targets)
-            )
+    return length
 
 
 def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) -> list[Any]:
@@ -247,79 +271,8 @@ def _rates(net: torch.nn.Module, loaded: Loaded, settings: FinetuneSettings) -> 
 
 
 def _compiled(net: Any, settings: FinetuneSettings) -> Any:
-    """The encoder compiled in place: batches differ in length, so its graph is one for all of them."""
+    """Compiles the encoder in place: batches differ in length, so its graph is one for all of
+    them."""
     if settings.torch_compile:
         net.encoder.compile(dynamic=True)
     return net
-
-
-class _Curve:
-    """Evaluates where it is due and keeps the points."""
-
-    def __init__(
-        self,
-        model: Any,
-        problem: Problem,
-        held: HeldOut,
-        *,
-        bf16: bool,
-        progress: Progress | None,
-        title: str,
-        total: int,
-    ) -> None:
-        self.model, self.problem, self.held, self.bf16, self.progress, self.title = (
-            model,
-            problem,
-            held,
-            bf16,
-            progress,
-            title,
-        )
-        self.every, self.points, self.total, self.share = 1, list[Point](), total, 1.0
-        self._losses: list[Tensor] = []
-        self._last: Answers = {}
-
-    def after(self, step: int, epoch: float, loss: Tensor) -> None:
-        self._losses.append(loss)
-        note = ""
-        if step % self.every == 0 or step == self.total:
-            mean = float(torch.stack(self._losses).mean())
-            self._losses.clear()
-            self._last = self.answers(self.held)
-            self.points.append(
-                Point(step, round(epoch, 4), mean, self.problem.score(self.held, self._last))
-            )
-            name, value = next(iter(self.points[-1].metrics.items()))
-            note = f"{self.title}: loss {mean:.3f}, {name} {value:.3f}"
-        if self.progress is not None:
-            self.progress.advance(self.share, note)
-
-    def answers(self, held: HeldOut) -> Answers:
-        found = loop.predict(self.model, held.data, bf16=self.bf16)
-        if not all(bool(x.isfinite().all()) for x in found.values()):
-            raise UserError(
-                f"{self.title}: the model's outputs are no numbers any more; lower --learning-rate"
-            )
-        return found
-
-    def further(self, task: TaskData) -> dict[str, float]:
-        """The scores of further labelled sets, their names behind the metrics'."""
-        sets = ((name, self.problem.held_out(examples)) for name, examples in task.also)
-        return {
-            f"{metric}_{name}": value
-            for name, held in sets
-            for metric, value in self.problem.score(held, self.answers(held)).items()
-        }
-
-    def files(self, task: TaskData) -> dict[str, str]:
-        """The answers to test sets; of tagging and question answering those to the validation
-        examples."""
-        found = (
-            self.problem.files(self.held, self._last, task.name)
-            if task.kind in ("tagging", "answering")
-            else {}
-        )
-        for name, examples in task.test:
-            held = self.problem.held_out(examples)
-            found |= self.problem.files(held, self.answers(held), name)
-        return found

@@ -1,11 +1,12 @@
 """Chunks of tagged sentences, and how well they were found: the definition of the CoNLL shared
 tasks (their script conlleval).
 
-| letters                   | against conlleval (CoNLL-2000)                                                                              |
-|---------------------------|-------------------------------------------------------------------------------------------------------------|
-| O, B, I (IOB1 and IOB2)   | the same chunks, whatever the order of the tags                                                             |
-| E too                     | the same, but for E-X B-X, which the script leaves one chunk                                                |
-| S too (IOBES, BILOU)      | the script knows no S and makes one chunk of S-X S-X; here the scheme's own definition holds, as in seqeval |
+How the chunks of each set of letters compare to those of conlleval (CoNLL-2000):
+
+- O, B, I (IOB1 and IOB2): the same chunks, whatever the order of the tags.
+- E too: the same, but for E-X B-X, which the script leaves one chunk.
+- S too (IOBES, BILOU): the script knows no S and makes one chunk of S-X S-X; here the scheme's own
+  definition holds, as in seqeval.
 
 Every scheme is scored, and written for conlleval, as IOB2 (read/conll.py), where the script and
 this file agree.
@@ -24,7 +25,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 Span = tuple[str, int, int]
-OPENING, CLOSING = frozenset("BSU"), frozenset("ESLU")
+OPENING = frozenset("BSU")
+CLOSING = frozenset("ESLU")
 LETTERS = OPENING | CLOSING | {"I"}
 
 
@@ -90,14 +92,17 @@ def _counts(
         raise ValueError(
             f"{len(gold)} sentences of gold tags and {len(predicted)} of predicted ones"
         )
-    right, there, called = Counter[str](), Counter[str](), Counter[str]()
+    right = Counter[str]()
+    there = Counter[str]()
+    called = Counter[str]()
     for number, (g, p) in enumerate(zip(gold, predicted, strict=True)):
         if len(g) != len(p):
             raise ValueError(
                 f"sentence {number} (counted from 0) has {len(g)} gold tags and {len(p)} predicted "
                 "ones"
             )
-        a, b = spans(g), spans(p)
+        a = spans(g)
+        b = spans(p)
         there.update(kind for kind, _, _ in a)
         called.update(kind for kind, _, _ in b)
         right.update(kind for kind, _, _ in set(a) & set(b))

@@ -14,7 +14,8 @@ from ..files.inside import make_inside
 from ..files.reading import read_bytes
 from ..files.results import keep_changed, write_results
 from ..files.whole import write_atomically
-from .tasks import GLUE, TaskData
+from .known_tasks import GLUE
+from .tasks import TaskData
 
 Candidate = tuple[
     TaskData, Path, Mapping[str, float]

@@ -36,15 +36,15 @@ RETRIES = 3
 _AHEAD = 4
 # The store of a local cluster: the text and the parts of the tasks in flight, four MB of characters
 # each.
-_STORE, _STORE_A_WORKER = 128 << 20, 64 << 20
+_STORE = 128 << 20
+_STORE_A_WORKER = 64 << 20
 
 
 def require() -> Any:
     """The package ray, imported. Raises UserError where it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-    )  # else Ray warns, over the progress bar, of what it will do to GPUs some day
+    # Otherwise Ray warns, over the progress bar, of what it will do to GPUs some day.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         return importlib.import_module("ray")
     except ModuleNotFoundError as e:
@@ -60,7 +60,8 @@ def joined(workers: int | None) -> Iterator[None]:
 
     A program that has called `ray.init` itself keeps its cluster.
     """
-    ray, address = require(), os.environ.get("RAY_ADDRESS", "")
+    ray = require()
+    address = os.environ.get("RAY_ADDRESS", "")
     if ray.is_initialized():
         yield
         return
@@ -70,16 +71,12 @@ def joined(workers: int | None) -> Iterator[None]:
             "(`ray job submit`), or name HOST:PORT"
         )
     if address and address != "local":
-        where, how = (
-            f"no Ray cluster could be joined at RAY_ADDRESS {address}",
-            {"address": address},
-        )
+        where = f"no Ray cluster could be joined at RAY_ADDRESS {address}"
+        how = {"address": address}
     else:
         count = workers or cores()
-        where, how = (
-            "no Ray cluster could be started on this host",
-            {"address": "local", "num_cpus": count, "include_dashboard": False},
-        )
+        where = "no Ray cluster could be started on this host"
+        how = {"address": "local", "num_cpus": count, "include_dashboard": False}
         how["object_store_memory"] = _STORE + _STORE_A_WORKER * count
     try:
         _must_answer(address)
@@ -130,7 +127,8 @@ class Cluster:
     """
 
     def __init__(self, count: int | None, *, module: str, argument: Any) -> None:
-        self._ray, self._count = require(), count
+        self._ray = require()
+        self._count = count
         self._start = self._ray.put((versions(), module, argument))
         self._do = self._ray.remote(_do).options(max_retries=RETRIES, num_cpus=1)
         self._waiting: deque[Any] = deque()
@@ -166,9 +164,8 @@ class Cluster:
     def _result(self, reference: Any) -> Any:
         try:
             return value_of(self._ray.get(reference))
-        except (
-            self._ray.exceptions.RayTaskError
-        ) as e:  # `_do` itself raises nothing: it could not be loaded there
+        # `_do` itself raises nothing: it could not be loaded there.
+        except self._ray.exceptions.RayTaskError as e:
             last = str(e).strip().splitlines()[-1]
             raise UserError(
                 f"a host of the Ray cluster cannot run electrify ({last}); install the same "
@@ -187,9 +184,8 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for reference in (
-            self._waiting
-        ):  # left after an error; a cluster that was there before us shall not go on with them
+        # Left after an error; a cluster that was there before us shall not go on with them.
+        for reference in self._waiting:
             self._ray.cancel(reference)
         self._waiting.clear()
 

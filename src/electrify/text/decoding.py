@@ -1,5 +1,5 @@
-"""Bytes -> text: newlines, byte order marks, files that are no text, and the policy for what is not
-UTF-8."""
+"""Bytes -> text: newlines, byte order marks, files that are not text, and the policy for what is
+not UTF-8."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from .streams import compression_of, read_chunks
 # Characters (bytes while a file is being cut). Bounds memory; no work of literature in the usual
 # corpora comes near it.
 MAX_DOCUMENT = 1 << 23
+_UTF_16 = "UTF-16 text; convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`"
+_UTF_32 = "UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32 -t UTF-8`"
 _MAGIC = {
     b"\x1f\x8b": "gzip data; give it the ending .gz",
     b"\xfd7zXZ\x00": "xz data; give it the ending .xz",
     b"\x28\xb5\x2f\xfd": "zstandard data; give it the ending .zst",
     b"BZh9": "bzip2 data; give it the ending .bz2",
-    b"\xff\xfe\0\0": "UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32 -t UTF-8`",
-    b"\0\0\xfe\xff": "UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32 -t UTF-8`",
-    b"\xff\xfe": "UTF-16 text; convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`",
-    b"\xfe\xff": "UTF-16 text; convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`",
+    b"\xff\xfe\0\0": _UTF_32,
+    b"\0\0\xfe\xff": _UTF_32,
+    b"\xff\xfe": _UTF_16,
+    b"\xfe\xff": _UTF_16,
     b"%PDF-": "a PDF; extract its text first",
     b"PK\x03\x04": "a zip archive; unpack it first",
     b"PAR1": "a parquet file; give it the ending .parquet",
@@ -30,8 +32,9 @@ _MAGIC = {
 
 def text_chunks(path: Path, advance: Callable[[int], None] | None) -> Iterator[bytes]:
     """The chunks of a text file: no byte order mark, \\n for every kind of newline. Raises
-    UserError for a file that is no text."""
-    held, first = b"", True
+    UserError for a file that is not text."""
+    held = b""
+    first = True
     for raw in read_chunks(path, advance=advance):
         chunk = held + raw
         if first:
@@ -39,11 +42,13 @@ def text_chunks(path: Path, advance: Callable[[int], None] | None) -> Iterator[b
                 held = chunk
                 continue
             must_be_text(path, chunk)
-            chunk, first = chunk.removeprefix(b"\xef\xbb\xbf"), False
+            chunk = chunk.removeprefix(b"\xef\xbb\xbf")
+            first = False
         held = b""
         if b"\r" in chunk:
             if chunk.endswith(b"\r"):
-                chunk, held = chunk[:-1], b"\r"
+                chunk = chunk[:-1]
+                held = b"\r"
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         yield chunk
     if held:
@@ -95,7 +100,8 @@ def decode(raw: bytes, errors: str, counts: Counter[str], where: Callable[[], st
 
 def first_bad_line(path: Path) -> str:
     """`FILE, line N`: where the first byte that is not UTF-8 stands. Reads the file once more."""
-    number, rest = 0, b""
+    number = 0
+    rest = b""
     for chunk in read_chunks(path):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in (*lines, rest) if len(rest) > MAX_DOCUMENT else lines:

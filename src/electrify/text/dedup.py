@@ -7,9 +7,8 @@ import hashlib
 
 import numpy as np
 
-_HASH = np.dtype(
-    "S16"
-)  # numpy pads and compares whole 16-byte strings, so bytes of zero are no trap
+# numpy pads and compares whole 16-byte strings, so bytes of zero are not a trap.
+_HASH = np.dtype("S16")
 
 
 def digest(text: bytes) -> bytes:

@@ -17,7 +17,8 @@ from . import records
 from .decoding import MAX_DOCUMENT, decode, first_bad_line, text_chunks
 from .sources import Source
 
-_BLANK_LINE, _LINE = re.compile(rb"\n[^\S\n]*\n"), re.compile(rb"\n")
+_BLANK_LINE = re.compile(rb"\n[^\S\n]*\n")
+_LINE = re.compile(rb"\n")
 
 
 def documents(
@@ -99,9 +100,8 @@ def split(
             cut = max(rest.rfind(b" ", 1, MAX_DOCUMENT), rest.rfind(b"\n", 1, MAX_DOCUMENT))
             if cut < 1:
                 cut = MAX_DOCUMENT
-                while (
-                    cut > MAX_DOCUMENT - 4 and rest[cut] & 0xC0 == 0x80
-                ):  # inside a character of UTF-8
+                # Inside a character of UTF-8.
+                while cut > MAX_DOCUMENT - 4 and rest[cut] & 0xC0 == 0x80:
                     cut -= 1
             yield rest[:cut]
             rest = rest[cut:]

@@ -133,7 +133,9 @@ class Encoder:
                 size += len(piece)
                 if size >= _BATCH:
                     ids += self._batch(pieces, owners, lengths)
-                    owners, pieces, size = [], [], 0
+                    owners = []
+                    pieces = []
+                    size = 0
         ids += self._batch(pieces, owners, lengths)
         return lengths, np.frombuffer(b"".join(ids), _ID)
 
@@ -196,7 +198,8 @@ def cut(text: str) -> Iterator[str]:
 def _part(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, int]) -> bytes:
     owner_is_valid = np.array(task.valid, bool)
     token_is_valid = np.repeat(owner_is_valid, lengths)
-    payload, sizes = [], {}
+    payload = []
+    sizes = {}
     for split, documents, tokens in zip(
         SPLITS, (~owner_is_valid, owner_is_valid), (~token_is_valid, token_is_valid), strict=True
     ):
@@ -211,10 +214,8 @@ def write_part(path: Path, part: bytes) -> None:
     """In one rename, so a part file is whole or absent."""
     temporary = path.with_suffix(".tmp")
     try:
-        for folder in (
-            path.parent.parent,
-            path.parent,
-        ):  # and none above: a corpus that was deleted is not made again by its parts
+        # No folder above these: a corpus that was deleted is not made again by its parts.
+        for folder in (path.parent.parent, path.parent):
             folder.mkdir(exist_ok=True)
         temporary.write_bytes(part)
         os.replace(temporary, path)
@@ -241,7 +242,8 @@ def read_part(
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    arrays, at = {}, 0
+    arrays = {}
+    at = 0
     for split in SPLITS:
         documents, tokens = header["splits"][split]
         lengths = np.frombuffer(data, "<u4", documents, at)

@@ -12,7 +12,8 @@ from ..progress import Progress, Waiting
 
 # Characters and texts of a batch: large enough that what a batch costs is spread over many short
 # texts, small beside the sample.
-BATCH_CHARACTERS, BATCH_TEXTS = 1 << 20, 1 << 13
+BATCH_CHARACTERS = 1 << 20
+BATCH_TEXTS = 1 << 13
 # The library's merges take the square of a word's length: five megabytes without a space would take
 # days, and teach nothing.
 LONGEST_WORD = 1000
@@ -28,7 +29,8 @@ def batches(texts: Iterable[str]) -> Iterator[list[str]]:
         size += len(text)
         if size >= BATCH_CHARACTERS or len(batch) >= BATCH_TEXTS:
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield batch
 
@@ -43,6 +45,18 @@ def with_ends(text: str) -> str:
         ),
         text,
     )
+
+
+def in_megabytes(texts: list[str]) -> float:
+    """The size of the texts, a million characters each."""
+    return sum(map(len, texts)) / 1e6
+
+
+def emptied(texts: list[str]) -> Iterator[str]:
+    """The texts in order, each let go once it was read: the trainer keeps words, not texts."""
+    texts.reverse()
+    while texts:
+        yield texts.pop()
 
 
 def feed(

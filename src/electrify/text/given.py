@@ -7,15 +7,15 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..progress import say
-from .shards import MANIFEST
+from .manifest import MANIFEST
 
 
 def prepared(data: str, run: Path) -> Path:
     """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
     of `electrify prepare`."""
     from ..config.prepare import PrepareConfig
+    from .placed import unfinished_state
     from .prepare import prepare
-    from .workspace import unfinished_state
 
     if os.path.lexists(Path(data) / MANIFEST):
         return Path(data)
@@ -26,11 +26,11 @@ def prepared(data: str, run: Path) -> Path:
         )
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError(
-            f"{data} is no prepared corpus; run `electrify prepare {data} --output-dir DATA` "
+            f"{data} is not a prepared corpus; run `electrify prepare {data} --output-dir DATA` "
             "before several processes train on it"
         )
     run = run if run.name not in ("", "..") else run.resolve()
     folder = run.with_name(run.name + "-data")
-    say(f"{data} is no prepared corpus: preparing it into {folder}")
+    say(f"{data} is not a prepared corpus: preparing it into {folder}")
     prepare(PrepareConfig(inputs=(data,), output_dir=str(folder)))
     return folder

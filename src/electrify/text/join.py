@@ -15,12 +15,14 @@ import numpy as np
 
 from .. import faults
 from ..errors import UserError
+from ..files.reading import sha256_of
 from ..files.whole import temporary, written
 from ..progress import Progress
 from ..special import SpecialIds
 from .encode import read_part
+from .manifest import FORMAT, Dtype, Manifest, Shard, write_manifest
 from .placed import Placed
-from .shards import FORMAT, SPLITS, Dtype, Manifest, Shard, Split, sha256_of, write_manifest
+from .splits import SPLITS, Split
 from .tokenizer import tokenizer_sha256
 from .workspace import Workspace
 
@@ -41,30 +43,11 @@ def join(
     """Writes shards, unigram.npy and the manifest into space.folder and returns the manifest."""
     unigram = np.zeros(vocab_size, np.int64)
     kind = np.dtype(dtype)
+    more: dict[str, Any] = {"dtype": kind, "shard_bytes": shard_bytes, "placed": space.placed}
     writers: dict[Split, ShardWriter] = {
-        split: ShardWriter(
-            space.folder, split, dtype=kind, shard_bytes=shard_bytes, placed=space.placed
-        )
-        for split in SPLITS
+        split: ShardWriter(space.folder, split, **more) for split in SPLITS
     }
-    with ExitStack() as opened, Progress(len(parts), title="joining", unit="parts") as bar:
-        for writer in writers.values():
-            opened.callback(writer.let_go)
-        for part in parts:
-            found = read_part(part.path, key=part.key, dtype=dtype)
-            if found is None:
-                raise UserError(
-                    f"{part.path} was removed or changed while the corpus was prepared; run the "
-                    "same command again"
-                )
-            for split, (lengths, ids) in found[1].items():
-                writers[split].add(lengths, ids)
-            unigram += np.bincount(found[1]["train"][1], minlength=vocab_size)
-            bar.advance()
-            faults.at("joined")
-        splits: dict[Split, list[Shard]] = {
-            split: writer.close() for split, writer in writers.items()
-        }
+    splits = _shards(parts, writers, unigram, dtype=dtype)
     _atomic_npy(space.folder / "unigram.npy", unigram, space.placed)
     tokenizer_files = space.publish_tokenizer()
     manifest = Manifest(
@@ -81,19 +64,34 @@ def join(
         tokenizer_files=dict(sorted(tokenizer_files.items())),
     )
     faults.at("before_data_manifest")
-    space.placed.must_be_there(
-        [
-            *(
-                f
-                for shards in splits.values()
-                for s in shards
-                for f in (s.tokens_file, s.documents_file)
-            ),
-            "unigram.npy",
-        ]
-    )
+    shards = [shard for found in splits.values() for shard in found]
+    files = [name for shard in shards for name in (shard.tokens_file, shard.documents_file)]
+    space.placed.must_be_there([*files, "unigram.npy"])
     write_manifest(space.folder, manifest)
     return manifest
+
+
+def _shards(
+    parts: Sequence[Any], writers: dict[Split, ShardWriter], unigram: np.ndarray, *, dtype: str
+) -> dict[Split, list[Shard]]:
+    """Writes the documents of the parts into shards, and adds to `unigram` how often each id
+    occurs in the train split."""
+    with ExitStack() as opened, Progress(len(parts), title="joining", unit="parts") as bar:
+        for writer in writers.values():
+            opened.callback(writer.let_go)
+        for part in parts:
+            found = read_part(part.path, key=part.key, dtype=dtype)
+            if found is None:
+                raise UserError(
+                    f"{part.path} was removed or changed while the corpus was prepared; run the "
+                    "same command again"
+                )
+            for split, (lengths, ids) in found[1].items():
+                writers[split].add(lengths, ids)
+            unigram += np.bincount(found[1]["train"][1], minlength=len(unigram))
+            bar.advance()
+            faults.at("joined")
+        return {split: writer.close() for split, writer in writers.items()}
 
 
 class ShardWriter:
@@ -112,12 +110,16 @@ class ShardWriter:
         """placed: what the files in the folder are written down by; without it whatever has one of
         their names is replaced."""
         self._placed = placed
-        self._folder, self._split, self._dtype = folder, split, dtype
+        self._folder = folder
+        self._split = split
+        self._dtype = dtype
         self._limit = shard_bytes // dtype.itemsize
         self._shards: list[Shard] = []
         self._file: IO[bytes] | None = None
         self._part = folder  # where the open file is until it is whole
-        self._hash, self._tokens, self._ends = hashlib.sha256(), 0, [np.zeros(1, np.int64)]
+        self._hash = hashlib.sha256()
+        self._tokens = 0
+        self._ends = [np.zeros(1, np.int64)]
 
     def add(self, lengths_D: np.ndarray, ids_T: np.ndarray) -> None:
         """D documents laid end to end."""
@@ -131,7 +133,8 @@ class ShardWriter:
                 continue
             last = max(fit, first + 1)
             self._write(ends_D[first:last] - start, ids_T[start : ends_D[last - 1]])
-            first, start = last, int(ends_D[last - 1])
+            first = last
+            start = int(ends_D[last - 1])
 
     def _write(self, ends_D: np.ndarray, ids_T: np.ndarray) -> None:
         if self._file is None:
@@ -152,7 +155,8 @@ class ShardWriter:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        tokens, index = self._path("tokens", ".bin"), self._path("documents", ".npy")
+        tokens = self._path("tokens", ".bin")
+        index = self._path("documents", ".npy")
         _put(self._part, tokens, self._hash.hexdigest(), self._placed)
         offsets = np.concatenate(self._ends)
         digest = _atomic_npy(index, offsets, self._placed)
@@ -160,12 +164,10 @@ class ShardWriter:
             tokens.name, index.name, self._tokens, len(offsets) - 1, self._hash.hexdigest(), digest
         )
         self._shards.append(shard)
-        self._file, self._hash, self._tokens, self._ends = (
-            None,
-            hashlib.sha256(),
-            0,
-            [np.zeros(1, np.int64)],
-        )
+        self._file = None
+        self._hash = hashlib.sha256()
+        self._tokens = 0
+        self._ends = [np.zeros(1, np.int64)]
 
     def let_go(self) -> None:
         """Closes what is open after a mistake; what is left of it is removed by the next run."""

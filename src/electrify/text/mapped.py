@@ -40,7 +40,8 @@ class MappedFiles:
     it should have, OSError where it is not there."""
 
     def __init__(self, files: list[Named], dtype: np.dtype[Any]) -> None:
-        self.files, self.dtype = files, dtype
+        self.files = files
+        self.dtype = dtype
         found = [_opened(file.path, dtype) for file in files]
         self.arrays = [array for array, _ in found]
         self._identities = [identity for _, identity in found]
@@ -132,9 +133,11 @@ def joined(pieces: list[np.ndarray]) -> np.ndarray:
         return np.concatenate(pieces)
     if not hasattr(_scratch, "fd"):
         _scratch.fd = os.memfd_create("electrify-batch")
-    wanted, done = sum(piece.nbytes for piece in pieces), 0
+    wanted = sum(piece.nbytes for piece in pieces)
+    done = 0
     for first in range(0, len(pieces), AT_ONCE):
-        done += os.pwritev(_scratch.fd, pieces[first : first + AT_ONCE], done)  # type: ignore[arg-type] - any buffer will do
+        some: Any = pieces[first : first + AT_ONCE]  # any buffer will do
+        done += os.pwritev(_scratch.fd, some, done)
     data = os.pread(_scratch.fd, wanted, 0) if done == wanted else b""
     if len(data) != wanted:
         raise OSError(None, "a part of it is not there any more")

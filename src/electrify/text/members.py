@@ -20,7 +20,8 @@ from typing import IO, Protocol
 CHUNK = 1 << 20
 # zstandard returns all that a bite unpacks to at once, which can be thousands of times its size;
 # the others obey CHUNK.
-_BITE, _ZSTD_BITE = 1 << 16, 1 << 12
+_BITE = 1 << 16
+_ZSTD_BITE = 1 << 12
 
 
 class Damaged(Exception):  # noqa: N818 - read_chunks makes a sentence of it
@@ -117,13 +118,16 @@ def unpacked(raw: IO[bytes], kind: str, *, padding: Callable[[int], None]) -> It
         size += len(piece)
         if size >= CHUNK:
             yield b"".join(ready)
-            ready, size = [], 0
+            ready = []
+            size = 0
     if size:
         yield b"".join(ready)
 
 
 def _pieces(raw: IO[bytes], kind: str, padding: Callable[[int], None]) -> Iterator[bytes]:
-    opener, number, rest = _opener(kind), 0, b""
+    opener = _opener(kind)
+    number = 0
+    rest = b""
     while True:
         zeros = 0
         if kind == ".xz" and number:
@@ -132,7 +136,7 @@ def _pieces(raw: IO[bytes], kind: str, padding: Callable[[int], None]) -> Iterat
         number += 1
         if zeros % 4:
             raise Damaged(
-                f"{zeros} zeros before part {number} are no padding, which comes in fours"
+                f"{zeros} zeros before part {number} are not padding, which comes in fours"
             )
         if not rest and number > 1:
             padding(zeros)

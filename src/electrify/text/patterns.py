@@ -20,7 +20,8 @@ def matching(pattern: Path) -> Iterator[Path]:
     hold nothing. Raises ValueError where `**` is not a whole part of the pattern.
     """
     fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
-    base, parts = str(Path(*pattern.parts[:fixed])), pattern.parts[fixed:]
+    base = str(Path(*pattern.parts[:fixed]))
+    parts = pattern.parts[fixed:]
     if any(DEEP in part and part != DEEP for part in parts):
         raise ValueError("** is a whole part of a pattern or none")
     asked = any(part.startswith(".") for part in parts)

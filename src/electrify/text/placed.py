@@ -18,12 +18,16 @@ from ..files.inside import must_stay_inside
 from ..files.tokenizers import TOKENIZER_FILES
 from ..files.whole import write_atomically
 
-UNFINISHED, STATE, KIND = "unfinished", "state.json", "prepare"
+UNFINISHED = "unfinished"
+STATE = "state.json"
+KIND = "prepare"
 RECORD = "placed"
 _NAMES = re.compile(
-    r"tokens-(train|valid)-[0-9]{5,}\.bin|documents-(train|valid)-[0-9]{5,}\.npy|unigram\.npy|prepare\.log\.json"
+    r"tokens-(train|valid)-[0-9]{5,}\.bin|documents-(train|valid)-[0-9]{5,}\.npy"
+    r"|unigram\.npy|prepare\.log\.json"
 )
 _PART = re.compile(r"[0-9]{8,}\.(part|tmp)")
+# In `unfinished`, beside its mark.
 _FILES = (
     "tokenizer.done",
     "tokenizer.published",
@@ -31,7 +35,7 @@ _FILES = (
     "pydocs.jsonl",
     "pydocs.part",
     "lock",
-)  # in `unfinished`, beside its mark
+)
 
 
 def unfinished_state(folder: Path) -> dict[str, Any] | None:
@@ -63,7 +67,8 @@ class Placed:
     def __init__(self, folder: Path, inside: Path) -> None:
         """inside: DATA/unfinished, where an earlier run of the same command may have written down
         what it placed."""
-        self._folder, self._record = folder, inside / RECORD
+        self._folder = folder
+        self._record = inside / RECORD
         lines = (own_bytes(self._record) or b"").decode("utf-8", "replace").splitlines()
         self._known: dict[str, set[str]] = {}
         for digest, name in (line.split(" ", 1) for line in lines if " " in line):
@@ -154,7 +159,8 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _remove(folder: Path, names: list[str]) -> None:
-    """These files of the folder, and the folder where nothing else is in it; nothing behind a link."""
+    """Removes these files of the folder, and the folder where nothing else is in it; nothing behind
+    a link."""
     if folder.is_symlink() or not folder.is_dir():
         return
     remove_temporaries(folder)

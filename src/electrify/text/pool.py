@@ -43,7 +43,8 @@ _LENGTH = struct.Struct("<Q")
 LONG_S = 300.0
 # What the kernel's limit of open files must allow besides the pipes of the workers: the libraries,
 # the corpus, the parts.
-_FILES, _FILES_A_WORKER = 32, 3
+_FILES = 32
+_FILES_A_WORKER = 3
 _PR_SET_PDEATHSIG = 1
 # ("value", result), ("user", sentence) or ("bug", stack trace): what became of a task, fit to be
 # sent to another process.
@@ -56,10 +57,8 @@ def must_have_files(workers: int) -> None:
         import resource
     except ImportError:  # Windows has no such limit
         return
-    allowed, need = (
-        resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        _FILES + _FILES_A_WORKER * workers,
-    )
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    need = _FILES + _FILES_A_WORKER * workers
     if allowed != resource.RLIM_INFINITY and allowed < need:
         fewer = max((allowed - _FILES) // _FILES_A_WORKER, 0)
         advice = f" or use at most {fewer} workers (--workers)" if fewer else ""
@@ -84,7 +83,9 @@ class Workers:
     returns is called with every task."""
 
     def __init__(self, count: int, *, module: str, argument: Any) -> None:
-        self.count, self._module, self._argument = count, module, argument
+        self.count = count
+        self._module = module
+        self._argument = argument
         self._processes: list[subprocess.Popen[bytes]] = []
         self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
         self._busy: dict[subprocess.Popen[bytes], _Busy] = {}
@@ -194,7 +195,8 @@ def answer(handle: Callable[[Any], Any], task: Any) -> Answer:
         return "user", str(e)
     except SystemExit:
         raise
-    except BaseException:  # noqa: BLE001 - a panic in tokenizers' Rust code is a BaseException; the parent reports it
+    # A panic in tokenizers' Rust code is a BaseException; the parent reports it.
+    except BaseException:  # noqa: BLE001
         return "bug", traceback.format_exc()
 
 
@@ -245,7 +247,8 @@ def serve(module: str, *, parent: int) -> None:
     within a task."""
     wait_briefly()
     die_with(parent)
-    tasks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    tasks = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that a library prints may get between the answers
     come: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -255,7 +258,8 @@ def serve(module: str, *, parent: int) -> None:
                 come.put(_receive(tasks))
         except (EOFError, OSError):
             os._exit(0)  # the parent is gone or done; flushing into its pipe would only fail
-        except BaseException:  # noqa: BLE001 - a thread that ended would leave the parent waiting; this way it hears of it
+        # A thread that ended would leave the parent waiting; this way it hears of it.
+        except BaseException:  # noqa: BLE001
             traceback.print_exc()
             os._exit(1)
 

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -26,24 +26,25 @@ from .. import faults
 from ..config.prepare import PrepareConfig
 from ..console import harmless
 from ..errors import UserError
-from ..files.reading import read_object
 from ..files.results import keep_changed
-from ..files.schema import check
 from ..files.whole import write_atomically
 from ..progress import Progress, say
-from . import cluster, documents, sample, workspace
+from . import cluster, documents, sample
+from .choosing import choose_sources, shown
 from .dedup import Seen, digest, fraction
 from .encode import Start, Task, read_part, write_part
 from .join import join
+from .manifest import Manifest, token_dtype
 from .pool import Workers, cores
-from .shards import Manifest, token_dtype
+from .same_command import finished
 from .sources import Source
 from .streams import has_checksum
+from .summary import LOG
 from .tokenizer import load_tokenizer, special_ids, tokenizer_sha256, vocabulary_size
 from .workspace import Workspace
 
-TASK_CHARACTERS, TASK_DOCUMENTS = 1 << 22, 1 << 15
-LOG = "prepare.log.json"
+TASK_CHARACTERS = 1 << 22
+TASK_DOCUMENTS = 1 << 15
 
 
 def prepare(options: PrepareConfig) -> Manifest:
@@ -57,11 +58,11 @@ def prepare(options: PrepareConfig) -> Manifest:
     if options.engine == "ray":
         cluster.require()
     clock = Clock()
-    sources = workspace.choose_sources(options)
+    sources = choose_sources(options)
     for idle in options.unused({s.format for s in sources}):
         say(idle)
     _tell_of_archives(sources)
-    done = workspace.finished(options, sources)
+    done = finished(options, sources)
     if done is not None:
         say(
             f"{options.output_dir} is already prepared by the same command: verified, nothing to do"
@@ -87,7 +88,7 @@ def _tell_of_archives(sources: list[Source]) -> None:
     bare = [s for s in sources if s.path.name and not has_checksum(s.path)]
     if bare:
         say(
-            f"{workspace.shown(bare)}: packed without checksum, so a changed bit may pass for "
+            f"{shown(bare)}: packed without checksum, so a changed bit may pass for "
             "text; pack with `xz -C crc64` or `zstd --check`"
         )
 
@@ -98,7 +99,8 @@ def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest
     faults.at("collected")
     sample.tokenizer_for(options, space)
     tokenizer = load_tokenizer(space.tokenizer)
-    special, vocab_size = special_ids(tokenizer), vocabulary_size(tokenizer)
+    special = special_ids(tokenizer)
+    vocab_size = vocabulary_size(tokenizer)
     clock.ends("tokenizer")
     faults.at("tokenizer")
     plan = Plan(options, space, vocab_size=vocab_size, special=special)
@@ -143,7 +145,8 @@ class Clock:
     def ends(self, step: str) -> None:
         now = self._now()
         for table, i in ((self.seconds, 0), (self.cpu, 1)):
-            table[step], table["total"] = now[i] - self._last[i], now[i] - self._first[i]
+            table[step] = now[i] - self._last[i]
+            table["total"] = now[i] - self._first[i]
         self._last = now
 
 
@@ -161,7 +164,8 @@ class Plan:
     def __init__(
         self, options: PrepareConfig, space: Workspace, *, vocab_size: int, special: Any
     ) -> None:
-        self.options, self.space = options, space
+        self.options = options
+        self.space = space
         self.workers = 0
         self.dtype = str(token_dtype(vocab_size).str)
         self.reused = 0
@@ -192,11 +196,9 @@ class Plan:
                 self.counts.update(encoded.counts)
                 faults.at("encoded")
         if not self.counts["documents"]:
-            raise UserError(
-                f"the corpus is empty: no text in {workspace.shown(self.space.sources)}"
-            )
+            raise UserError(f"the corpus is empty: no text in {shown(self.space.sources)}")
         if self.counts["tokens"] == self.counts["unk_tokens"]:
-            names = workspace.shown(self.space.sources)
+            names = shown(self.space.sources)
             raise UserError(
                 f"every token of {names} is unknown to the tokenizer; choose another one, or train "
                 "one with more text or vocab_size"
@@ -206,7 +208,8 @@ class Plan:
     def _pool(self) -> Workers | cluster.Cluster:
         """What tokenises: `map(tasks)` gives the results in the order of the tasks, with a bounded
         number of them in flight."""
-        workers, module = self.options.workers, "electrify.text.encode"
+        workers = self.options.workers
+        module = "electrify.text.encode"
         if self.options.engine == "ray":
             return cluster.Cluster(workers, module=module, argument=self._start)
         return Workers(workers or cores(), module=module, argument=self._start)
@@ -214,10 +217,8 @@ class Plan:
     def _tasks(self, bar: Progress) -> Iterator[Task]:
         """The tasks whose part is not there yet."""
         for block in self._blocks(bar):
-            texts, valid = (
-                [text for _, text in block],
-                [fraction(h, stream=0) < self.options.valid_fraction for h, _ in block],
-            )
+            texts = [text for _, text in block]
+            valid = [fraction(h, stream=0) < self.options.valid_fraction for h, _ in block]
             key = hashlib.sha256(self._salt + b"".join(h for h, _ in block)).hexdigest()
             part = Part(self.space.part(len(self._parts)), key)
             self._parts.append(part)
@@ -236,14 +237,16 @@ class Plan:
 
     def _blocks(self, bar: Progress) -> Iterator[list[tuple[bytes, str]]]:
         """(hash, text) of the documents that are kept, a task at a time."""
-        seen, left = Seen(), self.options.max_documents
+        seen = Seen()
+        left = self.options.max_documents
         for block in _gathered(self._hashed(lambda n: bar.advance(n / 1e6, note=self._reading))):
             if self.options.deduplicate:
                 new = seen.add([h for h, _ in block])
                 self.counts["duplicates"] += len(block) - sum(new)
                 block = [pair for pair, keep in zip(block, new, strict=True) if keep]
             if left is not None:
-                block, left = block[:left], left - len(block[:left])
+                block = block[:left]
+                left -= len(block)
             if block:
                 yield block
             if left == 0:
@@ -266,54 +269,7 @@ def _gathered(pairs: Iterator[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, 
         size += len(pair[1])
         if size >= TASK_CHARACTERS or len(block) >= TASK_DOCUMENTS:
             yield block
-            block, size = [], 0
+            block = []
+            size = 0
     if block:
         yield block
-
-
-def _seconds(folder: Path) -> dict[str, float]:
-    """What the run that made the folder took, by phase; {} where the folder does not say."""
-    try:
-        return check(
-            dict[str, float],
-            read_object(folder / LOG, within=folder).get("seconds"),
-            str(folder / LOG),
-        )
-    except UserError:
-        return {}
-
-
-def report(manifest: Manifest, *, folder: Path | None = None) -> str:
-    """What `prepare` found, as a table in plain text. `folder` (that of the manifest) adds the
-    seconds and the rate of the run that made it."""
-    c = defaultdict(float, manifest.counts)
-    rows = [
-        ("documents", f"{c['documents']:,.0f}"),
-        ("  of them validation", f"{sum(s.documents for s in manifest.splits.get('valid', ())):,}"),
-        ("words", f"{c['words']:,.0f}"),
-        ("tokens", f"{c['tokens']:,.0f}"),
-        ("tokens per word", f"{c['tokens'] / max(c['words'], 1):.3f}"),
-        ("[UNK] rate", f"{c['unk_tokens'] / max(c['tokens'], 1):.4%}"),
-        ("duplicates dropped", f"{c['duplicates']:,.0f}"),
-        ("vocabulary", f"{manifest.vocab_size:,}"),
-        ("text", f"{c['bytes'] / 1e6:,.1f} MB"),
-    ]
-    for name, shown in (
-        ("encoding_errors", "not UTF-8 (documents)"),
-        ("nul_characters", "NUL characters removed"),
-        ("cuts", "cuts in very long documents"),
-    ):
-        if c.get(name):
-            rows.append((shown, f"{c[name]:,.0f}"))
-    seconds = _seconds(folder) if folder is not None else {}
-    if {"total", "encode"} <= seconds.keys():
-        steps = ", ".join(
-            f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"
-        )
-        rate = {name: c["bytes"] / 1e6 / max(seconds[name], 1e-9) for name in ("total", "encode")}
-        rows += [
-            ("seconds", f"{seconds['total']:.1f} ({steps})"),
-            ("MB/s", f"{rate['total']:.2f} in all, {rate['encode']:.2f} encoding"),
-        ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

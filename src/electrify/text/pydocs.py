@@ -124,7 +124,7 @@ def _python_files(root: Path) -> Iterator[Path]:
 
 def docstrings(path: Path) -> list[str]:
     """The docstrings of a source file in the order they stand, cleaned of indentation. A file that
-    is no Python 3 has none."""
+    is not Python 3 has none."""
     try:
         if path.stat().st_size > _MAX_SOURCE:
             return []
@@ -135,7 +135,7 @@ def docstrings(path: Path) -> list[str]:
         return []
     found: list[str] = []
     _collect(tree, found)
-    # A docstring may hold half a surrogate pair, which is no text.
+    # A docstring may hold half a surrogate pair, which is not text.
     return [
         inspect.cleandoc(text).encode("utf-8", "replace").decode()
         for text in found

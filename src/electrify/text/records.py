@@ -1,4 +1,5 @@
-"""Texts of files whose rows are documents: JSON lines, CSV, TSV, parquet, and data sets.
+"""Texts of files whose rows are documents: JSON lines, CSV, TSV, parquet (parquet.py),
+and data sets.
 
 Strict: a row that lacks the text or holds something else stops the run and is named, because a
 silent "5" or None would be trained on.
@@ -15,15 +16,12 @@ from typing import Any
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from .decoding import decode, text_chunks
+from .parquet import of_parquet
+from .row import Advance, no_column, valid_text
 from .sources import Source
-from .streams import BOMB_BYTES, BOMB_RATIO
 
 MAX_LINE = 1 << 26
 """Bytes of one line or field at most; bounds memory."""
-BATCH_BYTES, USUAL_BATCH_BYTES, MAX_ROWS = 1 << 26, 1 << 16, 256
-"""Of parquet, read at once: bytes at most as far as the file's metadata tell, bytes of rows of the
-usual length, rows."""
-Advance = Callable[[int], None] | None
 
 
 def texts(
@@ -33,7 +31,7 @@ def texts(
     if source.format == "hub":
         return _of_dataset(source, options, counts)
     if source.format == "parquet":
-        return _of_parquet(source, options, counts, advance)
+        return of_parquet(source, options, counts, advance)
     if source.format == "jsonl":
         return _of_jsonl(source, options, counts, advance)
     return _of_csv(source, options, counts, advance)
@@ -41,7 +39,8 @@ def texts(
 
 def _lines(source: Source, advance: Advance) -> Iterator[tuple[int, bytes]]:
     """Line number from 1, and the line without its end."""
-    number, rest = 0, b""
+    number = 0
+    rest = b""
     for chunk in text_chunks(source.path, advance):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
@@ -56,45 +55,11 @@ def _lines(source: Source, advance: Advance) -> Iterator[tuple[int, bytes]]:
         yield number + 1, rest
 
 
-def _valid(text: Any, where: str, options: PrepareConfig, counts: Counter[str]) -> str | None:
-    """The text of a row, or None where it is to be dropped. Raises UserError where it is no text."""
-    if text is None:
-        counts["blank"] += 1
-        return None
-    if not isinstance(text, str):
-        raise UserError(
-            f"{where}: {options.text_column!r} is of type {type(text).__name__}, not text"
-        )
-    try:
-        text.encode("utf-8")
-    except (
-        UnicodeEncodeError
-    ) as e:  # half a surrogate pair (JSON can write one), or a byte that was not UTF-8
-        if options.encoding_errors == "strict":
-            raise UserError(
-                f"{where}: {options.text_column!r} is not valid Unicode; choose encoding_errors "
-                "replace or skip"
-            ) from e
-        counts["encoding_errors"] += 1
-        return (
-            text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-            if options.encoding_errors == "replace"
-            else None
-        )
-    return text
-
-
-def _no_column(where: str, options: PrepareConfig, found: Any) -> UserError:
-    return UserError(
-        f"{where} has no {options.text_column!r}; it has "
-        f"{', '.join(map(str, found)) or 'nothing'}; choose one with text_column"
-    )
-
-
 def _of_jsonl(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
-    once, quoted = _each_once(options.text_column), json.dumps(options.text_column)
+    once = _each_once(options.text_column)
+    quoted = json.dumps(options.text_column)
     for number, raw in _lines(source, advance):
         where = f"{source.path}, line {number}"
         line = decode(raw, options.encoding_errors, counts, lambda where=where: where)
@@ -114,8 +79,8 @@ def _of_jsonl(
                 f"{where} is not a JSON object but {type(row).__name__}; write one object a line"
             )
         if options.text_column not in row:
-            raise _no_column(where, options, row)
-        text = _valid(row[options.text_column], where, options, counts)
+            raise no_column(where, options, row)
+        text = valid_text(row[options.text_column], where, options, counts)
         if text is not None:
             yield text
 
@@ -146,7 +111,7 @@ def _of_csv(
     try:
         header = next(rows, [])
         if options.text_column not in header:
-            raise _no_column(str(source.path), options, header)
+            raise no_column(str(source.path), options, header)
         if header.count(options.text_column) > 1:
             raise UserError(
                 f"{source.path}, line 1: the column {options.text_column!r} stands twice"
@@ -158,7 +123,7 @@ def _of_csv(
                 continue
             if len(row) != len(header):
                 raise UserError(f"{where} has {len(row)} fields where the header has {len(header)}")
-            text = _valid(row[column], where, options, counts)
+            text = valid_text(row[column], where, options, counts)
             if text is not None:
                 yield text
     except csv.Error as e:
@@ -173,78 +138,6 @@ def has_column(source: Source, options: PrepareConfig) -> bool:
     return options.text_column in next(csv.reader([header], delimiter=delimiter), [])
 
 
-def _of_parquet(
-    source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
-) -> Iterator[str]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as e:
-        raise UserError(
-            f"reading {source.path} needs pyarrow: pip install 'electrify[data]'"
-        ) from e
-    row_number = 0
-    try:
-        # Without a buffer in advance, which would hold all of a row group's bytes.
-        with parquet.ParquetFile(source.path, pre_buffer=False, buffer_size=1 << 20) as file:
-            names = file.schema_arrow.names
-            if options.text_column not in names:
-                raise _no_column(str(source.path), options, names)
-            if names.count(options.text_column) > 1:
-                raise UserError(f"{source.path}: the column {options.text_column!r} stands twice")
-            total = max(file.metadata.num_rows, 1)
-            _must_be_no_bomb(source, file.metadata)
-            for batch in _batches(file, options.text_column):
-                for text in batch.column(0).to_pylist():
-                    row_number += 1
-                    valid = _valid(text, f"{source.path}, row {row_number}", options, counts)
-                    if valid is not None:
-                        yield valid
-                if advance is not None:
-                    advance(source.size * batch.num_rows // total)
-    except (pyarrow.ArrowException, OSError) as e:
-        raise UserError(
-            f"{source.path} is truncated, damaged or no parquet file ({str(e).splitlines()[0]}); "
-            "fetch or make it again"
-        ) from e
-    except UnicodeDecodeError as e:
-        raise UserError(
-            f"{source.path}, row {row_number + 1}: {options.text_column!r} is not UTF-8"
-        ) from e
-
-
-def _batches(file: Any, column: str) -> Iterator[Any]:
-    for number in range(file.metadata.num_row_groups):
-        group = file.metadata.row_group(number)
-        chunks = (group.column(i) for i in range(group.num_columns))
-        size = sum(
-            c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] == column
-        )
-        yield from file.iter_batches(
-            batch_size=rows_at_once(size, group.num_rows), row_groups=[number], columns=[column]
-        )
-
-
-def rows_at_once(size: int, rows: int) -> int:
-    """Rows of a row group that are read together. size: unpacked bytes of the column in this group.
-
-    In a group of up to BATCH_BYTES so few that each might be as long as all of it (a dictionary can
-    make that of one long text), in a larger one by the mean length: reading costs 11 us a batch, so
-    there is no need for many short rows at once.
-    """
-    few = BATCH_BYTES // max(size, 1) if size <= BATCH_BYTES else USUAL_BATCH_BYTES * rows // size
-    return min(max(few, 1), MAX_ROWS)
-
-
-def _must_be_no_bomb(source: Source, metadata: Any) -> None:
-    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * source.size:
-        raise UserError(
-            f"{source.path} unpacks to more than {BOMB_RATIO} times its size: this is not text; "
-            "leave it out"
-        )
-
-
 def _of_dataset(source: Source, options: PrepareConfig, counts: Counter[str]) -> Iterator[str]:
     rows = _open_dataset(source, options)
     number = 0
@@ -253,8 +146,8 @@ def _of_dataset(source: Source, options: PrepareConfig, counts: Counter[str]) ->
             number += 1
             where = f"data set {source.name}, row {number}"
             if options.text_column not in row:
-                raise _no_column(where, options, row)
-            text = _valid(row[options.text_column], where, options, counts)
+                raise no_column(where, options, row)
+            text = valid_text(row[options.text_column], where, options, counts)
             if text is not None:
                 yield text
     except UserError:
@@ -284,9 +177,8 @@ def _open_dataset(source: Source, options: PrepareConfig) -> Any:
         return datasets.load_dataset(
             name, config or None, split=options.dataset_split, streaming=True
         )
-    except (
-        Exception
-    ) as e:  # see above: not found, no network, no such configuration or split each have their own
+    # See above: not found, no network, no such configuration or split each have their own.
+    except Exception as e:
         raise UserError(
             f"{name!r} is neither a file or folder here nor a data set that can be reached"
             f" (configuration {config or 'default'}, split {options.dataset_split}; "

@@ -6,11 +6,13 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from itertools import islice
+from typing import Any
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..progress import Progress, say
-from . import documents, workspace
+from . import documents
+from .choosing import shown
 from .dedup import digest, fraction
 from .tokenizer import save_existing, save_trained
 from .vocabulary import train
@@ -25,33 +27,8 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
     if not options.trains_tokenizer:
         save_existing(options.tokenizer, space.tokenizer)
     else:
-        texts = _texts(options, space)
-        size = sum(map(len, texts)) / 1e6
-        say(
-            f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {size:,.1f} MB "
-            f"of text in {len(texts)} documents"
-        )
-        tokenizer = train(
-            texts,
-            kind=options.tokenizer,
-            vocab_size=options.vocab_size,
-            lowercase=options.lowercase,
-            strip_accents=options.accents_stripped,
-            min_frequency=options.min_frequency,
-        )
-        found = tokenizer.get_vocab_size()
-        if found < options.vocab_size:
-            why = (
-                ""
-                if options.tokenizer == "unigram"
-                else f" that occur at least {options.min_frequency} times (min_frequency)"
-            )
-            say(
-                f"the vocabulary has {found} pieces, not {options.vocab_size}: this text gives no "
-                f"more{why}"
-            )
         save_trained(
-            tokenizer,
+            _trained(options, _texts(options, space)),
             space.tokenizer,
             kind=options.tokenizer,
             lowercase=options.lowercase,
@@ -60,10 +37,41 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
     space.mark_tokenizer()
 
 
+def _trained(options: PrepareConfig, texts: list[str]) -> Any:
+    """A tokenizer of the texts. Says where they give fewer pieces than were asked for."""
+    size = sum(map(len, texts)) / 1e6
+    say(
+        f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {size:,.1f} MB "
+        f"of text in {len(texts)} documents"
+    )
+    tokenizer = train(
+        texts,
+        kind=options.tokenizer,
+        vocab_size=options.vocab_size,
+        lowercase=options.lowercase,
+        strip_accents=options.accents_stripped,
+        min_frequency=options.min_frequency,
+    )
+    found = tokenizer.get_vocab_size()
+    if found < options.vocab_size:
+        why = (
+            ""
+            if options.tokenizer == "unigram"
+            else f" that occur at least {options.min_frequency} times (min_frequency)"
+        )
+        say(
+            f"the vocabulary has {found} pieces, not {options.vocab_size}: this text gives no "
+            f"more{why}"
+        )
+    return tokenizer
+
+
 def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
     """At most tokenizer_sample_mb of text outside the validation split: the documents with the
     smallest numbers, in their order."""
-    limit, kept, read = options.tokenizer_sample_mb * 1_000_000, Sample(), 0
+    limit = options.tokenizer_sample_mb * 1_000_000
+    kept = Sample()
+    read = 0
     counts: Counter[str] = Counter()  # the encoding pass counts for the report
     total = sum(s.size for s in space.sources) / 1e6
     with Progress(total or None, title="reading for the vocabulary", unit="MB") as bar:
@@ -84,7 +92,7 @@ def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
         why = (
             "all of its documents fell into the validation split; lower valid_fraction"
             if read
-            else f"no text in {workspace.shown(space.sources)}"
+            else f"no text in {shown(space.sources)}"
         )
         raise UserError(f"the corpus is empty: {why}")
     return texts
@@ -97,7 +105,9 @@ class Sample:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, str]] = []
         self._present: set[float] = set()
-        self._size, self._next, self._below = 0, 0, 1.0
+        self._size = 0
+        self._next = 0
+        self._below = 1.0
 
     def add(self, number: float, text: str, *, limit: int) -> None:
         if number >= self._below or number in self._present:

@@ -31,7 +31,8 @@ FORMATS: dict[str, Format] = {
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
-PYDOCS, HUB = "pydocs", "hub:"
+PYDOCS = "pydocs"
+HUB = "hub:"
 # Files that describe a corpus and are not part of it; taken only where they are named themselves.
 _ABOUT = re.compile(
     r"(readme|licen[cs]e|copying|notice|changelog|contributing|code_of_conduct)(\..*)?",
@@ -134,8 +135,8 @@ def resolve(
     """Sources in order, each file once, and what lay in folders or matched a pattern and was left
     out, with the reasons (walk.py).
 
-    output: a folder whose files are no input although it may lie inside one, for they are made from
-    it. Raises UserError for an input that does not exist or holds no text.
+    output: a folder whose files are not input although it may lie inside one, for they are made
+    from it. Raises UserError for an input that does not exist or holds no text.
     """
     sources: list[Source] = []
     left_out: list[LeftOut] = []
@@ -187,9 +188,8 @@ def _resolve_one(item: str, left_out: list[LeftOut], output: Path | None) -> lis
         if not sources:
             raise UserError(f"no text file matches {item!r}")
         return sources
-    beside_a_folder = (
-        "/" in item and path.parent.is_dir()
-    )  # a mistyped name, and not one of the Hub, which takes half a minute to say so
+    # A mistyped name, and not one of the Hub, which takes half a minute to say so.
+    beside_a_folder = "/" in item and path.parent.is_dir()
     if format_of(path) is None and not beside_a_folder and _HUB_NAME.fullmatch(item):
         return [_hub(item)]
     raise UserError(f"no such file or folder: {item}")
@@ -209,7 +209,9 @@ def _hub(name: str) -> Source:
 
 
 def _folder(folder: Path, item: str, left_out: list[LeftOut], output: Path | None) -> list[Source]:
-    sources, before, top = [], len(left_out), Path(os.path.realpath(folder)).name
+    sources = []
+    before = len(left_out)
+    top = Path(os.path.realpath(folder)).name
     for path in walk.files(folder, left_out, besides=output):
         inside = path.relative_to(folder)
         if (kind := _kind_of(path, inside.as_posix(), left_out, about=True)) is not None:
@@ -236,7 +238,8 @@ def _nothing_in(item: str, left_out: list[LeftOut]) -> str:
 def _kind_of(path: Path, name: str, left_out: list[LeftOut], *, about: bool) -> Format | None:
     """The format of a file that was found; None where it is left out. about: files that describe a
     corpus are left out, too."""
-    kind, reason = format_of(path), ""
+    kind = format_of(path)
+    reason = ""
     if kind is None:
         reason = walk.OTHER_KIND
     elif about and _ABOUT.fullmatch(path.name):
@@ -254,9 +257,8 @@ def _empty_or_gone(path: Path) -> str:
         empty = path.stat().st_size == 0
     except OSError:
         return walk.UNREADABLE
-    return (
-        walk.EMPTY if empty and not compression_of(path) else ""
-    )  # an archive of no bytes is damaged, and reading it says so
+    # An archive of no bytes is damaged, and reading it says so.
+    return walk.EMPTY if empty and not compression_of(path) else ""
 
 
 def _pattern(pattern: Path, item: str, left_out: list[LeftOut]) -> list[Source]:

@@ -22,7 +22,8 @@ _SPARE_BYTES = 64 << 20
 
 def must_fit(options: PrepareConfig, sources: list[Source], folder: Path) -> None:
     """Raises UserError where the disk is too small."""
-    need, room = bytes_needed(options, sources), shutil.disk_usage(_existing(folder)).free
+    need = bytes_needed(options, sources)
+    room = shutil.disk_usage(_existing(folder)).free
     done = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else 0
     if need > room + done:
         raise UserError(

@@ -19,9 +19,10 @@ from ..progress import say
 from .members import CHUNK, Damaged, Truncated, unpacked
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
-# Text that compresses 250-fold beyond a quarter of a gigabyte is no text: a bomb, or one line
+# Text that compresses 250-fold beyond a quarter of a gigabyte is not text: a bomb, or one line
 # repeated.
-BOMB_BYTES, BOMB_RATIO = 1 << 28, 250
+BOMB_BYTES = 1 << 28
+BOMB_RATIO = 250
 # Bytes of the smallest stream of .xz, an empty one: fewer zeros at the end cannot stand where a
 # stream was.
 _SMALLEST_XZ = 32

@@ -84,7 +84,7 @@ def save_existing(name: str, folder: Path) -> None:
 
 def load_tokenizer(name: str | Path) -> Any:
     """The transformers tokenizer of a folder or of the Hub. Raises UserError where there is none,
-    it is damaged, or it is no fast tokenizer."""
+    it is damaged, or it is not a fast tokenizer."""
     folder = Path(name)
     file = folder / TOKENIZER_FILE
     if folder.is_dir() and not any(

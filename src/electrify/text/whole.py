@@ -47,7 +47,8 @@ def joined(chunks: Iterable[bytes], shown: str, *, limit: int, longest: int | No
                 f"{shown} has more than {limit // MB:,} MB, which is more than is read as a whole; "
                 "split it, or take a part"
             )
-        first, last = chunk.find(b"\n"), chunk.rfind(b"\n")
+        first = chunk.find(b"\n")
+        last = chunk.rfind(b"\n")
         line += len(chunk) if first < 0 else first
         if longest is not None and line > longest:
             raise UserError(

@@ -12,7 +12,10 @@ from ..files.tokenizers import read_tokenizer
 from ..tokens import ALWAYS_BEGINS, ALWAYS_JOINS, WordEdges
 from .tokenizer import load_tokenizer
 
-LETTER, DIGIT, SIGN = 1, 2, 3  # what the splitting of byte-level tokenizers keeps apart
+# What the splitting of byte-level tokenizers keeps apart.
+LETTER = 1
+DIGIT = 2
+SIGN = 3
 
 
 def word_edges(folder: Path) -> WordEdges:
@@ -71,9 +74,8 @@ def _byte_level(piece: str) -> tuple[int, int]:
 
 
 def _kind(character: str) -> int:
-    if (
-        character == "\ufffd" or character.isalpha()
-    ):  # half a character: letters are split like this, in most texts
+    # Half a character: letters are split like this, in most texts.
+    if character == "\ufffd" or character.isalpha():
         return LETTER
     return DIGIT if character.isnumeric() else SIGN
 

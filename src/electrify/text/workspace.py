@@ -1,13 +1,17 @@
 """The output folder of `prepare` while it is being made: whose it is, what is done, what may be
 used again.
 
-    DATA/unfinished/state.json    the options and the inputs (with hashes) of the run that owns the folder
-    DATA/unfinished/tokenizer/    the tokenizer; `tokenizer.json.done` beside it holds its hash
-    DATA/unfinished/pydocs.jsonl  the embedded corpus, where it is one of the inputs: parsed once, read twice
-    DATA/unfinished/parts/        finished tasks
-    DATA/unfinished/placed        which files in DATA are this run's (placed.py)
-    DATA/unfinished/tokenizer.published    hashes of the tokenizer's files that were put into DATA/tokenizer
-    DATA/.lock                    held while a process works here; the system lets go of it when the process dies
+    DATA/unfinished/
+        state.json             the options and the inputs (with hashes) of the run that owns the
+                               folder
+        tokenizer/             the tokenizer; `tokenizer.done` beside it holds its hash
+        pydocs.jsonl           the embedded corpus, where it is one of the inputs: parsed once,
+                               read twice
+        parts/                 finished tasks
+        placed                 which files in DATA are this run's (placed.py)
+        tokenizer.published    hashes of the tokenizer's files that were put into DATA/tokenizer
+    DATA/.lock                 held while a process works here; the system lets go of it when the
+                               process dies
 
 `unfinished` is ours where its state.json has our mark, whatever else is called so; what we wrote in
 it is removed after the manifest was written.
@@ -25,152 +29,29 @@ from typing import Any
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..files.folders import foreign, marked, own_bytes, remove_temporaries
-from ..files.inside import must_not_be_in_a_checkpoint, must_stay_inside
+from ..files.inside import must_stay_inside
 from ..files.lock import lock
-from ..files.reading import FileError, read_object, read_text
+from ..files.reading import FileError, read_object, read_text, sha256_of
 from ..files.schema import SchemaError, check
 from ..files.tokenizer_folder import in_the_way, publish_tokenizer, tokenizer_hashes
 from ..files.tokenizers import TOKENIZER_FILES
 from ..files.whole import write_atomically
 from ..progress import say
-from . import pydocs, records
-from .placed import KIND, STATE, UNFINISHED, Placed, clear, clear_tokenizer, must_have_no_links
-from .placed import unfinished_state as unfinished_state
-from .shards import (
-    MANIFEST,
-    SPLITS,
-    Corpus,
-    Manifest,
-    SourceRow,
-    read_manifest,
-    sha256_of,
-    verify_common,
+from . import pydocs
+from .manifest import SourceRow
+from .placed import (
+    KIND,
+    STATE,
+    UNFINISHED,
+    Placed,
+    clear,
+    clear_tokenizer,
+    must_have_no_links,
+    unfinished_state,
 )
-from .sources import Source, resolve
+from .same_command import bytes_deciding, finished, mended, must_be_same
+from .sources import Source
 from .space import must_fit
-from .streams import must_lead_somewhere
-from .walk import LeftOut, sentence
-
-
-def choose_sources(options: PrepareConfig) -> list[Source]:
-    """The inputs that hold text. What is left out of a folder is said. Raises UserError where
-    nothing is left."""
-    must_lead_somewhere(Path(options.output_dir))
-    must_not_be_in_a_checkpoint(Path(options.output_dir))
-    sources, left_out = resolve(options.inputs, output=Path(options.output_dir))
-    chosen = []
-    for source in sources:
-        # A table that lies beside the texts of a folder is usually about them.
-        if (
-            source.in_folder
-            and source.format in ("csv", "tsv")
-            and not records.has_column(source, options)
-        ):
-            left_out.append(
-                LeftOut(source.name, f"tables without a column {options.text_column!r}")
-            )
-        else:
-            chosen.append(source)
-    if left_out:
-        say(sentence(left_out))
-    if not chosen:
-        raise UserError(
-            f"no file of {', '.join(options.inputs)} has a column {options.text_column!r}"
-        )
-    return chosen
-
-
-def shown(sources: list[Source]) -> str:
-    """A few names for a message."""
-    names = [s.name for s in sources]
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
-    """The options that decide the bytes of the result, without absolute paths."""
-    rest = {
-        k: v
-        for k, v in asdict(options).items()
-        if k not in ("inputs", "output_dir", "workers", "engine")
-    }
-    rest["strip_accents"] = options.accents_stripped
-    if Path(options.tokenizer).is_dir():
-        rest["tokenizer"] = Path(options.tokenizer).resolve().name
-    return rest
-
-
-def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
-    """The manifest of a folder that the same command finished, verified; None where none is. Raises
-    UserError where it holds something else."""
-    folder = Path(options.output_dir)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; name a folder for the prepared corpus")
-    if not os.path.lexists(folder / MANIFEST):
-        inside = folder / UNFINISHED
-        begun = (
-            inside.is_dir() and not inside.is_symlink() and not foreign(inside)
-        )  # killed before it wrote whose it is
-        others = [
-            name
-            for name in foreign(folder)
-            if not name.startswith(".") and not (name == UNFINISHED and begun)
-        ]
-        if others and unfinished_state(folder) is None:
-            raise UserError(
-                f"{folder} holds other files ({', '.join(others[:3])} ...); choose a new or empty "
-                "folder"
-            )
-        return None
-    manifest = read_manifest(folder)
-    _must_be_same(
-        folder, manifest.options, manifest.sources, options, [s.identity() for s in sources]
-    )
-    for split in SPLITS:
-        Corpus(folder, split).verify()
-    verify_common(folder, manifest)
-    if unfinished_state(folder) is not None:
-        with lock(folder):
-            clear(folder / UNFINISHED)
-    return manifest
-
-
-def _must_be_same(
-    folder: Path,
-    had: dict[str, Any],
-    sources: list[dict[str, Any]],
-    options: PrepareConfig,
-    identities: list[dict[str, Any]],
-) -> None:
-    now = bytes_deciding(options)
-    for name in sorted(now.keys() | had.keys()):
-        if had.get(name) != now.get(name):
-            raise UserError(
-                f"{folder} holds another run: its {name} is {had.get(name)!r}, now "
-                f"{now.get(name)!r}; choose another folder or remove it"
-            )
-    if sources != identities:
-        what = "other inputs"
-        if [row["name"] for row in identities] == [row["name"] for row in sources]:
-            what = "other contents of " + next(
-                a["name"] for a, b in zip(identities, sources, strict=True) if a != b
-            )
-        raise UserError(
-            f"{folder} holds another run: it was made from {what}; choose another folder or remove "
-            "it"
-        )
-
-
-def _mended(had: dict[str, Any], options: dict[str, Any], identities: list[dict[str, Any]]) -> str:
-    """The first input whose contents changed, where options and names did not: somebody mended the
-    file that stopped the run."""
-    if had["options"] != options or [row["name"] for row in had["sources"]] != [
-        row["name"] for row in identities
-    ]:
-        return ""
-    return next(
-        (now["name"] for then, now in zip(had["sources"], identities, strict=True) if then != now),
-        "",
-    )
 
 
 @dataclass(frozen=True)
@@ -187,7 +68,8 @@ class Workspace:
 
     def __init__(self, options: PrepareConfig, sources: list[Source]) -> None:
         self.folder = Path(options.output_dir)
-        self.sources, self._config = list(sources), options
+        self.sources = list(sources)
+        self._config = options
         self.options = bytes_deciding(options)
         self.identities: list[dict[str, Any]] = []
         self._stamps: list[Any] = []
@@ -207,9 +89,8 @@ class Workspace:
             )
         with ExitStack() as held:
             held.enter_context(lock(self.folder))
-            if (
-                finished(self._config, self.sources) is not None
-            ):  # asked again, for another process may have come first
+            # Asked again, for another process may have come first.
+            if finished(self._config, self.sources) is not None:
                 raise UserError(
                     f"{self.folder} was prepared by another process a moment ago; the same command "
                     "finds it done"
@@ -235,7 +116,8 @@ class Workspace:
         """Says whose folder this is, or finds that it is ours."""
         self._stamps = [s.stamp() for s in self.sources]
         self.identities = [s.identity() for s in self.sources]
-        path, had = self._inside / STATE, unfinished_state(self.folder)
+        path = self._inside / STATE
+        had = unfinished_state(self.folder)
         remove_temporaries(self._inside)
         remove_temporaries(self.folder)
         if had is None:
@@ -250,7 +132,7 @@ class Workspace:
         must_have_no_links(self._inside)
         self._tokenizer_must_be_ours()
         self.placed.must_be_ours()
-        if changed := _mended(had, self.options, self.identities):
+        if changed := mended(had, self.options, self.identities):
             # Parts stay: each is known by a hash of its documents and of the tokenizer, and is used
             # again only where both are the same.
             say(f"{changed} changed since this folder was begun: reading all input anew")
@@ -259,7 +141,7 @@ class Workspace:
                 (self._inside / name).unlink(missing_ok=True)
             _write_state(path, self.options, self.identities)
             return
-        _must_be_same(self.folder, had["options"], had["sources"], self._config, self.identities)
+        must_be_same(self.folder, had["options"], had["sources"], self._config, self.identities)
         say(f"continuing in {self.folder}")
 
     def _had(self, path: Path) -> dict[str, Any]:
@@ -318,7 +200,8 @@ class Workspace:
     def tokenizer_is_done(self) -> bool:
         """Whether an earlier run finished the tokenizer and it is still what it was."""
         self._must_be_there(self.tokenizer)
-        mark, file = self._inside / "tokenizer.done", self.tokenizer / "tokenizer.json"
+        mark = self._inside / "tokenizer.done"
+        file = self.tokenizer / "tokenizer.json"
         if not (mark.is_file() and file.is_file()):
             return False
         return read_text(mark, limit=1000, within=self.folder) == sha256_of(
@@ -352,7 +235,8 @@ class Workspace:
     def publish_tokenizer(self) -> dict[str, str]:
         """Copies the tokenizer to where it stays, file by file, and returns the files' hashes.
         Raises UserError where another file is in the way."""
-        path, ours = self._inside / "tokenizer.published", self._published()
+        path = self._inside / "tokenizer.published"
+        ours = self._published()
         wanted = tokenizer_hashes(self.tokenizer)
         self._tokenizer_put = sorted({*ours, *wanted.values()})
         write_atomically(path, "\n".join(self._tokenizer_put))  # before the first of them is there

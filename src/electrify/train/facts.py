@@ -13,7 +13,7 @@ from ..errors import UserError
 from ..files.reading import FileError, MissingError, read_object
 from ..files.schema import FileName, Positive, SchemaError, Sha256, check
 from ..files.seals import unsealed
-from ..text.shards import SourceRow
+from ..text.manifest import SourceRow
 from ..tokens import SpecialIds
 
 FACTS = "run.json"

@@ -11,47 +11,28 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
 
 from ...errors import UserError
 from ...export.quiet import quiet
+from ..answer_heads import NEVER, JointHead, SpanHead
 from ..answers import score_answers
 from ..electra_head import ElectraHead
 from ..encoder import Loaded
-from ..examples import Answer, Question
-from ..heads import NEVER, Finetuned, JointHead, SpanHead
+from ..examples import Question
+from ..heads import Finetuned
 from ..rows import Rows, rows_of
 from ..tasks import TaskData
 from .problem import Answers, HeldOut
+from .windows import Window, owned, tokens_of
 
 QUESTION_TOKENS = (
     64  # longer ones are cut (BERT's max_query_length), and to half of a short sequence
 )
-
-
-@dataclass(frozen=True)
-class Window:
-    """Tokens [begin, end) of a question's context; the first of them stands at `start` in the row.
-    offsets: characters of the context's tokens. own: [first, last) of those that stand here with
-    more context than in any other window (see `owned`)."""
-
-    question: int
-    begin: int
-    end: int
-    start: int
-    offsets: Sequence[tuple[int, int]]
-    own: tuple[int, int]
-
-    def characters(self, first: int, last: int) -> tuple[int, int]:
-        """Where in the context the tokens at these places of the row stand."""
-        return self.offsets[self.begin + first - self.start][0], self.offsets[
-            self.begin + last - self.start
-        ][1]
 
 
 @dataclass(frozen=True)
@@ -63,32 +44,48 @@ class Guess:
     score: float
 
 
+@dataclass(frozen=True)
+class _Row:
+    """One window as the encoder reads it. places: 1 where an answer may begin or end."""
+
+    ids: list[int]
+    types: list[int]
+    places: list[int]
+    targets: list[int]
+    window: Window
+
+
 class Answering:
     """See problem.Problem."""
 
     def __init__(
-        self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device, doc_stride: int, head: str, n_best: int, beam: int,
+        self,
+        task: TaskData,
+        loaded: Loaded,
+        *,
+        max_seq_length: int,
+        device: torch.device,
+        doc_stride: int,
+        head: str,
+        n_best: int,
+        beam: int,
         longest_answer: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not loaded.tokenizer.is_fast:
             kind = type(loaded.tokenizer).__name__
             raise UserError(
                 f"task {task.name!r}: {kind} does not tell where its tokens stand in the text; "
                 "question answering needs a tokenizer.json"
             )
-        self.task, self.loaded, self.max_seq_length, self.device = (
-            task,
-            loaded,
-            max_seq_length,
-            device,
-        )
-        self.doc_stride, self.head, self.n_best, self.beam, self.longest_answer = (
-            doc_stride,
-            head,
-            n_best,
-            beam,
-            longest_answer,
-        )
+        self.task = task
+        self.loaded = loaded
+        self.max_seq_length = max_seq_length
+        self.device = device
+        self.doc_stride = doc_stride
+        self.head = head
+        self.n_best = n_best
+        self.beam = beam
+        self.longest_answer = longest_answer
         self.answerless = not all(
             isinstance(q, Question) and q.answers for q in (*task.train, *task.validation)
         )
@@ -149,7 +146,7 @@ class Answering:
         if self.answerless:
             found = score_answers(held.examples, best, none)
             silent = sum(not q.answers for q in held.examples) / len(held.examples)
-            # the official threshold is 0 where answering nothing is best, whatever the scores are
+            # The official threshold is 0 where answering nothing is best, whatever the scores are.
             threshold = (
                 found.get("best_f1_threshold", 0.0)
                 if silent < found.get("best_f1", 1)
@@ -160,17 +157,19 @@ class Answering:
         return {f"{name}.predictions.json": _json(best), **files}
 
     def guesses(self, held: HeldOut, answers: Answers) -> list[list[Guess]]:
-        """Of each question the `n_best` best different answers over all of its windows, best first."""
+        """The `n_best` best different answers to each question over all of its windows, best
+        first."""
         answers = self._spans(held, answers) if self.head == "electra" else answers
         found: list[dict[str, float]] = [{} for _ in held.examples]
         columns = (answers["scores"].tolist(), answers["starts"].tolist(), answers["ends"].tolist())
         for window, scores, starts, ends in zip(held.spots, *columns, strict=True):
-            context, mine = held.examples[window.question].context, found[window.question]
+            context = held.examples[window.question].context
+            mine = found[window.question]
             for score, first, last in zip(scores, starts, ends, strict=True):
                 if score > -1e29 and window.begin < window.end:  # not one of the impossible ones
                     begin, end = window.characters(first, last)
                     text = context[begin:end].strip()
-                    if text:  # tokens of blanks alone are no answer
+                    if text:  # tokens of blanks alone are not an answer
                         mine[text] = max(score, mine.get(text, score))
         return [
             [
@@ -181,12 +180,13 @@ class Answering:
         ]
 
     def _spans(self, held: HeldOut, answers: Answers) -> Answers:
-        """Of each window the `n_best` best answers that are spans of its context, no longer than
+        """The `n_best` best answers of each window that are spans of its context, no longer than
         they may be, and begin where this window knows most (ELECTRA's public code,
         finetune/qa/qa_metrics.py)."""
         at = [(w.start - w.begin, *w.own, w.end) for w in held.spots]
         shift_N1, first_N1, last_N1, end_N1 = torch.tensor(at).unsqueeze(-1).unbind(1)
-        starts_NK, ends_NK = answers["starts"] - shift_N1, answers["ends"] - shift_N1
+        starts_NK = answers["starts"] - shift_N1
+        ends_NK = answers["ends"] - shift_N1
         far_NK = ends_NK - starts_NK
         fits_NK = (
             (starts_NK >= first_N1)
@@ -204,7 +204,7 @@ class Answering:
     def _predictions(
         self, held: HeldOut, answers: Answers, guesses: list[list[Guess]]
     ) -> tuple[dict[str, str], dict[str, float]]:
-        """Of each question the best answer, and how much speaks for none: the less the better the
+        """The best answer to each question, and how much speaks for none: the less the better the
         answer."""
         best = {
             question.id: (found[0].text if found else "")
@@ -221,55 +221,52 @@ class Answering:
 
     def _rows(self, questions: Sequence[Question], *, learning: bool) -> tuple[Rows, list[Window]]:
         self._read([q.context for q in questions] + [q.question for q in questions])
-        electra = self.head == "electra"
-        frame, longest_question = self.loaded.pair, min(QUESTION_TOKENS, self.max_seq_length // 2)
-        ids, types, places, targets, spots = (
-            list[list[int]](),
-            list[list[int]](),
-            list[list[int]](),
-            list[list[int]](),
-            list[Window](),
-        )
-        for number, question in enumerate(questions):
-            asked = self._tokens[question.question][0][:longest_question]
-            room = self.max_seq_length - frame.room - len(asked)
-            tokens, offsets = self._tokens[question.context]
-            true = (
-                tokens_of(question.answers[0], offsets) if learning and question.answers else None
-            )
-            if electra and learning and question.answers and true is None:
-                continue  # an answer of characters that are in no token: nothing to point at
-            for (begin, end), own in zip(*owned(len(tokens), room, self.doc_stride), strict=True):
-                held = true is not None and begin <= true[0] and true[1] < end
-                if learning and not held and not (electra or self.answerless):
-                    continue
-                row, kinds, starts = frame.around(asked, tokens[begin:end])
-                at = starts[1] - begin
-                ids.append(row)
-                types.append(kinds)
-                behind = (
-                    len(row) if electra else at + end
-                )  # its public code lets the separator behind the context be chosen
-                places.append([int(at + begin <= k < behind) for k in range(len(row))])
-                none = self._nothing(row, question, starts[1])
-                targets.append(
-                    [at + true[0], at + true[1], 0] if true is not None and held else none
-                )
-                spots.append(Window(number, begin, end, starts[1], offsets, own))
-        if not ids:
+        read = [
+            row
+            for number, question in enumerate(questions)
+            for row in self._windows(number, question, learning=learning)
+        ]
+        if not read:
             raise UserError(
                 f"task {self.task.name!r}: no training answer fits into {self.max_seq_length} "
                 "tokens; raise --max-seq-length"
             )
-        segments, pad = types if self.loaded.segments else None, self.loaded.tokenizer.pad_token_id
-        return rows_of(
-            ids,
-            segments,
-            torch.tensor(targets, dtype=torch.int32),
-            pad=pad,
+        rows = rows_of(
+            [row.ids for row in read],
+            [row.types for row in read] if self.loaded.segments else None,
+            torch.tensor([row.targets for row in read], dtype=torch.int32),
+            pad=self.loaded.tokenizer.pad_token_id,
             device=self.device,
-            places=places,
-        ), spots
+            places=[row.places for row in read],
+        )
+        return rows, [row.window for row in read]
+
+    def _windows(self, number: int, question: Question, *, learning: bool) -> Iterator[_Row]:
+        """The rows of a question, one for each window over its context. learning: only the windows
+        that something can be learned from."""
+        electra = self.head == "electra"
+        frame = self.loaded.pair
+        longest_question = min(QUESTION_TOKENS, self.max_seq_length // 2)
+        asked = self._tokens[question.question][0][:longest_question]
+        room = self.max_seq_length - frame.room - len(asked)
+        tokens, offsets = self._tokens[question.context]
+        true = tokens_of(question.answers[0], offsets) if learning and question.answers else None
+        if electra and learning and question.answers and true is None:
+            return  # an answer of characters that are in no token: nothing to point at
+        for (begin, end), own in zip(*owned(len(tokens), room, self.doc_stride), strict=True):
+            held = true is not None and begin <= true[0] and true[1] < end
+            if learning and not held and not (electra or self.answerless):
+                continue
+            ids, types, starts = frame.around(asked, tokens[begin:end])
+            at = starts[1] - begin
+            # ELECTRA's public code lets the separator behind the context be chosen.
+            behind = len(ids) if electra else at + end
+            places = [int(at + begin <= k < behind) for k in range(len(ids))]
+            targets = self._nothing(ids, question, starts[1])
+            if true is not None and held:
+                targets = [at + true[0], at + true[1], 0]
+            window = Window(number, begin, end, starts[1], offsets, own)
+            yield _Row(ids, types, places, targets, window)
 
     def _nothing(self, row: Sequence[int], question: Question, start: int) -> list[int]:
         """The targets of a window without the answer."""
@@ -290,49 +287,6 @@ class Answering:
                 new, found["input_ids"], found["offset_mapping"], strict=True
             ):
                 self._tokens[text] = list(ids), [tuple(pair) for pair in offsets]
-
-
-def tokens_of(answer: Answer, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """The first and the last token that hold a character of the answer; none where no token does."""
-    end = answer.start + len(answer.text)
-    inside = [k for k, (a, b) in enumerate(offsets) if a < end and answer.start < b]
-    return (inside[0], inside[-1]) if inside else None
-
-
-Places = list[tuple[int, int]]
-
-
-def _windows(length: int, room: int, stride: int) -> Places:
-    """[begin, end) of each window: every `stride` tokens one, until the end is reached."""
-    found = [(0, min(room, length))]
-    while found[-1][1] < length:
-        begin = found[-1][0] + min(stride, room)
-        found.append((begin, min(begin + room, length)))
-    return found
-
-
-@lru_cache(maxsize=10_000)
-def owned(length: int, room: int, stride: int) -> tuple[Places, Places]:
-    """The windows over so many tokens, and of each window the tokens [first, last) that it holds
-    with more context than any other does.
-
-    Context is the smaller of the numbers of tokens before and behind in the window, and a hundredth
-    of the window's length; the earlier of equal windows has it (BERT's and ELECTRA's max-context
-    rule, 2003.10555's public code). These tokens stand together: what a later window has more than
-    an earlier one never falls from token to token.
-    """
-    windows = _windows(length, room, stride)
-    owner = [
-        max(
-            (min(k - b, e - 1 - k) + 0.01 * (e - b), -w)
-            for w, (b, e) in enumerate(windows)
-            if b <= k < e
-        )[1]
-        for k in range(length)
-    ]
-    counts = [owner.count(-w) for w in range(len(windows))]
-    firsts = [sum(counts[:w]) for w in range(len(windows))]
-    return windows, [(first, first + count) for first, count in zip(firsts, counts, strict=True)]
 
 
 def _silenced(

@@ -70,7 +70,8 @@ class Probe(nn.Module):
             if head == "bilstm"
             else None
         )
-        self.dropout, self.longest = nn.Dropout(dropout), longest
+        self.dropout = nn.Dropout(dropout)
+        self.longest = longest
         self.head = linear(features if self.lstm is None else 2 * LSTM_WIDTH, num_outputs, std)
 
     def forward(self, states_SLF: Tensor, words_SL: Tensor) -> Tensor:
@@ -114,10 +115,19 @@ class FrozenTagging(Tagging):
     """
 
     def __init__(
-        self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device, layers: str, head: Literal["linear", "bilstm"], bf16: bool
-    ) -> None:  # fmt: skip
+        self,
+        task: TaskData,
+        loaded: Loaded,
+        *,
+        max_seq_length: int,
+        device: torch.device,
+        layers: str,
+        head: Literal["linear", "bilstm"],
+        bf16: bool,
+    ) -> None:
         super().__init__(task, loaded, max_seq_length=max_seq_length, device=device)
-        self.layers, self.bf16 = layers, bf16
+        self.layers = layers
+        self.bf16 = bf16
         self.head: Literal["linear", "bilstm"] = head
         self.standard: tuple[Tensor, Tensor] | None = None
         self.longest = max(
@@ -140,17 +150,17 @@ class FrozenTagging(Tagging):
 
     def training(self, examples: Sequence[Sentence]) -> Words:  # type: ignore[override]
         words = self._words(examples)
-        mean_F, std_F = (
-            words.states_WF.mean(0),
-            words.states_WF.std(0, correction=0).clamp(min=1e-6),
-        )
+        mean_F = words.states_WF.mean(0)
+        std_F = words.states_WF.std(0, correction=0).clamp(min=1e-6)
         self.standard = mean_F, std_F
         words.states_WF.sub_(mean_F).div_(std_F)
         return words
 
     def held_out(self, examples: Sequence[Sentence]) -> HeldOut:
         assert self.standard is not None, "training examples come first"
-        words, spots, done = self._words(examples), [], 0
+        words = self._words(examples)
+        spots = []
+        done = 0
         words.states_WF.sub_(self.standard[0]).div_(self.standard[1])
         for row, sentence in enumerate(examples):
             spots += [(row, k, done + k) for k in range(len(sentence.words))]
@@ -172,7 +182,8 @@ class FrozenTagging(Tagging):
 
     def _states(self, rows: Rows, spots_W3: Tensor) -> Tensor:
         """[W, F] in float32, in the order of the words: the states of their first pieces."""
-        encoder, first = self.loaded.encoder, {"last": -1, "last4": -4, "all": 0}[self.layers]
+        encoder = self.loaded.encoder
+        first = {"last": -1, "last4": -4, "all": 0}[self.layers]
         encoder.eval()
         found_WF = torch.empty(0)
         by_row = torch.argsort(spots_W3[:, 0], stable=True)

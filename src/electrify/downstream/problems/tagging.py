@@ -35,16 +35,19 @@ class Window:
 def windows(pieces: Sequence[int], room: int) -> list[Window]:
     """Windows over words of so many pieces each (none above `room`): every word is in the tagged
     part of exactly one."""
-    spans, begin = list[tuple[int, int]](), 0
+    spans = list[tuple[int, int]]()
+    begin = 0
     while True:
-        end, used = begin, 0
+        end = begin
+        used = 0
         while end < len(pieces) and used + pieces[end] <= room:
             used += pieces[end]
             end += 1
         spans.append((begin, end))
         if end == len(pieces):
             break
-        following, used = end, 0
+        following = end
+        used = 0
         while following - 1 > begin and used + pieces[following - 1] <= room // 2:
             following -= 1
             used += pieces[following]
@@ -72,12 +75,10 @@ class Tagging:
     def __init__(
         self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device
     ) -> None:
-        self.task, self.loaded, self.max_seq_length, self.device = (
-            task,
-            loaded,
-            max_seq_length,
-            device,
-        )
+        self.task = task
+        self.loaded = loaded
+        self.max_seq_length = max_seq_length
+        self.device = device
         self.numbers = {tag: k for k, tag in enumerate(task.labels)}
         self._pieces: dict[str, list[int]] = {}
 
@@ -119,7 +120,8 @@ class Tagging:
         spots_W3 = torch.tensor(held.spots)
         flat = torch.empty(len(spots_W3), dtype=torch.long)
         flat[spots_W3[:, 2]] = answers["classes"][spots_W3[:, 0], spots_W3[:, 1]].long()
-        names, done = [self.task.labels[k] for k in flat.tolist()], 0
+        names = [self.task.labels[k] for k in flat.tolist()]
+        done = 0
         found = []
         for sentence in held.examples:
             found.append(tuple(names[done : done + len(sentence.words)]))
@@ -128,7 +130,8 @@ class Tagging:
 
     def _rows(self, sentences: Sequence[Sentence]) -> tuple[Rows, list[Spot]]:
         self._read(sentences)
-        frame, room = self.loaded.single, self.max_seq_length - self.loaded.single.room
+        frame = self.loaded.single
+        room = self.max_seq_length - self.loaded.single.room
         built: dict[str, list[Any]] = {name: [] for name in ("ids", "types", "targets", "places")}
         spots: list[Spot] = []
         done = 0
@@ -138,10 +141,13 @@ class Tagging:
                 ids, types, starts = frame.around(
                     [i for pieces in words[window.begin : window.end] for i in pieces]
                 )
-                targets, places, at = [0] * len(ids), [0] * len(ids), starts[0]
+                targets = [0] * len(ids)
+                places = [0] * len(ids)
+                at = starts[0]
                 for k in range(window.begin, window.end):
                     if window.first <= k < window.last:
-                        targets[at], places[at] = self.numbers.get(sentence.tags[k], 0), 1
+                        targets[at] = self.numbers.get(sentence.tags[k], 0)
+                        places[at] = 1
                         spots.append((len(built["ids"]), at, done + k))
                     at += len(words[k])
                 for name, row in (

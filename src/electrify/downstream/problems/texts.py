@@ -22,24 +22,31 @@ _GRADES = {"classification": grade_class, "multilabel": grade_each, "regression"
 class Texts:
     """See problem.Problem. Regression learns (value - center) / scale; correlations do not notice.
 
-    | regression_targets | center, scale                                                                                        |
-    |--------------------|------------------------------------------------------------------------------------------------------|
-    | standardised       | mean and deviation of the training examples: values of 0 to 5 would first have to move the bias there |
-    | unit               | the least value and the width of the task's range, else of that of its training examples: 0 to 1      |
-    | raw                | 0 and 1                                                                                               |
+    regression_targets: what the center and the scale are.
+
+    - standardised: mean and deviation of the training examples; values of 0 to 5 would first have
+      to move the bias there.
+    - unit: the least value and the width of the task's range, else of that of its training
+      examples: 0 to 1.
+    - raw: 0 and 1.
     """
 
     def __init__(
-        self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device, regression_targets: str = "standardised"
-    ) -> None:  # fmt: skip
-        self.task, self.loaded, self.max_seq_length, self.device = (
-            task,
-            loaded,
-            max_seq_length,
-            device,
-        )
+        self,
+        task: TaskData,
+        loaded: Loaded,
+        *,
+        max_seq_length: int,
+        device: torch.device,
+        regression_targets: str = "standardised",
+    ) -> None:
+        self.task = task
+        self.loaded = loaded
+        self.max_seq_length = max_seq_length
+        self.device = device
         self.regression_targets = regression_targets
-        self.center, self.scale = 0.0, 1.0
+        self.center = 0.0
+        self.scale = 1.0
 
     def model(self, *, dropout: float, std: float | None) -> Finetuned:
         head = TextHead(

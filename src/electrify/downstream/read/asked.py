@@ -4,7 +4,8 @@ wrong file or column is named within a second."""
 from __future__ import annotations
 
 from ...config.finetune import FinetuneConfig
-from ..tasks import TaskData, tasks_named
+from ..known_tasks import tasks_named
+from ..tasks import TaskData
 from .own import read_own
 from .task import read_task
 

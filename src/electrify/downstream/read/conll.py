@@ -20,8 +20,11 @@ from .files import ending_of, whole
 Scheme = Literal["plain", "iob1", "iob2", "iobes"]
 Line = tuple[int, list[str]]
 BLANKS = " \t"  # others, as the non-breaking space, are part of a word
-TOKENS, TAGS = ("tokens", "words"), ("tags", "ner_tags", "labels")
-UD_WIDTH, UD_WORD, UD_TAGS = 10, 1, {"upos": 3, "xpos": 4}
+TOKENS = ("tokens", "words")
+TAGS = ("tags", "ner_tags", "labels")
+UD_WIDTH = 10
+UD_WORD = 1
+UD_TAGS = {"upos": 3, "xpos": 4}
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class _Columns:
     tag: int
     prefix: str
     named: str = ""
-    """what CoNLL-U calls the column of the tags, where `_` is no tag"""
+    """what CoNLL-U calls the column of the tags, where `_` is not a tag"""
 
 
 def read_sentences(
@@ -50,7 +53,8 @@ def read_sentences(
     taken off, as "en:" in WikiANN's own files. Raises UserError naming file and line.
     """
     path = Path(path)
-    text, ending = whole(path), ending_of(path)
+    text = whole(path)
+    ending = ending_of(path)
     treebank = ending == ".conllu"
     columns = _columns(path, word, tag, prefix or "", treebank)
     lines = _ud_lines(path, text) if treebank else _lines(path, text, tabs=ending == ".tsv")
@@ -140,7 +144,8 @@ def _lines(path: Path, text: str, *, tabs: bool) -> Iterator[Line | None]:
             line.split("\t") if tabs or "\t" in line else [cell for cell in bare.split(" ") if cell]
         )
         if not width:
-            first, width = number, len(cells)
+            first = number
+            width = len(cells)
             if width == 1:
                 raise UserError(
                     f"{path}, line {number}: one column; a word and its tag must stand in two, "
@@ -197,14 +202,17 @@ def _pair(path: Path, line: Line, columns: _Columns) -> tuple[str, str]:
     """The word and the tag of a line. Raises UserError where the columns are not there or one is
     empty."""
     number, cells = line
-    width, word, tag = len(cells), columns.word, columns.tag
+    width = len(cells)
+    word = columns.word
+    tag = columns.tag
     if not (-width <= word < width and -width <= tag < width):
         absent = tag if -width <= word < width else word
         raise UserError(
             f"{path}, line {number}: no column {absent}; there are {width}, counted from 0 or from "
             "-1 backwards"
         )
-    form, label = cells[word].strip(BLANKS), cells[tag].strip(BLANKS)
+    form = cells[word].strip(BLANKS)
+    label = cells[tag].strip(BLANKS)
     problem = ""
     if word % width == tag % width:
         problem = (
@@ -248,7 +256,7 @@ def _texts(row: dict[str, Any], names: tuple[str, ...], where: str) -> tuple[str
             )
         if re.search("[\ud800-\udfff]", item):
             raise UserError(
-                f"{where}: {name!r} holds half a surrogate pair, which is no character (number "
+                f"{where}: {name!r} holds half a surrogate pair, which is not a character (number "
                 f"{place}, counted from 0)"
             )
     return tuple(value)

@@ -28,7 +28,7 @@ def whole(path: str | Path) -> str:
 
 
 def _recognised(path: Path) -> Iterator[bytes]:
-    """The chunks of a file. Raises UserError where the first says that it is no text."""
+    """The chunks of a file. Raises UserError where the first says that it is not text."""
     chunks = read_chunks(path)
     first = next(chunks, b"")
     must_be_text(path, first)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ...errors import UserError
 from ...text.whole import lines_of, read_text
@@ -28,42 +27,53 @@ def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> Ta
     the last one is.
     """
     folder = Path(data_dir) / task.folder
-    if not folder.is_dir():
-        raise UserError(
-            f"{folder}: no such folder; --data-dir must hold GLUE's folder {task.folder} for task "
-            f"{task.name!r}"
-        )
+    _must_be_there(folder, task)
     notes: list[str] = []
-
-    def examples(name: str) -> tuple[Example, ...]:
-        path, part = folder / name, folder / name.replace(".tsv", "_subset.tsv")
-        path = path if path.exists() or not part.exists() else part
-        found, malformed = _glue_examples(path, task)
-        if path == part:
-            notes.append(f"{part.name} ({len(found):,} examples) stands in for the official {name}")
-        if malformed:
-            notes.append(f"{path.name}: {malformed}")
-        return tuple(found)
-
-    train, validation = examples(task.train), examples(task.validation)
+    train = _part(task, folder, task.train, notes)
+    validation = _part(task, folder, task.validation, notes)
     there = {key: name for key, name in task.also.items() if (folder / name).exists()}
     notes += [
         f"{name} is not there: {key} is not scored"
         for key, name in task.also.items()
         if key not in there
     ]
-    also = tuple((key, examples(name)) for key, name in there.items())
+    also = tuple((key, _part(task, folder, name, notes)) for key, name in there.items())
     tests = _test_sets(task, folder) if test else ()
-    more: dict[str, Any] = {
-        "symmetric": task.symmetric,
-        "value_range": task.value_range,
-        "also": also,
-        "test": tests,
-        "notes": tuple(notes),
-    }
     return TaskData(
-        task.name, task.kind, task.labels, task.metrics, task.epochs, train, validation, **more
+        task.name,
+        task.kind,
+        task.labels,
+        task.metrics,
+        task.epochs,
+        train,
+        validation,
+        symmetric=task.symmetric,
+        value_range=task.value_range,
+        also=also,
+        test=tests,
+        notes=tuple(notes),
     )
+
+
+def _must_be_there(folder: Path, task: TextTask) -> None:
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder; --data-dir must hold GLUE's folder {task.folder} for task "
+            f"{task.name!r}"
+        )
+
+
+def _part(task: TextTask, folder: Path, name: str, notes: list[str]) -> tuple[Example, ...]:
+    """The examples of one file, or of its subset; `notes` gets what is unusual about it."""
+    path = folder / name
+    part = folder / name.replace(".tsv", "_subset.tsv")
+    path = path if path.exists() or not part.exists() else part
+    found, malformed = _glue_examples(path, task)
+    if path == part:
+        notes.append(f"{part.name} ({len(found):,} examples) stands in for the official {name}")
+    if malformed:
+        notes.append(f"{path.name}: {malformed}")
+    return tuple(found)
 
 
 def _test_sets(task: TextTask, folder: Path) -> tuple[tuple[str, tuple[Example, ...]], ...]:
@@ -87,27 +97,15 @@ def _test_sets(task: TextTask, folder: Path) -> tuple[tuple[str, tuple[Example, 
 def _glue_examples(path: Path, task: TextTask) -> tuple[list[Example], str]:
     """The examples, and what to say of malformed lines."""
     lines = lines_of(read_text(path))
-    columns = (task.text, task.label) if task.pair is None else (task.text, task.pair, task.label)
-    if isinstance(task.label, str):
-        header, first = lines[0].split("\t") if lines else [], 2
-        for column in columns:
-            if column not in header:
-                raise UserError(
-                    f"{path}, line 1: no column {column!r} in the header; found: "
-                    f"{', '.join(header) or 'nothing'}"
-                )
-        place = {column: header.index(str(column)) for column in columns}
-        width, lines = len(header), lines[1:]
-    else:
-        place, first, width = (
-            {c: int(c) for c in columns},
-            1,
-            4,
-        )  # CoLA: source, label, star, sentence
+    named = isinstance(task.label, str)  # else the file has no header
+    place, width = _layout(path, task, lines[0] if lines else "") if named else _cola(task)
+    first = 2 if named else 1
+    lines = lines[1:] if named else lines
     if not lines:
         raise UserError(f"{path}: no examples")
     classes = {label: i for i, label in enumerate(task.labels)}
-    examples, odd = [], list[tuple[int, int]]()
+    examples = []
+    odd = list[tuple[int, int]]()
     for number, line in enumerate(lines, first):
         cells = line.split("\t")
         if len(cells) != width:
@@ -124,6 +122,27 @@ def _glue_examples(path: Path, task: TextTask) -> tuple[list[Example], str]:
     return examples, _malformed(
         path, odd, lines=len(lines), last=first + len(lines) - 1, width=width
     )
+
+
+def _columns(task: TextTask) -> list[str | int]:
+    return [c for c in (task.text, task.pair, task.label) if c is not None]
+
+
+def _layout(path: Path, task: TextTask, header: str) -> tuple[dict[str | int, int], int]:
+    """Where the columns of the task stand in a file with a header, and how many there are."""
+    names = header.split("\t") if header else []
+    for column in _columns(task):
+        if column not in names:
+            raise UserError(
+                f"{path}, line 1: no column {column!r} in the header; found: "
+                f"{', '.join(names) or 'nothing'}"
+            )
+    return {column: names.index(str(column)) for column in _columns(task)}, len(names)
+
+
+def _cola(task: TextTask) -> tuple[dict[str | int, int], int]:
+    """The same for CoLA, which has no header: source, label, star, sentence."""
+    return {column: int(column) for column in _columns(task)}, 4
 
 
 def _malformed(path: Path, odd: list[tuple[int, int]], *, lines: int, last: int, width: int) -> str:

@@ -12,10 +12,13 @@ from .squad import gathered, question_of
 
 GLUE_ON_HUB = "nyu-mll/glue"
 # Where the columns have other names than in GLUE's own files. The numbers of the classes are those
-# of tasks.py.
+# of known_tasks.py.
 _COLUMNS: dict[str, tuple[str, str | None]] = {
-    "cola": ("sentence", None), "mrpc": ("sentence1", "sentence2"), "mnli": ("premise", "hypothesis"), "qnli": ("question", "sentence"),
-}  # fmt: skip
+    "cola": ("sentence", None),
+    "mrpc": ("sentence1", "sentence2"),
+    "mnli": ("premise", "hypothesis"),
+    "qnli": ("question", "sentence"),
+}
 _MATCHED = "_matched"
 
 
@@ -37,28 +40,12 @@ def read_hub_glue(task: TextTask, source: str, *, test: bool = False) -> TaskDat
         )
 
     also = tuple((name, examples(f"validation_{name}")) for name in task.also)
-    names = {
-        name: f"test_{'matched' if k == 0 else 'mismatched'}"
-        for k, name in enumerate(task.test)
-        if k < 2
-    } or {task.folder: "test"}
     tests = (
-        tuple((name, examples(split, labelled=False)) for name, split in names.items())
+        tuple((name, examples(split, labelled=False)) for name, split in _tests(task).items())
         if test
         else ()
     )
-    notes = (
-        ("AX is not there: the diagnostic set has no predictions",)
-        if test and "AX" in task.test
-        else ()
-    )
-    more: dict[str, Any] = {
-        "symmetric": task.symmetric,
-        "value_range": task.value_range,
-        "also": also,
-        "test": tests,
-        "notes": notes,
-    }
+    absent = ("AX is not there: the diagnostic set has no predictions",)
     return TaskData(
         task.name,
         task.kind,
@@ -67,8 +54,21 @@ def read_hub_glue(task: TextTask, source: str, *, test: bool = False) -> TaskDat
         task.epochs,
         examples("train"),
         examples("validation" + first),
-        **more,
+        symmetric=task.symmetric,
+        value_range=task.value_range,
+        also=also,
+        test=tests,
+        notes=absent if test and "AX" in task.test else (),
     )
+
+
+def _tests(task: TextTask) -> dict[str, str]:
+    """The splits of the test sets, by the names of their files in a submission."""
+    return {
+        name: f"test_{'matched' if k == 0 else 'mismatched'}"
+        for k, name in enumerate(task.test)
+        if k < 2
+    } or {task.folder: "test"}
 
 
 def read_hub_squad(
@@ -99,9 +99,8 @@ def _sets(source: str, config: str | None) -> Any:
         ) from e
     try:
         return datasets.load_dataset(source, config)
-    except (
-        Exception
-    ) as e:  # not found, no network, no such configuration: each has an exception of its own
+    # Not found, no network, no such configuration: each has an exception of its own.
+    except Exception as e:
         said = " ".join(str(e).split())[:300]
         shown = f"{source} {config}" if config else source
         raise UserError(

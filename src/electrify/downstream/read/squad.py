@@ -36,10 +36,11 @@ def read_questions(path: str | Path) -> tuple[Question, ...]:
         raise UserError(
             f"{path}, line {e.lineno}, column {e.colno}: broken JSON ({e.msg}); {hint}"
         ) from None
+    # A number of thousands of digits, or thousands of brackets.
     except (
         ValueError,
         RecursionError,
-    ) as e:  # a number of thousands of digits, or thousands of brackets
+    ) as e:
         raise UserError(f"{path}: broken JSON ({type(e).__name__})") from None
     if not isinstance(top, dict):
         raise UserError(f"{path}: {_shown(top)} at the top; {LAYOUT}")
@@ -114,7 +115,8 @@ def _nested(path: str, top: dict[str, Any]) -> Iterator[Placed]:
 
 
 def _question(row: dict[str, Any], context: str, answers: list[Any], where: str) -> Question:
-    id_, question = _text(row, "id", where), _text(row, "question", where)
+    id_ = _text(row, "id", where)
+    question = _text(row, "question", where)
     if "is_impossible" in row:
         impossible = _get(row, "is_impossible", bool, where)
         if impossible and answers:
@@ -136,7 +138,8 @@ def _question(row: dict[str, Any], context: str, answers: list[Any], where: str)
 
 
 def _answer(item: Any, context: str, id_: str, where: str) -> Answer:
-    text, start = _text(item, "text", where), _get(item, "answer_start", int, where)
+    text = _text(item, "text", where)
+    start = _get(item, "answer_start", int, where)
     if not 0 <= start < len(context):
         raise UserError(
             f"{where}: answer_start {start} of question {id_!r} is outside the context of "

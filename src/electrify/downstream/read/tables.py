@@ -25,9 +25,8 @@ def rows(path: str) -> Iterator[Row]:
     """(line number, column -> value) of each row of a file, by its ending."""
     match ending_of(path):
         case ".csv":
-            csv.field_size_limit(
-                MAX_LINE
-            )  # Python's own limit is 131,072 characters, the length of a chapter
+            # Python's own limit is 131,072 characters, the length of a chapter.
+            csv.field_size_limit(MAX_LINE)
             return _csv_rows(path, csv.reader(io.StringIO(whole(path), newline=""), strict=True))
         case ".tsv":
             return tsv_rows(path, lines_of(whole(path)))
@@ -45,7 +44,7 @@ def _csv_rows(path: str, reader: Any) -> Iterator[Row]:
         for cells in reader:
             if header is None:
                 header = _header(path, cells)
-            elif cells:  # an empty line is no row in CSV
+            elif cells:  # an empty line is not a row in CSV
                 yield _row(path, reader.line_num, header, cells)
     except csv.Error as e:
         raise UserError(f"{path}, line {reader.line_num}: broken CSV ({e})") from None

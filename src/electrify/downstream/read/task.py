@@ -11,7 +11,8 @@ from ...export.places import may_be_on_hub
 from ...files.reading import is_regular, open_regular
 from ...text.whole import lines_of
 from ..examples import Question, Sentence
-from ..tasks import NO_ANSWER_METRICS, AnswerTask, TagTask, TaskData, TextTask
+from ..known_tasks import NO_ANSWER_METRICS
+from ..tasks import AnswerTask, TagTask, TaskData, TextTask
 from .conll import read_sentences, tag_scheme, to_iob2
 from .files import whole
 from .glue import read_glue
@@ -52,23 +53,26 @@ def read_task(
                 )
             return _read_tagging(task, Path(data_dir))
         case AnswerTask():
-            if on_hub:
-                found = answering_of(
-                    task.name, *read_hub_squad(task, data_dir or task.hub), epochs=task.epochs
-                )
-            else:
-                found = _read_squad(task, Path(str(data_dir)))
-            if found.metrics != task.metrics:
-                has = (
-                    "no unanswerable question"
-                    if task.metrics == NO_ANSWER_METRICS
-                    else "unanswerable questions"
-                )
-                raise UserError(
-                    f"{data_dir or task.hub}: its development set has {has}, so it is not that of "
-                    f"task {task.name!r}"
-                )
-            return found
+            return _read_answering(task, data_dir, on_hub=on_hub)
+
+
+def _read_answering(task: AnswerTask, data_dir: str | None, *, on_hub: bool) -> TaskData:
+    if on_hub:
+        parts = read_hub_squad(task, data_dir or task.hub)
+        found = answering_of(task.name, *parts, epochs=task.epochs)
+    else:
+        found = _read_squad(task, Path(str(data_dir)))
+    if found.metrics != task.metrics:
+        has = (
+            "no unanswerable question"
+            if task.metrics == NO_ANSWER_METRICS
+            else "unanswerable questions"
+        )
+        raise UserError(
+            f"{data_dir or task.hub}: its development set has {has}, so it is not that of "
+            f"task {task.name!r}"
+        )
+    return found
 
 
 def _is_clone(folder: Path) -> bool:
@@ -88,10 +92,8 @@ def _read_tagging(task: TagTask, data_dir: Path) -> TaskData:
         raise UserError(
             f"{folder}: no training file for task {task.name!r}: {' or '.join(task.train)}"
         )
-    validation, test = (
-        _match(folder, task.validation, task.name),
-        _match(folder, task.test, task.name),
-    )
+    validation = _match(folder, task.validation, task.name)
+    test = _match(folder, task.test, task.name)
     scored = validation or test
     if scored is None:
         raise UserError(
@@ -139,9 +141,15 @@ def _language(path: Path) -> str | None:
 
 
 def tagging_of(
-    name: str, train: Iterable[Sentence], validation: Iterable[Sentence], *, metrics: tuple[str, ...] | None, epochs: float,
-    also: tuple[tuple[str, tuple[Sentence, ...]], ...] = (), notes: tuple[str, ...] = (),
-) -> TaskData:  # fmt: skip
+    name: str,
+    train: Iterable[Sentence],
+    validation: Iterable[Sentence],
+    *,
+    metrics: tuple[str, ...] | None,
+    epochs: float,
+    also: tuple[tuple[str, tuple[Sentence, ...]], ...] = (),
+    notes: tuple[str, ...] = (),
+) -> TaskData:
     """A task of sentences, their chunks as IOB2. metrics: none takes spans where tags have chunks,
     else accuracy."""
     train = tuple(train)
@@ -150,7 +158,8 @@ def tagging_of(
     def read(part: Iterable[Sentence]) -> tuple[Sentence, ...]:
         return tuple(Sentence(s.words, to_iob2(s.tags)) for s in part) if chunked else tuple(part)
 
-    parts, also = (read(train), read(validation)), tuple((key, read(part)) for key, part in also)
+    parts = (read(train), read(validation))
+    also = tuple((key, read(part)) for key, part in also)
     labels = tuple(sorted({tag for s in parts[0] for tag in s.tags}))
     metrics = metrics or (("f1", "precision", "recall", "accuracy") if chunked else ("accuracy",))
     return TaskData(
@@ -160,7 +169,8 @@ def tagging_of(
 
 def _read_squad(task: AnswerTask, data_dir: Path) -> TaskData:
     folder = _folder(data_dir, task)
-    found, notes = [], []
+    found = []
+    notes = []
     for patterns in (task.train, task.validation):
         names = [
             *patterns,
@@ -235,7 +245,8 @@ def _stems(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _match(folder: Path, patterns: tuple[str, ...], task: str) -> Path | None:
-    """The one file of the first pattern that has one. Raises UserError where a pattern has several."""
+    """The one file of the first pattern that has one. Raises UserError where a pattern has
+    several."""
     for pattern in patterns:
         there = sorted(
             p for p in folder.iterdir() if p.is_file() and fnmatch.fnmatchcase(p.name, pattern)

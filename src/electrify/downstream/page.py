@@ -1,0 +1,100 @@
+"""A report as a page of Markdown, and the files of a report."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..console import inert
+from ..files.results import write_results
+from .known_tasks import TASKS
+from .report import PUBLISHED_AVERAGES, Report
+
+
+def write_report(report: Report, folder: Path) -> None:
+    """Writes report.md, report.csv and report.json; what the user made of earlier ones is kept."""
+    write_results(
+        folder,
+        {"report.md": markdown(report), "report.csv": report.csv(), "report.json": report.json()},
+    )
+
+
+def markdown(report: Report) -> str:
+    """The scores, what they took, what was published, notes on the data, and the settings."""
+    head, *body = _rows(report.cells())
+    rule = "|" + "|".join(["---"] * 3 + ["---:"] * 7) + "|"
+    lines = [
+        "# Fine-tuning",
+        "",
+        head,
+        rule,
+        *body,
+        "",
+        (
+            "Scores times 100 on the validation examples after the last update; std is that of "
+            "a sample of seeds."
+        ),
+        "",
+        *_resources(report),
+        *_published(report),
+    ]
+    notes = report.notes()
+    if notes:
+        lines += ["", *(f"- {inert(note)}" for note in notes)]
+    return "\n".join([*lines, "", _settings(report), ""])
+
+
+def _rows(cells: Iterable[list[str]]) -> list[str]:
+    return ["| " + " | ".join(map(inert, row)) + " |" for row in cells]
+
+
+def _resources(report: Report) -> list[str]:
+    """What the runs took; nothing where their records do not say."""
+    spent = report.resources()
+    if not spent:
+        return []
+    head, *body = _rows(spent)
+    return [
+        "## Resources",
+        "",
+        head,
+        "|---|---|---:|---:|---:|",
+        *body,
+        "",
+        "A run's median seconds, and the most memory of a run (of the process, on a CPU).",
+        "",
+    ]
+
+
+def _published(report: Report) -> list[str]:
+    """The published scores of the tasks, and of GLUE's average where the runs give one."""
+    lines = []
+    for task in dict.fromkeys(r.task for r in report.rows):
+        published = TASKS[task].published if task in TASKS else {}
+        if published:
+            shown = ", ".join(f"{model} {value:.1f}" for model, value in published.items())
+            lines.append(
+                f"Published for {task} ({TASKS[task].metrics[0]}, all training examples, "
+                f"official development set): {shown}."
+            )
+    averages = [f"{model} {100 * value:.1f}" for model, value in report.glue_averages().items()]
+    if averages:
+        shown = ", ".join(f"{model} {value:.1f}" for model, value in PUBLISHED_AVERAGES.items())
+        lines += [
+            "",
+            (
+                "GLUE average (mean of the first metrics' medians, WNLI left out): "
+                f"{', '.join(averages)}. Published: {shown}."
+            ),
+        ]
+    return lines
+
+
+def _settings(report: Report) -> str:
+    options = {
+        k: v
+        for k, v in dataclasses.asdict(report.settings.filled()).items()
+        if v is not None and k != "device"
+    }
+    return "Settings: " + ", ".join(f"{k} {v}" for k, v in sorted(options.items())) + "."

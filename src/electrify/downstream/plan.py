@@ -1,0 +1,130 @@
+"""The runs of a fine-tuning: every model on every task with every seed, what each depends on, and
+which are done."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config.finetune import FinetuneConfig
+from ..errors import UserError
+from ..files.folders import relative, sha256
+from ..files.model_folder import is_whole
+from .encoder import RANDOM, encoder_fingerprint, tokenizer_fingerprint
+from .single import updates_of
+from .tasks import TaskData
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of the grid."""
+
+    model: str
+    label: str
+    task: TaskData
+    seed: int
+    updates: int
+    save_to: Path | None
+    predictions: Path
+    """Folder of the answers."""
+    hashes: dict[str, Any]
+    """What the scores depend on, as hashes: weights, tokenizer, data, and each test set by its
+    name."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.label, self.task.name, self.seed
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"model": self.label, "task": self.task.name, "seed": self.seed, **self.hashes}
+
+
+def _label(model: str, out: Path) -> str:
+    """What a model is called in files: folders relative to the output folder, so that a project can
+    be moved."""
+    prefix, path = (RANDOM, model.removeprefix(RANDOM)) if model.startswith(RANDOM) else ("", model)
+    return prefix + relative(path, out)
+
+
+def planned(
+    options: FinetuneConfig, out: Path, models: list[str], tasks: list[TaskData]
+) -> Iterator[Run]:
+    settings = options.settings
+    content = {
+        task.name: repr((task.kind, task.labels, task.train, task.validation, task.also)).encode()
+        for task in tasks
+    }
+    hashes = {name: hashlib.sha256(examples).hexdigest()[:16] for name, examples in content.items()}
+    tests = {
+        task.name: {
+            name: hashlib.sha256(repr(examples).encode()).hexdigest()[:16]
+            for name, examples in task.test
+        }
+        for task in tasks
+    }
+    for model in models:
+        label = _label(model, out)
+        known = {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)}
+        for task in tasks:
+            updates = updates_of(task, settings)
+            for seed in range(options.seed, options.seed + options.seeds):
+                save_to = (
+                    out / "models" / f"{task.name}-{folder_name(label)}-seed{seed}"
+                    if options.save_model and seed == options.seed
+                    else None
+                )
+                predictions = out / "predictions" / folder_name(label) / f"{task.name}-seed{seed}"
+                yield Run(
+                    model,
+                    label,
+                    task,
+                    seed,
+                    updates,
+                    save_to,
+                    predictions,
+                    known | {"data": hashes[task.name], "test": tests[task.name]},
+                )
+
+
+def folder_name(label: str) -> str:
+    """A model's label as the name of a folder."""
+    return re.sub(
+        r"[^\w-]+",
+        "-",
+        f"{label.replace('..', '').strip('./')}-{hashlib.sha256(label.encode()).hexdigest()[:6]}",
+    )
+
+
+def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
+    record = done.get(run.key)
+    if record is None:
+        return False
+    named = (
+        ("weights", f"model {run.model!r}"),
+        ("tokenizer", f"the tokenizer of {run.model!r}"),
+        ("data", f"the examples of task {run.task.name!r}"),
+    )
+    for what, name in named:
+        # Records of earlier versions have no tokenizer.
+        if record.get(what, run.hashes[what]) != run.hashes[what]:
+            raise UserError(
+                f"{out}: holds scores of {name} from before it changed; choose another --output-dir"
+            )
+    answered = record.get("test") or {}
+    answers = record.get("answers") or {}
+    for name, digest in run.hashes["test"].items():
+        if answered.get(name, digest) != digest:
+            raise UserError(
+                f"{out}: holds answers to the test set {name} from before it changed; choose "
+                "another --output-dir"
+            )
+    files = [f"{name}.tsv" for name in run.hashes["test"]]
+    predicted = all(
+        name in answers and sha256(run.predictions / name) == answers[name] for name in files
+    )
+    return predicted and (run.save_to is None or is_whole(run.save_to))

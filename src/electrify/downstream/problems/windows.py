@@ -1,0 +1,71 @@
+"""Windows over a context that is longer than a sequence, and the tokens of an answer in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..examples import Answer
+
+
+@dataclass(frozen=True)
+class Window:
+    """Tokens [begin, end) of a question's context; the first of them stands at `start` in the row.
+    offsets: characters of the context's tokens. own: [first, last) of those that stand here with
+    more context than in any other window (see `owned`)."""
+
+    question: int
+    begin: int
+    end: int
+    start: int
+    offsets: Sequence[tuple[int, int]]
+    own: tuple[int, int]
+
+    def characters(self, first: int, last: int) -> tuple[int, int]:
+        """Where in the context the tokens at these places of the row stand."""
+        shift = self.begin - self.start
+        return self.offsets[first + shift][0], self.offsets[last + shift][1]
+
+
+def tokens_of(answer: Answer, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """The first and the last token that hold a character of the answer, where any does."""
+    end = answer.start + len(answer.text)
+    inside = [k for k, (a, b) in enumerate(offsets) if a < end and answer.start < b]
+    return (inside[0], inside[-1]) if inside else None
+
+
+Places = list[tuple[int, int]]
+
+
+def _windows(length: int, room: int, stride: int) -> Places:
+    """[begin, end) of each window: every `stride` tokens one, until the end is reached."""
+    found = [(0, min(room, length))]
+    while found[-1][1] < length:
+        begin = found[-1][0] + min(stride, room)
+        found.append((begin, min(begin + room, length)))
+    return found
+
+
+@lru_cache(maxsize=10_000)
+def owned(length: int, room: int, stride: int) -> tuple[Places, Places]:
+    """The windows over so many tokens, and of each window the tokens [first, last) that it holds
+    with more context than any other does.
+
+    Context is the smaller of the numbers of tokens before and behind in the window, and a hundredth
+    of the window's length; the earlier of equal windows has it (BERT's and ELECTRA's max-context
+    rule, 2003.10555's public code). These tokens stand together: what a later window has more than
+    an earlier one never falls from token to token.
+    """
+    windows = _windows(length, room, stride)
+    owner = [
+        max(
+            (min(k - b, e - 1 - k) + 0.01 * (e - b), -w)
+            for w, (b, e) in enumerate(windows)
+            if b <= k < e
+        )[1]
+        for k in range(length)
+    ]
+    counts = [owner.count(-w) for w in range(len(windows))]
+    firsts = [sum(counts[:w]) for w in range(len(windows))]
+    return windows, [(first, first + count) for first, count in zip(firsts, counts, strict=True)]

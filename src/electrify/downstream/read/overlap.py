@@ -1,0 +1,22 @@
+"""Examples that are in the training data and in the validation data."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+
+def shared_examples(train: Iterable[Hashable], validation: Sequence[Hashable]) -> tuple[str, ...]:
+    """A note where texts of the validation are among those of the training: their scores say
+    nothing about new text."""
+    known = set(train)
+    n = sum(text in known for text in validation)
+    return (
+        (
+            (
+                f"{n:,} of {len(validation):,} validation examples are among the training "
+                "examples: the scores flatter"
+            ),
+        )
+        if n
+        else ()
+    )

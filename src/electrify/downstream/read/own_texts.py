@@ -1,0 +1,219 @@
+"""One's own texts with labels: the columns and the kind of label are detected where they are not
+given."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ...errors import UserError, nearest
+from ..examples import Example
+from ..tasks import Kind, TaskData
+from .overlap import shared_examples
+from .tables import Row, class_name, label_of, must_be_classes, rows, texts_of
+
+TEXT_COLUMNS = ("text", "sentence", "sentence1")
+PAIR_COLUMNS = ("sentence2",)
+LABEL_COLUMNS = ("label",)
+OWN_EPOCHS = 3.0
+OWN_METRICS: dict[Kind, tuple[str, ...]] = {
+    "classification": ("accuracy", "macro_f1"),
+    "multilabel": ("micro_f1", "macro_f1", "accuracy"),
+    "regression": ("spearman", "pearson"),
+}
+# What is sorted as a number, and what can be the number of a column.
+WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+
+
+def texts_task(
+    files: tuple[str, str],
+    name: str,
+    text_column: str | None,
+    pair_column: str | None,
+    label_column: str | None,
+    wanted: str,
+) -> TaskData:
+    """A task of texts, or pairs of them, with labels. wanted: the kind of label, or auto."""
+    train_file = files[0]
+    pair, parts = _parts(files, text_column, pair_column, label_column, wanted)
+    values = [value for _, _, value, _ in parts[0]]
+    kind = _checked_kind(values, wanted, train_file)
+    names = _several(label_column) or _class_names(values, kind)
+    must_be_classes(train_file, len(names), "--label-column")
+    classes = {name: i for i, name in enumerate(names)}
+    train, validation = (
+        tuple(Example(a, b, _label(v, kind, classes, where)) for a, b, v, where in part)
+        for part in parts
+    )
+    shared = shared_examples(
+        *([(one.text, one.pair) for one in part] for part in (train, validation))
+    )
+    return TaskData(
+        name,
+        kind,
+        tuple(names),
+        OWN_METRICS[kind],
+        OWN_EPOCHS,
+        train,
+        validation,
+        symmetric=pair is not None,
+        notes=shared,
+    )
+
+
+Cells = tuple[str, str | None, Any, str]
+"""Text, second text, label as written, and where the row stands."""
+
+
+def _parts(
+    files: tuple[str, str],
+    text_column: str | None,
+    pair_column: str | None,
+    label_column: str | None,
+    wanted: str,
+) -> tuple[str | None, list[list[Cells]]]:
+    """The column of the second text, and the rows of each file."""
+    found = [(path, list(rows(path))) for path in files]
+    for path, part in found:
+        if not part:
+            raise UserError(f"{path}: no examples")
+    header = list(found[0][1][0][1])
+    text = _column(files[0], header, text_column, TEXT_COLUMNS, "--text-column")
+    pair = pair_column or (
+        next((c for c in PAIR_COLUMNS if c in header), None) if text != "text" else None
+    )
+    several = _several(label_column)
+    if several:
+        return pair, [
+            [_marked_cells(path, row, text, pair, several) for row in part] for path, part in found
+        ]
+    label = _column(files[0], header, label_column, LABEL_COLUMNS, "--label-column")
+    empty = wanted == "multilabel"
+    return pair, [
+        [_cells(path, row, text, pair, label, empty=empty) for row in part] for path, part in found
+    ]
+
+
+def _several(label_column: str | None) -> list[str]:
+    """The columns of a label each, where several are named."""
+    return (label_column or "").split(",") if "," in (label_column or "") else []
+
+
+def _checked_kind(values: list[Any], wanted: str, train_file: str) -> Kind:
+    """The kind of label. Raises UserError where the labels are not of the kind that is wanted."""
+    kind = _kind_of_labels(values) if wanted == "auto" else wanted
+    assert kind in OWN_METRICS
+    if kind != "multilabel" and any(isinstance(v, list) for v in values):
+        raise UserError(
+            f"{train_file}: an example may have several labels there, so its problem type is "
+            f"multilabel, not {kind}"
+        )
+    if kind == "multilabel" and not any(_list(v) for v in values):
+        raise UserError(f"{train_file}: no example has a label, so there is nothing to learn")
+    return kind
+
+
+def _class_names(values: list[Any], kind: Kind) -> list[str]:
+    if kind == "regression":
+        return []
+    flat = values if kind != "multilabel" else [one for value in values for one in _list(value)]
+    return sorted({class_name(v) for v in flat}, key=_class_order)
+
+
+def _kind_of_labels(values: list[Any]) -> Kind:
+    if any(isinstance(v, list) for v in values):
+        return "multilabel"
+    return "regression" if _are_decimals(values) else "classification"
+
+
+def _list(value: Any) -> list[Any]:
+    """The labels of one example; text holds them between bars."""
+    if isinstance(value, list):
+        return value
+    return (
+        [part.strip() for part in value.split("|") if part.strip()]
+        if isinstance(value, str)
+        else [value]
+    )
+
+
+def _holding(path: str, row: Row, columns: list[str]) -> list[str]:
+    """The names of the columns that hold a 1."""
+    number, cells = row
+    held = []
+    for column in columns:
+        if column not in cells:
+            raise UserError(
+                f"{path}, line {number}: no column {column!r}{nearest(column, list(cells))}"
+            )
+        value = str(cells[column]).strip().lower()
+        if value not in ("0", "1", "true", "false"):
+            raise UserError(
+                f"{path}, line {number}: {column!r} must be 0 or 1, not {str(cells[column])[:40]!r}"
+            )
+        held += [column] if value in ("1", "true") else []
+    return held
+
+
+def _label(value: Any, kind: Kind, classes: dict[str, int], where: str) -> float | tuple[int, ...]:
+    if kind != "multilabel":
+        return label_of(value, kind, classes, where)
+    return tuple(
+        sorted({int(label_of(one, "classification", classes, where)) for one in _list(value)})
+    )
+
+
+def _are_decimals(values: list[Any]) -> bool:
+    """Numbers all, and not whole ones all: as written, so that 3.0 is a decimal number and 3 is
+    not."""
+    try:
+        numbers = [float(v) for v in values if not isinstance(v, bool)]
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return len(numbers) == len(values) and not all(
+        str(v).strip().lstrip("+-").isdecimal() for v in values
+    )
+
+
+def _class_order(name: str) -> tuple[int, float, str]:
+    return (0, int(name), name) if WHOLE_NUMBER.fullmatch(name) else (1, 0, name)
+
+
+def _column(
+    path: str, header: list[str], given: str | None, known: tuple[str, ...], flag: str
+) -> str:
+    if given is not None:
+        if given not in header:
+            raise UserError(f"{path}: no column {given!r}{nearest(given, header)}")
+        return given
+    found = next((c for c in known if c in header), None)
+    if found is None:
+        raise UserError(
+            f"{path}: none of its columns ({', '.join(header)}) is called {' or '.join(known)}; "
+            f"name it with {flag}"
+        )
+    return found
+
+
+def _cells(path: str, row: Row, text: str, pair: str | None, label: str, *, empty: bool) -> Cells:
+    """empty: whether an example may have no label."""
+    a, b = texts_of(path, row, text, pair)
+    number, cells = row
+    where = f"{path}, line {number}"
+    if label not in cells:
+        raise UserError(f"{where}: no column {label!r}; found: {', '.join(cells) or 'nothing'}")
+    value = cells[label]
+    given = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, str | int | float) and (empty or str(one).strip()) for one in given):
+        raise UserError(
+            f"{where}: {label!r} must be a text or a number, or a list of them, not "
+            f"{json.dumps(value)[:40]}"
+        )
+    return a, b, value, where
+
+
+def _marked_cells(path: str, row: Row, text: str, pair: str | None, several: list[str]) -> Cells:
+    """The cells of a row with a column of 0 or 1 for each label."""
+    held = _holding(path, row, several)
+    return (*texts_of(path, row, text, pair), held, f"{path}, line {row[0]}")

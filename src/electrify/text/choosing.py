@@ -1,0 +1,48 @@
+"""The inputs of `electrify prepare` that hold text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..config.prepare import PrepareConfig
+from ..errors import UserError
+from ..files.inside import must_not_be_in_a_checkpoint
+from ..progress import say
+from . import records
+from .sources import Source, resolve
+from .streams import must_lead_somewhere
+from .walk import LeftOut, sentence
+
+
+def choose_sources(options: PrepareConfig) -> list[Source]:
+    """The inputs that hold text. What is left out of a folder is said. Raises UserError where
+    nothing is left."""
+    must_lead_somewhere(Path(options.output_dir))
+    must_not_be_in_a_checkpoint(Path(options.output_dir))
+    sources, left_out = resolve(options.inputs, output=Path(options.output_dir))
+    chosen = []
+    for source in sources:
+        # A table that lies beside the texts of a folder is usually about them.
+        if (
+            source.in_folder
+            and source.format in ("csv", "tsv")
+            and not records.has_column(source, options)
+        ):
+            left_out.append(
+                LeftOut(source.name, f"tables without a column {options.text_column!r}")
+            )
+        else:
+            chosen.append(source)
+    if left_out:
+        say(sentence(left_out))
+    if not chosen:
+        raise UserError(
+            f"no file of {', '.join(options.inputs)} has a column {options.text_column!r}"
+        )
+    return chosen
+
+
+def shown(sources: list[Source]) -> str:
+    """A few names for a message."""
+    names = [s.name for s in sources]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

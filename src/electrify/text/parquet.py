@@ -1,0 +1,92 @@
+"""Texts of parquet files, read in pieces of bounded size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from ..config.prepare import PrepareConfig
+from ..errors import UserError
+from .row import Advance, no_column, valid_text
+from .sources import Source
+from .streams import BOMB_BYTES, BOMB_RATIO
+
+# What is read at once.
+BATCH_BYTES = 1 << 26
+"""Bytes at most, as far as the file's metadata tell."""
+USUAL_BATCH_BYTES = 1 << 16
+"""Bytes of rows of the usual length."""
+MAX_ROWS = 256
+
+
+def of_parquet(
+    source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
+) -> Iterator[str]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as e:
+        raise UserError(
+            f"reading {source.path} needs pyarrow: pip install 'electrify[data]'"
+        ) from e
+    row_number = 0
+    try:
+        # Without a buffer in advance, which would hold all of a row group's bytes.
+        with parquet.ParquetFile(source.path, pre_buffer=False, buffer_size=1 << 20) as file:
+            names = file.schema_arrow.names
+            if options.text_column not in names:
+                raise no_column(str(source.path), options, names)
+            if names.count(options.text_column) > 1:
+                raise UserError(f"{source.path}: the column {options.text_column!r} stands twice")
+            total = max(file.metadata.num_rows, 1)
+            _must_be_no_bomb(source, file.metadata)
+            for batch in _batches(file, options.text_column):
+                for text in batch.column(0).to_pylist():
+                    row_number += 1
+                    valid = valid_text(text, f"{source.path}, row {row_number}", options, counts)
+                    if valid is not None:
+                        yield valid
+                if advance is not None:
+                    advance(source.size * batch.num_rows // total)
+    except (pyarrow.ArrowException, OSError) as e:
+        raise UserError(
+            f"{source.path} is truncated, damaged or no parquet file ({str(e).splitlines()[0]}); "
+            "fetch or make it again"
+        ) from e
+    except UnicodeDecodeError as e:
+        raise UserError(
+            f"{source.path}, row {row_number + 1}: {options.text_column!r} is not UTF-8"
+        ) from e
+
+
+def _batches(file: Any, column: str) -> Iterator[Any]:
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        chunks = (group.column(i) for i in range(group.num_columns))
+        size = sum(
+            c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] == column
+        )
+        yield from file.iter_batches(
+            batch_size=rows_at_once(size, group.num_rows), row_groups=[number], columns=[column]
+        )
+
+
+def rows_at_once(size: int, rows: int) -> int:
+    """Rows of a row group that are read together. size: unpacked bytes of the column in this group.
+
+    In a group of up to BATCH_BYTES so few that each might be as long as all of it (a dictionary can
+    make that of one long text), in a larger one by the mean length: reading costs 11 us a batch, so
+    there is no need for many short rows at once.
+    """
+    few = BATCH_BYTES // max(size, 1) if size <= BATCH_BYTES else USUAL_BATCH_BYTES * rows // size
+    return min(max(few, 1), MAX_ROWS)
+
+
+def _must_be_no_bomb(source: Source, metadata: Any) -> None:
+    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * source.size:
+        raise UserError(
+            f"{source.path} unpacks to more than {BOMB_RATIO} times its size: this is not text; "
+            "leave it out"
+        )

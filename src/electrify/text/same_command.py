@@ -1,0 +1,104 @@
+"""Whether a folder was made, or begun, by the same command."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..config.prepare import PrepareConfig
+from ..errors import UserError
+from ..files.folders import foreign
+from ..files.lock import lock
+from .manifest import MANIFEST, Manifest, read_manifest
+from .placed import UNFINISHED, clear, unfinished_state
+from .shards import Corpus, verify_common
+from .sources import Source
+from .splits import SPLITS
+
+
+def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
+    """The options that decide the bytes of the result, without absolute paths."""
+    rest = {
+        k: v
+        for k, v in asdict(options).items()
+        if k not in ("inputs", "output_dir", "workers", "engine")
+    }
+    rest["strip_accents"] = options.accents_stripped
+    if Path(options.tokenizer).is_dir():
+        rest["tokenizer"] = Path(options.tokenizer).resolve().name
+    return rest
+
+
+def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
+    """The manifest of a folder that the same command finished, verified; None where none is. Raises
+    UserError where it holds something else."""
+    folder = Path(options.output_dir)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; name a folder for the prepared corpus")
+    if not os.path.lexists(folder / MANIFEST):
+        inside = folder / UNFINISHED
+        # Killed before it wrote whose it is.
+        begun = inside.is_dir() and not inside.is_symlink() and not foreign(inside)
+        others = [
+            name
+            for name in foreign(folder)
+            if not name.startswith(".") and not (name == UNFINISHED and begun)
+        ]
+        if others and unfinished_state(folder) is None:
+            raise UserError(
+                f"{folder} holds other files ({', '.join(others[:3])} ...); choose a new or empty "
+                "folder"
+            )
+        return None
+    manifest = read_manifest(folder)
+    must_be_same(
+        folder, manifest.options, manifest.sources, options, [s.identity() for s in sources]
+    )
+    for split in SPLITS:
+        Corpus(folder, split).verify()
+    verify_common(folder, manifest)
+    if unfinished_state(folder) is not None:
+        with lock(folder):
+            clear(folder / UNFINISHED)
+    return manifest
+
+
+def must_be_same(
+    folder: Path,
+    had: dict[str, Any],
+    sources: list[dict[str, Any]],
+    options: PrepareConfig,
+    identities: list[dict[str, Any]],
+) -> None:
+    now = bytes_deciding(options)
+    for name in sorted(now.keys() | had.keys()):
+        if had.get(name) != now.get(name):
+            raise UserError(
+                f"{folder} holds another run: its {name} is {had.get(name)!r}, now "
+                f"{now.get(name)!r}; choose another folder or remove it"
+            )
+    if sources != identities:
+        what = "other inputs"
+        if [row["name"] for row in identities] == [row["name"] for row in sources]:
+            what = "other contents of " + next(
+                a["name"] for a, b in zip(identities, sources, strict=True) if a != b
+            )
+        raise UserError(
+            f"{folder} holds another run: it was made from {what}; choose another folder or remove "
+            "it"
+        )
+
+
+def mended(had: dict[str, Any], options: dict[str, Any], identities: list[dict[str, Any]]) -> str:
+    """The first input whose contents changed, where options and names did not: somebody mended the
+    file that stopped the run."""
+    if had["options"] != options or [row["name"] for row in had["sources"]] != [
+        row["name"] for row in identities
+    ]:
+        return ""
+    return next(
+        (now["name"] for then, now in zip(had["sources"], identities, strict=True) if then != now),
+        "",
+    )

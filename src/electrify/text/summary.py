@@ -1,0 +1,61 @@
+"""What `electrify prepare` found, as a table in plain text."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+from ..errors import UserError
+from ..files.reading import read_object
+from ..files.schema import check
+from .manifest import Manifest
+
+LOG = "prepare.log.json"
+
+
+def _seconds(folder: Path) -> dict[str, float]:
+    """What the run that made the folder took, by phase; {} where the folder does not say."""
+    try:
+        return check(
+            dict[str, float],
+            read_object(folder / LOG, within=folder).get("seconds"),
+            str(folder / LOG),
+        )
+    except UserError:
+        return {}
+
+
+def report(manifest: Manifest, *, folder: Path | None = None) -> str:
+    """What `prepare` found, as a table in plain text. `folder` (that of the manifest) adds the
+    seconds and the rate of the run that made it."""
+    c = defaultdict(float, manifest.counts)
+    rows = [
+        ("documents", f"{c['documents']:,.0f}"),
+        ("  of them validation", f"{sum(s.documents for s in manifest.splits.get('valid', ())):,}"),
+        ("words", f"{c['words']:,.0f}"),
+        ("tokens", f"{c['tokens']:,.0f}"),
+        ("tokens per word", f"{c['tokens'] / max(c['words'], 1):.3f}"),
+        ("[UNK] rate", f"{c['unk_tokens'] / max(c['tokens'], 1):.4%}"),
+        ("duplicates dropped", f"{c['duplicates']:,.0f}"),
+        ("vocabulary", f"{manifest.vocab_size:,}"),
+        ("text", f"{c['bytes'] / 1e6:,.1f} MB"),
+    ]
+    for name, shown in (
+        ("encoding_errors", "not UTF-8 (documents)"),
+        ("nul_characters", "NUL characters removed"),
+        ("cuts", "cuts in very long documents"),
+    ):
+        if c.get(name):
+            rows.append((shown, f"{c[name]:,.0f}"))
+    seconds = _seconds(folder) if folder is not None else {}
+    if {"total", "encode"} <= seconds.keys():
+        steps = ", ".join(
+            f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"
+        )
+        rate = {name: c["bytes"] / 1e6 / max(seconds[name], 1e-9) for name in ("total", "encode")}
+        rows += [
+            ("seconds", f"{seconds['total']:.1f} ({steps})"),
+            ("MB/s", f"{rate['total']:.2f} in all, {rate['encode']:.2f} encoding"),
+        ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
