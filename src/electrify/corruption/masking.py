@@ -147,7 +147,8 @@ class MaskMix(nn.Module):
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         plan = self.chooser.plan(tokens, draws, fixed=fixed)
         at_M = plan.at_M
-        u_M, was_M = draws.uniform_T("mix")[at_M], tokens.ids_T[at_M]
+        u_M = draws.uniform_T("mix")[at_M]
+        was_M = tokens.ids_T[at_M]
         random_M = self.ordinary_N[draws.bits_T("random_token")[at_M] % len(self.ordinary_N)]
         mask, same, _ = self.mix
         shown_M = torch.where(

@@ -20,7 +20,9 @@ P = TypeVar("P", bound="Plan")
 
 # Of a list of fixed length: places beyond the expected number; further ones where a batch has more;
 # a multiple of this.
-SPARE, STEP, WHOLE = 1.05, 1.25, 64
+SPARE = 1.05
+STEP = 1.25
+WHOLE = 64
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,8 @@ def ppmi_(counts_VC: Tensor) -> Tensor:
     """max(0, ln p(word, context) / p(word) p(context)), in place; 0 where the two were never seen
     together."""
     total = counts_VC.sum(dtype=torch.float64)
-    word_V1, context_C = counts_VC.sum(1, keepdim=True), counts_VC.sum(0)
+    word_V1 = counts_VC.sum(1, keepdim=True)
+    context_C = counts_VC.sum(0)
     # ln of 0 is -inf and ends at 0; a word or context that was never seen gives 0 / 0
     return (
         counts_VC.div_(word_V1)

@@ -43,7 +43,8 @@ class Rows:
         )
         order_N, self.first_R = pack(found.slots_N, row_length=max_seq_length)
         self.sequences = found.take(order_N)  # in the order of the rows
-        self.row_length, self.special_ids = max_seq_length, corpus.manifest.special_ids
+        self.row_length = max_seq_length
+        self.special_ids = corpus.manifest.special_ids
         self.corpus = corpus
         self.shards = [
             np.asarray(shard) for shard in corpus.tokens
@@ -74,10 +75,8 @@ class Rows:
         count_R = self.first_R[rows + 1] - self.first_R[rows]
         number_S = _ranges(count_R)
         index_S = np.repeat(self.first_R[rows], count_R) + number_S
-        length_S, single_S = (
-            self.sequences.length_N[index_S].astype(np.int64),
-            self.sequences.single_N[index_S],
-        )
+        length_S = self.sequences.length_N[index_S].astype(np.int64)
+        single_S = self.sequences.single_N[index_S]
         a_S = self._first_segment(length_S, single_S, number_S, np.repeat(key_R.numpy(), count_R))
         # The pads at the end of a row are one more run: all runs together are exactly T slots, so
         # every field is one repeat.
@@ -149,7 +148,9 @@ class Loader:
 
     def __init__(self, corpus: Corpus, *, phases: Phases, num_segments: int, seed: int) -> None:
         """Raises UserError where the corpus is shorter than a batch."""
-        self.corpus, self.phases, self.seed = corpus, phases, seed
+        self.corpus = corpus
+        self.phases = phases
+        self.seed = seed
         self.streams = {
             length: Rows(corpus, max_seq_length=length, num_segments=num_segments)
             for length in phases.row_lengths

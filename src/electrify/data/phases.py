@@ -75,7 +75,8 @@ def one_phase(*, row_length: int, batch_rows: int) -> Phases:
 def phases_of(config: PretrainConfig) -> Phases:
     """The phases of a recipe. A schedule's shares are of all updates, in its order; what is left
     has the recipe's own length and batch."""
-    t, d = config.train, config.data
+    t = config.train
+    d = config.data
     lengths = _from(d.seq_length_schedule, d.max_seq_length, t.max_steps)
     batches = _from(t.batch_size_schedule, t.train_batch_size, t.max_steps)
     return Phases(
@@ -88,7 +89,8 @@ def phases_of(config: PretrainConfig) -> Phases:
 
 def _from(schedule: dict[int, float], last: int, max_steps: int) -> dict[int, int]:
     """Update -> value from there on."""
-    found, share = dict[int, int](), 0.0
+    found = dict[int, int]()
+    share = 0.0
     for value, of_all in schedule.items():
         found[round(share * max_steps)] = value
         share += of_all

@@ -51,8 +51,11 @@ def model_card(
     recipe = dump(
         override(config, {name: _relative(start) for name, start in starts.items() if start})
     )
-    row, start = config.objective.row, starts.get(f"init_{part}")
-    shape, is_lm, kept = model.encoder.shape, model.head.kind == "token", part == "discriminator"
+    row = config.objective.row
+    start = starts.get(f"init_{part}")
+    shape = model.encoder.shape
+    is_lm = model.head.kind == "token"
+    kept = part == "discriminator"
     corruptor = config.corruption.corruptor
     fills = is_lm and (
         part == "generator" or corruptor == "mask"

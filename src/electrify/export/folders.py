@@ -211,7 +211,9 @@ def computing_plainly(config: Any) -> None:
     """
     # The library's own choice for this machine; before the outputs, which are checked against it.
     config._attn_implementation = None
-    config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False
+    config.return_dict = True
+    config.output_attentions = False
+    config.output_hidden_states = False
     config.chunk_size_feed_forward = (
         0  # memory for time; a length that it does not divide is an error
     )

@@ -50,7 +50,8 @@ TOLERANCE = {
 
 
 class ExportError(UserError):
-    """The written folder does not give the numbers of the run's own network. Nothing of it is left."""
+    """The written folder does not give the numbers of the run's own network. Nothing of it is left.
+    """
 
 
 # ------------------------------------------------------------------ verbs
@@ -155,10 +156,8 @@ def _restored(
 
 def _fill(built: Built, saved: Mapping[str, Tensor], path: Path) -> None:
     named = dict(built.objective.named_parameters())
-    mine, theirs = (
-        {n: tuple(p.shape) for n, p in named.items()},
-        {n: tuple(t.shape) for n, t in saved.items()},
-    )
+    mine = {n: tuple(p.shape) for n, p in named.items()}
+    theirs = {n: tuple(t.shape) for n, t in saved.items()}
     if mine != theirs:
         odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
         raise UserError(
@@ -343,7 +342,8 @@ def _hf_outputs(
 def _largest_difference(
     ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...], tokens: Tokens
 ) -> float:
-    """Over real tokens, relative to the largest value where that exceeds 1; nan where anything is."""
+    """Over real tokens, relative to the largest value where that exceeds 1; nan where anything is.
+    """
     pairs = zip(ours, theirs, strict=True)
     return (
         torch.stack(

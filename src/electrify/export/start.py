@@ -84,7 +84,8 @@ def load_weights(
     """
     own = built.exports[what]
     config = _config(start, own.architecture.name)
-    shape, theirs = own.encoder.shape, own.architecture.shape_of(config)
+    shape = own.encoder.shape
+    theirs = own.architecture.shape_of(config)
     if theirs.vocab_size != shape.vocab_size:
         raise UserError(
             f"--init-{what} " + _other_vocabulary(start, theirs.vocab_size, shape.vocab_size)

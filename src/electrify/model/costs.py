@@ -41,8 +41,11 @@ def layer_flops(s: Sizes) -> float:
     Two terms are its own and kept: the norm after attention counts 5 once, not 5 D, and the
     weighted average and output product are D wide also where A is not (T5).
     """
-    d, length = s.width, s.length
-    a, h, f = s.attention or d, s.heads or max(1, d // 64), s.feed_forward or 4 * d
+    d = s.width
+    length = s.length
+    a = s.attention or d
+    h = s.heads or max(1, d // 64)
+    f = s.feed_forward or 4 * d
     qkv = 3 * (2 * d * a + a)
     scores = 2 * a * length + h * length * (SOFTMAX + DROPOUT + 1)
     mixed = 2 * d * length + 2 * d * d + d + DROPOUT * d + d + NORM

@@ -203,7 +203,8 @@ def init_local_blocks(
     with torch.no_grad():
         if encoder.project is not None:
             normal(encoder.project)
-            encoder.project.weight[:width], encoder.project.weight[:, :width] = 0, 0
+            encoder.project.weight[:width] = 0
+            encoder.project.weight[:, :width] = 0
             encoder.project.weight[:width, :width] = torch.eye(width)
         s = math.sqrt(amplitude * 4 * math.sqrt(shape.head_width) / width)
         for block in encoder.blocks:

@@ -84,7 +84,8 @@ class AllTokensMLM(Objective):
 
     def watch(self, graded: Predicted) -> Terms:
         z = graded.corrupted
-        real_T, replaced_T = z.tokens.real_T, z.replaced_T
+        real_T = z.tokens.real_T
+        replaced_T = z.replaced_T
         terms = generator_rates(z, graded.losses) | apart(
             "all_tokens", graded.losses["all_tokens"], replaced_T
         )

@@ -99,7 +99,9 @@ class Electra(Objective):
         return Graded(z, losses, states_TD, logits)
 
     def watch(self, graded: Graded) -> Terms:
-        z, x_TD, label_T = graded.corrupted, graded.states_TD, self.label_T(graded.corrupted)
+        z = graded.corrupted
+        x_TD = graded.states_TD
+        label_T = self.label_T(graded.corrupted)
         terms = generator_rates(z, graded.losses) | replaced_share(z)
         if self.loss_on == "chosen":
             terms |= apart("rtd", graded.losses["rtd"], label_T[z.at_M])

@@ -30,7 +30,9 @@ from ..text.whole import json_rows, read_text
 if TYPE_CHECKING:
     from .pll import Scorer
 
-FILES, KIND, SEAL = ("blimp.json", "blimp.md"), "blimp", "<!-- electrify blimp"
+FILES = ("blimp.json", "blimp.md")
+KIND = "blimp"
+SEAL = "<!-- electrify blimp"
 # The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms
 # of selection among argument structure.
 PHENOMENON = {"s-selection": "argument_structure"}
@@ -122,7 +124,8 @@ def judge(
     for p in paradigms:
         texts = [text for pair in p.pairs for text in (pair.good, pair.bad)]
         scores = scorer.scores(texts, batch_tokens=batch_tokens, after=progress.advance)
-        good, bad = scores[::2], scores[1::2]
+        good = scores[::2]
+        bad = scores[1::2]
         right, ties = (
             sum(test(a, b) for a, b in zip(good, bad, strict=True))
             for test in (float.__gt__, float.__eq__)

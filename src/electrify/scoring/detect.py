@@ -261,7 +261,8 @@ def _detection(e: _Encoded, probabilities: list[float]) -> Detection:
     last: object = object()
     for piece, word in zip(tokens, e.words, strict=True):
         if word is not None and word == last:
-            start, end = words[-1].start, max(words[-1].end, piece.end)
+            start = words[-1].start
+            end = max(words[-1].end, piece.end)
             words[-1] = Piece(
                 e.text[start:end], start, end, max(words[-1].probability, piece.probability)
             )
@@ -331,7 +332,8 @@ def _show_coloured(detection: Detection, out: TextIO, *, threshold: float, unit:
     from rich.console import Console
     from rich.text import Text
 
-    shown, at = Text(), 0
+    shown = Text()
+    at = 0
     for piece in sorted(_pieces(detection, unit), key=lambda p: p.start):
         if piece.end <= at:
             continue

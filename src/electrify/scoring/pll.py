@@ -61,10 +61,8 @@ class Scorer:
         """
         rows = [row for k, text in enumerate(texts) for row in self._rows(k, text)]
         rows.sort(key=lambda row: len(row[1]))
-        totals, waiting = (
-            torch.zeros(len(texts), dtype=torch.float64),
-            torch.zeros(len(texts), dtype=torch.long),
-        )
+        totals = torch.zeros(len(texts), dtype=torch.float64)
+        waiting = torch.zeros(len(texts), dtype=torch.long)
         for k, _, _ in rows:
             waiting[k] += 1
         at = 0
@@ -121,10 +119,8 @@ class Scorer:
             ).float()
             score_BL = -logits_BL if self.kind == "electric" else F.logsigmoid(-logits_BL)
             return (score_BL * ((place_L > 0) & (place_L < length_B[:, None] - 1))).sum(1)
-        row_B, at_B = (
-            torch.arange(len(batch), device=device),
-            torch.tensor([place for _, _, place in batch], device=device),
-        )
+        row_B = torch.arange(len(batch), device=device)
+        at_B = torch.tensor([place for _, _, place in batch], device=device)
         masked_BL = ids_BL.index_put(
             (row_B, at_B), torch.tensor(self.tokenizer.mask_token_id, device=device)
         )
@@ -157,7 +153,8 @@ def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Ten
 
 @torch.inference_mode()
 def is_short(model: Any, *, vocab_size: int) -> bool:
-    """Whether this model's head works on single places: tried on two rows, against the whole way."""
+    """Whether this model's head works on single places: tried on two rows, against the whole way.
+    """
     ids_BL = torch.arange(12).view(2, 6) % vocab_size
     inputs = {"input_ids": ids_BL, "attention_mask": torch.tensor([[1] * 6, [1] * 4 + [0] * 2])}
     at_B = torch.tensor([4, 1])

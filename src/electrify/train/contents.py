@@ -11,7 +11,8 @@ from ..files.inside import CHECKPOINT as NUMBERED
 from ..files.reading import FileError, must_be_regular, read_object, sha256_of
 from ..files.schema import Count, FileName, SchemaError, check, is_file_name
 
-MANIFEST, STATE = "manifest.json", "state.json"
+MANIFEST = "manifest.json"
+STATE = "state.json"
 FORMAT = 1
 
 

@@ -184,7 +184,8 @@ class EnergyMeter:
         try:
             self._last = [read() for read, _ in counters]
         except (OSError, ValueError):
-            self._counters, self.source = [], None
+            self._counters = []
+            self.source = None
 
     def joules(self) -> float | None:
         if not self._counters:
@@ -192,7 +193,8 @@ class EnergyMeter:
         try:
             now = [read() for read, _ in self._counters]
         except Exception:  # noqa: BLE001 - a counter that breaks off (NVML raises its own kind) is no measurement any more, and no reason to stop
-            self._counters, self.source = [], None
+            self._counters = []
+            self.source = None
             return None
         for (_, wraps_at), before, after in zip(self._counters, self._last, now, strict=True):
             self._total += after - before if after >= before else after + wraps_at - before

@@ -64,7 +64,8 @@ def start(device: torch.device, *, timeout_s: float) -> World:
         try:
             cuda = device.type == "cuda"
             store, prefix = store_of_this_attempt(rank=rank, size=size, timeout_s=timeout_s)
-            shared, timeout = td.PrefixStore(prefix, store), timedelta(seconds=timeout_s)
+            shared = td.PrefixStore(prefix, store)
+            timeout = timedelta(seconds=timeout_s)
             backend, device_id = ("nccl", device) if cuda else ("gloo", None)
             keeper = None if agent_keeps_store() else 0
             _watches.append(

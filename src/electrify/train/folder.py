@@ -74,7 +74,8 @@ def refuse(folder: Path, resume: Resume) -> None:
     must_lead_somewhere(folder)
     must_be_utf8(folder)
     must_not_be_in_a_checkpoint(folder)
-    saved, begun = any(folder.glob("checkpoint-*")), os.path.lexists(folder / CONFIG)
+    saved = any(folder.glob("checkpoint-*"))
+    begun = os.path.lexists(folder / CONFIG)
     if begun and not is_run(folder):
         raise UserError(
             f"{folder / CONFIG} is not the recipe of a run that electrify began; choose another "

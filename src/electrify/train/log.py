@@ -27,7 +27,8 @@ from ..files.whole import write_atomically
 from ..progress import say
 
 KINDS = ("train", "valid", "event")
-FILE, BOARD = "metrics.jsonl", "tensorboard"
+FILE = "metrics.jsonl"
+BOARD = "tensorboard"
 # What the machine's speed decides, and so differs between two runs of the same numbers.
 TIMING_FIELDS = frozenset(
     {"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes", "joules"}
@@ -188,7 +189,8 @@ class _Board:
         from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._event, self._summary = Event, Summary
+        self._event = Event
+        self._summary = Summary
         make_inside(folder, folder.parent)
         # Numbered, not dated: TensorBoard reads in the order of names, and clocks jump.
         number = 1 + max(
@@ -277,7 +279,8 @@ def torn(path: Path) -> list[int]:
 
 
 def comparable(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The records that two runs of the same numbers must share: without events and TIMING_FIELDS."""
+    """The records that two runs of the same numbers must share: without events and TIMING_FIELDS.
+    """
     return [
         {k: v for k, v in r.items() if k not in TIMING_FIELDS}
         for r in records

@@ -146,7 +146,8 @@ class Run:
         loader = self.data.loader
         phase = loader.phases.at(at)
         share = phase.batch_rows // self.world.size
-        first, rows = self.world.rank * share, min(self.data.micro_rows, share)
+        first = self.world.rank * share
+        rows = min(self.data.micro_rows, share)
         progress = step / self.config.max_steps
         parts = []
         for start in range(first, first + share, rows):
@@ -189,7 +190,8 @@ class Run:
         found, total = self.accumulate(parts)
         faults.at("update", self.step + 1)
         norm = clip(list(self.state.named.values()), self.config.max_grad_norm or math.inf)
-        one, share = torch.ones((), device=device), self.world.size
+        one = torch.ones((), device=device)
+        share = self.world.size
         found.add(
             {"grad_norm": Term(norm / share, one / share)}
         )  # every rank has the same norm; each adds its share
@@ -208,7 +210,8 @@ class Run:
         if self.graphs:
             # What the last update put out has been read; gradients of this one's passes add up.
             torch.compiler.cudagraph_mark_step_begin()
-        found, total = MetricSums(device), torch.zeros((), device=device)
+        found = MetricSums(device)
+        total = torch.zeros((), device=device)
         for k, (tokens, plan) in enumerate(parts):
             last = k == len(parts) - 1
             with nullcontext() if last else at_home(self.module):
@@ -253,7 +256,8 @@ class Run:
 
     def learning_rates(self) -> dict[str, float]:
         """Those of the last update."""
-        c, f = self.config, self.factor(self.step - 1)
+        c = self.config
+        f = self.factor(self.step - 1)
         own = (
             {"generator_learning_rate": c.generator_learning_rate * f}
             if c.generator_learning_rate
@@ -264,7 +268,8 @@ class Run:
     # ------------------------------------------------------------------ between updates
 
     def log_line(self, log: MetricsLog) -> str:
-        state, meter = self.state, self.state.meter
+        state = self.state
+        meter = self.state.meter
         sums = state.sums.across()
         state.tokens += int(sums.pop("tokens").sum)
         means = state.sums.means()
@@ -281,7 +286,9 @@ class Run:
         return f"{losses}, {shown_rate(timing)}"
 
     def validate(self, log: MetricsLog) -> None:
-        valid, c, state = self.data.valid, self.config, self.state
+        valid = self.data.valid
+        c = self.config
+        state = self.state
         limit, rows_each = self.data.validated(c.eval_rows, processes=self.world.size)
         if valid is None or not limit:
             return
@@ -321,7 +328,8 @@ class Run:
     def train(self, log: MetricsLog) -> Summary:
         """Runs to max_steps, a signal, or max_minutes, and ends on a checkpoint. Raises Stopped for
         a signal that comes in the first update."""
-        c, state = self.config, self.state
+        c = self.config
+        state = self.state
         state.meter.start(step=self.step, tokens=state.tokens_seen())
         stopped = False
         bar = Progress(c.max_steps, title="pretrain", unit="steps", done=self.step)

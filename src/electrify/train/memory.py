@@ -44,7 +44,8 @@ def available_bytes() -> int:
 
 def least_parameters(shape: Shape) -> int:
     """The weight matrices of an encoder."""
-    d, e = shape.hidden_size, shape.embedding_size
+    d = shape.hidden_size
+    e = shape.embedding_size
     blocks = shape.num_hidden_layers * (4 * d * d + 2 * d * shape.intermediate_size)
     return (shape.vocab_size + shape.max_position_embeddings) * e + (e != d) * e * d + blocks
 

@@ -39,7 +39,8 @@ class Monitor:
     def __init__(
         self, *, unigram_entropy: float, warmup_tokens: int = 0, generator_learns: bool = True
     ) -> None:
-        self.unigram_entropy, self.generator_learns = unigram_entropy, generator_learns
+        self.unigram_entropy = unigram_entropy
+        self.generator_learns = generator_learns
         self.grace_tokens = max(GRACE_TOKENS, warmup_tokens)
         self._in_trouble: set[str] = set()
 

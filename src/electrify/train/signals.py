@@ -63,7 +63,8 @@ class Heard:
             # checkpoints are atomic.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        self.name, self._came = signal.Signals(number).name, time.monotonic()
+        self.name = signal.Signals(number).name
+        self._came = time.monotonic()
         self.first()
 
     def __exit__(self, *error: object) -> None:

@@ -21,7 +21,8 @@ class MetricSums:
 
     def add(self, terms: Terms) -> None:
         for name, term in terms.items():
-            total, count = term.sum.detach().double(), term.count.detach().double()
+            total = term.sum.detach().double()
+            count = term.count.detach().double()
             if name in self.sums:
                 self.sums[name].sum.add_(total)
                 self.sums[name].count.add_(count)

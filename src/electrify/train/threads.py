@@ -85,7 +85,8 @@ def choose(
     own number on a GPU and with several processes; what the run had; a measurement with at most
     torch's own number. Raises UserError where `given` is neither auto nor a number.
     """
-    asked, own = thread_count(given), torch.get_num_threads()
+    asked = thread_count(given)
+    own = torch.get_num_threads()
     if asked:
         return Threads(min(asked, cores()), "user", asked if asked > cores() else None)
     if device.type != "cpu" or processes > 1 or any(os.environ.get(name) for name in USERS):
@@ -158,7 +159,8 @@ class Layer:
 
     def __init__(self, width: int, tokens: int, *, bf16: bool) -> None:
         rng = torch.Generator().manual_seed(0)
-        self.bf16, self.heads = bf16, max(1, width // HEAD)
+        self.bf16 = bf16
+        self.heads = max(1, width // HEAD)
         width -= width % self.heads
         self.tokens = -(-tokens // ROW) * ROW
         shapes = ((3 * width, width), (width, width), (4 * width, width), (width, 4 * width))
@@ -193,7 +195,8 @@ class Layer:
         """Of a pass, over a turn of so many seconds. The first one, which is not counted, starts
         the threads."""
         self()
-        began, passes = time.perf_counter(), 0
+        began = time.perf_counter()
+        passes = 0
         while True:
             self()
             passes += 1
