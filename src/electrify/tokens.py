@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .special import (
-    SpecialIds as SpecialIds,
-)  # which stands alone, because preparing a corpus needs it without torch
+# Which stands alone, because preparing a corpus needs it without torch.
+from .special import SpecialIds as SpecialIds
 
 ALWAYS_JOINS = -1
 ALWAYS_BEGINS = 0

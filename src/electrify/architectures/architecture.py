@@ -80,8 +80,7 @@ class Architecture(ABC):
         values: InitialValues,
         rng: torch.Generator,
     ) -> None:
-        """Initial values of everything in `objective`. encoders: those in it, the kept one first.
-        """
+        """Initial values of everything in `objective`. encoders: those in it, the kept one first."""
 
     # ---------------------------------------------------------------- in Hugging Face's library
 

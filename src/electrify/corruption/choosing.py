@@ -89,9 +89,8 @@ class Chooser:
         want_RS = wanted(tokens, candidate_T, self.rate)
         if not self.clean_rate:
             return want_RS
-        first_T = (
-            tokens.pos_T == 0
-        ) & tokens.real_T  # a sequence's own draw is that of its first token
+        # A sequence's own draw is that of its first token.
+        first_T = (tokens.pos_T == 0) & tokens.real_T
         clean_RS = per_sequence(first_T & (draws.uniform_T("sentence") < self.clean_rate), tokens)
         return want_RS * (clean_RS == 0)
 
@@ -114,9 +113,8 @@ class Chooser:
         key_RL = (seq_RL << 48) | ((~candidate_RL).long() << 47) | (key_RL >> 6)
         sorted_key_RL, order_RL = key_RL.sort(1)
         sorted_RL = sorted_key_RL >> 48
-        first_RL = torch.searchsorted(
-            sorted_RL, sorted_RL
-        )  # where this token's sequence begins in the sorted row
+        # Where this token's sequence begins in the sorted row.
+        first_RL = torch.searchsorted(sorted_RL, sorted_RL)
         want_RL = self.wanted(tokens, candidate_T, draws).gather(1, sorted_RL)
         if self.edges is None:
             rank_RL = torch.arange(tokens.row_length, device=seq_RL.device) - first_RL

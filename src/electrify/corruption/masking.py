@@ -59,9 +59,8 @@ class Corrupted:
         )
         if self.valid_M is None:
             return chosen_T
-        return chosen_T & (
-            torch.arange(len(chosen_T), device=chosen_T.device) > 0
-        )  # where the fillers point
+        # Where the fillers point.
+        return chosen_T & (torch.arange(len(chosen_T), device=chosen_T.device) > 0)
 
     @property
     def replaced_T(self) -> Tensor:

@@ -76,9 +76,8 @@ class TwoTower(nn.Module):
         left_TD = self.left(tokens)
         right_TD = self.right(tokens)
         first_T = tokens.pos_T == 0
-        last_T = torch.cat(
-            [first_T[1:], first_T.new_ones(1)]
-        )  # what follows is another sequence, padding (which has position 0), or another row
+        # What follows is another sequence, padding (which has position 0), or another row.
+        last_T = torch.cat([first_T[1:], first_T.new_ones(1)])
         before_TD = left_TD.roll(1, 0).masked_fill(first_T[:, None], 0)
         after_TD = right_TD.roll(-1, 0).masked_fill(last_T[:, None], 0)
         return torch.cat([before_TD, after_TD], -1)

@@ -124,9 +124,8 @@ def factors(matrix_VC: Tensor, dimensions: int, *, seed: int) -> Tensor:
     """
     seen_V = matrix_VC.any(1)
     rank = min(dimensions, *matrix_VC.shape)
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # the library draws its starting vectors from the global generator
+    # The library draws its starting vectors from the global generator.
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         left_VK, values_K, _ = torch.svd_lowrank(
             matrix_VC, q=min(rank + _OVERSAMPLED, *matrix_VC.shape), niter=_ITERATIONS

@@ -46,9 +46,8 @@ class Rows:
         self.row_length = max_seq_length
         self.special_ids = corpus.manifest.special_ids
         self.corpus = corpus
-        self.shards = [
-            np.asarray(shard) for shard in corpus.tokens
-        ]  # a slice of a memmap costs ten times a slice of an array
+        # A slice of a memmap costs ten times a slice of an array.
+        self.shards = [np.asarray(shard) for shard in corpus.tokens]
         self.shard_start = np.cumsum([0] + [len(shard) for shard in self.shards])
 
     @property
@@ -86,9 +85,8 @@ class Rows:
         slots_K = np.insert(slots_S, end_R, self.row_length - used_R)
         seq_T = np.repeat(np.insert(number_S + 1, end_R, 0), slots_K)
         pos_T = _ranges(slots_K) * (seq_T > 0)
-        sep_T = np.repeat(
-            np.insert(a_S + 1, end_R, self.row_length), slots_K
-        )  # position of the first [SEP]
+        # Position of the first [SEP].
+        sep_T = np.repeat(np.insert(a_S + 1, end_R, self.row_length), slots_K)
         last_T = np.repeat(np.insert(slots_S - 1, end_R, self.row_length), slots_K)
         text_T = (pos_T > 0) & (pos_T != sep_T) & (pos_T != last_T)
         ids_T = np.where(pos_T > 0, self.special_ids.sep, self.special_ids.cls)
@@ -203,9 +201,8 @@ class Loader:
         )
 
     def _permutation(self, length: int, epoch: int) -> np.ndarray:
-        known = (
-            self._permutations
-        )  # replaced as a whole, never changed: the thread that reads ahead asks, too
+        # Replaced as a whole, never changed: the thread that reads ahead asks, too.
+        known = self._permutations
         if (length, epoch) not in known:
             keep = {
                 key: p for key, p in known.items() if key[0] == length and abs(key[1] - epoch) == 1

@@ -57,9 +57,8 @@ def model_card(
     is_lm = model.head.kind == "token"
     kept = part == "discriminator"
     corruptor = config.corruption.corruptor
-    fills = is_lm and (
-        part == "generator" or corruptor == "mask"
-    )  # it was trained on texts with [MASK]
+    # It was trained on texts with [MASK].
+    fills = is_lm and (part == "generator" or corruptor == "mask")
     parameters = sum(p.numel() for p in model.parameters().values())
     says = row.logits if kept else "token"
     records = [r for r in _records(run) if step is None or r["step"] <= step]

@@ -26,16 +26,14 @@ from .places import may_be_on_hub as may_be_on_hub
 from .quiet import quiet
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
+# Which we look at ourselves.
 SAFE_WEIGHTS: dict[str, Any] = {
     "use_safetensors": True,
     "trust_remote_code": False,
     "ignore_mismatched_sizes": True,
-}  # which we look at ourselves
-_BOTH_WAYS = (
-    "xlnet",
-    "xlm",
-    "flaubert",
-)  # counted with the causal ones by the library, for their language-model heads
+}
+# Counted with the causal ones by the library, for their language-model heads.
+_BOTH_WAYS = ("xlnet", "xlm", "flaubert")
 TOKENIZER_FILES = (
     "tokenizer.json",
     "vocab.txt",

@@ -43,15 +43,12 @@ from .places import must_be_run
 from .quiet import quiet
 from .start import folder_shape
 
-TOLERANCE = {
-    torch.float32: 1e-5,
-    torch.float64: 1e-9,
-}  # of hidden states and logits, relative to their largest value where that exceeds 1
+# Of hidden states and logits, relative to their largest value where that exceeds 1.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
 
 
 class ExportError(UserError):
-    """The written folder does not give the numbers of the run's own network. Nothing of it is left.
-    """
+    """The written folder does not give the numbers of the run's own network. Nothing of it is left."""
 
 
 # ------------------------------------------------------------------ verbs
@@ -342,8 +339,7 @@ def _hf_outputs(
 def _largest_difference(
     ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...], tokens: Tokens
 ) -> float:
-    """Over real tokens, relative to the largest value where that exceeds 1; nan where anything is.
-    """
+    """Over real tokens, relative to the largest value where that exceeds 1; nan where anything is."""
     pairs = zip(ours, theirs, strict=True)
     return (
         torch.stack(

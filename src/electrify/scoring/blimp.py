@@ -190,10 +190,11 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     from .pll import load_scorer
 
     device = pick_device(options.device)
+    # `m ./m m/` is one model.
     distinct = {
         os.path.realpath(model) if os.path.isdir(model) else model: model
         for model in reversed(options.models)
-    }  # `m ./m m/` is one model
+    }
     scorers = [load_scorer(model, device=device) for model in reversed(distinct.values())]
     with ExitStack() as held:
         out = Path(options.output_dir) if options.output_dir else None
@@ -203,9 +204,8 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
         identity = _identity(labels, paradigms, options) if out else {}
         if out:
             _must_be_ours(out, identity)
-            held.enter_context(
-                lock(out)
-            )  # a folder that cannot be made is found now, and not after the scoring
+            # A folder that cannot be made is found now, and not after the scoring.
+            held.enter_context(lock(out))
             _must_be_ours(out, identity)
         width = max(scorer.model.config.hidden_size for scorer in scorers)
         threads = choose(

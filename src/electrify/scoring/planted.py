@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from .detect import detect
 
-_SENTENCE = re.compile(
-    r"[A-Z][a-z]*(?:,? [a-z]+){5,19}\."
-)  # plain words only: in code and numbers a planted word is no surprise
+# Plain words only: in code and numbers a planted word is no surprise.
+_SENTENCE = re.compile(r"[A-Z][a-z]*(?:,? [a-z]+){5,19}\.")
 _WORD = re.compile(r"\b[a-z]{4,}\b")
 
 

@@ -27,9 +27,8 @@ from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of
 
 Kind = Literal["mlm", "rtd", "electric"]
-Row = tuple[
-    int, list[int], int
-]  # number of its sentence, ids, the place that is asked about (0: all of them)
+# Number of its sentence, ids, the place that is asked about (0: all of them).
+Row = tuple[int, list[int], int]
 
 
 @dataclass(frozen=True)
@@ -153,8 +152,7 @@ def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Ten
 
 @torch.inference_mode()
 def is_short(model: Any, *, vocab_size: int) -> bool:
-    """Whether this model's head works on single places: tried on two rows, against the whole way.
-    """
+    """Whether this model's head works on single places: tried on two rows, against the whole way."""
     ids_BL = torch.arange(12).view(2, 6) % vocab_size
     inputs = {"input_ids": ids_BL, "attention_mask": torch.tensor([[1] * 6, [1] * 4 + [0] * 2])}
     at_B = torch.tensor([4, 1])
@@ -201,9 +199,8 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     lacking = [name for name in names if getattr(tokenizer, f"{name}_id") is None]
     if lacking:
         raise UserError(f"{model}: its tokenizer has no {' and no '.join(lacking)}")
-    offset = (
-        2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
-    )  # position ids begin behind the padding's
+    # Position ids begin behind the padding's.
+    offset = 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
     longest = getattr(config, "max_position_embeddings", 512) - offset
     if architecture is not None:
         longest = architecture.shape_of(config).max_position_embeddings

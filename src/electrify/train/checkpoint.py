@@ -175,9 +175,8 @@ def _retire(found: Found, run: Path, step: int) -> None:
         faults.at("during_rotation", step)
         _remove(gone)
         return
-    for name in sorted(
-        ours, key=lambda name: name != MANIFEST
-    ):  # first the manifest: without it nobody takes the rest for a checkpoint
+    # First the manifest: without it nobody takes the rest for a checkpoint.
+    for name in sorted(ours, key=lambda name: name != MANIFEST):
         with suppress(IsADirectoryError):
             (found.path / name).unlink(missing_ok=True)
     others = ", ".join(sorted(path.name for path in found.path.iterdir())[:3])
@@ -258,9 +257,8 @@ def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
             "an earlier one"
         ) from e
     file = path / STATE
-    state = json_of(
-        read_bytes(file, within=path.parent), file, finite=False
-    )  # a validation may have come to no number
+    # A validation may have come to no number.
+    state = json_of(read_bytes(file, within=path.parent), file, finite=False)
     if not isinstance(state, dict):
         raise UserError(
             f"{file} holds {type(state).__name__}, not a JSON object; resume from an earlier "

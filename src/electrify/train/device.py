@@ -156,9 +156,8 @@ def peak_memory_bytes(device: Any) -> int:
         return torch.cuda.max_memory_allocated(device)
     import resource
 
-    with suppress(
-        OSError, ValueError, StopIteration
-    ):  # what getrusage says of a process on Linux begins with what its parent had resident
+    # What getrusage says of a process on Linux begins with what its parent had resident.
+    with suppress(OSError, ValueError, StopIteration):
         status = Path("/proc/self/status").read_text(encoding="ascii")
         return 1024 * int(
             next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
@@ -217,9 +216,8 @@ def _rapl(powercap: Path) -> list[_Counter]:
             limit = int((zone / "max_energy_range_uj").read_text(encoding="ascii")) * 1e-6
         except (OSError, ValueError):
             continue
-        if name.startswith(
-            "package"
-        ):  # `psys` is the whole board and would count the packages twice
+        # `psys` is the whole board and would count the packages twice.
+        if name.startswith("package"):
             counters.append(
                 (
                     lambda path=zone / "energy_uj": int(path.read_text(encoding="ascii")) * 1e-6,

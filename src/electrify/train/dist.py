@@ -234,9 +234,8 @@ def averaging(module: nn.Module, dtype: str) -> nn.Module:
 
     wrapped = DistributedDataParallel(module)
     if dtype == "bfloat16":
-        wrapped.register_comm_hook(
-            None, lambda _, bucket: _in_bfloat16(bucket)
-        )  # which looks at annotations, and does not know text
+        # Which looks at annotations, and does not know text.
+        wrapped.register_comm_hook(None, lambda _, bucket: _in_bfloat16(bucket))
     return wrapped
 
 

@@ -98,9 +98,8 @@ class Guard:
         sum_across([bad, loss])
         bad = bad > 0
         mean, deviation = self.recent.mean_and_deviation()
-        spike = (
-            loss > mean + self.sigmas * deviation
-        )  # not of NaN, and what is infinite is bad before
+        # Not of NaN, and what is infinite is bad before.
+        spike = loss > mean + self.sigmas * deviation
         refused = bad if self.policies["spike"] == "warn" else bad | spike
         self.recent.add(loss, unless=refused)
         self._unread.append(
@@ -113,9 +112,8 @@ class Guard:
         where the policy is to stop, or it is enough."""
         unread = self._unread
         self._unread = []
-        figures = (
-            torch.stack([figures for _, figures in unread]).tolist() if unread else []
-        )  # one wait for all of them
+        # One wait for all of them.
+        figures = torch.stack([figures for _, figures in unread]).tolist() if unread else []
         verdicts = []
         for (step, _), (bad, spike, loss, mean, deviation) in zip(unread, figures, strict=True):
             if bad:

@@ -17,10 +17,8 @@ from ..files.models import MAX_LAYERS as MAX_LAYERS
 from ..model.shape import Shape
 from .dist import World
 
-TRAINED_BYTES, HELD_BYTES = (
-    16,
-    4,
-)  # a parameter in float32 with its gradient and two moments, and alone
+# A parameter in float32 with its gradient and two moments, and alone.
+TRAINED_BYTES, HELD_BYTES = (16, 4)
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 

@@ -14,10 +14,8 @@ import torch
 from ..cores import OWN_CHOICES, SPINS
 from .device import EnergyMeter, peak_memory_bytes
 
-FIRST_S, WINDOW_S = (
-    60.0,
-    30.0,
-)  # seconds of work that the rate is held against, and that are held against it
+# Seconds of work that the rate is held against, and that are held against it.
+FIRST_S, WINDOW_S = (60.0, 30.0)
 # One busy process takes half of a core; what takes more than half of the rate is not sharing but
 # waiting.
 SLOW = 0.5
@@ -78,9 +76,8 @@ def slow_text(first: float, now: float, *, device: str, threads: int) -> str:
         if threads > 1
         else ""
     )
-    told = any(
-        name in os.environ for name in OWN_CHOICES
-    )  # not where torch was loaded before electrify
+    # Not where torch was loaded before electrify.
+    told = any(name in os.environ for name in OWN_CHOICES)
     return (
         text
         + "cores"

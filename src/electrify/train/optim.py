@@ -114,9 +114,8 @@ def load_optimizer_tensors(
         name, slot = key.rsplit(".", 1)
         p = named[name]
         optimizer.state[p][slot] = like(p, t) if t.ndim or slot != "step" else t.clone()
-    if isinstance(
-        optimizer, torch.optim.AdamW
-    ):  # fused AdamW keeps its step counter beside the parameter
+    # Fused AdamW keeps its step counter beside the parameter.
+    if isinstance(optimizer, torch.optim.AdamW):
         for p in named.values():
             if "step" in optimizer.state[p]:
                 optimizer.state[p]["step"] = optimizer.state[p]["step"].to(p.device)

@@ -67,9 +67,8 @@ def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) 
 
 
 def is_sharded(t: Tensor) -> TypeGuard[DTensor]:
-    return hasattr(
-        t, "full_tensor"
-    )  # not isinstance: a run of whole tensors need not wait for the import of theirs
+    # Not isinstance: a run of whole tensors need not wait for the import of theirs.
+    return hasattr(t, "full_tensor")
 
 
 def whole(t: Tensor) -> Tensor:

@@ -56,8 +56,7 @@ class Life:
 
 
 class Watch:
-    """The threads of this process. `forming` and `exchange` are what its main thread is said to do.
-    """
+    """The threads of this process. `forming` and `exchange` are what its main thread is said to do."""
 
     def __init__(self, store: td.Store, *, rank: int, size: int, keeper: int | None) -> None:
         """store: a connection of its own. keeper: the rank whose process keeps the store, None
