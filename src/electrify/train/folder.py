@@ -82,7 +82,15 @@ def refuse(folder: Path, resume: Resume) -> None:
         raise UserError(
             f"{folder} holds a finished run whose checkpoints are gone; choose another --output-dir"
         )
-    for half in HALVES:  # found now, and not when the run has ended
+    _models_must_be_ours(folder)
+    for name in (*HALVES, TOKENIZER, BOARD, GENERATOR_STAGE):
+        must_stay_inside(folder / name, folder)
+
+
+def _models_must_be_ours(folder: Path) -> None:
+    """Raises UserError where the run's models could not be written in the end: found now, and not
+    when the run has ended."""
+    for half in HALVES:
         if model_mark(folder / half) is None and (
             os.path.lexists(folder / half)
             and (not (folder / half).is_dir() or foreign(folder / half))
@@ -92,8 +100,6 @@ def refuse(folder: Path, resume: Resume) -> None:
                 "another --output-dir"
             )
         must_be_as_written(folder / half)
-    for name in (*HALVES, TOKENIZER, BOARD, GENERATOR_STAGE):
-        must_stay_inside(folder / name, folder)
 
 
 def _stands_in_the_way(path: Path) -> bool:

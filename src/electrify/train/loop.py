@@ -67,6 +67,15 @@ def wrapped(objective: Objective, config: TrainConfig, world: World, *, graphs: 
     return averaging(module, config.reduce_dtype) if whole else module
 
 
+def hardware_flops(objective: Objective, data: TrainingData) -> dict[int, float]:
+    """FLOPs of a token by the length of its row: matrix products of the model, pads included,
+    whatever the machine does in fact (flops/, convention hardware)."""
+    return {
+        n: flops_per_token(objective, row_length=n, convention="hardware", rows=data.micro_rows)
+        for n in data.loader.phases.row_lengths
+    }
+
+
 class Run:
     """One pre-training run."""
 
@@ -94,13 +103,7 @@ class Run:
         self.objective = place(objective, config, context.world)
         self.objective.train()
         self.module = wrapped(self.objective, config, context.world, graphs=self.graphs)
-        lengths = data.loader.phases.row_lengths
-        self.flops_per_token = {
-            n: flops_per_token(
-                self.objective, row_length=n, convention="hardware", rows=data.micro_rows
-            )
-            for n in lengths
-        }
+        self.flops_per_token = hardware_flops(self.objective, data)
         self.state = fresh_state(
             dict(self.objective.named_parameters()),
             config,
@@ -205,24 +208,20 @@ class Run:
         return found, total
 
     def seed_dropout(self) -> None:
-        seed = (
-            int(hashed(self.config.seed, self.step + self.state.left_out, self.world.rank))
-            & (1 << 62) - 1
-        )
+        drawn = hashed(self.config.seed, self.step + self.state.left_out, self.world.rank)
+        seed = int(drawn) & (1 << 62) - 1
         # torch.manual_seed asks every kind of device that there might be, a millisecond in all.
-        (
-            torch.default_generator.manual_seed
-            if self.world.device.type == "cpu"
-            else torch.manual_seed
-        )(seed)
+        if self.world.device.type == "cpu":
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
 
     def set_learning_rates(self) -> None:
         for group in self.state.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * schedule.planned(self.config, self.step)
 
     def flops(self, step: int) -> float:
-        """Of the run before `step`: matrix products of the model, pads included, whatever the
-        machine does in fact (flops/, convention hardware)."""
+        """The FLOPs of the run before `step`, those of an earlier stage included."""
         return self.context.flops_before + flops_of(
             self.data.loader.phases, step, self.flops_per_token
         )
