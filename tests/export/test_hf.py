@@ -15,8 +15,9 @@ from runs import MLM, RTD, SPECIAL, STATE, WORDS, random_built, with_model, writ
 from safetensors import safe_open
 
 from electrify.errors import UserError
-from electrify.export import hf
-from electrify.export.hf import ExportError, export, export_run
+from electrify.export import agreement
+from electrify.export.agreement import ExportError
+from electrify.export.hf import export, export_run
 
 FILES = {
     "README.md",
@@ -117,7 +118,7 @@ def test_rounding_is_no_wrong_number(tmp_path):
         for block in built.kept.encoder.blocks:
             block.qkv.weight *= 30
     export_run(run, built=built)
-    worst = hf.check_folder(run / "discriminator", built.kept, SPECIAL)
+    worst = agreement.check_folder(run / "discriminator", built.kept, SPECIAL)
     assert 0 < worst < 1e-9
 
 

@@ -99,7 +99,7 @@ def unreadable_weights(path: str, error: Exception) -> UserError:
 
 def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
     """Raises UserError where the library put random numbers in the place of weights of another
-    shape, or where weights are no numbers."""
+    shape, or where weights are not numbers."""
     if not Path(path).is_dir():
         from_hub(path, model.config)  # the weights are in the cache now
     wrong = sorted(info["mismatched_keys"])
