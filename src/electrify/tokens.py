@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-# Which stands alone, because preparing a corpus needs it without torch.
+# special.py stands alone, because preparing a corpus needs it without torch.
 from .special import SpecialIds as SpecialIds
 
 ALWAYS_JOINS = -1

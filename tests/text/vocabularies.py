@@ -1,4 +1,5 @@
-"""Texts and tokenizers for the tests of this folder. Imports little: test processes start from it."""
+"""Texts and tokenizers for the tests of this folder. Imports little: test processes start from it.
+"""
 
 from __future__ import annotations
 

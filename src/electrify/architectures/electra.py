@@ -149,7 +149,7 @@ class Electra(Architecture):
 
     @torch.no_grad()
     def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        """A linear head takes nothing of the two layers of another objective, which it cannot be."""
+        """A linear head takes nothing of another objective's two layers, which it cannot be."""
         if not isinstance(head, LinearHead):
             return super().fill_head(head, named)
         one = one_layer(named) if len(named) == len(two_layers(head)) else None

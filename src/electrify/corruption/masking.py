@@ -59,7 +59,7 @@ class Corrupted:
         )
         if self.valid_M is None:
             return chosen_T
-        # Where the fillers point.
+        # Fillers point at token 0, which is never chosen.
         return chosen_T & (torch.arange(len(chosen_T), device=chosen_T.device) > 0)
 
     @property

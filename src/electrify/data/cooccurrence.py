@@ -26,7 +26,9 @@ CONTEXTS = 4096  # at most: the most frequent words
 CELLS = 1 << 27  # of the matrix of counts at most: 512 MB
 SAMPLE = 1 << 24  # tokens that are read of a larger corpus
 BLOCK = 1 << 16  # tokens read in one piece
-_OVERSAMPLED, _ITERATIONS = 32, 3  # of the randomised SVD
+# Of the randomised SVD: columns beyond those that are wanted, and power iterations.
+_OVERSAMPLED = 32
+_ITERATIONS = 3
 
 
 def word_vectors(corpus: Corpus, dimensions: int, *, seed: int) -> Tensor:

@@ -85,7 +85,7 @@ class Rows:
         slots_K = np.insert(slots_S, end_R, self.row_length - used_R)
         seq_T = np.repeat(np.insert(number_S + 1, end_R, 0), slots_K)
         pos_T = _ranges(slots_K) * (seq_T > 0)
-        # Position of the first [SEP].
+        # The position of the first [SEP].
         sep_T = np.repeat(np.insert(a_S + 1, end_R, self.row_length), slots_K)
         last_T = np.repeat(np.insert(slots_S - 1, end_R, self.row_length), slots_K)
         text_T = (pos_T > 0) & (pos_T != sep_T) & (pos_T != last_T)

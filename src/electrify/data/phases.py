@@ -1,7 +1,9 @@
 """Phases of a run: how long its rows and how large its batches are at each update.
 
-    length curriculum  seq_length_schedule {128: .9}, max_seq_length 512     rows of 128 tokens for 90 % of the updates, of 512 for the rest (BERT's)
-    batch warm-up      batch_size_schedule {32: .1}, train_batch_size 128    batches of 32 rows for the first 10 %
+- length curriculum: with seq_length_schedule {128: .9} and max_seq_length 512 rows have 128 tokens
+  for 90 % of the updates and 512 for the rest, as BERT's have
+- batch warm-up: with batch_size_schedule {32: .1} and train_batch_size 128 batches have 32 rows for
+  the first 10 % of the updates
 
 One prepared corpus serves any length. The rows of each length are a stream of their own, which a
 phase goes on with where an earlier one stopped.

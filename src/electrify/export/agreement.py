@@ -105,7 +105,7 @@ def _hf_outputs(
 def _largest_difference(
     ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...], tokens: Tokens
 ) -> float:
-    """Over real tokens, relative to the largest value where that exceeds 1; nan where any is nan."""
+    """Over real tokens, relative to the largest value where that exceeds 1; nan for any nan."""
     differences = [
         (a - b)[tokens.real_T].abs().max() / a[tokens.real_T].abs().max().clamp(min=1)
         for a, b in zip(ours, theirs, strict=True)

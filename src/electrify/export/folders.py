@@ -26,13 +26,13 @@ from .places import may_be_on_hub as may_be_on_hub
 from .quiet import quiet
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
-# Which we look at ourselves.
+# Shapes that do not match are looked at here.
 SAFE_WEIGHTS: dict[str, Any] = {
     "use_safetensors": True,
     "trust_remote_code": False,
     "ignore_mismatched_sizes": True,
 }
-# Counted with the causal ones by the library, for their language-model heads.
+# The library counts these with the causal ones, for their language-model heads.
 _BOTH_WAYS = ("xlnet", "xlm", "flaubert")
 TOKENIZER_FILES = (
     "tokenizer.json",

@@ -53,7 +53,7 @@ class AttentionContext:
         dropout: float = 0.0,
         backend: Backend = "auto",
     ) -> None:
-        """dtype: of queries, keys and values. dropout: on the weights (of 0 outside of training)."""
+        """dtype: of queries, keys and values. dropout: on the weights (0 outside of training)."""
         self.rows = tokens.num_rows
         self.length = tokens.row_length
         self.dropout = dropout

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from torch import nn
 
 CHOSEN = 0.15625  # 20 positions in 128: where the script computes an output softmax
-DROPOUT, NORM, GELU, SOFTMAX = 4, 5, 8, 5  # per element, in the script
+# Operations per element, in the script.
+DROPOUT = 4
+NORM = 5
+GELU = 8
+SOFTMAX = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +32,7 @@ class Sizes:
     attention: int | None = None
     """A: heads x head width; None = D."""
     attentions: int = 1
-    """Of a layer: 2 in a decoder, which also attends to its encoder."""
+    """How many a layer has: 2 in a decoder, which also attends to its encoder."""
 
     @property
     def e(self) -> int:

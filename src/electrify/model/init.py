@@ -23,8 +23,8 @@ BERT_STD = 0.02
 # What the position subspace and the words of `local` start with; at .02 Adam overwrites the
 # positions within 20 steps.
 TOKEN_SCALE = 0.1
-# The sub-layer outputs of `local`, so that post-norm keeps the position subspace readable through the
-# depth.
+# The sub-layer outputs of `local`: small, so that post-norm keeps the position subspace readable
+# through the depth.
 OUTPUT_SCALE = 0.1
 # The share of ordinary random weights that `local` keeps in queries and keys.
 NOISE = 0.3

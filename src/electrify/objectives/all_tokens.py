@@ -32,7 +32,7 @@ class Predicted(Graded):
     """logits: of the gate; log p of the softmax where there is none."""
 
     log_p_T: Tensor
-    """Of the original token, by the softmax alone."""
+    """log p of the original token, by the softmax alone."""
     right_T: Tensor
     """Whether that is the most probable one."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from .detect import detect
 
-# Plain words only: in code and numbers a planted word is no surprise.
+# Plain words only: in code and numbers a planted word surprises nobody.
 _SENTENCE = re.compile(r"[A-Z][a-z]*(?:,? [a-z]+){5,19}\.")
 _WORD = re.compile(r"\b[a-z]{4,}\b")
 

@@ -122,7 +122,7 @@ def companions() -> Iterator[None]:
     """Raises Unfinished where the work inside lost another process of the run."""
     try:
         yield
-    except RuntimeError as e:  # of gloo's errors there is no better name
+    except RuntimeError as e:  # gloo's errors have no type of their own
         if _size() == 1 or not (
             isinstance(e, td.DistError)
             or any(word in str(e) for word in ("gloo", "peer", "Timed out", "timed out"))
@@ -239,7 +239,7 @@ def averaging(module: nn.Module, dtype: str) -> nn.Module:
 
     wrapped = DistributedDataParallel(module)
     if dtype == "bfloat16":
-        # Which looks at annotations, and does not know text.
+        # A lambda: the hook's annotations are looked at, and must not be text.
         wrapped.register_comm_hook(None, lambda _, bucket: _in_bfloat16(bucket))
     return wrapped
 

@@ -49,7 +49,7 @@ FREE_FIELDS |= {
     "max_spikes",
     "ddp_timeout",
 }
-# How the work is cut: moves sums by rounding only.
+# Fields that say how the work is cut: they move sums by rounding only.
 SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps", "fsdp"}
 
 

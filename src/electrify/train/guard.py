@@ -98,7 +98,7 @@ class Guard:
         sum_across([bad, loss])
         bad = bad > 0
         mean, deviation = self.recent.mean_and_deviation()
-        # Not of NaN, and what is infinite is bad before.
+        # Nothing is above where a side is NaN, and an infinite loss is bad already.
         spike = loss > mean + self.sigmas * deviation
         refused = bad if self.policies["spike"] == "warn" else bad | spike
         self.recent.add(loss, unless=refused)
@@ -112,7 +112,7 @@ class Guard:
         where the policy is to stop, or it is enough."""
         unread = self._unread
         self._unread = []
-        # One wait for all of them.
+        # The device is waited for once for all of them.
         figures = torch.stack([figures for _, figures in unread]).tolist() if unread else []
         verdicts = []
         for (step, _), (bad, spike, loss, mean, deviation) in zip(unread, figures, strict=True):

@@ -220,7 +220,7 @@ def torn(path: Path) -> list[int]:
 
 
 def comparable(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The records that two runs of the same numbers must share: without events and TIMING_FIELDS."""
+    """What two runs of the same numbers must share: no events, and no TIMING_FIELDS."""
     return [
         {k: v for k, v in r.items() if k not in TIMING_FIELDS}
         for r in records

@@ -97,7 +97,7 @@ class Run:
         self.world = context.world
         self.weights = weights
         on_gpu = context.world.device.type == "cuda"
-        # Lists of a few lengths, for graphs that fit every batch.
+        # Whether lists have one of a few lengths, so that graphs fit every batch.
         self.fixed = config.torch_compile or on_gpu
         self.graphs = config.torch_compile and on_gpu
         self.objective = place(objective, config, context.world)

@@ -17,8 +17,8 @@ from ..files.models import MAX_LAYERS as MAX_LAYERS
 from ..model.shape import Shape
 from .dist import World
 
-# A parameter in float32 with its gradient and two moments, and alone.
-TRAINED_BYTES, HELD_BYTES = (16, 4)
+TRAINED_BYTES = 16  # of a parameter in float32 with its gradient and two moments
+HELD_BYTES = 4  # of a parameter alone
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 

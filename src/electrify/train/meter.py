@@ -14,8 +14,8 @@ import torch
 from ..cores import OWN_CHOICES, SPINS
 from .device import EnergyMeter, peak_memory_bytes
 
-# Seconds of work that the rate is held against, and that are held against it.
-FIRST_S, WINDOW_S = (60.0, 30.0)
+FIRST_S = 60.0  # seconds of work that the rate is held against
+WINDOW_S = 30.0  # seconds of work that are held against it
 # One busy process takes half of a core; what takes more than half of the rate is not sharing but
 # waiting.
 SLOW = 0.5
@@ -76,7 +76,7 @@ def slow_text(first: float, now: float, *, device: str, threads: int) -> str:
         if threads > 1
         else ""
     )
-    # Not where torch was loaded before electrify.
+    # They have not been told where torch was loaded before electrify.
     told = any(name in os.environ for name in OWN_CHOICES)
     return (
         text
@@ -97,7 +97,8 @@ class Meter:
         self.peak = peak
         self.energy = EnergyMeter(device)
         self.pace = Pace()
-        self.seconds_before, self.joules_before = 0.0, 0.0  # of earlier legs
+        self.seconds_before = 0.0  # in earlier legs
+        self.joules_before = 0.0
         self.start(step=0, tokens=0)
 
     def start(self, *, step: int, tokens: int) -> None:

@@ -86,7 +86,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def cache_folder() -> Path:
-    """Where measurements of this machine are kept: $ELECTRIFY_CACHE, else the user's cache folder."""
+    """Where measurements of this machine are: $ELECTRIFY_CACHE, else the user's cache folder."""
     given = os.environ.get("ELECTRIFY_CACHE")
     if given:
         return Path(given)

@@ -29,7 +29,9 @@ ROUNDS = 5
 BUDGET_S = 1.0
 GAIN = 1.05  # a further thread must bring so much, or the core is left to others
 FLOPS = 5e9  # of one pass: 10 to 25 milliseconds of a core
-ROW, HEAD = 64, 32  # tokens of a row and width of a head: those of the tiny recipes
+# Those of the tiny recipes: tokens of a row, and the width of a head.
+ROW = 64
+HEAD = 32
 USERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # torchrun sets the first
 
 
@@ -192,8 +194,8 @@ class Layer:
         return F.layer_norm(x_TD + F.linear(F.gelu(F.linear(x_TD, up)), down), shape)
 
     def seconds(self, turn: float) -> float:
-        """Of a pass, over a turn of so many seconds. The first one, which is not counted, starts
-        the threads."""
+        """The time of a pass, over a turn of so many seconds. The first pass, which is not counted,
+        starts the threads."""
         self()
         began = time.perf_counter()
         passes = 0

@@ -56,7 +56,7 @@ class Life:
 
 
 class Watch:
-    """The threads of this process. `forming` and `exchange` are what its main thread is said to do."""
+    """The threads of this process. `forming` and `exchange` say what its main thread does."""
 
     def __init__(self, store: td.Store, *, rank: int, size: int, keeper: int | None) -> None:
         """store: a connection of its own. keeper: the rank whose process keeps the store, None
@@ -120,7 +120,7 @@ class Watch:
     @contextmanager
     def exchange(self) -> Iterator[None]:
         """Inside, the main thread waits for the others."""
-        self._entered = self._entered + 1
+        self._entered += 1
         self._inside = True
         self._moved = time.monotonic()
         try:
