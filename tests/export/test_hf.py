@@ -306,7 +306,8 @@ for half in sys.argv[1:3]:
     print(tuple(AutoModel.from_pretrained(half)(**inputs).last_hidden_state.shape))
 model, info = ElectraForPreTraining.from_pretrained(sys.argv[1], output_loading_info=True)
 assert not info["missing_keys"] and not info["unexpected_keys"], info
-torch.save(model(**AutoTokenizer.from_pretrained(sys.argv[1])("the cat ran", return_tensors="pt")).logits, sys.argv[3])
+inputs = AutoTokenizer.from_pretrained(sys.argv[1])("the cat ran", return_tensors="pt")
+torch.save(model(**inputs).logits, sys.argv[3])
 print(sorted(pipeline("fill-mask", model=sys.argv[2], top_k=1)("the [MASK] ate")[0]))
 """
 
