@@ -89,7 +89,7 @@ def export(
 
 
 def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
-    """Recipe and facts of a run folder. Raises UserError where it is none."""
+    """Recipe and facts of a run folder. Raises UserError where it is not one."""
     must_be_run(run)
     return load_file(run / "config.yaml", within=run), read_facts(run)[1]
 

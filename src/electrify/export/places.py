@@ -23,7 +23,7 @@ def may_be_on_hub(name: str) -> bool:
 
 
 def check_place(path: str) -> None:
-    """Raises UserError for a name that is meant as a folder and is none, before the Hub is asked
+    """Raises UserError for a name that is meant as a folder and is not one, before the Hub is asked
     (offline that takes half a minute)."""
     if Path(path).is_dir():
         must_be_whole(Path(path))

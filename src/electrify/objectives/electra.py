@@ -92,7 +92,7 @@ class Electra(Objective):
             logits = self.head(states_TD[z.at_M])
             losses["rtd"] = Loss(binary_ce(logits, self.label_T(z)[z.at_M]), z.valid_M)
         if self.sentence_head is not None:
-            # Of every token: how many sequences there are is not a fixed number.
+            # Computed for every token, because the number of sequences is not fixed.
             losses["sentence"] = Loss(
                 binary_ce(self.sentence_head(states_TD), changed_T(z)), first_T(tokens)
             )

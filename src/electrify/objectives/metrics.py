@@ -16,8 +16,8 @@ from ..corruption.two_tower import Cloze
 from ..model.likelihood import likeliest
 from ..terms import Kind, Loss, Term, Terms, term
 
-# Of the histogram of logits. Equal bins of probability would put a cautious or a confident detector
-# into one of them, where AUC is blind.
+# The bins of the histogram of logits. Equal bins of probability would put a cautious or a confident
+# detector into one of them, where AUC is blind.
 BINS = 8000
 REACH = 20.0  # logits beyond it fall into the outermost bins; a bin is .005 wide
 

@@ -218,7 +218,7 @@ def _rapl(powercap: Path) -> list[_Counter]:
             limit = int((zone / "max_energy_range_uj").read_text(encoding="ascii")) * 1e-6
         except (OSError, ValueError):
             continue
-        # Not `psys`: it is the whole board and would count the packages twice.
+        # `psys` is left out: it is the whole board and would count the packages twice.
         if name.startswith("package"):
             counters.append(
                 (

@@ -26,7 +26,7 @@ MOST_S = 300.0  # between two lines
 
 
 def agent_keeps_store() -> bool:
-    """Whether torchrun does, and not rank 0."""
+    """Whether torchrun keeps the store, and not rank 0."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 

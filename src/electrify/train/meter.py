@@ -36,9 +36,9 @@ class Pace:
     def add(self, *, seconds: float, tokens: float, flops: float) -> None:
         """Work that took so many seconds. Lines of the log are joined until they are long enough to
         judge."""
-        self._seconds = self._seconds + seconds
-        self._tokens = self._tokens + tokens
-        self._flops = self._flops + flops
+        self._seconds += seconds
+        self._tokens += tokens
+        self._flops += flops
         if self._seconds < (FIRST_S if self._first is None else WINDOW_S):
             return
         tokens_per_s = self._tokens / self._seconds
@@ -132,7 +132,7 @@ class Meter:
     def line(self, *, step: int, tokens: int) -> dict[str, Any]:
         """The fields of a line of the log. Rates are those of the updates since the last one."""
         now = time.monotonic()
-        (step_before, tokens_before) = self._line
+        step_before, tokens_before = self._line
         worked = max(now - self._line_began - self._aside, 1e-9)
         self._line = (step, tokens)
         self._line_began = now

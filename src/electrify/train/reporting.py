@@ -63,7 +63,7 @@ class Reporter:
         return f"{losses}, {shown_rate(timing)}"
 
     def learning_rates(self) -> dict[str, float]:
-        """Those of the last update."""
+        """The learning rates of the last update."""
         c = self.config
         factor = schedule.planned(c, self.state.step - 1)
         rates = {"learning_rate": c.learning_rate * factor}

@@ -30,7 +30,7 @@ class MetricSums:
                 self.sums[name] = Term(total.clone(), count.clone(), term.kind)
 
     def merge(self, other: MetricSums, *, unless: Tensor) -> None:
-        """Adds the sums of `other`, or zeros where `unless` is 1: then they may be no numbers.
+        """Adds the sums of `other`, or zeros where `unless` is 1: then they may not be numbers.
         unless: 0-dim, on the device."""
         self.add({name: zeroed(term, where=unless > 0) for name, term in other.sums.items()})
 
