@@ -1,7 +1,8 @@
 """A busy machine: what training makes beside 0, 1 and 2 processes that only count, against one
 thread and against OpenMP as it comes.
 
-    python benchmarks/busy.py [--works pretrain,finetune] [--busy 0,1,2] [--rounds 7] [--seconds 4] [--spins 100,10000] [--quick] [--json FILE]
+    python benchmarks/busy.py [--works pretrain,finetune] [--busy 0,1,2] [--rounds 7]
+        [--seconds 4] [--spins 100,10000] [--quick] [--json FILE]
 
 Run it on a machine that is otherwise idle: it makes its own neighbours. Works: `pretrain`, updates
 of electra-tiny with the 8,192 words of the demo, batches made ahead as in a run; `finetune`, the

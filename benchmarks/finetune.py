@@ -1,7 +1,8 @@
 """Fine-tuning against transformers' Trainer, as its example script `run_glue.py` sets it up: same
 model, task, batch, precision, updates.
 
-    OMP_NUM_THREADS=1 python benchmarks/finetune.py MODEL --task sst2 --data-dir GLUE [--examples 2048] [--rounds 5] [--quick] [--json result.json]
+    OMP_NUM_THREADS=1 python benchmarks/finetune.py MODEL --task sst2 --data-dir GLUE \
+        [--examples 2048] [--rounds 5] [--quick] [--json result.json]
 
 The sides take turns in one process; each round is one epoch over the same examples, timed without
 loading and tokenising. Ratios are medians over rounds of the pair of one round. The script pads
@@ -88,7 +89,8 @@ def trainer(
     data = Dataset.from_dict({**rows, "label": [int(e.label) for e in examples]})
     with tempfile.TemporaryDirectory() as folder:
         options = TrainingArguments(
-            folder, per_device_train_batch_size=BATCH, num_train_epochs=1, learning_rate=3e-4, bf16=bf16, use_cpu=device.type == "cpu",
+            folder, per_device_train_batch_size=BATCH, num_train_epochs=1, learning_rate=3e-4,
+            bf16=bf16, use_cpu=device.type == "cpu",
             report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
         )  # fmt: skip
         collate = (

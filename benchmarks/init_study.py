@@ -1,7 +1,8 @@
 """How long does a plain post-norm encoder sit on the unigram plateau, with the published initial
 values, with local ones, and with words that start from co-occurrence as well?
 
-    python benchmarks/init_study.py DATA --output-dir OUT [--tokens 10e6,50e6] [--seeds 3] [--objectives bert,electra] [--jobs 1] [--quick]
+    python benchmarks/init_study.py DATA --output-dir OUT [--tokens 10e6,50e6] [--seeds 3]
+        [--objectives bert,electra] [--jobs 1] [--quick]
 
 Runs the tiny recipes with each of INITS and several seeds at a constant learning rate (so one run
 serves every budget up to its end), validates every half million tokens, and writes curves.png,

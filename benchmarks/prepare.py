@@ -1,8 +1,10 @@
 """`prepare` on a real corpus against the bare `encode_batch` of the tokenizers library on the same
 text, with all cores.
 
-    python benchmarks/prepare.py ../shared/data/corpus --output-dir /tmp/prepare [--vocab-sizes 8192,30522] [--quick] [--json result.json]
-    python benchmarks/prepare.py --tiny-documents 100000 --output-dir /tmp/prepare [--json result.json]
+    python benchmarks/prepare.py ../shared/data/corpus --output-dir /tmp/prepare
+        [--vocab-sizes 8192,30522] [--quick] [--json result.json]
+    python benchmarks/prepare.py --tiny-documents 100000 --output-dir /tmp/prepare
+        [--json result.json]
 
 Each preparation runs in a process of its own, whose tree is watched: peak of the sum of the
 resident memory (pages that processes share count for each). It runs twice into two folders, which
@@ -116,7 +118,10 @@ from transformers import AutoTokenizer
 def used():
     return sum(os.times()[:4])
 began = used()
-prepare(PrepareConfig(inputs=(sys.argv[1],), output_dir=sys.argv[2], vocab_size=8192, workers=1, document_boundary="line", deduplicate=False))
+prepare(PrepareConfig(
+    inputs=(sys.argv[1],), output_dir=sys.argv[2], vocab_size=8192, workers=1,
+    document_boundary="line", deduplicate=False,
+))
 print(used() - began)
 """
 BARE = """
@@ -124,10 +129,13 @@ import sys, time
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 texts = open(sys.argv[1], encoding="utf-8").read().splitlines()
 tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+tokenizer.normalizer = normalizers.BertNormalizer()
+tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 began = time.process_time()
-tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=8192, min_frequency=2, show_progress=False, special_tokens=specials))
+tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(
+    vocab_size=8192, min_frequency=2, show_progress=False, special_tokens=specials,
+))
 tokenizer.encode_batch(texts, add_special_tokens=False)
 print(time.process_time() - began)
 """

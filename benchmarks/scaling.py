@@ -1,7 +1,8 @@
 """One process and several: the speed of an update under torchrun, for the same batch cut up and for
 a batch that grows with the processes.
 
-    OMP_NUM_THREADS=1 python benchmarks/scaling.py [--size small] [--rows 16] [--length 128] [--processes 1,2] [--rounds 5] [--quick] [--json FILE]
+    OMP_NUM_THREADS=1 python benchmarks/scaling.py [--size small] [--rows 16] [--length 128]
+        [--processes 1,2] [--rounds 5] [--quick] [--json FILE]
 
 Needs a core (or GPU) for every process. Each number of processes is started anew in every round, in
 turns; timed are ten updates of rank 0 after five to warm up. Efficiency: tokens a second of n

@@ -1,7 +1,8 @@
 """How the speed of a step goes with the batch, the length of a row, the vocabulary and the size of
 the model: a table and a picture.
 
-    OMP_NUM_THREADS=1 python benchmarks/shapes.py [--size small] [--rounds 3] [--quick] [--json FILE] [--picture FILE.png]
+    OMP_NUM_THREADS=1 python benchmarks/shapes.py [--size small] [--rounds 3] [--quick]
+        [--json FILE] [--picture FILE.png]
 
 One thing changes at a time from 16 x 128 tokens, 30,522 words and the given size; dropout 0. Time
 of an update is the median of the rounds.

@@ -1,7 +1,9 @@
 """The sides of the benchmarks of a step: one update of ours, and of the composition that users
 write; each runs in a process of its own.
 
-python benchmarks/sides.py SIDE SIZE ROWS LENGTH VOCAB DROPOUT DEVICE      reads a number of updates a line, answers with the seconds of one
+    python benchmarks/sides.py SIDE SIZE ROWS LENGTH VOCAB DROPOUT DEVICE
+
+reads a number of updates a line and answers with the seconds of one.
 """
 
 from __future__ import annotations
@@ -128,8 +130,10 @@ class Composition:
 
         model, self.device, self.case = case.config().model, case.device, case
         common: dict[str, Any] = {
-            "vocab_size": case.vocab_size, "embedding_size": model.embedding_size, "max_position_embeddings": model.max_position_embeddings,
-            "hidden_dropout_prob": case.dropout, "attention_probs_dropout_prob": case.dropout, "num_hidden_layers": model.num_hidden_layers,
+            "vocab_size": case.vocab_size, "embedding_size": model.embedding_size,
+            "max_position_embeddings": model.max_position_embeddings,
+            "hidden_dropout_prob": case.dropout, "attention_probs_dropout_prob": case.dropout,
+            "num_hidden_layers": model.num_hidden_layers,
         }  # fmt: skip
         own = model.generator_numbers()
         numbers = ("hidden_size", "num_attention_heads", "intermediate_size")

@@ -1,7 +1,8 @@
 """The pre-training step against the composition that users write from transformers: same shapes,
 dropout, precision and updates.
 
-    OMP_NUM_THREADS=1 python benchmarks/step.py [--sizes small,base] [--batches 16x128] [--dropout 0,0.1] [--rounds 9] [--quick] [--json FILE]
+    OMP_NUM_THREADS=1 python benchmarks/step.py [--sizes small,base] [--batches 16x128]
+        [--dropout 0,0.1] [--rounds 9] [--quick] [--json FILE]
 
 The other side is ElectraForMaskedLM and ElectraForPreTraining with tied embeddings, labels for the
 masked positions, samples from torch.distributions.Categorical, AdamW and bf16 autocast, as written

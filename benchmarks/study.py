@@ -1,7 +1,8 @@
 """Every system of the ELECTRA study at the tiny size, the same time for each: what it cost, every
 term, and how well it detects and predicts.
 
-    python benchmarks/study.py DATA --output-dir OUT [--minutes 5] [--systems electra,bert] [--quick]
+    python benchmarks/study.py DATA --output-dir OUT [--minutes 5] [--systems electra,bert]
+        [--quick]
 
 Each recipe's rate is measured first (60 updates), so that `max_steps` fills the time and its
 learning rate ends where its schedule ends. Two stages share the time evenly. Writes OUT/table.md,
@@ -134,7 +135,8 @@ def row(system: str, run: Path) -> dict[str, Any]:
 
 
 HEAD = (
-    "system", "updates", "M tokens", "FLOPs", "s", "generator's loss: all / on [MASK]", "its accuracy", "its entropy", "replaced",
+    "system", "updates", "M tokens", "FLOPs", "s", "generator's loss: all / on [MASK]",
+    "its accuracy", "its entropy", "replaced",
     "detection: loss / AUC / precision / recall", "every other term",
 )  # fmt: skip
 DETECTORS = {

@@ -433,7 +433,7 @@ def test_damaged_tokenizer(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
-# ------------------------------------------------------------------ folders that hold something else
+# ----------------------------------------------------------------- folders that hold something else
 
 
 def foreign(folder: Path) -> Path:

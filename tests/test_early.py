@@ -18,7 +18,8 @@ import contextlib, io, json, sys
 from electrify.cli import main
 
 for words in json.load(sys.stdin):
-    with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()):
+    out = contextlib.redirect_stdout(io.StringIO())
+    with contextlib.redirect_stderr(io.StringIO()) as err, out:
         try:
             status = main(words)
         except SystemExit as e:

@@ -101,7 +101,7 @@ def test_steps_at_equal_compute(capsys: pytest.CaptureFixture[str]) -> None:
     ] == pytest.approx(1.3222e6, rel=1e-4)
 
 
-# ---------------------------------------------------------------- matrix products, against torch's counter
+# --------------------------------------------------------- matrix products, against torch's counter
 
 SHAPES: list[dict[str, Any]] = [
     {},

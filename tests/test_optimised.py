@@ -1,4 +1,4 @@
-"""PYTHONOPTIMIZE=2: asserts and docstrings are stripped, and every verb does its work all the same."""
+"""PYTHONOPTIMIZE=2: asserts and docstrings are stripped, and every verb works all the same."""
 
 from __future__ import annotations
 

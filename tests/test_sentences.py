@@ -206,7 +206,7 @@ def test_what_nobody_holds_has_no_name() -> None:
     assert place_of(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a/b")) == "a/b"
 
 
-# ------------------------------------------------------------------ values that YAML reads otherwise than they are written
+# ------------------------------------------- values that YAML reads otherwise than they are written
 
 RECIPE = dump(load_recipe("electra-tiny"))
 

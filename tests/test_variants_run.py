@@ -33,9 +33,15 @@ CARDS = {
         "replaced by others drawn at random, to predict the original of every token (All-Tokens "
         "MLM without the gate"
     ),
-    "replace mlm over uniform": "replaced by others drawn at random, to predict the original of the changed tokens",
-    "replace mlm over unigram": "replaced by others drawn by their frequency, to predict the original of the changed tokens",
-    "electric over unigram": "replaced by others drawn by their frequency, to give every token an energy",
+    "replace mlm over uniform": (
+        "replaced by others drawn at random, to predict the original of the changed tokens"
+    ),
+    "replace mlm over unigram": (
+        "replaced by others drawn by their frequency, to predict the original of the changed tokens"
+    ),
+    "electric over unigram": (
+        "replaced by others drawn by their frequency, to give every token an energy"
+    ),
     "electric over uniform": "replaced by others drawn at random, to give every token an energy",
 }
 

@@ -182,7 +182,7 @@ def detect(args: argparse.Namespace) -> int:
     config = replace(config, text=given_text(config), file=None)
     check_place(config.model)
 
-    from .scoring.detect import main
+    from .scoring.showing import main
 
     with named_as_flags(["max_seq_length"]):  # which only the model can judge
         return main(config)
@@ -192,7 +192,8 @@ def evaluate(args: argparse.Namespace) -> int:
     config = from_flags(EvaluateConfig, args, models=tuple(args.models))
 
     from .export.places import check_place
-    from .scoring.blimp import evaluate, table
+    from .scoring.blimp import table
+    from .scoring.evaluate import evaluate
 
     for model in config.models:
         check_place(model)

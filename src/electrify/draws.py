@@ -31,11 +31,9 @@ def _signed(x: int) -> int:
     return x - (1 << 64) if x >= 1 << 63 else x
 
 
-_GOLDEN, _A, _B = (
-    _signed(0x9E3779B97F4A7C15),
-    _signed(0xBF58476D1CE4E5B9),
-    _signed(0x94D049BB133111EB),
-)
+_GOLDEN = _signed(0x9E3779B97F4A7C15)
+_A = _signed(0xBF58476D1CE4E5B9)
+_B = _signed(0x94D049BB133111EB)
 
 
 def _shift(x: Tensor, n: int) -> Tensor:

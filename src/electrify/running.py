@@ -31,11 +31,10 @@ from .train.folder import (
     earlier_threads,
     find_checkpoint,
     fingerprint,
-    header_lost,
     refuse,
     same_run,
-    write_header,
 )
+from .train.header import header_lost, write_header
 from .train.home import HEADER, TOKENIZER, Home
 from .train.log import MetricsLog
 from .train.loop import Run, Summary

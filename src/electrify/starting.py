@@ -20,7 +20,7 @@ from .model.shape import Shape
 from .progress import say
 from .text.shards import Corpus
 from .text.words import word_edges
-from .train.folder import saved_shape
+from .train.header import saved_shape
 
 Starts = dict[str, str]  # network -> Hugging Face folder or Hub id that it starts from
 

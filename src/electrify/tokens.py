@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .special import (
-    SpecialIds as SpecialIds,
-)  # which stands alone, because preparing a corpus needs it without torch
+# special.py stands alone, because preparing a corpus needs it without torch.
+from .special import SpecialIds as SpecialIds
 
-ALWAYS_JOINS, ALWAYS_BEGINS = -1, 0
+ALWAYS_JOINS = -1
+ALWAYS_BEGINS = 0
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ def from_sequences(sequences: list[list[int]], *, row_length: int, pad: int) -> 
     """One unpacked sequence per row, padded: what scoring and tests feed. Raises ValueError where a
     sequence is longer than a row."""
     ids_RL = torch.full((len(sequences), row_length), pad, dtype=torch.long)
-    seq_RL, pos_RL = torch.zeros_like(ids_RL), torch.zeros_like(ids_RL)
+    seq_RL = torch.zeros_like(ids_RL)
+    pos_RL = torch.zeros_like(ids_RL)
     for row, ids in enumerate(sequences):
         if len(ids) > row_length:
             raise ValueError(f"sequence {row} has {len(ids)} tokens, a row holds {row_length}")

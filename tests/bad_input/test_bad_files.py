@@ -446,9 +446,12 @@ def test_shards_of_this_folder_are_taken(model: Path, tmp_path: Path, small_data
     assert run(*verbs(model, tmp_path, small_data)["detect"]) == 0
 
 
-SHARDS = [("../../dev/zero", "which is not a .safetensors file"), ("/etc/passwd", "which is not"), ("../b.safetensors", "which is not"),
-          ("gone.safetensors", "names gone.safetensors, which is missing"), ("pipe.safetensors", "is a pipe, not a file"),
-          ("zero.safetensors", "is a device, not a file"), ("out.safetensors", "leads out of its folder")]  # fmt: skip
+SHARDS = [("../../dev/zero", "which is not a .safetensors file"), ("/etc/passwd", "which is not"),
+ ("../b.safetensors", "which is not"),
+          ("gone.safetensors", "names gone.safetensors, which is missing"),
+          ("pipe.safetensors", "is a pipe, not a file"),
+          ("zero.safetensors", "is a device, not a file"),
+          ("out.safetensors", "leads out of its folder")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "says"), SHARDS)
@@ -541,12 +544,17 @@ def as_type(dtype: torch.dtype) -> Callable[[Path, Path], None]:
 
 
 MODELS: list[tuple[Callable[[Path, Path], None], str]] = [
-    (giant_template, "chat_template.jinja has 3,072 MB"), (giant_config, "config.json has 3,072 MB"),
-    (piped_config, "tokenizer_config.json is a pipe"), (linked_vocabulary, "vocab.txt is a link that leads out"),
-    (piped_generation, "generation_config.json is a pipe"), (templates, "holds chat templates"), (other_configuration, "names other files"),
-    (other_weights, "names other files"), (quantised, "says that the weights are quantised"), (adapter, "is of an adapter"),
+    (giant_template, "chat_template.jinja has 3,072 MB"),
+    (giant_config, "config.json has 3,072 MB"),
+    (piped_config, "tokenizer_config.json is a pipe"),
+    (linked_vocabulary, "vocab.txt is a link that leads out"),
+    (piped_generation, "generation_config.json is a pipe"), (templates, "holds chat templates"),
+    (other_configuration, "names other files"),
+    (other_weights, "names other files"), (quantised, "says that the weights are quantised"),
+    (adapter, "is of an adapter"),
     (long_texts, "model_max_length is 'many', a number is needed"),
-    *((as_type(t), "and weights are numbers of") for t in (torch.int8, torch.uint8, torch.bool, torch.float8_e4m3fn, torch.int64)),
+    *((as_type(t), "and weights are numbers of")
+     for t in (torch.int8, torch.uint8, torch.bool, torch.float8_e4m3fn, torch.int64)),
 ]  # fmt: skip
 
 
@@ -619,7 +627,7 @@ def test_doctor_does_not_print_what_a_link_leads_to(
     assert "root:x" not in "".join(capsys.readouterr())
 
 
-# ------------------------------------------------------------------ records of finetune, unfinished folders
+# ---------------------------------------------------------- records of finetune, unfinished folders
 
 
 @pytest.mark.parametrize(

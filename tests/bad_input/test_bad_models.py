@@ -569,7 +569,7 @@ def test_a_run_folder_of_giant_sizes(
     )
 
 
-# ------------------------------------------------------------------ settings that are the caller's, and numbers of which lists are made
+# ------------------------------ settings that are the caller's, and numbers of which lists are made
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "tuples": {"return_dict": False},
@@ -613,12 +613,14 @@ def test_what_a_forward_pass_returns_is_ours_to_say(
 @pytest.mark.parametrize(("fields", "says"), [
     ({"num_labels": 10**9}, "says num_labels 1,000,000,000, and no model has so many labels"),
     ({"text_config": {"num_labels": 10**30}}, "and no model has so many labels"),
-    ({"model_type": "modernbert", "num_hidden_layers": 10**9}, "asks for 1,000,000,000 layers; at most 1,000 are built"),
+    ({"model_type": "modernbert", "num_hidden_layers": 10**9},
+     "asks for 1,000,000,000 layers; at most 1,000 are built"),
     ({"pad_token_id": 999}, "describes no model that can be built"),
 ])  # fmt: skip
 @pytest.mark.parametrize("verb", VERBS)
 def test_numbers_of_which_lists_are_made(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]], model: Path, tmp_path: Path, verb: str,
+    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]],
+    model: Path, tmp_path: Path, verb: str,
     fields: dict[str, Any], says: str,
 ) -> None:  # fmt: skip
     """A thousand million labels took the memory while config.json was read."""
@@ -690,7 +692,8 @@ def test_a_tokenizer_that_draws_lots(
 
 
 @pytest.mark.parametrize(("role", "token", "says"), [
-    ("cls_token", "[SEP]", "cls=3, sep=3"), ("mask_token", "[PAD]", "pad=0, mask=0"), ("sep_token", "[UNK]", "sep=1, unk=1"),
+    ("cls_token", "[SEP]", "cls=3, sep=3"), ("mask_token", "[PAD]", "pad=0, mask=0"),
+    ("sep_token", "[UNK]", "sep=1, unk=1"),
 ])  # fmt: skip
 def test_special_tokens_that_are_one_another(
     capsys: pytest.CaptureFixture[str],

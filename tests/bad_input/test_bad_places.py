@@ -44,15 +44,18 @@ def model(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished / "discriminator", tmp_path / "model"))
 
 
-# ------------------------------------------------------------------ the folder in which the command is started
+# ------------------------------------------------------- the folder in which the command is started
 
 GONE: dict[str, Callable[[Path, Path], list[str]]] = {
     "prepare": lambda data, run: ["prepare", "a.txt", "--output-dir", "out"],
-    "prepare, input there": lambda data, run: ["prepare", str(data.with_name(data.name + ".txt")), "--output-dir", "out", "--vocab-size", "300"],
+    "prepare, input there": lambda data,
+    run: ["prepare", str(data.with_name(data.name + ".txt")), "--output-dir", "out", "--vocab-size",
+     "300"],
     "pretrain": lambda data, run: pretrain_words(data, Path("out"), max_steps=1),
     "export": lambda data, run: ["export", str(run), "--output-dir", "out"],
     "finetune": lambda data, run: [
-        "finetune", str(run / "discriminator"), "--train-file", "a.tsv", "--validation-file", "b.tsv", "--output-dir", "out",
+        "finetune", str(run / "discriminator"), "--train-file", "a.tsv", "--validation-file",
+        "b.tsv", "--output-dir", "out",
     ],
     "detect": lambda data, run: ["detect", "./model", "a text"],
     "evaluate": lambda data, run: ["evaluate", str(run / "discriminator"), "--data-dir", "pairs"],
@@ -158,8 +161,10 @@ def test_doctor_of_a_folder_that_may_be_listed_only(model: Path, locked: Any) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "words"), [
-    ("run.json", ["export", "RUN", "--output-dir", "OUT"]), ("tokenizer", ["export", "RUN", "--output-dir", "OUT"]),
-    (".", ["export", "RUN", "--output-dir", "OUT"]), ("discriminator/config.json", ["detect", "RUN/discriminator", "x"]),
+    ("run.json", ["export", "RUN", "--output-dir", "OUT"]),
+    ("tokenizer", ["export", "RUN", "--output-dir", "OUT"]),
+    (".", ["export", "RUN", "--output-dir", "OUT"]),
+    ("discriminator/config.json", ["detect", "RUN/discriminator", "x"]),
     ("manifest.json", ["pretrain", "DATA", "--output-dir", "OUT"]),
 ])  # fmt: skip
 def test_files_without_permission_are_not_called_damaged(
@@ -184,7 +189,7 @@ def test_files_without_permission_are_not_called_damaged(
     assert not (tmp_path / "out").exists()
 
 
-# ------------------------------------------------------------------ files that wait, or are larger than memory
+# ------------------------------------------------------- files that wait, or are larger than memory
 
 
 def waiting(tmp_path: Path, way: str) -> Path:

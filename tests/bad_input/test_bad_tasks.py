@@ -47,7 +47,9 @@ FILES = {
     "a.tsv": "sentence1\tsentence2\tlabel\none\ttwo\t0\nthree\tfour\t1\n",
     "a.jsonl": '{"text": "one", "label": 0.5}\n{"text": "two", "label": 1.5}\n',
     "many.jsonl": '{"text": "one", "label": ["x", "y"]}\n{"text": "two", "label": ["z"]}\n',
-    "tags.jsonl": '{"tokens": ["the", "chef"], "tags": ["O", "B-P"]}\n{"tokens": ["ate"], "tags": ["O"]}\n',
+    "tags.jsonl": (
+        '{"tokens": ["the", "chef"], "tags": ["O", "B-P"]}\n{"tokens": ["ate"], "tags": ["O"]}\n'
+    ),
     "questions.jsonl": json.dumps({"context": CONTEXT, "question": "Which?", "answers": "Paris"})
     + "\n",
     "a.conll": "the D\nchef N\n\nate V\n",

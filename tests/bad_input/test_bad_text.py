@@ -377,7 +377,8 @@ MEASURED = """
 import resource, sys
 from electrify.cli import main
 status = main(sys.argv[1:])
-usage = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+usage = max(resource.getrusage(who).ru_maxrss for who in whose)
 print("\\nMEASURED", status, usage // 1024)
 """
 

@@ -167,9 +167,11 @@ USABLE: dict[str, tuple[dict[str, Any] | str, int]] = {
     "a key that stands twice": (json.dumps(whole()).replace('"the": 5', DOUBLED), 10),
     "cutting and padding": (
         whole(
-            truncation={"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0},
+            truncation={"direction": "Right", "max_length": 2, "strategy": "LongestFirst",
+             "stride": 0},
             padding={
-                "strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]",
+                "strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None,
+                "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]",
             },
         ),
         7,

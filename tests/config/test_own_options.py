@@ -151,7 +151,7 @@ def test_there_and_back_forgets_the_options() -> None:
 
 
 def test_options_of_no_two_rows_differ_in_their_defaults() -> None:
-    """A file may hold an option beside an objective that does not have it: its default must be one."""
+    """A file may hold an option beside an objective that lacks it: its default must be one."""
     for name, owner in own.option_types(ObjectiveConfig).items():
         for row in OBJECTIVES.values():
             if hasattr(row.options(), name):

@@ -133,7 +133,7 @@ SENTENCES = [
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 def test_words_are_those_of_the_tokenizer(kind: str, tmp_path: Path) -> None:
-    """Read from the vocabulary alone, equal to what the tokenizer's own splitting says of a text."""
+    """Read from the vocabulary alone, equal to what the tokenizer's own splitting says."""
     vocab_size = {"wordpiece": 480, "bpe": 300, "unigram": 120}[kind]
     tokenizer = train(
         SENTENCES * 3,

@@ -80,7 +80,7 @@ def test_counts_by_hand(tmp_path: Path) -> None:
 def test_counts_equal_a_plain_loop(
     tmp_path_factory: pytest.TempPathFactory, shards: list[list[list[int]]], window: int, block: int
 ) -> None:
-    """Shards, empty documents and any window. A pair that a block cuts is left out, nothing else."""
+    """Shards, empty documents and any window. Only a pair that a block cuts is left out."""
     corpus = corpus_of(tmp_path_factory.mktemp("c"), shards, vocab_size=12)
     column = {int(w): i for i, w in enumerate(np.argsort(-corpus.unigram(), kind="stable"))}
     wanted = np.zeros((12, 12))

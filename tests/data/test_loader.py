@@ -302,7 +302,7 @@ def test_sequential_is_fixed_and_pads_the_last_batch(corpus):
 
 
 def test_limit_is_a_fair_sample(tmp_path):
-    """The packer leaves rows of one kind together: the first tenth of them would be full rows only."""
+    """The packer leaves rows of one kind together: the first tenth would be full rows only."""
     rows = Rows(
         write_corpus(tmp_path, [lognormal_lengths(3000, median=60, spread=0.8)]),
         max_seq_length=128,

@@ -404,7 +404,9 @@ def test_a_warning_that_nobody_can_judge_stays_one(tmp_path: Path) -> None:
     event = {
         "kind": "event",
         "step": 7,
-        "warning": "generator: no better than word frequencies after 5.5 M tokens (loss 6.4): it does not",
+        "warning": (
+            "generator: no better than word frequencies after 5.5 M tokens (loss 6.4): it does not"
+        ),
     }
     assert history(tmp_path, [*TRAIN, event, *VALID], entropy=None)["event"] == "warning"
     assert history(tmp_path, [*TRAIN, event, *VALID])["event"] == "note"

@@ -67,7 +67,8 @@ def task(*, impossible: bool) -> TaskData:
 
 
 THOROUGH = {
-    "learning_rate": 5e-3, "layerwise_lr_decay": 1.0, "num_train_epochs": 30, "per_device_train_batch_size": 8, "bf16": "false", "dropout": 0.0,
+    "learning_rate": 5e-3, "layerwise_lr_decay": 1.0, "num_train_epochs": 30,
+    "per_device_train_batch_size": 8, "bf16": "false", "dropout": 0.0,
 }  # fmt: skip
 
 

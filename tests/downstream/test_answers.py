@@ -14,8 +14,10 @@ from electrify.errors import UserError
 
 SQUAD = Path(__file__).parents[3] / "shared" / "data" / "squad"
 PIECES = [
-    "a", "an", "the", "The", "A", "THE", "cat", "Cat", "cats", "sat", "1,000", "1000", "U.S.", "us", ".", "...", "!?", "_", "a_b", "_the_",
-    "the-cat", "the'", "\u2019", "\uff0c", "\u3002", "\uff34\uff28\uff25", "\u00e7a", "a\u0301", "the\u0308", "\u0301", "\u0130", "\u00df",
+    "a", "an", "the", "The", "A", "THE", "cat", "Cat", "cats", "sat", "1,000", "1000", "U.S.", "us",
+    ".", "...", "!?", "_", "a_b", "_the_",
+    "the-cat", "the'", "\u2019", "\uff0c", "\u3002", "\uff34\uff28\uff25", "\u00e7a", "a\u0301",
+    "the\u0308", "\u0301", "\u0130", "\u00df",
     "\u4e2d", "\u00bd", "\u200b", "\u0e17\u0e35\u0e48",
 ]  # fmt: skip
 GAPS = [" ", " ", "", "  ", "\t", "\n", "\u00a0", "\u2028", "\u3000"]
@@ -255,7 +257,8 @@ def test_gold_answers_that_normalise_to_nothing():
 def test_all_unanswerable():
     scores = score_answers([asked("a"), asked("b")], {"a": "", "b": "x"}, {"a": 1.0, "b": 2.0})
     assert scores == {
-        "exact": 0.5, "f1": 0.5, "no_answer_exact": 0.5, "best_exact": 1, "best_exact_threshold": 0, "best_f1": 1, "best_f1_threshold": 0,
+        "exact": 0.5, "f1": 0.5, "no_answer_exact": 0.5, "best_exact": 1, "best_exact_threshold": 0,
+        "best_f1": 1, "best_f1_threshold": 0,
     }  # fmt: skip
 
 

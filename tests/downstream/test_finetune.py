@@ -144,7 +144,8 @@ def test_the_whole_grid_its_files_and_going_on(zoo: Path, reviews: tuple[str, st
     out = tmp_path / "out"
     report = finetune(options(zoo, reviews, out, random_baseline=True))
     assert [(r.metric, r.model.partition(":")[0] == "random", r.seeds) for r in report.rows] == [
-        ("accuracy", False, 2), ("accuracy", True, 2), ("macro_f1", False, 2), ("macro_f1", True, 2),
+        ("accuracy", False, 2), ("accuracy", True, 2), ("macro_f1", False, 2),
+        ("macro_f1", True, 2),
     ]  # fmt: skip
     before = [json.loads(line) for line in (out / "scores.jsonl").read_text().splitlines()]
     assert [(r["seed"], r["train_examples"], r["validation_examples"]) for r in before] == [
@@ -349,8 +350,10 @@ def test_the_first_seeds_model_is_kept_on_request(
 def test_it_learns_several_labels_at_once_and_keeps_them(zoo: Path, tmp_path: Path):
     """`film` or `plot` is one label, how it was another, and a text without either has none."""
     rows = [
-        {"text": f"{opening} {thing} {word}", "label": [thing] * (thing in ("film", "plot")) + ["good"] * (word == "good")}
-        for opening in ("it is the", "not a", "one", "the very") for thing in ("film", "plot", "one") for word in ("good", "bad", "was")
+        {"text": f"{opening} {thing} {word}",
+         "label": [thing] * (thing in ("film", "plot")) + ["good"] * (word == "good")}
+        for opening in ("it is the", "not a", "one", "the very")
+        for thing in ("film", "plot", "one") for word in ("good", "bad", "was")
     ]  # fmt: skip
     path = tmp_path / "several.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in rows))

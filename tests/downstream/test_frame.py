@@ -63,7 +63,7 @@ def byte_level(folder: Path, *, single: str, pair: str, **names: str) -> int:
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory, zoo: Path) -> Path:
-    """Encoders that are not BERT's shape, with random weights; three of them with BERT's tokenizer."""
+    """Encoders of other shapes than BERT's, with random weights; three have BERT's tokenizer."""
     root = tmp_path_factory.mktemp("others")
     sizes = dict.fromkeys(
         ("albert", "deberta", "modernbert"), len(load(str(zoo / "bert"), device=CPU).tokenizer)

@@ -21,7 +21,9 @@ HEADERS = {
     "cola": None,
     "sst2": "sentence\tlabel",
     "mrpc": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String",
-    "stsb": "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore",
+    "stsb": (
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
+    ),
     "qqp": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
     "mnli": "index\tpromptID\tpairID\tgenre\tsentence1\tsentence2\tlabel1\tgold_label",
     "qnli": "index\tquestion\tsentence\tlabel",

@@ -18,7 +18,10 @@ from electrify.errors import UserError
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "glue"
 COLA = 'gj04\t1\t\tThe "book.\ngj04\t0\t*\tBook \'the"\n'
-STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n0\tm\tx\t2012\t1\tn\tn\tA plane.\tA jet.\t4.500\n"
+STSB = (
+    "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+    "0\tm\tx\t2012\t1\tn\tn\tA plane.\tA jet.\t4.500\n"
+)
 
 
 def glue(tmp_path: Path, task: str, train: str, dev: str | None = None) -> TaskData:
@@ -186,7 +189,11 @@ def test_mrpc_with_a_byte_order_mark(tmp_path: Path):
     assert data.symmetric
 
 
-MNLI = "index\tsentence1\tsentence2\tlabel1\tgold_label\n0\ta\tb\tneutral\tneutral\n1\tc\td\tneutral\tcontradiction\n"
+MNLI = (
+    "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
+    "0\ta\tb\tneutral\tneutral\n"
+    "1\tc\td\tneutral\tcontradiction\n"
+)
 
 
 def mnli(tmp_path: Path, **files: str) -> TaskData:
@@ -223,7 +230,8 @@ def test_the_official_file_comes_before_a_subset(tmp_path: Path):
 
 
 OFFICIAL = [
-    ("cola", 8551, 1043), ("sst2", 67349, 872), ("mrpc", 3668, 408), ("stsb", 5749, 1500), ("qqp", 8999, 1000),
+    ("cola", 8551, 1043), ("sst2", 67349, 872), ("mrpc", 3668, 408), ("stsb", 5749, 1500),
+    ("qqp", 8999, 1000),
     ("mnli", 9999, 9815), ("qnli", 9999, 5463), ("rte", 2490, 277), ("wnli", 635, 71),
 ]  # fmt: skip
 
@@ -529,8 +537,10 @@ def test_compressed_files_of_every_layout(tmp_path: Path):
         }
     )
     layouts = {
-        "t.csv": "text,label\na,1\nb,0\n", "t.tsv": "text\tlabel\na\t1\nb\t0\n", "t.jsonl": '{"text": "a", "label": 1}\n{"text": "b", "label": 0}\n',
-        "t.conll": "a D\nb N\n", "s.jsonl": '{"tokens": ["a", "b"], "tags": ["D", "N"]}\n', "q.json": asked,
+        "t.csv": "text,label\na,1\nb,0\n", "t.tsv": "text\tlabel\na\t1\nb\t0\n",
+        "t.jsonl": '{"text": "a", "label": 1}\n{"text": "b", "label": 0}\n',
+        "t.conll": "a D\nb N\n", "s.jsonl": '{"tokens": ["a", "b"], "tags": ["D", "N"]}\n',
+        "q.json": asked,
         "q.jsonl": '{"context": "a b", "question": "c", "answers": "a"}\n',
     }  # fmt: skip
     for name, text in layouts.items():

@@ -213,7 +213,7 @@ def test_a_full_disk_leaves_no_model(
     assert not list((tmp_path / "out").glob("models/*"))
 
 
-# ------------------------------------------------------------------ what the user changed, and links
+# ----------------------------------------------------------------- what the user changed, and links
 
 
 def saved(out: Path) -> Path:

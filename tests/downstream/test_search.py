@@ -28,7 +28,8 @@ def options(zoo: Path, reviews: tuple[str, str], out: Path, **more: object) -> F
 def test_the_grid_by_hand():
     grid = search_grid("learning_rate=1e-4, 3e-4;num-train-epochs=2,1", FinetuneSettings())
     assert [name for name, _ in grid] == [
-        "learning_rate=0.0001,num_train_epochs=2.0", "learning_rate=0.0001,num_train_epochs=1.0", "learning_rate=0.0003,num_train_epochs=2.0",
+        "learning_rate=0.0001,num_train_epochs=2.0", "learning_rate=0.0001,num_train_epochs=1.0",
+        "learning_rate=0.0003,num_train_epochs=2.0",
         "learning_rate=0.0003,num_train_epochs=1.0",
     ]  # fmt: skip
     assert [(s.learning_rate, s.num_train_epochs) for _, s in grid] == [

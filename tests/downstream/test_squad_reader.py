@@ -127,23 +127,28 @@ LATER = "data[1].paragraphs[1].qas[1]"
             "full?"
         )),
         ("", "dev.json, line 1, column 1: broken JSON (Expecting value)"),
-        ('{"data": []}\n{"data": []}', "line 2, column 1: broken JSON (Extra data); the layout of SQuAD is"),
+        ('{"data": []}\n{"data": []}',
+         "line 2, column 1: broken JSON (Extra data); the layout of SQuAD is"),
         ('{"data": ' + "9" * 5000 + "}", "dev.json: broken JSON (ValueError)"),
         ("[" * 100_000, "dev.json: broken JSON (RecursionError)"),
         (b'{"data": "\xff"}', "dev.json, line 1: not UTF-8"),
         ([squad(qa())], 'dev.json: [{"version": "v2.0"'),
         ("3", "dev.json: 3 at the top; the layout of SQuAD is"),
         ({}, "dev.json: no key 'data'; the layout of SQuAD is"),
-        ({"q1": "Paris", "q2": ""}, "dev.json: a file of predictions or scores (question id to value), not of questions"),
+        ({"q1": "Paris", "q2": ""},
+         "dev.json: a file of predictions or scores (question id to value), not of questions"),
         ({"q1": 0.25, "q2": -3.0}, "dev.json: a file of predictions or scores"),
         ({"version": "1.1"}, "no key 'data'"),
-        (row("Paris"), "\"qas\": [...]}]}]}, and files with one question on each line end in .jsonl"),
+        (row("Paris"),
+         "\"qas\": [...]}]}]}, and files with one question on each line end in .jsonl"),
         ({"data": {"title": "A"}}, """dev.json: 'data' must be a list, not {"title": "A"}"""),
         ({"data": ["A"]}, 'dev.json, data[0]: must be an object, not "A"'),
         ({"data": [{"title": "A"}]}, "dev.json, data[0]: no key 'paragraphs'; found: \"title\""),
         ({"data": [{"paragraphs": [None]}]}, "data[0].paragraphs[0]: must be an object, not null"),
-        ({"data": [{"paragraphs": [{}]}]}, "data[0].paragraphs[0]: no key 'context'; found: nothing"),
-        ({"data": [{"paragraphs": [{"context": "x"}]}]}, "data[0].paragraphs[0]: no key 'qas'; found: \"context\""),
+        ({"data": [{"paragraphs": [{}]}]},
+         "data[0].paragraphs[0]: no key 'context'; found: nothing"),
+        ({"data": [{"paragraphs": [{"context": "x"}]}]},
+         "data[0].paragraphs[0]: no key 'qas'; found: \"context\""),
         ({"data": []}, "dev.json: no questions"),
         (squad(), "dev.json: no questions"),
         (squad(qa(), context=" \n"), "dev.json, data[1].paragraphs[1]: 'context' is blank"),
@@ -161,16 +166,20 @@ LATER = "data[1].paragraphs[1].qas[1]"
         (squad(qa(answers=GONE)), f"{BAD}: no key 'answers'; found"),
         (squad(qa(answers="Paris")), f"{BAD}: 'answers' must be a list, not \"Paris\""),
         (squad(qa(answers=["Paris"])), f'{BAD}, answers[0]: must be an object, not "Paris"'),
-        (squad(qa(answers=[*answer("Paris", 0), {"text": "Paris"}])), f"{BAD}, answers[1]: no key 'answer_start'; found: \"text\""),
+        (squad(qa(answers=[*answer("Paris", 0), {"text": "Paris"}])),
+         f"{BAD}, answers[1]: no key 'answer_start'; found: \"text\""),
         (squad(qa(answers=answer(5, 0))), f"{BAD}, answers[0]: 'text' must be a text, not 5"),
         (squad(qa(answers=answer("", 0))), (
             f"{BAD}, answers[0]: 'text' is blank; a question that the context does not answer has "
             "no answers: []"
         )),
-        (squad(qa(answers=answer("Paris", "0"))), f"{BAD}, answers[0]: 'answer_start' must be a whole number, not \"0\""),
+        (squad(qa(answers=answer("Paris", "0"))),
+         f"{BAD}, answers[0]: 'answer_start' must be a whole number, not \"0\""),
         (squad(qa(answers=answer("Paris", 0.0))), "'answer_start' must be a whole number, not 0.0"),
-        (squad(qa(answers=answer("Paris", False))), "'answer_start' must be a whole number, not false"),
-        (squad(qa(answers=answer("Paris", None))), "'answer_start' must be a whole number, not null"),
+        (squad(qa(answers=answer("Paris", False))),
+         "'answer_start' must be a whole number, not false"),
+        (squad(qa(answers=answer("Paris", None))),
+         "'answer_start' must be a whole number, not null"),
         (squad(qa(answers=answer(".", -1))), (
             f"{BAD}, answers[0]: answer_start -1 of question 'q1' is outside the context of 40 "
             "characters"
@@ -179,11 +188,15 @@ LATER = "data[1].paragraphs[1].qas[1]"
             "answer_start 40 of question 'q1' is outside the context of 40 characters, counted "
             "from 0"
         )),
-        (squad(qa(answers=answer("Paris", 1))), QUOTED.format("Paris", 1, 'aris " stands; answer_start counts characters from 0')),
+        (squad(qa(answers=answer("Paris", 1))),
+         QUOTED.format("Paris", 1, 'aris " stands; answer_start counts characters from 0')),
         (squad(qa(answers=answer("paris", 0))), QUOTED.format("paris", 0, 'Paris" stands')),
-        (squad(qa(answers=answer("large. It", 34))), QUOTED.format("large. It", 34, 'large." stands')),
-        (squad(qa(answers=answer("b" * 99, 0)), context="a" * 99), '"' + "b" * 36 + "... of question 'q1' is not at"),
-        (squad(qa(answers=answer("b" * 99, 0)), context="a" * 99), 'where "' + "a" * 36 + "... stands"),
+        (squad(qa(answers=answer("large. It", 34))),
+         QUOTED.format("large. It", 34, 'large." stands')),
+        (squad(qa(answers=answer("b" * 99, 0)), context="a" * 99),
+         '"' + "b" * 36 + "... of question 'q1' is not at"),
+        (squad(qa(answers=answer("b" * 99, 0)), context="a" * 99),
+         'where "' + "a" * 36 + "... stands"),
         (squad(qa(is_impossible=True)), (
             f"{BAD}: is_impossible is true and 'answers' holds 1; empty 'answers' or set "
             "is_impossible to false"
@@ -193,8 +206,10 @@ LATER = "data[1].paragraphs[1].qas[1]"
             "true"
         )),
         (squad(qa(is_impossible=0)), f"{BAD}: 'is_impossible' must be true or false, not 0"),
-        (squad(qa(is_impossible="false")), f"{BAD}: 'is_impossible' must be true or false, not \"false\""),
-        (squad(qa(), qa()), f"dev.json, {LATER}: id 'q1' is also that of {BAD}; give each question an id of its own"),
+        (squad(qa(is_impossible="false")),
+         f"{BAD}: 'is_impossible' must be true or false, not \"false\""),
+        (squad(qa(), qa()),
+         f"dev.json, {LATER}: id 'q1' is also that of {BAD}; give each question an id of its own"),
     ],
 )  # fmt: skip
 def test_bad_files_of_squad_name_the_place(tmp_path: Path, content: Any, said: str):
@@ -236,22 +251,27 @@ def test_own_rows(tmp_path: Path, answers: Any, wanted: list[tuple[str, int]]):
         ([], "own.jsonl: no questions"),
         (["3"], "own.jsonl, line 1: not a JSON object"),
         ([row(), '{"context": "x"'], "own.jsonl, line 2: broken JSON"),
-        ([row(context=GONE)], "own.jsonl, line 1: no key 'context'; found: \"id\", \"question\", \"answers\""),
-        ([squad(qa())], "own.jsonl, line 1: no key 'context'; found: \"id\", \"version\", \"data\""),
+        ([row(context=GONE)],
+         "own.jsonl, line 1: no key 'context'; found: \"id\", \"question\", \"answers\""),
+        ([squad(qa())],
+         "own.jsonl, line 1: no key 'context'; found: \"id\", \"version\", \"data\""),
         ([row(), "", row(question=GONE)], "own.jsonl, line 3: no key 'question'"),
         ([row(answers=GONE)], "own.jsonl, line 1: no key 'answers'"),
-        ([row(question=["Where?"])], "own.jsonl, line 1: 'question' must be a text, not [\"Where?\"]"),
+        ([row(question=["Where?"])],
+         "own.jsonl, line 1: 'question' must be a text, not [\"Where?\"]"),
         ([row(context="")], "own.jsonl, line 1: 'context' is blank"),
         ([row(question=" ")], "own.jsonl, line 1: 'question' is blank"),
         ([row(id=1)], "own.jsonl, line 1: 'id' must be a text, not 1"),
         ([row(id=None)], "own.jsonl, line 1: 'id' must be a text, not null"),
-        ([row(id="2"), row()], "own.jsonl, line 2: id '2' is also that of line 1; give each question an id of its own"),
+        ([row(id="2"), row()],
+         "own.jsonl, line 2: id '2' is also that of line 1; give each question an id of its own"),
         ([row(None)], "own.jsonl, line 1: 'answers' must be a text, a list or an object, not null"),
         ([row("London")], (
             "own.jsonl, line 1, answers[0]: the context does not hold \"London\"; an answer must "
             "be a piece of it, letter by letter"
         )),
-        ([row(["Paris", "paris"])], "own.jsonl, line 1, answers[1]: the context does not hold \"paris\""),
+        ([row(["Paris", "paris"])],
+         "own.jsonl, line 1, answers[1]: the context does not hold \"paris\""),
         ([row("\ud83d")], "own.jsonl, line 1, answers[0]: the context does not hold \"\\ud83d\""),
         ([row("")], (
             "own.jsonl, line 1, answers[0]: 'text' is blank; a question that the context does not "
@@ -262,11 +282,16 @@ def test_own_rows(tmp_path: Path, answers: Any, wanted: list[tuple[str, int]]):
             "line 1, answers[0]: \"Paris\" of question '1' is not at answer_start 3 of the "
             "context, where \"is li\" stands"
         )),
-        ([row({"text": ["Paris"]})], "own.jsonl, line 1, answers: no key 'answer_start'; found: \"text\""),
-        ([row({"text": "Paris", "answer_start": 0})], "own.jsonl, line 1, answers: 'text' must be a list, not \"Paris\""),
-        ([row({"text": ["Paris"], "answer_start": []})], "own.jsonl, line 1: 'answers' has 1 in 'text' and 0 in 'answer_start'"),
-        ([row({"text": ["Paris"], "answer_start": [True]})], "own.jsonl, line 1, answers[0]: 'answer_start' must be a whole number, not true"),
-        ([row(is_impossible=True)], "own.jsonl, line 1: is_impossible is true and 'answers' holds 1"),
+        ([row({"text": ["Paris"]})],
+         "own.jsonl, line 1, answers: no key 'answer_start'; found: \"text\""),
+        ([row({"text": "Paris", "answer_start": 0})],
+         "own.jsonl, line 1, answers: 'text' must be a list, not \"Paris\""),
+        ([row({"text": ["Paris"], "answer_start": []})],
+         "own.jsonl, line 1: 'answers' has 1 in 'text' and 0 in 'answer_start'"),
+        ([row({"text": ["Paris"], "answer_start": [True]})],
+         "own.jsonl, line 1, answers[0]: 'answer_start' must be a whole number, not true"),
+        ([row(is_impossible=True)],
+         "own.jsonl, line 1: is_impossible is true and 'answers' holds 1"),
     ],
 )  # fmt: skip
 def test_bad_own_rows_name_the_line(tmp_path: Path, lines: list[Any], said: str):
@@ -326,7 +351,8 @@ def test_any_text_survives_every_layout(
 
 OFFICIAL = [
     ("train-v1.1-subset", 11877, 0), ("dev-v1.1-xquad-en", 1190, 0), ("dev-v1.1-half", 2910, 0),
-    ("dev-v2.0-half", 6078, 3168), ("train-v2.0-subset", 15853, 2073), ("dev-v2.0-subset", 2102, 1095),
+    ("dev-v2.0-half", 6078, 3168), ("train-v2.0-subset", 15853, 2073),
+    ("dev-v2.0-subset", 2102, 1095),
 ]  # fmt: skip
 
 

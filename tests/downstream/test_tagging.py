@@ -295,7 +295,8 @@ def test_what_is_refused(zoo: Path, tmp_path: Path, reviews: tuple[str, str]):
 
 
 OFFICIAL = [
-    ("conll2000", 8936, 2012, 0), ("conll2003", 14041, 3250, 3453), ("wnut17", 3394, 1009, 1287), ("wikiann", 20000, 10000, 10000),
+    ("conll2000", 8936, 2012, 0), ("conll2003", 14041, 3250, 3453), ("wnut17", 3394, 1009, 1287),
+    ("wikiann", 20000, 10000, 10000),
     ("ud", 12544, 2001, 2077),
 ]  # fmt: skip
 

@@ -29,7 +29,8 @@ from electrify.train import checkpoint
 _WORDS = "the a chef ate cooked meal cat dog sat on mat . ##s ##ed ran very fast and"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS.split()]
 STATE = {
-    "tokens": 100, "seconds": 1.0, "joules": 0.0, "window": {}, "validation": {}, "monitor": [], "fingerprint": {"data": "d", "tokenizer": "t"},
+    "tokens": 100, "seconds": 1.0, "joules": 0.0, "window": {}, "validation": {}, "monitor": [],
+    "fingerprint": {"data": "d", "tokenizer": "t"},
 }  # fmt: skip
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 

@@ -15,8 +15,9 @@ from runs import MLM, RTD, SPECIAL, STATE, WORDS, random_built, with_model, writ
 from safetensors import safe_open
 
 from electrify.errors import UserError
-from electrify.export import hf
-from electrify.export.hf import ExportError, export, export_run
+from electrify.export import agreement
+from electrify.export.agreement import ExportError
+from electrify.export.hf import export, export_run
 
 FILES = {
     "README.md",
@@ -117,7 +118,7 @@ def test_rounding_is_no_wrong_number(tmp_path):
         for block in built.kept.encoder.blocks:
             block.qkv.weight *= 30
     export_run(run, built=built)
-    worst = hf.check_folder(run / "discriminator", built.kept, SPECIAL)
+    worst = agreement.check_folder(run / "discriminator", built.kept, SPECIAL)
     assert 0 < worst < 1e-9
 
 
@@ -305,7 +306,8 @@ for half in sys.argv[1:3]:
     print(tuple(AutoModel.from_pretrained(half)(**inputs).last_hidden_state.shape))
 model, info = ElectraForPreTraining.from_pretrained(sys.argv[1], output_loading_info=True)
 assert not info["missing_keys"] and not info["unexpected_keys"], info
-torch.save(model(**AutoTokenizer.from_pretrained(sys.argv[1])("the cat ran", return_tensors="pt")).logits, sys.argv[3])
+inputs = AutoTokenizer.from_pretrained(sys.argv[1])("the cat ran", return_tensors="pt")
+torch.save(model(**inputs).logits, sys.argv[3])
 print(sorted(pipeline("fill-mask", model=sys.argv[2], top_k=1)("the [MASK] ate")[0]))
 """
 

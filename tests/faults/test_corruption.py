@@ -155,7 +155,7 @@ def test_of_a_runs_tokenizer(unbroken: Path, tmp_path: Path) -> None:
 
 
 def test_of_exported_folders(unbroken: Path, tmp_path: Path) -> None:
-    """As every verb that takes a model opens them. README.md is for people, who may write into it."""
+    """As every verb that takes a model opens them. People may write into README.md."""
     folder = Path(shutil.copytree(unbroken / "discriminator", tmp_path / "model"))
     names = [n for n in sorted(listing(folder)) if n != "README.md"]
     assert {

@@ -103,7 +103,7 @@ STAGES = [
     Stage("prepare", "electrify.text.prepare:join", continues=True),
     Stage("finetune", "electrify.downstream.loop:train", continues=True),
     Stage("finetune", "electrify.downstream.loop:train", call=2, continues=True),
-    Stage("evaluate", "electrify.scoring.blimp:judge"),
+    Stage("evaluate", "electrify.scoring.evaluate:judge"),
     Stage("detect", "electrify.scoring.detect:main"),
     Stage("export", "electrify.export.hf:_write"),
     Stage("doctor", "electrify.doctor.report:diagnose"),

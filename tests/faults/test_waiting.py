@@ -1,4 +1,4 @@
-"""Processes that wait for others: who is waited for is said, and signals are heard all the while."""
+"""Processes that wait for others: they say for whom, and hear signals all the while."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     (target / "results" / "scores.jsonl").write_text("{}")
     fill(target, version="2")
     assert there(target) == {
-        "config.json": "config.json 2", "model.safetensors": "model.safetensors 2", "tokenizer.json": "tokenizer.json 2",
+        "config.json": "config.json 2", "model.safetensors": "model.safetensors 2",
+        "tokenizer.json": "tokenizer.json 2",
         "README.md": sealed("# A card 2\n"), "notes.txt": "mine",
     }  # fmt: skip
     assert (target / "results" / "scores.jsonl").read_text() == "{}"

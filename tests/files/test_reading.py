@@ -39,8 +39,10 @@ def listening(path: Path) -> None:
 
 
 CASES: list[tuple[Callable[[Path], None], str]] = [
-    (pipe, "is a pipe, not a file"), (folder, "is a folder, not a file"), (device, "is a device, not a file"), (listening, "is a socket, not a file"),
-    (circle, "cannot be read (Too many levels of symbolic links)"), (nowhere, "is a link that leads nowhere"),
+    (pipe, "is a pipe, not a file"), (folder, "is a folder, not a file"),
+    (device, "is a device, not a file"), (listening, "is a socket, not a file"),
+    (circle, "cannot be read (Too many levels of symbolic links)"),
+    (nowhere, "is a link that leads nowhere"),
 ]  # fmt: skip
 
 
@@ -98,8 +100,10 @@ def test_sizes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('{"a": NaN}', "NaN is not a number of JSON"), ('{"a": -Infinity}', "-Infinity is not"), ('{"a": 1e999}', "1e999 is too large"),
-        ('{"a": 1, "a": 2}', "the key 'a' stands twice"), ('{"a": ' * 100_000, "nested too deeply"), ('{"a": ' + "9" * 5000 + "}", "is not JSON"),
+        ('{"a": NaN}', "NaN is not a number of JSON"), ('{"a": -Infinity}', "-Infinity is not"),
+        ('{"a": 1e999}', "1e999 is too large"),
+        ('{"a": 1, "a": 2}', "the key 'a' stands twice"), ('{"a": ' * 100_000, "nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "is not JSON"),
         ("{", "is not JSON"), ("[]", "holds list, not a JSON object"), ("\x00", "is not JSON"),
     ],
 )  # fmt: skip

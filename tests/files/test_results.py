@@ -40,7 +40,8 @@ def test_what_was_there_before_us(tmp_path: Path) -> None:
     (tmp_path / RECORD).write_text("[]")
     write_results(tmp_path, {"report.md": "one", "report.csv": "1", "report.png": b"2"})
     assert there(tmp_path) == {
-        "report.md": "one", "report.md.changed": "mine", "report.csv": "1", "report.csv.changed": "SECRET", "report.png": "2",
+        "report.md": "one", "report.md.changed": "mine", "report.csv": "1",
+        "report.csv.changed": "SECRET", "report.png": "2",
         "secret": "SECRET", f"{RECORD}.changed": "[]",
     }  # fmt: skip
     assert (tmp_path / "report.csv.changed").is_symlink()

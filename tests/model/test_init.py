@@ -439,7 +439,7 @@ def test_the_words_get_through(field: str) -> None:
     assert TINY["generator_size"] != 0.25
 
 
-# ---------------------------------------------------------------- words that start from given vectors
+# ------------------------------------------------------------- words that start from given vectors
 
 
 @pytest.mark.parametrize(

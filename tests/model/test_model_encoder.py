@@ -106,7 +106,7 @@ def test_the_definition(backend: Backend) -> None:
         )
 
 
-# ---------------------------------------------------------------- a sequence does not know its neighbours
+# ---------------------------------------------------------- a sequence does not know its neighbours
 
 
 @given(packed_batches())

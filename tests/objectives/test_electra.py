@@ -102,7 +102,7 @@ def test_nothing_but_padding() -> None:
     assert all(not p.grad.any() for p in objective.parameters() if p.grad is not None)
 
 
-# ---------------------------------------------------------------- which loss reaches which parameter
+# --------------------------------------------------------------- which loss reaches which parameter
 
 
 def reached(b: Built, weights: dict[str, float]) -> set[int]:

@@ -82,7 +82,7 @@ def test_electra_15_grades_the_chosen_tokens_only() -> None:
 
 
 def test_frequency_never_asks_the_context() -> None:
-    """All counts on 7: every chosen token becomes 7; specials have counts too and are never drawn."""
+    """All counts on 7: every chosen token becomes 7; specials have counts and are never drawn."""
     tokens = pack(TEXT, row_length=5)
     counts = torch.tensor([9, 9, 9, 9, 9, 0, 0, 1])
     encoder = Ids()
@@ -125,7 +125,7 @@ class Logits(nn.Module):
 
 
 def test_all_tokens_by_hand() -> None:
-    """Gate 1/2 everywhere and 1/8 for every word: a copy has 1/2 + 1/16, the replaced token 1/16."""
+    """Gate 1/2 everywhere, 1/8 for every word: a copy has 1/2 + 1/16, the replaced token 1/16."""
     tokens = pack(TEXT, row_length=5)
     objective = AllTokensMLM(
         generator(), part(Ids()), part(Logits(torch.zeros(8))), part(FixedHead([0.0] * 5))

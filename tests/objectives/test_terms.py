@@ -107,7 +107,7 @@ def test_token_ce_leaves_its_inputs_alone() -> None:
 
 
 def test_token_ce_of_impossible_tokens() -> None:
-    """-inf beside the target is probability 0; -inf at the target is an infinite loss, never nan."""
+    """-inf beside the target is probability 0; -inf at it is an infinite loss, never nan."""
     logits = torch.tensor([[0.0, -math.inf, 0.0], [-math.inf, 0.0, 0.0]], requires_grad=True)
     loss = token_ce(logits, torch.tensor([0, 0]))
     assert loss.tolist() == [pytest.approx(math.log(2)), math.inf]
@@ -134,7 +134,7 @@ def test_term_by_hand() -> None:
 
 
 def test_rates_apart_by_what_was_shown() -> None:
-    """Chosen: one [MASK], one kept, one random. Losses ln 2, ln 4, ln 8; the first two are right."""
+    """Chosen: one [MASK], one kept, one random. Losses ln 2, ln 4, ln 8; two are right."""
     original = torch.tensor([6, 7, 8])
     tokens = Tokens(original, *torch.ones(3, 3, dtype=torch.long), row_length=3)
     shown = torch.tensor([4, 7, 9])
@@ -330,7 +330,7 @@ logits_and_labels = st.integers(2, 80).flatmap(
 
 
 def blind(counts_2B: Tensor) -> float:
-    """Half the share of (negative, positive) pairs inside one bin: what the figure may be off by."""
+    """Half the share of (negative, positive) pairs inside a bin: the figure may be off by it."""
     negative, positive = counts_2B
     return float((negative * positive).sum() / (negative.sum() * positive.sum()) / 2)
 

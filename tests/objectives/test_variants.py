@@ -61,7 +61,7 @@ def frequency(counts: list[int]) -> Frequency:
 
 
 def test_a_correct_draw_counts_as_replaced() -> None:
-    """The generator draws 7 for 5 and 6 for 6: both labels are 1, where plain ELECTRA has 1 and 0."""
+    """The generator draws 7 for 5 and 6 for 6: both labels are 1; plain ELECTRA has 1 and 0."""
     tokens = pack(TEXT, row_length=5)
     logits = [0.0, 2.0, -1.0, 0.5, 100.0]
     plain, fake = (

@@ -14,7 +14,8 @@ from electrify.cli import main
 from electrify.config.evaluate import EvaluateConfig
 from electrify.errors import UserError
 from electrify.progress import Progress
-from electrify.scoring.blimp import Accuracy, evaluate, judge, means, read_blimp, table
+from electrify.scoring.blimp import Accuracy, judge, means, read_blimp, table
+from electrify.scoring.evaluate import evaluate
 from electrify.scoring.pll import load_scorer
 from small import listing
 
@@ -280,14 +281,14 @@ def test_threads(models_root: Path, data: Path, monkeypatch: pytest.MonkeyPatch)
     """Chosen before anything is scored, and given back."""
     import torch
 
-    from electrify.scoring import blimp
+    from electrify.scoring import evaluate as verb
     from electrify.train import threads
     from electrify.train.threads import Threads
 
     inside: list[int] = []
     monkeypatch.setattr(threads, "choose", lambda given, **_: Threads(int(given), "user"))
     monkeypatch.setattr(
-        blimp, "judge", lambda *_, **__: inside.append(torch.get_num_threads()) or []
+        verb, "judge", lambda *_, **__: inside.append(torch.get_num_threads()) or []
     )
     before = torch.get_num_threads()
     evaluate(

@@ -17,7 +17,8 @@ from transformers import ElectraForPreTraining
 from electrify.config.detect import DetectConfig
 from electrify.console import harmless
 from electrify.errors import UserError
-from electrify.scoring.detect import Detection, Piece, detect, main, show, windows_of
+from electrify.scoring.detect import Detection, Piece, detect, windows_of
+from electrify.scoring.showing import main, show
 
 
 class Terminal(io.StringIO):

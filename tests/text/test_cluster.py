@@ -240,7 +240,8 @@ import sys
 from electrify import cli
 from electrify.text import prepare
 prepare.TASK_CHARACTERS = int(sys.argv[1])
-sys.exit(cli.main(["prepare", *sys.argv[2:], "--engine", "ray", "--vocab-size", "400", "--valid-fraction", "0.1"]))
+options = ["--engine", "ray", "--vocab-size", "400", "--valid-fraction", "0.1"]
+sys.exit(cli.main(["prepare", *sys.argv[2:], *options]))
 """
 
 
@@ -257,7 +258,8 @@ def start(
         str(output),
         *words,
     ]
-    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - a background job ignores it, and so would all below
+    # A background job ignores SIGINT, and so would all below.
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -259,7 +259,9 @@ import sys
 from electrify.config.prepare import PrepareConfig
 from electrify.text import prepare
 prepare.TASK_CHARACTERS = 20_000
-prepare.prepare(PrepareConfig(inputs=(sys.argv[1],), output_dir=sys.argv[2], vocab_size=400, workers=2, valid_fraction=0.1))
+prepare.prepare(PrepareConfig(
+    inputs=(sys.argv[1],), output_dir=sys.argv[2], vocab_size=400, workers=2, valid_fraction=0.1
+))
 """
 
 

@@ -162,7 +162,7 @@ def test_archives_without_checksum_are_named(
     )
 
 
-# ------------------------------------------------------------------ long fields, columns that stand twice
+# ------------------------------------------------------------ long fields, columns that stand twice
 
 
 def test_long_fields_of_csv(tmp_path: Path) -> None:
@@ -229,7 +229,8 @@ from electrify.text.sources import Source
 import pyarrow.parquet
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 config = PrepareConfig(inputs=("x",), output_dir="x")
-size = sum(map(len, documents.documents(Source("a", "parquet", Path(sys.argv[1])), config, counts=Counter())))
+source = Source("a", "parquet", Path(sys.argv[1]))
+size = sum(map(len, documents.documents(source, config, counts=Counter())))
 print(json.dumps([size, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024]))
 """
 

@@ -241,7 +241,7 @@ def test_patterns_and_homes_that_cannot_be(item: str, message: str) -> None:
         resolve((item,))
 
 
-# ------------------------------------------------------------------ folders that are deep, or vanish
+# ----------------------------------------------------------------- folders that are deep, or vanish
 
 
 def nested(folder: Path, depth: int) -> Path:

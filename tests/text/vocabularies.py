@@ -1,4 +1,4 @@
-"""Texts and tokenizers for the tests of this folder. Imports little: test processes start from it."""
+"""Texts and tokenizers for the tests of this folder. It imports little: processes start here."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def digest(*tensors: Tensor) -> str:
 
 
 def rows_of(batch: Batch) -> list[str]:
-    """A hash a row: its tokens, which of them are chosen, and what is shown and drawn with there."""
+    """A hash a row: its tokens, which are chosen, and what is shown and drawn with there."""
     found = []
     for tokens, plan in batch.parts:
         for r in range(tokens.num_rows):

@@ -74,7 +74,7 @@ def test_a_manifest_cannot_point_out_of_its_folder(tmp_path: Path, hostile: str)
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["files"][hostile] = {"bytes": 1, "sha256": "0"}
     (path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="no file of this folder"):
+    with pytest.raises(UserError, match="not a file of this folder"):
         checkpoint.load(path)
 
 

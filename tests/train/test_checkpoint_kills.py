@@ -22,7 +22,9 @@ DRIVER = """
     for point in sys.argv[2:]:
         if os.fork() == 0:
             os.environ["ELECTRIFY_FAULT_AT"] = point
-            checkpoint.save(Path(sys.argv[1]) / point, 30, tensors={"model": {"w": torch.ones(5)}, "optimizer": {}}, state={"step": 30}, keep=1)
+            tensors = {"model": {"w": torch.ones(5)}, "optimizer": {}}
+            folder = Path(sys.argv[1]) / point
+            checkpoint.save(folder, 30, tensors=tensors, state={"step": 30}, keep=1)
             os._exit(7)
         status = os.wait()[1]
         print(point, os.WTERMSIG(status) if os.WIFSIGNALED(status) else -1)

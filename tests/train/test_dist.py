@@ -38,15 +38,21 @@ WORKER = """
             return str(e)
 
     world = dist.start(torch.device("cpu"), timeout_s=60.0)
-    r, out = world.rank, {"world": [world.rank, world.size, world.local_rank, str(world.device), world.is_main]}
-    a, b, c = torch.tensor([r + 1.0, 0.5]), torch.tensor(2**24 + 1 + r), torch.tensor([[0.1]], dtype=torch.float64)
+    r = world.rank
+    out = {"world": [r, world.size, world.local_rank, str(world.device), world.is_main]}
+    a = torch.tensor([r + 1.0, 0.5])
+    b = torch.tensor(2**24 + 1 + r)
+    c = torch.tensor([[0.1]], dtype=torch.float64)
     p = torch.full((2,), 1.0 + r, dtype=torch.bfloat16, requires_grad=True)
     views = [a, b, c, p]
     dist.sum_across(views)
     out["sum"] = [t.tolist() for t in views]
     dist.sum_across([])
     out["any"] = [dist.any_across(flag) for flag in (False, r == 0, r == 1, True)]
-    out["same"] = [error(lambda: dist.same_across("x", what="corpus")), error(lambda: dist.same_across(f"x{r}", what="corpus"))]
+    out["same"] = [
+        error(lambda: dist.same_across("x", what="corpus")),
+        error(lambda: dist.same_across(f"x{r}", what="corpus")),
+    ]
     with Stop() as stop:
         for step in range(1, 100):
             if r == 1 and step == 3:

@@ -169,7 +169,7 @@ def test_rollback(
 def test_rollback_is_as_if_the_batches_had_never_been(
     small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same bytes as a run of ordinary updates from the checkpoint's, over the batches behind."""
+    """The same bytes as ordinary updates from the checkpoint's, over the batches behind."""
     from electrify.train.loop import Run
 
     went, plain = tmp_path / "went", tmp_path / "plain"

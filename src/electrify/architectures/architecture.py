@@ -80,12 +80,12 @@ class Architecture(ABC):
         values: InitialValues,
         rng: torch.Generator,
     ) -> None:
-        """Initial values of everything in `objective`. encoders: those in it, the kept one first."""
+        """Initial values of all parts of `objective`. encoders: those in it, the kept one first."""
 
     # ---------------------------------------------------------------- in Hugging Face's library
 
     model_type: ClassVar[str]
-    """Of the configuration that it is exported with."""
+    """The type of the configuration that it is exported with."""
     classes: ClassVar[dict[HeadKind, str]]
     """What it is exported as, by the kind of its head."""
     head_prefixes: ClassVar[dict[HeadKind, str]]

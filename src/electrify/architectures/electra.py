@@ -149,7 +149,7 @@ class Electra(Architecture):
 
     @torch.no_grad()
     def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        """A linear head takes nothing of the two layers of another objective, which it cannot be."""
+        """A linear head takes nothing of another objective's two layers, which it cannot be."""
         if not isinstance(head, LinearHead):
             return super().fill_head(head, named)
         one = one_layer(named) if len(named) == len(two_layers(head)) else None
@@ -162,13 +162,17 @@ class Electra(Architecture):
 def two_layers(head: LinearHead) -> dict[str, Tensor]:
     """A linear head as dense, gelu and output, exactly: gelu(x) - gelu(-x) = x, so the dense layer
     gets w and -w, the output 1 and -1."""
-    w_D, b = head.out.weight.detach()[0], head.out.bias.detach()
+    w_D = head.out.weight.detach()[0]
+    b = head.out.bias.detach()
     dense_DD = w_D.new_zeros(len(w_D), len(w_D))
     bias_D = torch.zeros_like(w_D)
     out_1D = w_D.new_zeros(1, len(w_D))
-    dense_DD[0], dense_DD[1] = w_D, -w_D
-    bias_D[0:1], bias_D[1:2] = b, -b
-    out_1D[0, 0], out_1D[0, 1] = 1, -1
+    dense_DD[0] = w_D
+    dense_DD[1] = -w_D
+    bias_D[0:1] = b
+    bias_D[1:2] = -b
+    out_1D[0, 0] = 1
+    out_1D[0, 1] = -1
     return {
         "dense.weight": dense_DD,
         "dense.bias": bias_D,
@@ -180,7 +184,8 @@ def two_layers(head: LinearHead) -> dict[str, Tensor]:
 def one_layer(named: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
     """What `two_layers` made, as the linear head again; None where the two layers compute something
     else."""
-    dense_DD, bias_D = named["dense.weight"], named["dense.bias"]
+    dense_DD = named["dense.weight"]
+    bias_D = named["dense.bias"]
     head = LinearHead(len(bias_D))
     with torch.no_grad():
         head.out.weight.copy_(dense_DD[:1])
@@ -208,7 +213,8 @@ def _encoder(shape: Shape, prefix: str) -> tuple[Row, ...]:
     if shape.embedding_size != shape.hidden_size:
         rows += layer(f"{prefix}.embeddings_project", "encoder.project")
     for n in range(shape.num_hidden_layers):
-        theirs, ours = f"{prefix}.encoder.layer.{n}", f"encoder.blocks.{n}"
+        theirs = f"{prefix}.encoder.layer.{n}"
+        ours = f"encoder.blocks.{n}"
         for part in ("weight", "bias"):
             rows.append(
                 Row(

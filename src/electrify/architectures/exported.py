@@ -49,7 +49,8 @@ class ExportedModel(Network):
     def fill(self, named: Mapping[str, Tensor]) -> list[str]:
         """Sets the parameters of these names, as `parameters` names them, and returns the names
         that the network cannot hold: its head may be of another form."""
-        own, words = self.parameters(), self.encoder.embeddings.words
+        own = self.parameters()
+        words = self.encoder.embeddings.words
         head = {
             name.removeprefix("head."): t for name, t in named.items() if name.startswith("head.")
         }

@@ -55,7 +55,8 @@ def _same_keys(have: Iterable[str], want: Iterable[str], what: str) -> None:
         if len(set(want)) < len(want)
         else []
     )
-    missing, extra = sorted(set(want) - set(have)), sorted(set(have) - set(want))
+    missing = sorted(set(want) - set(have))
+    extra = sorted(set(have) - set(want))
     for wrong, how in (
         (twice, "named twice by the table"),
         (missing, "missing"),

@@ -46,15 +46,14 @@ def wanted(tokens: Tokens, candidate_T: Tensor, rate: float) -> Tensor:
 
 
 class Chooser:
-    """In every sequence `wanted` positions, without replacement. Published choosers are rows of its
+    """In every sequence `wanted` positions, without replacement. Published choosers differ in its
     arguments:
 
-    | chooser                                                                      | edges | weight_V       | clean_rate |
-    |------------------------------------------------------------------------------|-------|----------------|------------|
-    | BERT, ELECTRA: uniform over the candidates                                   |       |                | 0          |
-    | whole words (BERT's later release)                                           | given |                | 0          |
-    | strategic: rare tokens more often (2003.10555, appendix of negative results) |       | -log frequency | 0          |
-    | sequences left whole, for a sentence-level head (same appendix)              |       |                | .2         |
+    - BERT, ELECTRA: uniform over the candidates, so neither edges nor weight_V
+    - whole words (BERT's later release): edges
+    - strategic, rare tokens more often (2003.10555, appendix of negative results): weight_V is
+      -log frequency
+    - sequences left whole, for a sentence-level head (same appendix): clean_rate .2
 
     edges: how tokens join into words. Words are then taken whole, in random order, as long as at
     least half of the next one fits into the number wanted (the first always is), so a sequence gets
@@ -81,7 +80,7 @@ class Chooser:
 
     @property
     def share(self) -> float:
-        """Of all tokens, about."""
+        """The share of all tokens, about, that is chosen."""
         return self.rate * (1 - self.clean_rate)
 
     def wanted(self, tokens: Tokens, candidate_T: Tensor, draws: Draws) -> Tensor:
@@ -89,9 +88,8 @@ class Chooser:
         want_RS = wanted(tokens, candidate_T, self.rate)
         if not self.clean_rate:
             return want_RS
-        first_T = (
-            tokens.pos_T == 0
-        ) & tokens.real_T  # a sequence's own draw is that of its first token
+        # A sequence's own draw is that of its first token.
+        first_T = (tokens.pos_T == 0) & tokens.real_T
         clean_RS = per_sequence(first_T & (draws.uniform_T("sentence") < self.clean_rate), tokens)
         return want_RS * (clean_RS == 0)
 
@@ -114,9 +112,8 @@ class Chooser:
         key_RL = (seq_RL << 48) | ((~candidate_RL).long() << 47) | (key_RL >> 6)
         sorted_key_RL, order_RL = key_RL.sort(1)
         sorted_RL = sorted_key_RL >> 48
-        first_RL = torch.searchsorted(
-            sorted_RL, sorted_RL
-        )  # where this token's sequence begins in the sorted row
+        # This is where a token's sequence begins in the sorted row.
+        first_RL = torch.searchsorted(sorted_RL, sorted_RL)
         want_RL = self.wanted(tokens, candidate_T, draws).gather(1, sorted_RL)
         if self.edges is None:
             rank_RL = torch.arange(tokens.row_length, device=seq_RL.device) - first_RL

@@ -1,4 +1,7 @@
-"""Replacements without a network. Shape suffixes: T flat tokens, M chosen positions, V vocabulary."""
+"""Replacements without a network.
+
+Shape suffixes: T flat tokens, M chosen positions, V vocabulary.
+"""
 
 from __future__ import annotations
 

@@ -59,9 +59,8 @@ class Corrupted:
         )
         if self.valid_M is None:
             return chosen_T
-        return chosen_T & (
-            torch.arange(len(chosen_T), device=chosen_T.device) > 0
-        )  # where the fillers point
+        # Fillers point at token 0, which is never chosen.
+        return chosen_T & (torch.arange(len(chosen_T), device=chosen_T.device) > 0)
 
     @property
     def replaced_T(self) -> Tensor:
@@ -147,7 +146,8 @@ class MaskMix(nn.Module):
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         plan = self.chooser.plan(tokens, draws, fixed=fixed)
         at_M = plan.at_M
-        u_M, was_M = draws.uniform_T("mix")[at_M], tokens.ids_T[at_M]
+        u_M = draws.uniform_T("mix")[at_M]
+        was_M = tokens.ids_T[at_M]
         random_M = self.ordinary_N[draws.bits_T("random_token")[at_M] % len(self.ordinary_N)]
         mask, same, _ = self.mix
         shown_M = torch.where(

@@ -18,9 +18,11 @@ from torch import Tensor
 
 P = TypeVar("P", bound="Plan")
 
-# Of a list of fixed length: places beyond the expected number; further ones where a batch has more;
-# a multiple of this.
-SPARE, STEP, WHOLE = 1.05, 1.25, 64
+# A list of fixed length has SPARE times the expected number of places, STEP times as many where a
+# batch needs them, and always a multiple of WHOLE.
+SPARE = 1.05
+STEP = 1.25
+WHOLE = 64
 
 
 @dataclass(frozen=True)

@@ -73,11 +73,11 @@ class TwoTower(nn.Module):
     def context(self, tokens: Tokens) -> Tensor:
         """[T, 2 D]: what stands left of each token and what stands right of it; 0 where nothing
         does."""
-        left_TD, right_TD = self.left(tokens), self.right(tokens)
+        left_TD = self.left(tokens)
+        right_TD = self.right(tokens)
         first_T = tokens.pos_T == 0
-        last_T = torch.cat(
-            [first_T[1:], first_T.new_ones(1)]
-        )  # what follows is another sequence, padding (which has position 0), or another row
+        # What follows is another sequence, padding (which has position 0), or another row.
+        last_T = torch.cat([first_T[1:], first_T.new_ones(1)])
         before_TD = left_TD.roll(1, 0).masked_fill(first_T[:, None], 0)
         after_TD = right_TD.roll(-1, 0).masked_fill(last_T[:, None], 0)
         return torch.cat([before_TD, after_TD], -1)
@@ -98,7 +98,8 @@ class TwoTower(nn.Module):
 
     def forward(self, tokens: Tokens, plan: Plan) -> Cloze:
         assert plan.uniform_M is not None
-        context_TD, at_M = self.context(tokens), plan.at_M
+        context_TD = self.context(tokens)
+        at_M = plan.at_M
         log_q_T, _ = log_probability(self.head, context_TD, tokens.ids_T)
         with torch.no_grad():
             logits_MV = self.head(context_TD[at_M])

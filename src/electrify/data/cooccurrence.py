@@ -26,7 +26,9 @@ CONTEXTS = 4096  # at most: the most frequent words
 CELLS = 1 << 27  # of the matrix of counts at most: 512 MB
 SAMPLE = 1 << 24  # tokens that are read of a larger corpus
 BLOCK = 1 << 16  # tokens read in one piece
-_OVERSAMPLED, _ITERATIONS = 32, 3  # of the randomised SVD
+# Of the randomised SVD: columns beyond those that are wanted, and power iterations.
+_OVERSAMPLED = 32
+_ITERATIONS = 3
 
 
 def word_vectors(corpus: Corpus, dimensions: int, *, seed: int) -> Tensor:
@@ -104,7 +106,8 @@ def ppmi_(counts_VC: Tensor) -> Tensor:
     """max(0, ln p(word, context) / p(word) p(context)), in place; 0 where the two were never seen
     together."""
     total = counts_VC.sum(dtype=torch.float64)
-    word_V1, context_C = counts_VC.sum(1, keepdim=True), counts_VC.sum(0)
+    word_V1 = counts_VC.sum(1, keepdim=True)
+    context_C = counts_VC.sum(0)
     # ln of 0 is -inf and ends at 0; a word or context that was never seen gives 0 / 0
     return (
         counts_VC.div_(word_V1)
@@ -123,9 +126,8 @@ def factors(matrix_VC: Tensor, dimensions: int, *, seed: int) -> Tensor:
     """
     seen_V = matrix_VC.any(1)
     rank = min(dimensions, *matrix_VC.shape)
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # the library draws its starting vectors from the global generator
+    # The library draws its starting vectors from the global generator.
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         left_VK, values_K, _ = torch.svd_lowrank(
             matrix_VC, q=min(rank + _OVERSAMPLED, *matrix_VC.shape), niter=_ITERATIONS

@@ -5,7 +5,8 @@ A document is cut into consecutive pieces, each as long as a row allows, and the
 dropped and nothing crosses a document:
 
     one segment     [CLS] a [SEP]            row_length - 2 tokens of text at most
-    two segments    [CLS] a [SEP] b [SEP]    row_length - 3, and for one sequence in ten [CLS] a [SEP], row_length - 2 (single)
+    two segments    [CLS] a [SEP] b [SEP]    row_length - 3
+                    [CLS] a [SEP]            row_length - 2: one sequence in ten (single)
 
 Shape suffixes: D documents of a shard, N sequences.
 """
@@ -28,12 +29,11 @@ model must know both forms)."""
 SHORTEST = 8
 """A rest shorter than this takes tokens from the piece before it. A sequence of one or two words
 teaches nothing: there is no context to predict from. Measured on 9 M tokens of English at 128
-slots, it costs 0.04 % of the slots; 32 would cost 0.8 %, and halving the last two pieces always 4.7
-%."""
+slots, it costs 0.04 % of the slots; 32 would cost 0.8 %, and halving the last two pieces always
+4.7 %."""
 
-_DOCUMENTS_AT_ONCE = (
-    1 << 15
-)  # keeps the arrays of one cut in the cache, and memory bounded for a shard of any size
+# So many keep the arrays of one cut in the cache, and memory bounded for a shard of any size.
+_DOCUMENTS_AT_ONCE = 1 << 15
 _SINGLE = 0x73696E676C65  # "single": the purpose of this hash, apart from the purposes in draws.py
 
 
@@ -111,9 +111,8 @@ def _cut(
     room = max_seq_length - 1 - num_segments
     pieces_D = -(-length_D // room)  # an upper bound: a single sequence holds one token more
     doc_N = np.repeat(np.arange(len(length_D)), pieces_D)
-    head_N = np.repeat(
-        np.cumsum(pieces_D) - pieces_D, pieces_D
-    )  # index of the first piece of the same document
+    # The index of the first piece of the same document.
+    head_N = np.repeat(np.cumsum(pieces_D) - pieces_D, pieces_D)
     single_N = np.ones(len(doc_N), bool)
     if num_segments == 2:
         single_N = _is_single(doc_N + first_document, np.arange(len(doc_N)) - head_N)
@@ -122,12 +121,10 @@ def _cut(
     inside_N = before_N - before_N[head_N]  # where the piece starts in its document
     length_N = np.minimum(room_N, length_D[doc_N] - inside_N)
     keep = length_N > 0
-    doc_N, start_N, length_N, single_N = (
-        doc_N[keep],
-        (offsets[doc_N] + inside_N)[keep],
-        length_N[keep],
-        single_N[keep],
-    )
+    start_N = (offsets[doc_N] + inside_N)[keep]
+    doc_N = doc_N[keep]
+    length_N = length_N[keep]
+    single_N = single_N[keep]
     _lengthen_rests(doc_N, start_N, length_N, shortest=min(SHORTEST, room // 2))
     return Sequences(start_N, length_N.astype(np.int32), single_N | (length_N == 1))
 

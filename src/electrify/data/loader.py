@@ -43,11 +43,11 @@ class Rows:
         )
         order_N, self.first_R = pack(found.slots_N, row_length=max_seq_length)
         self.sequences = found.take(order_N)  # in the order of the rows
-        self.row_length, self.special_ids = max_seq_length, corpus.manifest.special_ids
+        self.row_length = max_seq_length
+        self.special_ids = corpus.manifest.special_ids
         self.corpus = corpus
-        self.shards = [
-            np.asarray(shard) for shard in corpus.tokens
-        ]  # a slice of a memmap costs ten times a slice of an array
+        # A slice of a memmap costs ten times a slice of an array.
+        self.shards = [np.asarray(shard) for shard in corpus.tokens]
         self.shard_start = np.cumsum([0] + [len(shard) for shard in self.shards])
 
     @property
@@ -74,10 +74,8 @@ class Rows:
         count_R = self.first_R[rows + 1] - self.first_R[rows]
         number_S = _ranges(count_R)
         index_S = np.repeat(self.first_R[rows], count_R) + number_S
-        length_S, single_S = (
-            self.sequences.length_N[index_S].astype(np.int64),
-            self.sequences.single_N[index_S],
-        )
+        length_S = self.sequences.length_N[index_S].astype(np.int64)
+        single_S = self.sequences.single_N[index_S]
         a_S = self._first_segment(length_S, single_S, number_S, np.repeat(key_R.numpy(), count_R))
         # The pads at the end of a row are one more run: all runs together are exactly T slots, so
         # every field is one repeat.
@@ -87,9 +85,8 @@ class Rows:
         slots_K = np.insert(slots_S, end_R, self.row_length - used_R)
         seq_T = np.repeat(np.insert(number_S + 1, end_R, 0), slots_K)
         pos_T = _ranges(slots_K) * (seq_T > 0)
-        sep_T = np.repeat(
-            np.insert(a_S + 1, end_R, self.row_length), slots_K
-        )  # position of the first [SEP]
+        # The position of the first [SEP].
+        sep_T = np.repeat(np.insert(a_S + 1, end_R, self.row_length), slots_K)
         last_T = np.repeat(np.insert(slots_S - 1, end_R, self.row_length), slots_K)
         text_T = (pos_T > 0) & (pos_T != sep_T) & (pos_T != last_T)
         ids_T = np.where(pos_T > 0, self.special_ids.sep, self.special_ids.cls)
@@ -149,7 +146,9 @@ class Loader:
 
     def __init__(self, corpus: Corpus, *, phases: Phases, num_segments: int, seed: int) -> None:
         """Raises UserError where the corpus is shorter than a batch."""
-        self.corpus, self.phases, self.seed = corpus, phases, seed
+        self.corpus = corpus
+        self.phases = phases
+        self.seed = seed
         self.streams = {
             length: Rows(corpus, max_seq_length=length, num_segments=num_segments)
             for length in phases.row_lengths
@@ -202,9 +201,8 @@ class Loader:
         )
 
     def _permutation(self, length: int, epoch: int) -> np.ndarray:
-        known = (
-            self._permutations
-        )  # replaced as a whole, never changed: the thread that reads ahead asks, too
+        # Replaced as a whole, never changed: the thread that reads ahead asks, too.
+        known = self._permutations
         if (length, epoch) not in known:
             keep = {
                 key: p for key, p in known.items() if key[0] == length and abs(key[1] - epoch) == 1

@@ -33,7 +33,8 @@ def pack(slots_N: np.ndarray, *, row_length: int) -> tuple[np.ndarray, np.ndarra
     )
     count_L = np.bincount(slots_N, minlength=row_length + 1)
     taken_L = np.cumsum(count_L) - count_L  # next sequence of each length in by_length
-    order, per_row = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    order = [np.empty(0, np.int64)]
+    per_row = [np.empty(0, np.int64)]
     for lengths, rows in row_patterns(count_L.tolist(), row_length=row_length):
         columns = []
         for length, times in Counter(lengths).items():

@@ -1,7 +1,9 @@
 """Phases of a run: how long its rows and how large its batches are at each update.
 
-    length curriculum  seq_length_schedule {128: .9}, max_seq_length 512     rows of 128 tokens for 90 % of the updates, of 512 for the rest (BERT's)
-    batch warm-up      batch_size_schedule {32: .1}, train_batch_size 128    batches of 32 rows for the first 10 %
+- length curriculum: with seq_length_schedule {128: .9} and max_seq_length 512 rows have 128 tokens
+  for 90 % of the updates and 512 for the rest, as BERT's have
+- batch warm-up: with batch_size_schedule {32: .1} and train_batch_size 128 batches have 32 rows for
+  the first 10 % of the updates
 
 One prepared corpus serves any length. The rows of each length are a stream of their own, which a
 phase goes on with where an earlier one stopped.
@@ -75,7 +77,8 @@ def one_phase(*, row_length: int, batch_rows: int) -> Phases:
 def phases_of(config: PretrainConfig) -> Phases:
     """The phases of a recipe. A schedule's shares are of all updates, in its order; what is left
     has the recipe's own length and batch."""
-    t, d = config.train, config.data
+    t = config.train
+    d = config.data
     lengths = _from(d.seq_length_schedule, d.max_seq_length, t.max_steps)
     batches = _from(t.batch_size_schedule, t.train_batch_size, t.max_steps)
     return Phases(
@@ -88,7 +91,8 @@ def phases_of(config: PretrainConfig) -> Phases:
 
 def _from(schedule: dict[int, float], last: int, max_steps: int) -> dict[int, int]:
     """Update -> value from there on."""
-    found, share = dict[int, int](), 0.0
+    found = dict[int, int]()
+    share = 0.0
     for value, of_all in schedule.items():
         found[round(share * max_steps)] = value
         share += of_all

@@ -12,9 +12,10 @@ import yaml
 
 from ..architectures.exported import ExportedModel
 from ..config.objectives import Logits
-from ..config.pretrain import dump, load_file, override
+from ..config.pretrain import PretrainConfig, dump, load_file, override
 from ..console import inert
 from ..model.shape import Shape
+from ..train.folder import STARTS
 from ..train.log import FILE, read
 
 CHANGED = {  # what the kept encoder read, by the corruptor
@@ -28,10 +29,19 @@ LOGITS = {  # a line of code for what the head says
     "replaced": "print({}.sigmoid())  # of each token: probability that it was replaced",
     "energy": "print({})  # of each token: its energy",
 }
-MACHINE = {
-    "device_name": "device", "world_size": "processes", "cores": "CPU cores", "platform": "platform", "python": "Python", "cuda": "CUDA",
-    "torch": "torch", "transformers": "transformers", "tokenizers": "tokenizers", "electrify": "electrify", "commit": "commit",
-}  # fmt: skip
+MACHINE = {  # what run.json calls it -> what the card does
+    "device_name": "device",
+    "world_size": "processes",
+    "cores": "CPU cores",
+    "platform": "platform",
+    "python": "Python",
+    "cuda": "CUDA",
+    "torch": "torch",
+    "transformers": "transformers",
+    "tokenizers": "tokenizers",
+    "electrify": "electrify",
+    "commit": "commit",
+}
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 
@@ -45,42 +55,44 @@ def model_card(
     the exported one, None for the last.
     """
     config = load_file(run / "config.yaml", within=run)
-    starts = {
-        name: getattr(config.train, name) for name in ("init_discriminator", "init_generator")
-    }
-    recipe = dump(
-        override(config, {name: _relative(start) for name, start in starts.items() if start})
-    )
-    row, start = config.objective.row, starts.get(f"init_{part}")
-    shape, is_lm, kept = model.encoder.shape, model.head.kind == "token", part == "discriminator"
+    start = getattr(config.train, f"init_{part}", None)
+    row = config.objective.row
+    kept = part == "discriminator"
     corruptor = config.corruption.corruptor
-    fills = is_lm and (
-        part == "generator" or corruptor == "mask"
-    )  # it was trained on texts with [MASK]
+    # Whether it was trained on texts with [MASK].
+    fills = model.head.kind == "token" and (part == "generator" or corruptor == "mask")
     parameters = sum(p.numel() for p in model.parameters().values())
-    says = row.logits if kept else "token"
     records = [r for r in _records(run) if step is None or r["step"] <= step]
     last = records[-1] if records else {}
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     name = inert(run.resolve().name)
+    training = _training(model.encoder.shape, last, step=step, parameters=parameters)
     sections = [
         _metadata(fills=fills, tag=row.card.tag, start=start, architecture=model.architecture.name),
         f"# {name}: {row.card.title if kept else 'masked language model'}",
         _what(corruptor, row.card.asked(config.objective.options), kept=kept),
-        _use(model, says=says, fills=fills),
-        _section("Training", _rows(_training(shape, last, step=step, parameters=parameters))),
+        _use(model, says=row.logits if kept else "token", fills=fills),
+        _section("Training", _rows(training)),
         _validation(valid),
         _corpus(facts),
-        _section(
-            "Machine",
-            _rows({MACHINE[k]: v for k, v in facts.get("machine", {}).items() if k in MACHINE}),
-        ),
-        (
-            "## Recipe\n`electrify pretrain DATA --config config.yaml --output-dir RUN` with this "
-            f"`config.yaml`:\n\n```yaml\n{recipe.strip()}\n```"
-        ),
+        _machine(facts),
+        _recipe(config),
     ]
     return "\n\n".join(s for s in sections if s) + "\n"
+
+
+def _recipe(config: PretrainConfig) -> str:
+    starts = {name: getattr(config.train, name) for name in STARTS}
+    recipe = override(config, {name: _relative(start) for name, start in starts.items() if start})
+    return (
+        "## Recipe\n`electrify pretrain DATA --config config.yaml --output-dir RUN` with this "
+        f"`config.yaml`:\n\n```yaml\n{dump(recipe).strip()}\n```"
+    )
+
+
+def _machine(facts: Mapping[str, Any]) -> str:
+    said = facts.get("machine", {})
+    return _section("Machine", _rows({MACHINE[k]: v for k, v in said.items() if k in MACHINE}))
 
 
 def _records(run: Path) -> list[dict[str, Any]]:
@@ -157,20 +169,22 @@ def _training(
 ) -> dict[str, Any]:
     seconds = last.get("seconds")
     joules = last.get("joules", last.get("energy_joules"))
+    heads = shape.num_attention_heads
+    wall_time = energy = None
+    if isinstance(seconds, int | float):
+        wall_time = f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.2f} h"
+    if isinstance(joules, int | float) and joules:
+        energy = f"{joules / 3.6e6:.3g} kWh"
     return {
         "parameters": f"{parameters:,}",
-        "layers, width, heads": f"{shape.num_hidden_layers}, {shape.hidden_size}, {shape.num_attention_heads}",
+        "layers, width, heads": f"{shape.num_hidden_layers}, {shape.hidden_size}, {heads}",
         "vocabulary": f"{shape.vocab_size:,}",
         "longest sequence": shape.max_position_embeddings,
         "updates": _number(step if step is not None else last.get("step")),
         "tokens seen": _number(last.get("tokens")),
         "passes over the corpus": _number(last.get("epoch")),
-        "wall time": (f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.2f} h")
-        if isinstance(seconds, int | float)
-        else None,
-        "energy": f"{joules / 3.6e6:.3g} kWh"
-        if isinstance(joules, int | float) and joules
-        else None,
+        "wall time": wall_time,
+        "energy": energy,
     }
 
 

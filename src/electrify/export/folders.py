@@ -26,16 +26,14 @@ from .places import may_be_on_hub as may_be_on_hub
 from .quiet import quiet
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
+# Shapes that do not match are looked at here.
 SAFE_WEIGHTS: dict[str, Any] = {
     "use_safetensors": True,
     "trust_remote_code": False,
     "ignore_mismatched_sizes": True,
-}  # which we look at ourselves
-_BOTH_WAYS = (
-    "xlnet",
-    "xlm",
-    "flaubert",
-)  # counted with the causal ones by the library, for their language-model heads
+}
+# The library counts these with the causal ones, for their language-model heads.
+_BOTH_WAYS = ("xlnet", "xlm", "flaubert")
 TOKENIZER_FILES = (
     "tokenizer.json",
     "vocab.txt",
@@ -101,7 +99,7 @@ def unreadable_weights(path: str, error: Exception) -> UserError:
 
 def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
     """Raises UserError where the library put random numbers in the place of weights of another
-    shape, or where weights are no numbers."""
+    shape, or where weights are not numbers."""
     if not Path(path).is_dir():
         from_hub(path, model.config)  # the weights are in the cache now
     wrong = sorted(info["mismatched_keys"])
@@ -211,7 +209,9 @@ def computing_plainly(config: Any) -> None:
     """
     # The library's own choice for this machine; before the outputs, which are checked against it.
     config._attn_implementation = None
-    config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False
+    config.return_dict = True
+    config.output_attentions = False
+    config.output_hidden_states = False
     config.chunk_size_feed_forward = (
         0  # memory for time; a length that it does not divide is an error
     )

@@ -1,14 +1,16 @@
 """A network of a run -> Hugging Face folder, checked by loading it with transformers before it is
 put in place.
 
-    DIR/config.json  model.safetensors (float32)  tokenizer.json  tokenizer_config.json  vocab.txt (word pieces)  README.md  electrify.json
-
-Shape suffixes: B sequences, L length, T = B * L flat tokens, D hidden width.
+    DIR/config.json
+        model.safetensors      float32
+        tokenizer.json, tokenizer_config.json
+        vocab.txt              of word pieces only
+        README.md
+        electrify.json
 """
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Mapping
@@ -18,7 +20,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import faults
 from ..architectures import architecture_named
@@ -27,31 +29,22 @@ from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, compose, kept_shape
 from ..config.export import Part
 from ..config.pretrain import PretrainConfig, load_file
-from ..errors import UserError, failing_as
+from ..errors import UserError
 from ..files.model_folder import CARD, may_write, replaced, sealed
 from ..files.reading import is_there
 from ..files.schema import check
 from ..files.tokenizers import SETTINGS_FILE, copy_tokenizer, read_settings, read_tokenizer
 from ..model.shape import Shape
-from ..tokens import SpecialIds, Tokens
+from ..tokens import SpecialIds
 from ..train import checkpoint
 from ..train.facts import FACTS, read_facts
 from ..train.memory import must_fit
 from ..train.saved import must_be_floats, must_be_state
 from . import card
+from .agreement import check_folder
 from .places import must_be_run
 from .quiet import quiet
 from .start import folder_shape
-
-TOLERANCE = {
-    torch.float32: 1e-5,
-    torch.float64: 1e-9,
-}  # of hidden states and logits, relative to their largest value where that exceeds 1
-
-
-class ExportError(UserError):
-    """The written folder does not give the numbers of the run's own network. Nothing of it is left."""
-
 
 # ------------------------------------------------------------------ verbs
 
@@ -96,7 +89,7 @@ def export(
 
 
 def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
-    """Recipe and facts of a run folder. Raises UserError where it is none."""
+    """Recipe and facts of a run folder. Raises UserError where it is not one."""
     must_be_run(run)
     return load_file(run / "config.yaml", within=run), read_facts(run)[1]
 
@@ -155,10 +148,8 @@ def _restored(
 
 def _fill(built: Built, saved: Mapping[str, Tensor], path: Path) -> None:
     named = dict(built.objective.named_parameters())
-    mine, theirs = (
-        {n: tuple(p.shape) for n, p in named.items()},
-        {n: tuple(t.shape) for n, t in saved.items()},
-    )
+    mine = {n: tuple(p.shape) for n, p in named.items()}
+    theirs = {n: tuple(t.shape) for n, t in saved.items()}
     if mine != theirs:
         odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
         raise UserError(
@@ -259,118 +250,3 @@ def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positi
     if model.get("type") == "WordPiece" and not (folder / "vocab.txt").is_file():
         words = sorted(model["vocab"], key=model["vocab"].__getitem__)
         (folder / "vocab.txt").write_text("".join(f"{w}\n" for w in words), encoding="utf-8")
-
-
-# ------------------------------------------------------------------ the check
-
-
-def check_folder(folder: Path, model: ExportedModel, special: SpecialIds) -> float:
-    """Loads the folder with transformers and compares hidden states and logits with the network's
-    own, in eval mode.
-
-    Returns the largest relative difference. Raises ExportError where it exceeds TOLERANCE or
-    anything does not load.
-    """
-    encoder, theirs = _loaded(folder, model, special)
-    own = copy.deepcopy((model.encoder, model.head))
-    tokens = probe(model.encoder.shape, special)
-    # A sharp trained attention multiplies the rounding of float32; float64 tells rounding from a
-    # wrong number.
-    for dtype in (torch.float32, torch.float64):
-        for module in (*own, encoder, theirs):
-            module.to("cpu", dtype).eval()
-        found = _hf_outputs(encoder, theirs, tokens, model)
-        worst = _largest_difference(_outputs(own, tokens), found, tokens)
-        if worst <= TOLERANCE[dtype]:
-            return worst
-    raise ExportError(
-        "the export computes other numbers than the run's own network (relative difference "
-        f"{worst:.1e}); nothing was written"
-    )
-
-
-def _loaded(folder: Path, model: ExportedModel, special: SpecialIds) -> tuple[nn.Module, nn.Module]:
-    """The encoder and the whole network as transformers loads them. Raises ExportError where keys
-    or special tokens are others."""
-    import transformers
-
-    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    name = model.table().name
-    with quiet(), failing_as("the run's tokenizer folder cannot be loaded by transformers"):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
-    with quiet():
-        encoder = transformers.AutoModel.from_pretrained(folder, **local)
-        theirs, info = getattr(transformers, name).from_pretrained(
-            folder, output_loading_info=True, **local
-        )
-    wrong = sorted(
-        [*info["missing_keys"], *info["unexpected_keys"], *(k[0] for k in info["mismatched_keys"])]
-    )
-    if wrong:
-        raise ExportError(
-            f"transformers does not find its keys in the export: {', '.join(wrong[:5])}; nothing "
-            "was written"
-        )
-    same_ids = (tokenizer.pad_token_id, tokenizer.mask_token_id) == (special.pad, special.mask)
-    if not same_ids or max(tokenizer.get_vocab().values()) >= model.encoder.shape.vocab_size:
-        raise ExportError(
-            "the run's tokenizer folder has other special tokens or more tokens than the run was "
-            "trained with; nothing was written"
-        )
-    return encoder, theirs
-
-
-@torch.no_grad()
-def _outputs(own: tuple[nn.Module, nn.Module], tokens: Tokens) -> tuple[Tensor, Tensor]:
-    """Hidden states [T, D] and logits of our modules."""
-    x_TD = own[0](tokens)
-    return x_TD, own[1](x_TD)
-
-
-@torch.no_grad()
-def _hf_outputs(
-    encoder: nn.Module, theirs: nn.Module, tokens: Tokens, model: ExportedModel
-) -> tuple[Tensor, Tensor]:
-    """The same of theirs."""
-    inputs = model.architecture.inputs(tokens)
-    output = theirs(**inputs)
-    logits = (
-        model.architecture.binary_logits(output) if model.head.kind == "binary" else output.logits
-    )
-    return encoder(**inputs).last_hidden_state.flatten(0, 1), logits.flatten(0, 1)
-
-
-def _largest_difference(
-    ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...], tokens: Tokens
-) -> float:
-    """Over real tokens, relative to the largest value where that exceeds 1; nan where anything is."""
-    pairs = zip(ours, theirs, strict=True)
-    return (
-        torch.stack(
-            [
-                (a - b)[tokens.real_T].abs().max() / a[tokens.real_T].abs().max().clamp(min=1)
-                for a, b in pairs
-            ]
-        )
-        .max()
-        .item()
-    )
-
-
-def probe(shape: Shape, special: SpecialIds) -> Tokens:
-    """Three sequences of different lengths, one a row, with both segments, padded: what the two
-    sides are compared on."""
-    length = min(shape.max_position_embeddings, 33)
-    rng = torch.Generator().manual_seed(0)
-    ids_BL = torch.randint(shape.vocab_size, (3, length), generator=rng)
-    pos_BL = torch.arange(length).repeat(3, 1)
-    real_BL = pos_BL < torch.tensor([[length], [max(1, length // 2)], [max(1, length - 3)]])
-    segment_BL = ((pos_BL > length // 3) & real_BL).long() % shape.type_vocab_size
-    ids_BL = ids_BL.where(real_BL, torch.tensor(special.pad))
-    return Tokens(
-        ids_BL.flatten(),
-        real_BL.long().flatten(),
-        pos_BL.flatten(),
-        segment_BL.flatten(),
-        row_length=length,
-    )

@@ -16,14 +16,14 @@ RUN_FILES = ("config.yaml", "run.json")
 
 
 def may_be_on_hub(name: str) -> bool:
-    """Whether a name that is no folder may be an id of the Hub: not where its parent is a folder
+    """Whether a name that is not a folder may be an id of the Hub: not where its parent is a folder
     here, as of one that is mistyped."""
     beside_a_folder = "/" in name and Path(name).parent.is_dir()
     return not beside_a_folder and re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", name) is not None
 
 
 def check_place(path: str) -> None:
-    """Raises UserError for a name that is meant as a folder and is none, before the Hub is asked
+    """Raises UserError for a name that is meant as a folder and is not one, before the Hub is asked
     (offline that takes half a minute)."""
     if Path(path).is_dir():
         must_be_whole(Path(path))
@@ -37,7 +37,7 @@ def check_place(path: str) -> None:
                 "",
             )
             raise UserError(
-                f"{path}: the folder holds no config.json, so it is no Hugging Face model{inner}"
+                f"{path}: the folder holds no config.json, so it is not a Hugging Face model{inner}"
             )
         look_over(Path(path))
         return

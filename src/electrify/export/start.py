@@ -84,21 +84,7 @@ def load_weights(
     """
     own = built.exports[what]
     config = _config(start, own.architecture.name)
-    shape, theirs = own.encoder.shape, own.architecture.shape_of(config)
-    if theirs.vocab_size != shape.vocab_size:
-        raise UserError(
-            f"--init-{what} " + _other_vocabulary(start, theirs.vocab_size, shape.vocab_size)
-        )
-    names = [f.name for f in fields(shape)]
-    odd = [
-        f"{name} {getattr(theirs, name)} there, {getattr(shape, name)} here"
-        for name in names
-        if getattr(theirs, name) != getattr(shape, name)
-    ]
-    if odd:
-        raise UserError(
-            f"--init-{what} {start} has another shape than the {what} of this run: {'; '.join(odd)}"
-        )
+    _must_fit(own, own.architecture.shape_of(config), start, what=what)
     table = own.table(model_type=config.model_type)
     model, missing, extra = _read(start, table, config)
     broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
@@ -114,10 +100,28 @@ def load_weights(
         new = to_ours(rows, without_tied(table, state))
     except KeyMismatchError as e:
         raise UserError(f"--init-{what} {start} cannot be read: {e}") from e
-    lines = _fill(own, new, start, what=what, given=given) + _account(
-        table, rows, extra, start, what=what
-    )
+    lines = _fill(own, new, start, what=what, given=given)
+    lines += _account(table, rows, extra, start, what=what)
     return lines or [f"{what}: {start}: every weight found and used"]
+
+
+def _must_fit(own: ExportedModel, theirs: Shape, start: str, *, what: str) -> None:
+    """Raises UserError where a folder's encoder has another vocabulary or shape than ours."""
+    shape = own.encoder.shape
+    if theirs.vocab_size != shape.vocab_size:
+        odd = _other_vocabulary(start, theirs.vocab_size, shape.vocab_size)
+        raise UserError(f"--init-{what} {odd}")
+    names = [f.name for f in fields(shape)]
+    differ = [
+        f"{name} {getattr(theirs, name)} there, {getattr(shape, name)} here"
+        for name in names
+        if getattr(theirs, name) != getattr(shape, name)
+    ]
+    if differ:
+        raise UserError(
+            f"--init-{what} {start} has another shape than the {what} of this run: "
+            f"{'; '.join(differ)}"
+        )
 
 
 def _fill(
@@ -189,7 +193,7 @@ def _where(start: str) -> tuple[str, dict[str, Any]]:
     if path.is_dir():
         must_be_whole(path)
         if not (path / "config.json").is_file():
-            raise UserError(f"{start} is no Hugging Face folder: it has no config.json")
+            raise UserError(f"{start} is not a Hugging Face folder: it has no config.json")
         return str(path), {"local_files_only": True}
     if path.exists() or start.startswith((".", "/", "~")) or start.count("/") > 1:
         raise UserError(

@@ -53,8 +53,10 @@ class AttentionContext:
         dropout: float = 0.0,
         backend: Backend = "auto",
     ) -> None:
-        """dtype: of queries, keys and values. dropout: on the weights (of 0 outside of training)."""
-        self.rows, self.length, self.dropout = tokens.num_rows, tokens.row_length, dropout
+        """dtype: of queries, keys and values. dropout: on the weights (0 outside of training)."""
+        self.rows = tokens.num_rows
+        self.length = tokens.row_length
+        self.dropout = dropout
         self.backend: Backend = backend
         if backend == "auto" and packed_kernel(tokens, dtype, direction=direction, dropout=dropout):
             self.backend = "varlen"
@@ -116,7 +118,8 @@ def run_starts(tokens: Tokens) -> Tensor:
     """[runs + 1] int32: where each run of equal seq_T begins in the flat batch; T behind the last
     one, as often as `runs` was too many."""
     assert tokens.runs is not None
-    seq_RL, size = tokens.seq_T.view(-1, tokens.row_length), len(tokens.seq_T)
+    seq_RL = tokens.seq_T.view(-1, tokens.row_length)
+    size = len(tokens.seq_T)
     begins_RL = torch.ones_like(seq_RL, dtype=torch.bool)
     begins_RL[:, 1:] = seq_RL[:, 1:] != seq_RL[:, :-1]
     begins_T = begins_RL.flatten()

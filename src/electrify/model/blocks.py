@@ -20,8 +20,10 @@ class Block(nn.Module):
 
     def __init__(self, shape: Shape, *, dropout: float) -> None:
         super().__init__()
-        width, eps = shape.hidden_size, shape.layer_norm_eps
-        self.heads, self.dropout = shape.num_attention_heads, dropout
+        width = shape.hidden_size
+        eps = shape.layer_norm_eps
+        self.heads = shape.num_attention_heads
+        self.dropout = dropout
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
         self.norm1 = nn.LayerNorm(width, eps=eps)

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from torch import nn
 
 CHOSEN = 0.15625  # 20 positions in 128: where the script computes an output softmax
-DROPOUT, NORM, GELU, SOFTMAX = 4, 5, 8, 5  # per element, in the script
+# Operations per element, in the script.
+DROPOUT = 4
+NORM = 5
+GELU = 8
+SOFTMAX = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +32,7 @@ class Sizes:
     attention: int | None = None
     """A: heads x head width; None = D."""
     attentions: int = 1
-    """Of a layer: 2 in a decoder, which also attends to its encoder."""
+    """How many a layer has: 2 in a decoder, which also attends to its encoder."""
 
     @property
     def e(self) -> int:
@@ -41,8 +45,11 @@ def layer_flops(s: Sizes) -> float:
     Two terms are its own and kept: the norm after attention counts 5 once, not 5 D, and the
     weighted average and output product are D wide also where A is not (T5).
     """
-    d, length = s.width, s.length
-    a, h, f = s.attention or d, s.heads or max(1, d // 64), s.feed_forward or 4 * d
+    d = s.width
+    length = s.length
+    a = s.attention or d
+    h = s.heads or max(1, d // 64)
+    f = s.feed_forward or 4 * d
     qkv = 3 * (2 * d * a + a)
     scores = 2 * a * length + h * length * (SOFTMAX + DROPOUT + 1)
     mixed = 2 * d * length + 2 * d * d + d + DROPOUT * d + d + NORM

@@ -22,7 +22,8 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 def kept(shape: torch.Size, dtype: torch.dtype, p: float) -> Tensor:
     """1 with probability 1 - p, else 0, from the CPU's generator."""
-    integers, size = _INTEGERS[dtype], shape.numel()
+    integers = _INTEGERS[dtype]
+    size = shape.numel()
     bits = 8 * dtype.itemsize
     random = (
         torch.empty(-(-size * dtype.itemsize // 8), dtype=torch.int64)

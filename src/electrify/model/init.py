@@ -20,13 +20,14 @@ from .heads import BinaryHead, LinearHead
 from .shape import Shape
 
 BERT_STD = 0.02
-# Of `local`: what the position subspace and the words start with; at .02 Adam overwrites the
+# What the position subspace and the words of `local` start with; at .02 Adam overwrites the
 # positions within 20 steps.
 TOKEN_SCALE = 0.1
-# Of `local`: sub-layer outputs, so that post-norm keeps the position subspace readable through the
-# depth.
+# The sub-layer outputs of `local`: small, so that post-norm keeps the position subspace readable
+# through the depth.
 OUTPUT_SCALE = 0.1
-NOISE = 0.3  # of `local`: share of ordinary random weights kept in queries and keys
+# The share of ordinary random weights that `local` keeps in queries and keys.
+NOISE = 0.3
 
 
 def init_bert(module: nn.Module, rng: torch.Generator, *, std: float = BERT_STD) -> None:
@@ -58,10 +59,11 @@ def init_published(module: nn.Module, rng: torch.Generator) -> None:
     layers name no initialiser there (modeling.py, embeddings_project; run_pretraining.py, the logit
     of the discriminator) and get TensorFlow's default:
 
-    | parameter                                                  | value                                                     |
-    |------------------------------------------------------------|-----------------------------------------------------------|
-    | projection of the embeddings, of every encoder             | uniform, +- sqrt(6 / (fan in + fan out)): Glorot          |
-    | layers with one output: the logit of replaced tokens, and of energy, copy gate, baseline and sentence | the same       |
+    - the projection of the embeddings, of every encoder
+    - layers with one output: the logit of replaced tokens, and those of energy, copy gate, baseline
+      and sentence
+
+    Both are uniform, +- sqrt(6 / (fan in + fan out)): Glorot.
 
     The standard deviation is sqrt(2 / (fan in + fan out)): for ELECTRA-Small .072 and .102
     (projection of discriminator and generator) and .088 (logit), where `bert` has .018. The dense
@@ -183,40 +185,47 @@ def init_local_blocks(
     """Half of the heads look at position i + o_j (o_j = -1, 1, -2, 2, ...), over what `init_bert`
     left.
 
-    | parameter                         | value                                                                       |
-    |-----------------------------------|-----------------------------------------------------------------------------|
-    | embedding projection              | identity on the subspace, normal 1/sqrt(fan-in) elsewhere, 0 between        |
-    | key of head j                     | s * identity on the subspace + .3 * normal 1/sqrt(fan-in)                   |
-    | query of head j                   | s * rotation by o_j on the subspace + .3 * normal 1/sqrt(fan-in)            |
-    | key and query of the other heads  | normal 1/sqrt(fan-in)                                                       |
-    | value, up                         | normal 1/sqrt(fan-in)                                                       |
-    | attention output, down            | .1 * normal 1/sqrt(fan-in)                                                  |
+    With r = normal 1/sqrt(fan-in):
+
+    | parameter                        | value                                               |
+    |----------------------------------|-----------------------------------------------------|
+    | embedding projection             | identity on the subspace, r elsewhere, 0 between    |
+    | key of head j                    | s * identity on the subspace + .3 * r               |
+    | query of head j                  | s * rotation by o_j on the subspace + .3 * r        |
+    | key and query of the other heads | r                                                   |
+    | value, up                        | r                                                   |
+    | attention output, down           | .1 * r                                              |
 
     with s = sqrt(amplitude * 4 * sqrt(W) / P): the logit of the preferred position starts at 4 *
     amplitude. Only initial values differ from `bert`.
     """
     shape = encoder.shape
-
-    def normal(linear: nn.Linear, scale: float = 1.0) -> None:
-        linear.weight.normal_(std=scale / math.sqrt(linear.in_features), generator=rng)
-
     with torch.no_grad():
         if encoder.project is not None:
-            normal(encoder.project)
-            encoder.project.weight[:width], encoder.project.weight[:, :width] = 0, 0
+            _draw_normal(encoder.project, rng)
+            encoder.project.weight[:width] = 0
+            encoder.project.weight[:, :width] = 0
             encoder.project.weight[:width, :width] = torch.eye(width)
         s = math.sqrt(amplitude * 4 * math.sqrt(shape.head_width) / width)
         for block in encoder.blocks:
             assert isinstance(block, Block)
-            normal(block.qkv)
-            normal(block.up)
-            normal(block.out, OUTPUT_SCALE)
-            normal(block.down, OUTPUT_SCALE)
-            q_HWD, k_HWD, _ = block.qkv.weight.view(
-                3, shape.num_attention_heads, shape.head_width, shape.hidden_size
-            )
-            for head in range(local_heads(shape.num_attention_heads)):
-                q_HWD[head].mul_(NOISE)[:width, :width] += s * rotation(
-                    head_offset(head, encoder.direction), width
-                )
-                k_HWD[head].mul_(NOISE)[:width, :width] += s * torch.eye(width)
+            _draw_normal(block.qkv, rng)
+            _draw_normal(block.up, rng)
+            _draw_normal(block.out, rng, OUTPUT_SCALE)
+            _draw_normal(block.down, rng, OUTPUT_SCALE)
+            _turn_heads(block.qkv, shape, s, width, encoder.direction)
+
+
+def _draw_normal(linear: nn.Linear, rng: torch.Generator, scale: float = 1.0) -> None:
+    linear.weight.normal_(std=scale / math.sqrt(linear.in_features), generator=rng)
+
+
+def _turn_heads(qkv: nn.Linear, shape: Shape, s: float, width: int, direction: Direction) -> None:
+    """Queries and keys of the local heads, over what was drawn for them."""
+    q_HWD, k_HWD, _ = qkv.weight.view(
+        3, shape.num_attention_heads, shape.head_width, shape.hidden_size
+    )
+    for head in range(local_heads(shape.num_attention_heads)):
+        turned = rotation(head_offset(head, direction), width)
+        q_HWD[head].mul_(NOISE)[:width, :width] += s * turned
+        k_HWD[head].mul_(NOISE)[:width, :width] += s * torch.eye(width)

@@ -27,9 +27,8 @@ class _TokenCE(torch.autograd.Function):
         behind_N = (
             logits_NV.amax(-1).float() - logits_NV.gather(-1, target_N[:, None]).squeeze(-1).float()
         )
-        return (
-            behind_N - p_NV.amax(-1).log()
-        )  # the highest has at least 1 / V; the target's own probability may be 0 in float32
+        # The highest has at least 1 / V; the target's own probability may be 0 in float32.
+        return behind_N - p_NV.amax(-1).log()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:

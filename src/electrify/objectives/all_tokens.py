@@ -32,7 +32,7 @@ class Predicted(Graded):
     """logits: of the gate; log p of the softmax where there is none."""
 
     log_p_T: Tensor
-    """Of the original token, by the softmax alone."""
+    """log p of the original token, by the softmax alone."""
     right_T: Tensor
     """Whether that is the most probable one."""
 
@@ -84,12 +84,13 @@ class AllTokensMLM(Objective):
 
     def watch(self, graded: Predicted) -> Terms:
         z = graded.corrupted
-        real_T, replaced_T = z.tokens.real_T, z.replaced_T
+        real_T = z.tokens.real_T
+        replaced_T = z.replaced_T
         terms = generator_rates(z, graded.losses) | apart(
             "all_tokens", graded.losses["all_tokens"], replaced_T
         )
-        # Of the softmax by itself: the loss above pays for the gate, too, which says "copy" of most
-        # replaced tokens.
+        # The loss of the softmax by itself: the one above pays for the gate, too, which says "copy"
+        # of most replaced tokens.
         terms["softmax_loss_replaced"] = term(-graded.log_p_T, replaced_T & real_T)
         terms["all_tokens_accuracy"] = term(graded.right_T[z.at_M].float(), z.valid_M)
         if self.copy_head is not None and not self.training:

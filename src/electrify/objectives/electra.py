@@ -92,14 +92,16 @@ class Electra(Objective):
             logits = self.head(states_TD[z.at_M])
             losses["rtd"] = Loss(binary_ce(logits, self.label_T(z)[z.at_M]), z.valid_M)
         if self.sentence_head is not None:
-            # Of every token: how many sequences there are is not a fixed number.
+            # Computed for every token, because the number of sequences is not fixed.
             losses["sentence"] = Loss(
                 binary_ce(self.sentence_head(states_TD), changed_T(z)), first_T(tokens)
             )
         return Graded(z, losses, states_TD, logits)
 
     def watch(self, graded: Graded) -> Terms:
-        z, x_TD, label_T = graded.corrupted, graded.states_TD, self.label_T(graded.corrupted)
+        z = graded.corrupted
+        x_TD = graded.states_TD
+        label_T = self.label_T(graded.corrupted)
         terms = generator_rates(z, graded.losses) | replaced_share(z)
         if self.loss_on == "chosen":
             terms |= apart("rtd", graded.losses["rtd"], label_T[z.at_M])

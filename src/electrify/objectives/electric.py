@@ -83,7 +83,8 @@ class Electric(Objective):
 
     def watch(self, graded: Contrasted) -> Terms:
         z = graded.corrupted
-        noise_T, words_T = z.chosen_T, z.plan.candidates_T
+        noise_T = z.chosen_T
+        words_T = z.plan.candidates_T
         energy_T = graded.energy_T
         terms = generator_rates(z, graded.losses) | replaced_share(z)
         terms["energy_data"] = term(energy_T, words_T & ~noise_T)

@@ -16,8 +16,8 @@ from ..corruption.two_tower import Cloze
 from ..model.likelihood import likeliest
 from ..terms import Kind, Loss, Term, Terms, term
 
-# Of the histogram of logits. Equal bins of probability would put a cautious or a confident detector
-# into one of them, where AUC is blind.
+# The bins of the histogram of logits. Equal bins of probability would put a cautious or a confident
+# detector into one of them, where AUC is blind.
 BINS = 8000
 REACH = 20.0  # logits beyond it fall into the outermost bins; a bin is .005 wide
 
@@ -35,12 +35,17 @@ def lm_rates(
     positions apart (BERT's mix lets the loss fall below the unigram entropy by copying alone).
     p_MV: softmax of the logits, where it is there already."""
     assert z.plan.shown_M is not None
-    shown_M, was_M, valid_M = z.plan.shown_M, z.was_M, z.valid_M
-    masked_M, kept_M = shown_M == mask_id, shown_M == was_M
+    shown_M = z.plan.shown_M
+    was_M = z.was_M
+    valid_M = z.valid_M
+    masked_M = shown_M == mask_id
+    kept_M = shown_M == was_M
     random_M = ~kept_M & ~masked_M
     kept_M = kept_M & ~masked_M
     if valid_M is not None:
-        masked_M, kept_M, random_M = masked_M & valid_M, kept_M & valid_M, random_M & valid_M
+        masked_M = masked_M & valid_M
+        kept_M = kept_M & valid_M
+        random_M = random_M & valid_M
     right_M = (likeliest(logits_MV if p_MV is None else p_MV) == was_M).float()
     return {
         f"{name}_accuracy": term(right_M, valid_M),
@@ -110,7 +115,8 @@ def detection_summary(counts_2B: Tensor) -> dict[str, float]:
     below_B = negative_B.cumsum(0) - negative_B
     pairs = negative_B.sum() * positive_B.sum()
     half = BINS // 2
-    hits, alarms = positive_B[half:].sum(), positive_B[half:].sum() + negative_B[half:].sum()
+    hits = positive_B[half:].sum()
+    alarms = positive_B[half:].sum() + negative_B[half:].sum()
     total = counts_2B.sum()
     return {
         "auc": float(((below_B + negative_B / 2) * positive_B).sum() / pairs) if pairs > 0 else 0.5,

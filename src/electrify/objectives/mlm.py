@@ -55,7 +55,8 @@ class MLM(Objective):
         return Graded(z, self.corruptor.likelihood(z) | losses, states_TD, logits_MV)
 
     def watch(self, graded: Graded) -> Terms:
-        z, loss = graded.corrupted, graded.losses["mlm"]
+        z = graded.corrupted
+        loss = graded.losses["mlm"]
         if isinstance(z, Masked):
             return lm_rates("mlm", graded.logits, loss, z, mask_id=z.mask_id)
         right_M = (likeliest(graded.logits) == z.was_M).float()

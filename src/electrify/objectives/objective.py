@@ -58,9 +58,9 @@ class Graded:
     corrupted: Corrupted
     losses: dict[str, Loss]
     states_TD: Tensor
-    """Of the encoder that is kept."""
+    """Hidden states of the encoder that is kept."""
     logits: Tensor
-    """Of its head, for the tokens that it graded."""
+    """Logits of its head, for the tokens that it graded."""
 
 
 class Objective(nn.Module, ABC):

@@ -7,30 +7,21 @@ those in `supplement/` are reported apart.
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ..config.evaluate import EvaluateConfig
 from ..console import harmless
 from ..errors import UserError
-from ..files.folders import fingerprint, mark_of, marked, own_bytes, relative
-from ..files.lock import lock
-from ..files.results import write_results
-from ..files.whole import json_text
-from ..progress import Progress, aligned, say
+from ..progress import Progress, aligned
 from ..text.whole import json_rows, read_text
 
 if TYPE_CHECKING:
     from .pll import Scorer
 
-FILES, KIND, SEAL = ("blimp.json", "blimp.md"), "blimp", "<!-- electrify blimp"
 # The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms
 # of selection among argument structure.
 PHENOMENON = {"s-selection": "argument_structure"}
@@ -122,7 +113,8 @@ def judge(
     for p in paradigms:
         texts = [text for pair in p.pairs for text in (pair.good, pair.bad)]
         scores = scorer.scores(texts, batch_tokens=batch_tokens, after=progress.advance)
-        good, bad = scores[::2], scores[1::2]
+        good = scores[::2]
+        bad = scores[1::2]
         right, ties = (
             sum(test(a, b) for a, b in zip(good, bad, strict=True))
             for test in (float.__gt__, float.__eq__)
@@ -172,120 +164,3 @@ def table(rows: Sequence[Accuracy]) -> str:
             *([f"{ties} pairs have equal scores and count as wrong"] if ties else []),
         ]
     )
-
-
-def evaluate(options: EvaluateConfig) -> list[Accuracy]:
-    """Every model on every paradigm; with an output folder blimp.json and blimp.md there. Raises
-    UserError before anything is scored.
-
-    That folder may hold other files. It is refused where one of the two is somebody else's, or of
-    other models, pairs or options.
-    """
-    paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
-    from ..train.device import pick_device  # heavy, so loaded once the data is known to be good
-    from ..train.threads import choose, computing_with
-    from .pll import load_scorer
-
-    device = pick_device(options.device)
-    distinct = {
-        os.path.realpath(model) if os.path.isdir(model) else model: model
-        for model in reversed(options.models)
-    }  # `m ./m m/` is one model
-    scorers = [load_scorer(model, device=device) for model in reversed(distinct.values())]
-    with ExitStack() as held:
-        out = Path(options.output_dir) if options.output_dir else None
-        labels = {
-            scorer.name: relative(scorer.name, out) if out else scorer.name for scorer in scorers
-        }
-        identity = _identity(labels, paradigms, options) if out else {}
-        if out:
-            _must_be_ours(out, identity)
-            held.enter_context(
-                lock(out)
-            )  # a folder that cannot be made is found now, and not after the scoring
-            _must_be_ours(out, identity)
-        width = max(scorer.model.config.hidden_size for scorer in scorers)
-        threads = choose(
-            options.threads, device=device, width=width, tokens=options.batch_tokens, bf16=False
-        )
-        if threads.text():
-            say(threads.text())
-        held.enter_context(computing_with(threads))
-        total = len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
-        with Progress(total, title="blimp", unit="sentences") as progress:
-            rows = [
-                row
-                for scorer in scorers
-                for row in judge(
-                    scorer, paradigms, batch_tokens=options.batch_tokens, progress=progress
-                )
-            ]
-        if out:
-            _write(
-                out,
-                [replace(row, model=labels[row.model]) for row in rows],
-                identity,
-                {labels[s.name]: s.kind for s in scorers},
-            )
-    return rows
-
-
-def _identity(
-    labels: dict[str, str], paradigms: Sequence[Paradigm], options: EvaluateConfig
-) -> dict[str, Any]:
-    """What results are of: models by the hash of their files, pairs, options."""
-    pairs = hashlib.sha256(repr(paradigms).encode()).hexdigest()[:16]
-    return {
-        "models": {label: fingerprint(name) for name, label in labels.items()},
-        "pairs": pairs,
-        "max_eval_samples": options.max_eval_samples,
-    }
-
-
-def _must_be_ours(out: Path, identity: dict[str, Any]) -> None:
-    """Raises UserError where one of the two files is not what this very command writes. The table
-    says by its last line what it is of.
-
-    Files of earlier versions do not say of what they are, and are refused.
-    """
-    for name in FILES:
-        path = out / name
-        if not os.path.lexists(path):
-            continue
-        text = (own_bytes(path) or b"").decode("utf-8", "replace")
-        had = (
-            mark_of(path, KIND)
-            if name == "blimp.json"
-            else {"seal": text}
-            if SEAL in text
-            else None
-        )
-        if had is None:
-            raise UserError(
-                f"{path} is not a file that this version of electrify evaluate wrote; move it "
-                "away, or choose another --output-dir"
-            )
-        if any(had[k] != v for k, v in identity.items() if k in had) or (
-            "seal" in had and not text.endswith(_seal(identity))
-        ):
-            raise UserError(
-                f"{path} holds the scores of other models, pairs or options; choose another "
-                "--output-dir"
-            )
-
-
-def _seal(identity: dict[str, Any]) -> str:
-    return f"{SEAL} {hashlib.sha256(json_text(identity).encode()).hexdigest()} -->\n"
-
-
-def _write(
-    out: Path, rows: Sequence[Accuracy], identity: dict[str, Any], kinds: dict[str, str]
-) -> None:
-    page = (
-        "# BLiMP\n\nAccuracy in percent; paradigms count "
-        f"alike.\n\n```\n{table(rows)}\n```\n\n{_seal(identity)}"
-    )
-    record = marked(
-        KIND, identity | {"scored_as": kinds, "paradigms": [asdict(row) for row in rows]}
-    )
-    write_results(out, {"blimp.json": record, "blimp.md": page})

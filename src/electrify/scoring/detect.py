@@ -6,25 +6,19 @@ Shape suffixes: B windows, L tokens of a window.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any
 
 import torch
 import transformers
 
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
-from ..config.detect import DetectConfig
-from ..console import harmless
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of, saved_objective
 from ..progress import say
 from ..train.threads import Threads, choose, computing_with
-from .given import given_text
 
 # Seconds of work for the smallest models; measuring which number of threads is the fastest takes
 # one.
@@ -70,11 +64,7 @@ def detect(
     """
     discriminator, tokenizer, architecture = load_discriminator(model)
     positions = architecture.shape_of(discriminator.config).max_position_embeddings
-    length = positions if max_seq_length is None else max_seq_length
-    if not 8 <= length <= positions:
-        raise UserError(
-            f"max_seq_length must be 8 to {positions} (the positions of {model}), not {length}"
-        )
+    length = _window_length(max_seq_length, positions, model)
     encoded = [
         _encode(tokenizer, text, name=f"text {i + 1}" if len(texts) > 1 else "the text")
         for i, text in enumerate(texts)
@@ -85,18 +75,21 @@ def detect(
         for start, stop in windows_of(len(e.ids), size=length - 2)
     ]
     tokens = sum(stop - start for _, start, stop in windows)
-    with computing_with(
-        _threads(
-            threads,
-            tokens,
-            width=discriminator.config.hidden_size,
-            batch_tokens=batch_size * length,
-        )
-    ):
+    width = discriminator.config.hidden_size
+    with computing_with(_threads(threads, tokens, width=width, batch_tokens=batch_size * length)):
         probabilities = _of_windows(
             discriminator, tokenizer, architecture, encoded, windows, batch_size=batch_size
         )
     return [_detection(e, p.tolist()) for e, p in zip(encoded, probabilities, strict=True)]
+
+
+def _window_length(asked: int | None, positions: int, model: str) -> int:
+    length = positions if asked is None else asked
+    if not 8 <= length <= positions:
+        raise UserError(
+            f"max_seq_length must be 8 to {positions} (the positions of {model}), not {length}"
+        )
+    return length
 
 
 def _threads(given: str, tokens: int, *, width: int, batch_tokens: int) -> Threads:
@@ -136,7 +129,7 @@ def _of_windows(
             _probabilities(discriminator, architecture, rows, pad=tokenizer.pad_token_id),
             strict=True,
         ):
-            # the deeper inside its window, the more of its surroundings a token sees
+            # The deeper inside its window, the more of its surroundings a token sees.
             inside = torch.minimum(torch.arange(stop - start), torch.arange(stop - start).flip(0))
             better = inside > depths[i][start:stop]
             probabilities[i][start:stop][better] = row[1 : 1 + stop - start][better]
@@ -261,7 +254,8 @@ def _detection(e: _Encoded, probabilities: list[float]) -> Detection:
     last: object = object()
     for piece, word in zip(tokens, e.words, strict=True):
         if word is not None and word == last:
-            start, end = words[-1].start, max(words[-1].end, piece.end)
+            start = words[-1].start
+            end = max(words[-1].end, piece.end)
             words[-1] = Piece(
                 e.text[start:end], start, end, max(words[-1].probability, piece.probability)
             )
@@ -271,96 +265,3 @@ def _detection(e: _Encoded, probabilities: list[float]) -> Detection:
             )
         last = word
     return Detection(e.text, tokens, tuple(words))
-
-
-def main(
-    options: DetectConfig, *, stdin: BinaryIO | None = None, stdout: TextIO | None = None
-) -> int:
-    """`electrify detect`: find the text, detect, show. Raises UserError for an empty, binary or
-    badly encoded text."""
-    found = detect(
-        options.model,
-        [given_text(options, stdin)],
-        max_seq_length=options.max_seq_length,
-        batch_size=options.batch_size,
-        threads=options.threads,
-    )
-    for detection in found:
-        show(
-            detection,
-            stdout or sys.stdout,
-            threshold=options.threshold,
-            unit=options.unit,
-            as_json=options.json,
-        )
-    return 0
-
-
-def show(detection: Detection, out: TextIO, *, threshold: float, unit: str, as_json: bool) -> None:
-    """Coloured text on a terminal (not with NO_COLOR), else a line `token<TAB>probability` for
-    each, `<TAB>*` behind what reaches the threshold."""
-    if as_json:
-        # escaped throughout, so that no character of the text can steer a terminal
-        out.write(
-            json.dumps(
-                asdict(detection)
-                | {"threshold": threshold, "marked": _marked(detection, threshold)}
-            )
-            + "\n"
-        )
-    elif out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        _show_coloured(detection, out, threshold=threshold, unit=unit)
-    else:
-        for piece in _pieces(detection, unit):
-            mark = "\t*" if piece.probability >= threshold else ""
-            line = f"{harmless(piece.token)}\t{piece.probability:.4f}{mark}\n"
-            encoding = getattr(out, "encoding", None) or "utf-8"
-            out.write(line.encode(encoding, "backslashreplace").decode(encoding))
-    out.flush()
-
-
-def _pieces(detection: Detection, unit: str) -> tuple[Piece, ...]:
-    return detection.words if unit == "word" else detection.tokens
-
-
-def _marked(detection: Detection, threshold: float) -> list[dict[str, Any]]:
-    return [asdict(word) for word in detection.words if word.probability >= threshold]
-
-
-def _show_coloured(detection: Detection, out: TextIO, *, threshold: float, unit: str) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    shown, at = Text(), 0
-    for piece in sorted(_pieces(detection, unit), key=lambda p: p.start):
-        if piece.end <= at:
-            continue
-        shown.append(harmless(detection.text[at : max(at, piece.start)], keep="\n\t"))
-        shown.append(
-            harmless(detection.text[max(at, piece.start) : piece.end], keep="\n\t"),
-            style=_style(piece.probability, threshold),
-        )
-        at = piece.end
-    shown.append(harmless(detection.text[at:].rstrip(), keep="\n\t"))
-    console = Console(file=out, highlight=False, markup=False, emoji=False)
-    console.print(shown, soft_wrap=True)
-    marked = [p for p in _pieces(detection, unit) if p.probability >= threshold]
-    legend = ", ".join(f"{harmless(p.token)} {p.probability:.2f}" for p in marked[:20]) + (
-        f" and {len(marked) - 20} more" if len(marked) > 20 else ""
-    )
-    console.print(
-        Text(
-            f"replaced with probability of at least {threshold:g}: {legend or 'nothing'}",
-            style="dim",
-        ),
-        soft_wrap=True,
-    )
-
-
-def _style(probability: float, threshold: float) -> str:
-    """From no background at 0 to red at 1; bold and underlined from the threshold."""
-    if probability < 0.05 and probability < threshold:
-        return ""
-    fade = round(255 * (1 - probability))
-    strong = "bold underline " if probability >= threshold else ""
-    return f"{strong}black on rgb(255,{fade},{fade})"

@@ -18,11 +18,14 @@ def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:
             data = options.text.encode("utf-8")
         except UnicodeEncodeError:
             raise UserError("TEXT on the command line is not UTF-8") from None
-        name, text = "TEXT", decode(data, "TEXT")
+        name = "TEXT"
+        text = decode(data, "TEXT")
     elif options.file is not None:
-        name, text = options.file, read_text(options.file)
+        name = options.file
+        text = read_text(options.file)
     else:
-        name, text = "standard input", decode(_piped(stdin), "standard input")
+        name = "standard input"
+        text = decode(_piped(stdin), "standard input")
     if not text.strip():
         raise UserError(f"{name} is empty")
     return text

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from .detect import detect
 
-_SENTENCE = re.compile(
-    r"[A-Z][a-z]*(?:,? [a-z]+){5,19}\."
-)  # plain words only: in code and numbers a planted word is no surprise
+# Plain words only: in code and numbers a planted word surprises nobody.
+_SENTENCE = re.compile(r"[A-Z][a-z]*(?:,? [a-z]+){5,19}\.")
 _WORD = re.compile(r"\b[a-z]{4,}\b")
 
 
@@ -67,7 +66,8 @@ def plant(sentences: list[str], *, count: int, seed: int = 0) -> list[Planted]:
         foreign = _WORD.findall(rng.choice(sentences))
         foreign = [w for w in foreign if w not in sentence]
         if len(planted) < count and words and foreign:
-            word, new = rng.choice(words), rng.choice(foreign)
+            word = rng.choice(words)
+            new = rng.choice(foreign)
             start, end = word.span()
             planted.append(
                 Planted(
@@ -90,7 +90,8 @@ def judge(discriminator: str, planted: list[Planted]) -> list[Verdict]:
 
 def summary(verdicts: list[Verdict]) -> str:
     """How often the planted word is suspected most, and what guessing would give."""
-    caught, chance = sum(v.caught for v in verdicts), sum(1 / (1 + len(v.others)) for v in verdicts)
+    caught = sum(v.caught for v in verdicts)
+    chance = sum(1 / (1 + len(v.others)) for v in verdicts)
     wrong = statistics.median(v.wrong for v in verdicts)
     other = statistics.median(x for v in verdicts for x in v.others)
     return (

@@ -1,18 +1,18 @@
 """Pseudo-log-likelihood: how well a sentence fits what an encoder knows, by what the encoder was
 trained for.
 
-| kind       | score of a sentence, summed over its tokens (special ones apart)          | passes |
-|------------|---------------------------------------------------------------------------|--------|
-| `mlm`      | log p(token, given all the others), each masked by itself (1910.14659)     | one a token |
-| `rtd`      | log P(original), the replaced-token head's (2003.10555)                    | one    |
-| `electric` | minus the energy (2012.08561 section 3)                                    | one    |
+The score of a sentence is a sum over its tokens, special ones apart, by kind:
+
+- `mlm`: log p(token, given all the others), each masked by itself, a pass a token (1910.14659)
+- `rtd`: log P(original), the replaced-token head's, in one pass (2003.10555)
+- `electric`: minus the energy, in one pass (2012.08561 section 3)
 
 Shape suffixes: B rows of a batch, L tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,9 +27,8 @@ from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of
 
 Kind = Literal["mlm", "rtd", "electric"]
-Row = tuple[
-    int, list[int], int
-]  # number of its sentence, ids, the place that is asked about (0: all of them)
+# The number of its sentence, its ids, and the place that is asked about (0: all of them).
+Row = tuple[int, list[int], int]
 
 
 @dataclass(frozen=True)
@@ -61,26 +60,15 @@ class Scorer:
         """
         rows = [row for k, text in enumerate(texts) for row in self._rows(k, text)]
         rows.sort(key=lambda row: len(row[1]))
-        totals, waiting = (
-            torch.zeros(len(texts), dtype=torch.float64),
-            torch.zeros(len(texts), dtype=torch.long),
-        )
+        totals = torch.zeros(len(texts), dtype=torch.float64)
+        waiting = torch.zeros(len(texts), dtype=torch.long)
         for k, _, _ in rows:
             waiting[k] += 1
-        at = 0
-        while at < len(rows):
-            guess = max(1, batch_tokens // len(rows[at][1]))
-            last = rows[min(len(rows), at + guess) - 1]  # the longest of them, and so of fewer
-            size = max(1, batch_tokens // len(last[1]))
-            batch = rows[at : at + size]
-            totals.index_add_(
-                0, torch.tensor([k for k, _, _ in batch]), self._score(batch).double().cpu()
-            )
-            waiting.index_add_(
-                0, torch.tensor([k for k, _, _ in batch]), torch.full((len(batch),), -1)
-            )
-            after(int((waiting[torch.tensor(sorted({k for k, _, _ in batch}))] == 0).sum()))
-            at += size
+        for batch in _batches(rows, batch_tokens):
+            text_B = torch.tensor([k for k, _, _ in batch])
+            totals.index_add_(0, text_B, self._score(batch).double().cpu())
+            waiting.index_add_(0, text_B, torch.full((len(batch),), -1))
+            after(int((waiting[text_B.unique()] == 0).sum()))
         odd = int((~totals.isfinite()).sum())
         if odd:
             raise UserError(
@@ -121,10 +109,8 @@ class Scorer:
             ).float()
             score_BL = -logits_BL if self.kind == "electric" else F.logsigmoid(-logits_BL)
             return (score_BL * ((place_L > 0) & (place_L < length_B[:, None] - 1))).sum(1)
-        row_B, at_B = (
-            torch.arange(len(batch), device=device),
-            torch.tensor([place for _, _, place in batch], device=device),
-        )
+        row_B = torch.arange(len(batch), device=device)
+        at_B = torch.tensor([place for _, _, place in batch], device=device)
         masked_BL = ids_BL.index_put(
             (row_B, at_B), torch.tensor(self.tokenizer.mask_token_id, device=device)
         )
@@ -132,6 +118,17 @@ class Scorer:
             self.model, at_B, short=self.short, input_ids=masked_BL, **inputs
         ).float()
         return -F.cross_entropy(logits_BV, ids_BL[row_B, at_B], reduction="none")
+
+
+def _batches(rows: list[Row], batch_tokens: int) -> Iterator[list[Row]]:
+    """Rows, the shortest first, in batches of at most `batch_tokens` slots, or of one row."""
+    at = 0
+    while at < len(rows):
+        guess = max(1, batch_tokens // len(rows[at][1]))
+        last = rows[min(len(rows), at + guess) - 1]  # the longest of them, and so of fewer
+        size = max(1, batch_tokens // len(last[1]))
+        yield rows[at : at + size]
+        at += size
 
 
 def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Tensor:
@@ -157,7 +154,7 @@ def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Ten
 
 @torch.inference_mode()
 def is_short(model: Any, *, vocab_size: int) -> bool:
-    """Whether this model's head works on single places: tried on two rows, against the whole way."""
+    """Whether this model's head works on single places: tried on two rows, against all places."""
     ids_BL = torch.arange(12).view(2, 6) % vocab_size
     inputs = {"input_ids": ids_BL, "attention_mask": torch.tensor([[1] * 6, [1] * 4 + [0] * 2])}
     at_B = torch.tensor([4, 1])
@@ -185,15 +182,11 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     if binary not in (config.architectures or ()):
         architecture = None
     kind: Kind = "mlm"
+    network = transformers.AutoModelForMaskedLM
     if architecture is not None:
         kind = "electric" if logits_of(model) == "energy" else "rtd"
-    loaded, missing = load_weights(
-        getattr(transformers, binary)
-        if architecture and binary
-        else transformers.AutoModelForMaskedLM,
-        model,
-        config,
-    )
+        network = getattr(transformers, binary) if binary else network
+    loaded, missing = load_weights(network, model, config)
     if missing:
         raise UserError(
             f"{model}: the folder lacks {len(missing)} weights ({missing[0]}, ...): a score needs "
@@ -204,19 +197,21 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     lacking = [name for name in names if getattr(tokenizer, f"{name}_id") is None]
     if lacking:
         raise UserError(f"{model}: its tokenizer has no {' and no '.join(lacking)}")
-    offset = (
-        2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
-    )  # position ids begin behind the padding's
-    longest = getattr(config, "max_position_embeddings", 512) - offset
-    if architecture is not None:
-        longest = architecture.shape_of(config).max_position_embeddings
-    short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)
     return Scorer(
         model,
         kind,
         loaded.to(device or torch.device("cpu")),
         tokenizer,
-        longest,
+        _longest(config, architecture),
         architecture,
-        short,
+        short=kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size),
     )
+
+
+def _longest(config: Any, architecture: Architecture | None) -> int:
+    """Tokens that a model reads at once."""
+    if architecture is not None:
+        return architecture.shape_of(config).max_position_embeddings
+    # The position ids of these begin behind the padding's.
+    offset = 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
+    return getattr(config, "max_position_embeddings", 512) - offset

@@ -1,7 +1,9 @@
 """Checkpoints of a run that survive kills, full disks and flipped bytes. Generic: tensors, JSON and
 folders; nothing about models.
 
-    RUN/checkpoint-<step>/<group>.safetensors ...   state.json   manifest.json (sizes and hashes of the others; written last)
+    RUN/checkpoint-<step>/<group>.safetensors ...
+                          state.json
+                          manifest.json    sizes and hashes of the others; written last
 
 A checkpoint is written into `.tmp-<step>-<uuid>`, synced, renamed once; only then are older ones
 removed. Whoever reads believes nothing without a manifest whose every hash is right, because no
@@ -162,7 +164,7 @@ def _rotate(run: Path, step: int, keep: int | None) -> None:
         and not why_bad(found.path, hashes=False)
     ]
     for found in older[keep - 1 :]:
-        with suppress(OSError):  # a checkpoint too many is no reason to stop
+        with suppress(OSError):  # the run goes on with a checkpoint too many
             _retire(found, run, step)
 
 
@@ -175,9 +177,8 @@ def _retire(found: Found, run: Path, step: int) -> None:
         faults.at("during_rotation", step)
         _remove(gone)
         return
-    for name in sorted(
-        ours, key=lambda name: name != MANIFEST
-    ):  # first the manifest: without it nobody takes the rest for a checkpoint
+    # The manifest goes first: without it nobody takes the rest for a checkpoint.
+    for name in sorted(ours, key=lambda name: name != MANIFEST):
         with suppress(IsADirectoryError):
             (found.path / name).unlink(missing_ok=True)
     others = ", ".join(sorted(path.name for path in found.path.iterdir())[:3])
@@ -258,9 +259,8 @@ def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
             "an earlier one"
         ) from e
     file = path / STATE
-    state = json_of(
-        read_bytes(file, within=path.parent), file, finite=False
-    )  # a validation may have come to no number
+    # A figure of the validation may be NaN.
+    state = json_of(read_bytes(file, within=path.parent), file, finite=False)
     if not isinstance(state, dict):
         raise UserError(
             f"{file} holds {type(state).__name__}, not a JSON object; resume from an earlier "

@@ -11,7 +11,8 @@ from ..files.inside import CHECKPOINT as NUMBERED
 from ..files.reading import FileError, must_be_regular, read_object, sha256_of
 from ..files.schema import Count, FileName, SchemaError, check, is_file_name
 
-MANIFEST, STATE = "manifest.json", "state.json"
+MANIFEST = "manifest.json"
+STATE = "state.json"
 FORMAT = 1
 
 
@@ -49,7 +50,7 @@ def why_bad(path: Path, *, hashes: bool = True) -> str | None:
             if hashes and sha256_of(path / name, within=path.parent) != want.sha256:
                 return f"{name} does not have the hash in {MANIFEST}"
     except FileError as e:
-        return f"{e.path.name} {e.why}" if path.is_dir() else "it is no folder"
+        return f"{e.path.name} {e.why}" if path.is_dir() else "it is not a folder"
     except OSError as e:  # removed meanwhile
         return f"{Path(e.filename or path).name} cannot be read ({e.strerror})"
     except SchemaError as e:
@@ -86,5 +87,5 @@ def contents_of(path: Path) -> Contents:
         else None
     )
     if odd is not None:
-        raise FileError(path / MANIFEST, f"names {odd!r}, which is no file of this folder")
+        raise FileError(path / MANIFEST, f"names {odd!r}, which is not a file of this folder")
     return check(Contents, raw, MANIFEST)

@@ -95,7 +95,7 @@ def _version(package: str) -> str | None:
 
 
 def device_name(device: Any) -> str:
-    """Of the GPU, or of the processor."""
+    """The name of the GPU, or of the processor."""
     import torch
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
@@ -156,9 +156,8 @@ def peak_memory_bytes(device: Any) -> int:
         return torch.cuda.max_memory_allocated(device)
     import resource
 
-    with suppress(
-        OSError, ValueError, StopIteration
-    ):  # what getrusage says of a process on Linux begins with what its parent had resident
+    # On Linux what getrusage says of a process begins with what its parent had resident.
+    with suppress(OSError, ValueError, StopIteration):
         status = Path("/proc/self/status").read_text(encoding="ascii")
         return 1024 * int(
             next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
@@ -184,15 +183,19 @@ class EnergyMeter:
         try:
             self._last = [read() for read, _ in counters]
         except (OSError, ValueError):
-            self._counters, self.source = [], None
+            self._counters = []
+            self.source = None
 
     def joules(self) -> float | None:
         if not self._counters:
             return None
         try:
             now = [read() for read, _ in self._counters]
-        except Exception:  # noqa: BLE001 - a counter that breaks off (NVML raises its own kind) is no measurement any more, and no reason to stop
-            self._counters, self.source = [], None
+        # A counter that breaks off measures nothing any more, and the run goes on. NVML raises
+        # exceptions of its own kind.
+        except Exception:  # noqa: BLE001
+            self._counters = []
+            self.source = None
             return None
         for (_, wraps_at), before, after in zip(self._counters, self._last, now, strict=True):
             self._total += after - before if after >= before else after + wraps_at - before
@@ -215,9 +218,8 @@ def _rapl(powercap: Path) -> list[_Counter]:
             limit = int((zone / "max_energy_range_uj").read_text(encoding="ascii")) * 1e-6
         except (OSError, ValueError):
             continue
-        if name.startswith(
-            "package"
-        ):  # `psys` is the whole board and would count the packages twice
+        # `psys` is left out: it is the whole board and would count the packages twice.
+        if name.startswith("package"):
             counters.append(
                 (
                     lambda path=zone / "energy_uj": int(path.read_text(encoding="ascii")) * 1e-6,
@@ -237,6 +239,7 @@ def _nvml(device: Any) -> list[_Counter]:
             f"GPU-{torch.cuda.get_device_properties(device).uuid}"
         )
         pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
-    except Exception:  # noqa: BLE001 - not installed, no driver, too old a GPU: all mean that nothing measures
+    # It is not installed, or there is no driver, or the GPU is too old: then nothing measures.
+    except Exception:  # noqa: BLE001
         return []
     return [(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) * 1e-3, float("inf"))]

@@ -51,36 +51,10 @@ def start(device: torch.device, *, timeout_s: float) -> World:
     """
     rank, size, local_rank = _from_environment()
     if device.type == "cuda":
-        device = torch.device(
-            "cuda", local_rank if device.index is None or size > 1 else device.index
-        )
-        if device.index >= torch.cuda.device_count():
-            raise UserError(
-                f"process {local_rank} of this machine has no GPU of its own: there are "
-                f"{torch.cuda.device_count()}; start fewer processes"
-            )
-        torch.cuda.set_device(device)
+        device = _own_gpu(device if size == 1 else torch.device("cuda"), local_rank)
     if size > 1 and not td.is_initialized():
         try:
-            cuda = device.type == "cuda"
-            store, prefix = store_of_this_attempt(rank=rank, size=size, timeout_s=timeout_s)
-            shared, timeout = td.PrefixStore(prefix, store), timedelta(seconds=timeout_s)
-            backend, device_id = ("nccl", device) if cuda else ("gloo", None)
-            keeper = None if agent_keeps_store() else 0
-            _watches.append(
-                Watch(
-                    td.PrefixStore(prefix, connection(store)), rank=rank, size=size, keeper=keeper
-                )
-            )
-            with _watches[-1].forming():
-                td.init_process_group(
-                    backend,
-                    store=shared,
-                    rank=rank,
-                    world_size=size,
-                    device_id=device_id,
-                    timeout=timeout,
-                )
+            _form_group(device, rank=rank, size=size, timeout_s=timeout_s)
         except (ValueError, RuntimeError) as e:
             stop()
             reason = str(e).strip().partition("\n")[0]
@@ -89,6 +63,38 @@ def start(device: torch.device, *, timeout_s: float) -> World:
                 "torchrun does"
             ) from e
     return World(rank=rank, size=size, local_rank=local_rank, device=device)
+
+
+def _own_gpu(device: torch.device, local_rank: int) -> torch.device:
+    """The GPU of this process, made its current one. Raises UserError where there is none."""
+    device = torch.device("cuda", local_rank if device.index is None else device.index)
+    if device.index >= torch.cuda.device_count():
+        raise UserError(
+            f"process {local_rank} of this machine has no GPU of its own: there are "
+            f"{torch.cuda.device_count()}; start fewer processes"
+        )
+    torch.cuda.set_device(device)
+    return device
+
+
+def _form_group(device: torch.device, *, rank: int, size: int, timeout_s: float) -> None:
+    """Makes the process group, watched from here on. Raises ValueError or RuntimeError where the
+    others do not come."""
+    store, prefix = store_of_this_attempt(rank=rank, size=size, timeout_s=timeout_s)
+    shared = td.PrefixStore(prefix, store)
+    backend, device_id = ("nccl", device) if device.type == "cuda" else ("gloo", None)
+    own_line = td.PrefixStore(prefix, connection(store))
+    keeper = None if agent_keeps_store() else 0
+    _watches.append(Watch(own_line, rank=rank, size=size, keeper=keeper))
+    with _watches[-1].forming():
+        td.init_process_group(
+            backend,
+            store=shared,
+            rank=rank,
+            world_size=size,
+            device_id=device_id,
+            timeout=timedelta(seconds=timeout_s),
+        )
 
 
 def _from_environment() -> tuple[int, int, int]:
@@ -116,7 +122,7 @@ def companions() -> Iterator[None]:
     """Raises Unfinished where the work inside lost another process of the run."""
     try:
         yield
-    except RuntimeError as e:  # of gloo's errors there is no better name
+    except RuntimeError as e:  # gloo's errors have no type of their own
         if _size() == 1 or not (
             isinstance(e, td.DistError)
             or any(word in str(e) for word in ("gloo", "peer", "Timed out", "timed out"))
@@ -233,9 +239,8 @@ def averaging(module: nn.Module, dtype: str) -> nn.Module:
 
     wrapped = DistributedDataParallel(module)
     if dtype == "bfloat16":
-        wrapped.register_comm_hook(
-            None, lambda _, bucket: _in_bfloat16(bucket)
-        )  # which looks at annotations, and does not know text
+        # A lambda: the hook's annotations are looked at, and must not be text.
+        wrapped.register_comm_hook(None, lambda _, bucket: _in_bfloat16(bucket))
     return wrapped
 
 

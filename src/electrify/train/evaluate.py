@@ -40,7 +40,8 @@ def evaluate(
     sums = MetricSums(world.device)
     mine = (world.rank * rows_each, (world.rank + 1) * rows_each)
     for k, tokens in enumerate(rows.sequential(rows_each * world.size, limit=limit)):
-        first, n = k * tokens.num_rows, tokens.num_rows
+        first = k * tokens.num_rows
+        n = tokens.num_rows
         draws = draws_for(
             seed=SEED,
             step=0,

@@ -53,28 +53,45 @@ def read_facts(run: Path) -> tuple[Facts, dict[str, Any]]:
     """run.json, checked, and as it stands there. Raises UserError where it is missing, damaged or
     changed, or says what no run writes."""
     path = run / FACTS
+    facts, raw = _checked(path, within=run)
+    _must_have_a_vocabulary(facts, path)
+    facts = replace(facts, shapes=_shapes(facts, path))
+    if facts.tokenizer_files is not None and "tokenizer.json" not in facts.tokenizer_files:
+        raise _damaged(path, "its tokenizer_files do not name tokenizer.json")
+    return facts, raw
+
+
+def _damaged(path: Path, what: str) -> UserError:
+    return UserError(f"{path} is damaged: {what}; {RESTORE}")
+
+
+def _checked(path: Path, *, within: Path) -> tuple[Facts, dict[str, Any]]:
+    """The file by its seal and by the types of its fields."""
     try:
-        raw = read_object(path, within=run)
+        raw = read_object(path, within=within)
         raw = unsealed(raw, path, must="tokenizer_files" in raw, advice=RESTORE)
-        facts = check(Facts, raw, str(path), more=True)
+        return check(Facts, raw, str(path), more=True), raw
     except MissingError:
         raise
     except FileError as e:
-        raise e if e.advice else UserError(f"{path} is damaged: it {e.why}; {RESTORE}") from e
+        raise e if e.advice else _damaged(path, f"it {e.why}") from e
     except SchemaError as e:
-        raise UserError(f"{path} is damaged: {e.what}; {RESTORE}") from e
-    ids = (
-        *(getattr(facts.special_ids, role) for role in ("pad", "cls", "sep", "mask")),
-        *facts.special_ids.others,
-    )
-    if (
-        not all(0 <= i < facts.vocab_size for i in ids)
-        or not -1 <= facts.special_ids.unk < facts.vocab_size
-    ):
-        raise UserError(
-            f"{path} is damaged: its special_ids are not of a vocabulary of {facts.vocab_size:,}; "
-            f"{RESTORE}"
-        )
+        raise _damaged(path, e.what) from e
+
+
+def _must_have_a_vocabulary(facts: Facts, path: Path) -> None:
+    """Raises UserError where the special tokens are not those of a tokenizer."""
+    special = facts.special_ids
+    roles = tuple(getattr(special, role) for role in ("pad", "cls", "sep", "mask"))
+    size = facts.vocab_size
+    if not all(0 <= i < size for i in (*roles, *special.others)) or not -1 <= special.unk < size:
+        raise _damaged(path, f"its special_ids are not of a vocabulary of {size:,}")
+    if special.leave_nothing_of(size) or len(set(roles)) < len(roles):
+        raise _damaged(path, "its special_ids are those of no tokenizer")
+
+
+def _shapes(facts: Facts, path: Path) -> dict[str, Any]:
+    """The shapes of the networks, as their architecture has them."""
     if facts.architecture not in ARCHITECTURES:
         raise UserError(
             f"{path} names an architecture that this version does not know: "
@@ -82,22 +99,10 @@ def read_facts(run: Path) -> tuple[Facts, dict[str, Any]]:
         )
     kind = architecture_named(facts.architecture).shape_type
     try:
-        facts = replace(
-            facts,
-            shapes={name: check(kind, shape, str(path)) for name, shape in facts.shapes.items()},
-        )
+        shapes = {name: check(kind, shape, str(path)) for name, shape in facts.shapes.items()}
     except SchemaError as e:
-        raise UserError(f"{path} is damaged: {e.what}; {RESTORE}") from e
-    if facts.special_ids.leave_nothing_of(facts.vocab_size) or len(set(ids[:4])) < 4:
-        raise UserError(f"{path} is damaged: its special_ids are those of no tokenizer; {RESTORE}")
-    if facts.tokenizer_files is not None and "tokenizer.json" not in facts.tokenizer_files:
-        raise UserError(
-            f"{path} is damaged: its tokenizer_files do not name tokenizer.json; {RESTORE}"
-        )
-    for name, shape in facts.shapes.items():
+        raise _damaged(path, e.what) from e
+    for name, shape in shapes.items():
         if shape.hidden_size % shape.num_attention_heads:
-            raise UserError(
-                f"{path} is damaged: the width of the {name}'s shape is not a multiple of its "
-                f"heads; {RESTORE}"
-            )
-    return facts, raw
+            raise _damaged(path, f"the width of the {name}'s shape is not a multiple of its heads")
+    return shapes

@@ -1,39 +1,27 @@
-"""The run folder: whose it is, whether this run may continue there, and the files at its head
-(config.yaml, run.json, tokenizer).
+"""The run folder: whose it is, and whether this run may continue there.
 
 A folder is refused before anything is written into it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from .. import faults
-from ..build import Built
-from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, override, parse, values_of
+from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, parse, values_of
 from ..errors import UserError
-from ..files.folders import foreign, own_bytes, own_object, relative, remove_temporaries
+from ..files.folders import foreign, own_bytes, own_object
 from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from ..files.model_folder import model_mark, must_be_as_written
-from ..files.seals import sealed
-from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
-from ..files.whole import write_atomically
-from ..model.shape import Shape
 from ..text.manifest import Manifest
 from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
-from .device import describe
-from .facts import FACTS, read_facts
-from .home import HEADER, TOKENIZER, content
-from .log import BOARD
-from .threads import Threads
+from .board import BOARD
+from .facts import FACTS
+from .home import TOKENIZER
 
 Resume = Literal["auto", "never", "must"]
 CONFIG = "config.yaml"
@@ -61,11 +49,8 @@ FREE_FIELDS |= {
     "max_spikes",
     "ddp_timeout",
 }
-SPLIT_FIELDS = {
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "fsdp",
-}  # how the work is cut: moves sums by rounding only
+# Fields that say how the work is cut: they move sums by rounding only.
+SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps", "fsdp"}
 
 
 def refuse(folder: Path, resume: Resume) -> None:
@@ -74,7 +59,8 @@ def refuse(folder: Path, resume: Resume) -> None:
     must_lead_somewhere(folder)
     must_be_utf8(folder)
     must_not_be_in_a_checkpoint(folder)
-    saved, begun = any(folder.glob("checkpoint-*")), os.path.lexists(folder / CONFIG)
+    saved = any(folder.glob("checkpoint-*"))
+    begun = os.path.lexists(folder / CONFIG)
     if begun and not is_run(folder):
         raise UserError(
             f"{folder / CONFIG} is not the recipe of a run that electrify began; choose another "
@@ -96,7 +82,15 @@ def refuse(folder: Path, resume: Resume) -> None:
         raise UserError(
             f"{folder} holds a finished run whose checkpoints are gone; choose another --output-dir"
         )
-    for half in HALVES:  # found now, and not when the run has ended
+    _models_must_be_ours(folder)
+    for name in (*HALVES, TOKENIZER, BOARD, GENERATOR_STAGE):
+        must_stay_inside(folder / name, folder)
+
+
+def _models_must_be_ours(folder: Path) -> None:
+    """Raises UserError where the run's models could not be written in the end: found now, and not
+    when the run has ended."""
+    for half in HALVES:
         if model_mark(folder / half) is None and (
             os.path.lexists(folder / half)
             and (not (folder / half).is_dir() or foreign(folder / half))
@@ -106,8 +100,6 @@ def refuse(folder: Path, resume: Resume) -> None:
                 "another --output-dir"
             )
         must_be_as_written(folder / half)
-    for name in (*HALVES, TOKENIZER, BOARD, GENERATOR_STAGE):
-        must_stay_inside(folder / name, folder)
 
 
 def _stands_in_the_way(path: Path) -> bool:
@@ -165,7 +157,7 @@ def same_run(
     path = folder / CONFIG
     if not os.path.lexists(path):
         raise UserError(
-            f"{folder} has checkpoints but no config.yaml; it is no run of this program, or a "
+            f"{folder} has checkpoints but no config.yaml; it is not a run of this program, or a "
             "damaged one"
         )
     theirs = load_file(path, within=folder)
@@ -216,106 +208,6 @@ def earlier_threads(folder: Path, saved: dict[str, Any] | None) -> Any:
     return threads.get("number") if isinstance(threads, dict) else None
 
 
-def write_header(
-    folder: Path,
-    config: PretrainConfig,
-    manifest: Manifest,
-    parameters: int,
-    *,
-    tokenizer: Path,
-    built: Built,
-    lost: list[str],
-    threads: Threads,
-    device: torch.device,
-    unigram_entropy: float,
-) -> None:
-    """config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the tokenizer:
-    what ran, enough to export without DATA.
-
-    lost: the names among them that are written; the others are there."""
-    facts = {
-        "machine": describe(device),
-        "threads": threads.facts(),
-        "parameters": parameters,
-        "unigram_entropy": unigram_entropy,
-        "data": manifest.fingerprint,
-        "tokenizer_sha256": manifest.tokenizer_sha256,
-        "tokenizer_files": tokenizer_hashes(tokenizer),
-        "architecture": built.kept.architecture.name,
-        "shapes": {name: asdict(model.encoder.shape) for name, model in built.exports.items()},
-        "vocab_size": manifest.vocab_size,
-        "special_ids": asdict(manifest.special_ids),
-        "corpus": {"counts": manifest.counts, "sources": manifest.sources},
-    }
-    earlier = own_object(folder / FACTS) or {}
-    ours = {earlier.get("tokenizer_sha256"), *_texts(earlier.get("tokenizer_files"))}
-    facts = sealed(json.loads(json.dumps(facts, default=str)))
-    remove_temporaries(folder)
-    written = {
-        CONFIG: RUN_MARK + dump(portable(config, folder)),
-        FACTS: json.dumps(facts, indent=1, sort_keys=True) + "\n",
-    }
-    for name, text in written.items():
-        if name not in lost:
-            continue
-        write_atomically(
-            folder / name, text
-        )  # config.yaml first: from then on the folder is known as a run's, however this ends
-        faults.at("header")
-    if TOKENIZER in lost:
-        publish_tokenizer(tokenizer, folder / TOKENIZER, ours=ours)
-
-
-def _texts(found: Any) -> list[str]:
-    return [v for v in found.values() if isinstance(v, str)] if isinstance(found, dict) else []
-
-
-def header_lost(folder: Path, manifest: Manifest, *, tokenizer: Path) -> list[str]:
-    """What a run that continues does not find at the head of its folder any more, or finds changed:
-    run.json by its seal and by what it says of the corpus. tokenizer: that of the corpus."""
-    lost = [name for name in HEADER if content(folder / name) is None]
-    if FACTS not in lost and _says_otherwise(folder, manifest, tokenizer):
-        lost.append(FACTS)
-    found = content(folder / TOKENIZER / "tokenizer.json") or b""
-    return lost + [TOKENIZER] * (hashlib.sha256(found).hexdigest() != manifest.tokenizer_sha256)
-
-
-def _says_otherwise(folder: Path, manifest: Manifest, tokenizer: Path) -> bool:
-    """Whether run.json is not of this corpus: else it would be found out when the run has ended and
-    is exported."""
-    try:
-        facts = read_facts(folder)[1]
-    except UserError:
-        return True
-    wanted = {
-        "data": manifest.fingerprint,
-        "tokenizer_sha256": manifest.tokenizer_sha256,
-        "vocab_size": manifest.vocab_size,
-        "special_ids": json.loads(json.dumps(asdict(manifest.special_ids))),
-    }
-    # Runs that were begun before the hashes of the tokenizer's files were written down have none.
-    wanted |= (
-        {"tokenizer_files": tokenizer_hashes(tokenizer)}
-        if facts.get("tokenizer_files") is not None
-        else {}
-    )
-    return any(facts.get(key, value) != value for key, value in wanted.items())
-
-
-def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:
-    """The recipe with the folders that it starts from as they are found from `folder`: a
-    config.yaml names no place of this machine."""
-    starts = {name: start for name in STARTS if (start := getattr(config.train, name))}
-    found = {name: relative(start, folder) for name, start in starts.items()}
-    return override(
-        config,
-        {
-            name: new if new.startswith("..") or new == starts[name] else f"./{new}"
-            for name, new in found.items()
-        },
-    )
-
-
 def _is_same_place(theirs: str | None, mine: str | None, folder: Path) -> bool:
     """Whether two starts are one folder, there or not. theirs: as config.yaml has it, from `folder`
     (earlier versions: as given); mine: as given."""
@@ -323,17 +215,3 @@ def _is_same_place(theirs: str | None, mine: str | None, folder: Path) -> bool:
         return False
     there = os.path.normpath(os.path.join(os.path.realpath(folder), os.path.expanduser(theirs)))
     return there == os.path.realpath(os.path.expanduser(mine))
-
-
-def saved_shape(folder: Path, half: str) -> Shape | None:
-    """The shape of a network of the run that has begun in the folder; None where none has. So the
-    folders that it started from may be gone by then."""
-    if not os.path.lexists(folder / FACTS):
-        return None
-    shapes = read_facts(folder)[0].shapes
-    if half not in shapes:
-        raise UserError(
-            f"{folder / FACTS} does not say the shape of the {half}; it is damaged, or not a file "
-            "of this program"
-        )
-    return shapes[half]

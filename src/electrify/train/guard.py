@@ -77,7 +77,8 @@ class Guard:
             "spike": config.max_spikes,
         }
         self.refused: dict[Kind, int] = {"non_finite": 0, "spike": 0}
-        self.sigmas, self.world = config.spike_sigmas, world
+        self.sigmas = config.spike_sigmas
+        self.world = world
         self.recent = Recent(world.device)
         self._unread: list[tuple[int, Tensor]] = []
 
@@ -92,16 +93,13 @@ class Guard:
         step: the update's, counted from 1. loss: this rank's share of it, the shares of all sum to
         the loss. norm: of the whole gradient.
         """
-        bad, loss = (
-            1.0 - torch.stack([loss.isfinite(), norm.isfinite()]).all().float(),
-            loss.detach().clone(),
-        )
+        bad = 1.0 - torch.stack([loss.isfinite(), norm.isfinite()]).all().float()
+        loss = loss.detach().clone()
         sum_across([bad, loss])
         bad = bad > 0
         mean, deviation = self.recent.mean_and_deviation()
-        spike = (
-            loss > mean + self.sigmas * deviation
-        )  # not of NaN, and what is infinite is bad before
+        # Nothing is above where a side is NaN, and an infinite loss is bad already.
+        spike = loss > mean + self.sigmas * deviation
         refused = bad if self.policies["spike"] == "warn" else bad | spike
         self.recent.add(loss, unless=refused)
         self._unread.append(
@@ -112,10 +110,10 @@ class Guard:
     def settle(self) -> list[Verdict]:
         """What was wrong with updates since the last time, the same on all ranks. Raises UserError
         where the policy is to stop, or it is enough."""
-        unread, self._unread = self._unread, []
-        figures = (
-            torch.stack([figures for _, figures in unread]).tolist() if unread else []
-        )  # one wait for all of them
+        unread = self._unread
+        self._unread = []
+        # The device is waited for once for all of them.
+        figures = torch.stack([figures for _, figures in unread]).tolist() if unread else []
         verdicts = []
         for (step, _), (bad, spike, loss, mean, deviation) in zip(unread, figures, strict=True):
             if bad:
@@ -141,7 +139,8 @@ class Guard:
                 "skip goes on from the newest checkpoint and "
                 f"leaves such updates out, or {BEGIN_ANEW}"
             )
-        limit, before = self.limits[v.kind], self.refused[v.kind] - 1
+        limit = self.limits[v.kind]
+        before = self.refused[v.kind] - 1
         if v.refused and before >= limit:
             flag, advice = {
                 "non_finite": ("--max-non-finite", BEGIN_ANEW),

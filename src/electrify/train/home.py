@@ -142,7 +142,7 @@ def header_of(folder: Path) -> dict[str, bytes]:
 
 
 def content(path: Path) -> bytes | None:
-    """Of a regular file that is no link and not too large, else None."""
+    """What a regular file holds that is not a link and not too large, else None."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST:
             return None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,14 +19,14 @@ from typing import Any, BinaryIO
 from ..config.checks import TRACKERS
 from ..errors import UserError, nearest
 from ..files.folders import aside
-from ..files.inside import make_inside
 from ..files.reading import open_regular
 from ..files.schema import is_count
 from ..files.whole import write_atomically
 from ..progress import say
+from .board import BOARD, Board, numbers, open_board
 
 KINDS = ("train", "valid", "event")
-FILE, BOARD = "metrics.jsonl", "tensorboard"
+FILE = "metrics.jsonl"
 # What the machine's speed decides, and so differs between two runs of the same numbers.
 TIMING_FIELDS = frozenset(
     {"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes", "joules"}
@@ -50,7 +49,7 @@ class MetricsLog:
             if name not in TRACKERS:
                 raise UserError(f"report_to has no tracker {name!r}{nearest(name, TRACKERS)}")
         self._file: BinaryIO | None = None
-        self._board: _Board | None = None
+        self._board: Board | None = None
         self._failing = False
         if rank != 0:
             return
@@ -62,7 +61,7 @@ class MetricsLog:
         except OSError as e:
             raise UserError(f"{path} cannot be written ({e.strerror})") from e
         if "tensorboard" in report_to:
-            self._board = _tensorboard(run / BOARD, resume_step)
+            self._board = open_board(run / BOARD, resume_step)
 
     def write(self, record: Mapping[str, Any]) -> None:
         """One record with "kind" and "step". Numbers that are not finite become the strings "nan",
@@ -83,17 +82,17 @@ class MetricsLog:
                 say(f"warning: {FILE} cannot be written ({e.strerror}); the run goes on")
             self._failing = True
         if record["kind"] != "event":
-            numbers = _numbers(
-                {k: v for k, v in record.items() if k not in ("kind", "step")}, f"{record['kind']}/"
-            )
-            self._show(lambda board: board.add(record["step"], numbers))
+            figures = {k: v for k, v in record.items() if k not in ("kind", "step")}
+            drawn = numbers(figures, f"{record['kind']}/")
+            self._show(lambda board: board.add(record["step"], drawn))
 
-    def _show(self, call: Callable[[_Board], None]) -> None:
+    def _show(self, call: Callable[[Board], None]) -> None:
         if self._board is None:
             return
         try:
             call(self._board)
-        except Exception as e:  # noqa: BLE001 - a tracker may fail in any way, and none is worth the run
+        # A tracker may fail in any way, and none is worth the run.
+        except Exception as e:  # noqa: BLE001
             say(
                 f"warning: TensorBoard failed ({type(e).__name__}: {e}) and is switched off; "
                 f"{FILE} goes on"
@@ -178,62 +177,6 @@ class MetricsLog:
         self.close()
 
 
-class _Board:
-    """TensorBoard's file format, written record by record. Not torch's SummaryWriter: that puts the
-    host's name into the file name and writes from a thread, whose failures would appear somewhere
-    else."""
-
-    def __init__(self, folder: Path, resume_step: int | None) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
-        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        self._event, self._summary = Event, Summary
-        make_inside(folder, folder.parent)
-        # Numbered, not dated: TensorBoard reads in the order of names, and clocks jump.
-        number = 1 + max(
-            (
-                int(p.suffix[1:])
-                for p in folder.glob("events.out.tfevents.*")
-                if p.suffix[1:].isdecimal()
-            ),
-            default=0,
-        )
-        self._writer = RecordWriter((folder / f"events.out.tfevents.{number:06d}").open("xb"))
-        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
-        self._start = SessionLog(status=SessionLog.START)
-        self.forget(0 if resume_step is None else resume_step + 1)
-
-    def _write(self, event: Any) -> None:
-        self._writer.write(event.SerializeToString())
-        self._writer.flush()
-
-    def forget(self, first: int) -> None:
-        """What was written from step `first` on, here or in earlier files, is not shown."""
-        self._write(self._event(wall_time=time.time(), step=first, session_log=self._start))
-
-    def add(self, step: int, numbers: Iterable[tuple[str, float]]) -> None:
-        values = [self._summary.Value(tag=tag, simple_value=number) for tag, number in numbers]
-        self._write(
-            self._event(wall_time=time.time(), step=step, summary=self._summary(value=values))
-        )
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-def _tensorboard(folder: Path, resume_step: int | None) -> _Board:
-    try:
-        return _Board(folder, resume_step)
-    except ImportError as e:
-        raise UserError(
-            "report_to tensorboard needs the package tensorboard; install it or say --report-to "
-            "none"
-        ) from e
-    except OSError as e:
-        raise UserError(f"{folder} cannot be written ({e.strerror})") from e
-
-
 def rewind(path: Path, resume_step: int | None) -> None:
     """Drops, in one rename, every record after `resume_step` (all for None) and every torn or
     damaged line."""
@@ -272,12 +215,12 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def torn(path: Path) -> list[int]:
-    """The numbers of the lines, from 1, that are no whole record."""
+    """The numbers of the lines, from 1, that are not a whole record."""
     return [number for number, (_, record) in enumerate(_lines(path), start=1) if record is None]
 
 
 def comparable(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The records that two runs of the same numbers must share: without events and TIMING_FIELDS."""
+    """What two runs of the same numbers must share: no events, and no TIMING_FIELDS."""
     return [
         {k: v for k, v in r.items() if k not in TIMING_FIELDS}
         for r in records
@@ -296,12 +239,3 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     return _plain(value.item())  # a number of torch or numpy
-
-
-def _numbers(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """What a tracker can draw: the numbers, nested names joined by a slash."""
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            yield from _numbers(value, f"{prefix}{name}/")
-        elif not isinstance(value, (str, bool, list, tuple)) and value is not None:
-            yield prefix + name, float(value)

@@ -8,7 +8,7 @@ import math
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,23 +20,20 @@ from ..data.loader import prefetch
 from ..draws import draws_for, hashed
 from ..flops.count import flops_of, flops_per_token
 from ..objectives.objective import Objective, Step
-from ..progress import Progress, say
+from ..progress import Progress
 from ..terms import Term, weighted
 from ..tokens import Tokens
 from . import schedule
 from .context import RunContext, TrainingData
 from .dist import World, any_across, at_home, averaging, sum_across
-from .evaluate import evaluate, shown
-from .guard import Guard
 from .log import MetricsLog
-from .meter import Meter, shown_rate, slow_text
-from .monitor import Monitor
-from .optim import clip, make_optimizer, parameter_groups
+from .optim import clip
+from .reporting import Reporter
 from .safety import Safety
 from .saving import Saver
 from .sharding import is_sharded, place
 from .signals import Stop
-from .state import RunState
+from .state import fresh_state
 from .sums import MetricSums
 
 
@@ -70,6 +67,15 @@ def wrapped(objective: Objective, config: TrainConfig, world: World, *, graphs: 
     return averaging(module, config.reduce_dtype) if whole else module
 
 
+def hardware_flops(objective: Objective, data: TrainingData) -> dict[int, float]:
+    """FLOPs of a token by the length of its row: matrix products of the model, pads included,
+    whatever the machine does in fact (flops/, convention hardware)."""
+    return {
+        n: flops_per_token(objective, row_length=n, convention="hardware", rows=data.micro_rows)
+        for n in data.loader.phases.row_lengths
+    }
+
+
 class Run:
     """One pre-training run."""
 
@@ -91,47 +97,25 @@ class Run:
         self.world = context.world
         self.weights = weights
         on_gpu = context.world.device.type == "cuda"
-        self.fixed = (
-            config.torch_compile or on_gpu
-        )  # lists of a few lengths, for graphs that fit every batch
+        # Whether lists have one of a few lengths, so that graphs fit every batch.
+        self.fixed = config.torch_compile or on_gpu
         self.graphs = config.torch_compile and on_gpu
         self.objective = place(objective, config, context.world)
         self.objective.train()
         self.module = wrapped(self.objective, config, context.world, graphs=self.graphs)
-        lengths = data.loader.phases.row_lengths
-        self.flops_per_token = {
-            n: flops_per_token(
-                self.objective, row_length=n, convention="hardware", rows=data.micro_rows
-            )
-            for n in lengths
-        }
-        self.state = self.fresh_state(kept)
-        self.safety = Safety(self.state.guard, self.state, data, context)
-        self.saver = Saver(self.state, data, context, keep=config.save_total_limit)
-
-    def fresh_state(self, kept: set[str]) -> RunState:
-        """The state before the first update."""
-        c = self.config
-        named = dict(self.objective.named_parameters())
-        rates = {
-            n: c.learning_rate if n in kept else c.generator_learning_rate or c.learning_rate
-            for n in named
-        }
-        groups = parameter_groups(named, rates=rates, weight_decay=c.weight_decay)
-        return RunState(
-            named,
-            make_optimizer(c.optim, groups, betas=(c.adam_beta1, c.adam_beta2), eps=c.adam_epsilon),
-            monitor=Monitor(
-                unigram_entropy=self.data.unigram_entropy,
-                warmup_tokens=self.data.loader.phases.slots(c.warmup_steps),
-                generator_learns="generator" in self.weights,
-            ),
-            meter=Meter(
-                self.world.device, flops=self.flops, peak=self.context.peak * self.world.size
-            ),
-            guard=Guard(c, self.world),
-            device=self.world.device,
+        self.flops_per_token = hardware_flops(self.objective, data)
+        self.state = fresh_state(
+            dict(self.objective.named_parameters()),
+            config,
+            data,
+            context,
+            kept=kept,
+            generator_learns="generator" in weights,
+            flops=self.flops,
         )
+        self.safety = Safety(self.state.guard, self.state, data, context)
+        self.reporter = Reporter(self.objective, config, self.state, data, context, losses=weights)
+        self.saver = Saver(self.state, data, context, keep=config.save_total_limit)
 
     @property
     def step(self) -> int:
@@ -146,7 +130,8 @@ class Run:
         loader = self.data.loader
         phase = loader.phases.at(at)
         share = phase.batch_rows // self.world.size
-        first, rows = self.world.rank * share, min(self.data.micro_rows, share)
+        first = self.world.rank * share
+        rows = min(self.data.micro_rows, share)
         progress = step / self.config.max_steps
         parts = []
         for start in range(first, first + share, rows):
@@ -189,10 +174,10 @@ class Run:
         found, total = self.accumulate(parts)
         faults.at("update", self.step + 1)
         norm = clip(list(self.state.named.values()), self.config.max_grad_norm or math.inf)
-        one, share = torch.ones((), device=device), self.world.size
-        found.add(
-            {"grad_norm": Term(norm / share, one / share)}
-        )  # every rank has the same norm; each adds its share
+        one = torch.ones((), device=device)
+        share = self.world.size
+        # Every rank has the same norm; each adds its share.
+        found.add({"grad_norm": Term(norm / share, one / share)})
         refused = self.safety.refuses(total, norm)
         self.state.sums.merge(found, unless=refused)
         self.state.optimizer.found_inf = refused  # type: ignore[attr-defined]
@@ -208,120 +193,46 @@ class Run:
         if self.graphs:
             # What the last update put out has been read; gradients of this one's passes add up.
             torch.compiler.cudagraph_mark_step_begin()
-        found, total = MetricSums(device), torch.zeros((), device=device)
+        found = MetricSums(device)
+        total = torch.zeros((), device=device)
         for k, (tokens, plan) in enumerate(parts):
             last = k == len(parts) - 1
             with nullcontext() if last else at_home(self.module):
                 with torch.autocast(device.type, torch.bfloat16, enabled=self.config.bf16):
                     terms = self.module(tokens, plan)
                 loss = self.safety.loss(weighted(terms, self.weights, counts))
-                (
-                    loss * self.world.size
-                ).backward()  # gradients are averaged over ranks; the sum is wanted
+                # Gradients are averaged over ranks; the sum is wanted.
+                (loss * self.world.size).backward()
                 total += loss.detach()
             found.add(terms | {"tokens": Term(tokens.real_T.sum(), torch.zeros((), device=device))})
         return found, total
 
     def seed_dropout(self) -> None:
-        seed = (
-            int(hashed(self.config.seed, self.step + self.state.left_out, self.world.rank))
-            & (1 << 62) - 1
-        )
+        drawn = hashed(self.config.seed, self.step + self.state.left_out, self.world.rank)
+        seed = int(drawn) & (1 << 62) - 1
         # torch.manual_seed asks every kind of device that there might be, a millisecond in all.
-        (
-            torch.default_generator.manual_seed
-            if self.world.device.type == "cpu"
-            else torch.manual_seed
-        )(seed)
+        if self.world.device.type == "cpu":
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
 
     def set_learning_rates(self) -> None:
         for group in self.state.optimizer.param_groups:
-            group["lr"] = group["peak_lr"] * self.factor(self.step)
+            group["lr"] = group["peak_lr"] * schedule.planned(self.config, self.step)
 
     def flops(self, step: int) -> float:
-        """Of the run before `step`: matrix products of the model, pads included, whatever the
-        machine does in fact (flops/, convention hardware)."""
+        """The FLOPs of the run before `step`, those of an earlier stage included."""
         return self.context.flops_before + flops_of(
             self.data.loader.phases, step, self.flops_per_token
         )
-
-    def factor(self, step: int) -> float:
-        c = self.config
-        return schedule.factor(
-            c.lr_scheduler_type, step, warmup_steps=c.warmup_steps, max_steps=c.max_steps
-        )
-
-    def learning_rates(self) -> dict[str, float]:
-        """Those of the last update."""
-        c, f = self.config, self.factor(self.step - 1)
-        own = (
-            {"generator_learning_rate": c.generator_learning_rate * f}
-            if c.generator_learning_rate
-            else {}
-        )
-        return {"learning_rate": c.learning_rate * f} | own
-
-    # ------------------------------------------------------------------ between updates
-
-    def log_line(self, log: MetricsLog) -> str:
-        state, meter = self.state, self.state.meter
-        sums = state.sums.across()
-        state.tokens += int(sums.pop("tokens").sum)
-        means = state.sums.means()
-        means.pop("tokens", None)
-        state.sums = MetricSums(self.world.device)
-        timing = meter.line(step=self.step, tokens=state.tokens)
-        self.record(log, "train", means | self.learning_rates() | timing)
-        if slow := meter.pace.news():
-            log.warn(
-                self.step,
-                slow_text(*slow, device=self.world.device.type, threads=torch.get_num_threads()),
-            )
-        losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights if name in means)
-        return f"{losses}, {shown_rate(timing)}"
-
-    def validate(self, log: MetricsLog) -> None:
-        valid, c, state = self.data.valid, self.config, self.state
-        limit, rows_each = self.data.validated(c.eval_rows, processes=self.world.size)
-        if valid is None or not limit:
-            return
-        faults.at("validation", self.step)
-        progress = self.step / c.max_steps
-        state.validation = evaluate(
-            self.objective,
-            valid,
-            limit=limit,
-            rows_each=rows_each,
-            world=self.world,
-            bf16=c.bf16,
-            progress=progress,
-        )
-        self.record(log, "valid", state.validation | {"seconds": state.meter.seconds()})
-        if self.world.rank == 0:
-            figures = shown(state.validation, losses=self.weights)
-            say(f"step {self.step}: valid " + ", ".join(f"{k} {v:.3f}" for k, v in figures.items()))
-
-    def record(
-        self, log: MetricsLog, kind: Literal["train", "valid"], figures: dict[str, Any]
-    ) -> None:
-        """One line of the log, and the monitors' warnings about it."""
-        epoch = self.data.loader.epoch(self.step + self.state.left_out)
-        record = {
-            "kind": kind,
-            "step": self.step,
-            "epoch": epoch,
-            "tokens": self.state.tokens_seen(),
-        } | figures
-        log.write(record)
-        for warning in self.state.monitor.watch(record):
-            log.warn(self.step, warning)
 
     # ------------------------------------------------------------------ the whole run
 
     def train(self, log: MetricsLog) -> Summary:
         """Runs to max_steps, a signal, or max_minutes, and ends on a checkpoint. Raises Stopped for
         a signal that comes in the first update."""
-        c, state = self.config, self.state
+        c = self.config
+        state = self.state
         state.meter.start(step=self.step, tokens=state.tokens_seen())
         stopped = False
         bar = Progress(c.max_steps, title="pretrain", unit="steps", done=self.step)
@@ -347,10 +258,10 @@ class Run:
             if self.safety.went_back(log, wait=logs or saves or validates):
                 bar.advance(self.step - bar.done)
                 return False
-            bar.advance(1, self.log_line(log) if logs else "")
+            bar.advance(1, self.reporter.log_line(log) if logs else "")
             with self.state.meter.aside():
                 if validates:
-                    self.validate(log)
+                    self.reporter.validate(log)
                 if saves:
                     log.sync()
                     self.saver.save(log, leaving=done or stopped)

@@ -26,7 +26,7 @@ MOST_S = 300.0  # between two lines
 
 
 def agent_keeps_store() -> bool:
-    """Whether torchrun does, and not rank 0."""
+    """Whether torchrun keeps the store, and not rank 0."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
@@ -41,7 +41,9 @@ def store_of_this_attempt(*, rank: int, size: int, timeout_s: float) -> tuple[td
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if missing or not os.environ["MASTER_PORT"].isdecimal():
         raise ValueError("MASTER_ADDR and MASTER_PORT say where rank 0 is, and are not both set")
-    host, port, began = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), time.monotonic()
+    host = os.environ["MASTER_ADDR"]
+    port = int(os.environ["MASTER_PORT"])
+    began = time.monotonic()
     first = rank == 0 and not agent_keeps_store()
     if not first:
         _wait_for_listener(host, port, timeout_s=timeout_s)
@@ -76,7 +78,8 @@ class _Line:
 
     def __init__(self, timeout_s: float) -> None:
         self.began = time.monotonic()
-        self.timeout_s, self.next_s = timeout_s, SAY_S
+        self.timeout_s = timeout_s
+        self.next_s = SAY_S
 
     @property
     def late(self) -> bool:
@@ -96,7 +99,9 @@ def agree(store: td.Store, *, rank: int, size: int, timeout_s: float) -> str:
     Everybody writes its random number; rank 0 reads them all out; whoever hears its own number
     nods; when all have nodded at one reading, it holds.
     """
-    mine, line, missing = uuid.uuid4().hex, _Line(timeout_s), list(range(size))
+    mine = uuid.uuid4().hex
+    line = _Line(timeout_s)
+    missing = list(range(size))
     store.set(f"electrify/here/{rank}", mine)
     while not line.late:
         if rank == 0:

@@ -17,10 +17,8 @@ from ..files.models import MAX_LAYERS as MAX_LAYERS
 from ..model.shape import Shape
 from .dist import World
 
-TRAINED_BYTES, HELD_BYTES = (
-    16,
-    4,
-)  # a parameter in float32 with its gradient and two moments, and alone
+TRAINED_BYTES = 16  # of a parameter in float32 with its gradient and two moments
+HELD_BYTES = 4  # of a parameter alone
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -44,7 +42,8 @@ def available_bytes() -> int:
 
 def least_parameters(shape: Shape) -> int:
     """The weight matrices of an encoder."""
-    d, e = shape.hidden_size, shape.embedding_size
+    d = shape.hidden_size
+    e = shape.embedding_size
     blocks = shape.num_hidden_layers * (4 * d * d + 2 * d * shape.intermediate_size)
     return (shape.vocab_size + shape.max_position_embeddings) * e + (e != d) * e * d + blocks
 

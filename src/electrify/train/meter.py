@@ -14,10 +14,8 @@ import torch
 from ..cores import OWN_CHOICES, SPINS
 from .device import EnergyMeter, peak_memory_bytes
 
-FIRST_S, WINDOW_S = (
-    60.0,
-    30.0,
-)  # seconds of work that the rate is held against, and that are held against it
+FIRST_S = 60.0  # seconds of work that the rate is held against
+WINDOW_S = 30.0  # seconds of work that are held against it
 # One busy process takes half of a core; what takes more than half of the rate is not sharing but
 # waiting.
 SLOW = 0.5
@@ -38,14 +36,13 @@ class Pace:
     def add(self, *, seconds: float, tokens: float, flops: float) -> None:
         """Work that took so many seconds. Lines of the log are joined until they are long enough to
         judge."""
-        self._seconds, self._tokens, self._flops = (
-            self._seconds + seconds,
-            self._tokens + tokens,
-            self._flops + flops,
-        )
+        self._seconds += seconds
+        self._tokens += tokens
+        self._flops += flops
         if self._seconds < (FIRST_S if self._first is None else WINDOW_S):
             return
-        tokens_per_s, flops_per_s = self._tokens / self._seconds, self._flops / self._seconds
+        tokens_per_s = self._tokens / self._seconds
+        flops_per_s = self._flops / self._seconds
         self._seconds = self._tokens = self._flops = 0.0
         if self._first is None:
             self._first = tokens_per_s, flops_per_s
@@ -60,7 +57,8 @@ class Pace:
 
     def news(self) -> tuple[float, float] | None:
         """Tokens a second at first and now, where the rate has fallen and nobody was told yet."""
-        slow, self._slow = self._slow, None
+        slow = self._slow
+        self._slow = None
         self._told = self._told or slow is not None
         return slow
 
@@ -78,9 +76,8 @@ def slow_text(first: float, now: float, *, device: str, threads: int) -> str:
         if threads > 1
         else ""
     )
-    told = any(
-        name in os.environ for name in OWN_CHOICES
-    )  # not where torch was loaded before electrify
+    # They have not been told where torch was loaded before electrify.
+    told = any(name in os.environ for name in OWN_CHOICES)
     return (
         text
         + "cores"
@@ -95,9 +92,13 @@ class Meter:
     all devices together can do at most."""
 
     def __init__(self, device: torch.device, *, flops: Callable[[int], float], peak: float) -> None:
-        self.device, self.flops, self.peak = device, flops, peak
-        self.energy, self.pace = EnergyMeter(device), Pace()
-        self.seconds_before, self.joules_before = 0.0, 0.0  # of earlier legs
+        self.device = device
+        self.flops = flops
+        self.peak = peak
+        self.energy = EnergyMeter(device)
+        self.pace = Pace()
+        self.seconds_before = 0.0  # in earlier legs
+        self.joules_before = 0.0
         self.start(step=0, tokens=0)
 
     def start(self, *, step: int, tokens: int) -> None:
@@ -124,13 +125,18 @@ class Meter:
 
     def went_back(self, *, step: int, tokens: int) -> None:
         """The run is at an earlier update again; the time counts."""
-        self._line, self._line_began, self._aside = (step, tokens), time.monotonic(), 0.0
+        self._line = (step, tokens)
+        self._line_began = time.monotonic()
+        self._aside = 0.0
 
     def line(self, *, step: int, tokens: int) -> dict[str, Any]:
         """The fields of a line of the log. Rates are those of the updates since the last one."""
-        now, (step_before, tokens_before) = time.monotonic(), self._line
+        now = time.monotonic()
+        step_before, tokens_before = self._line
         worked = max(now - self._line_began - self._aside, 1e-9)
-        self._line, self._line_began, self._aside = (step, tokens), now, 0.0
+        self._line = (step, tokens)
+        self._line_began = now
+        self._aside = 0.0
         rate = (self.flops(step) - self.flops(step_before)) / worked
         self.pace.add(seconds=worked, tokens=tokens - tokens_before, flops=rate * worked)
         return {

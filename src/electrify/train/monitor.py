@@ -39,7 +39,8 @@ class Monitor:
     def __init__(
         self, *, unigram_entropy: float, warmup_tokens: int = 0, generator_learns: bool = True
     ) -> None:
-        self.unigram_entropy, self.generator_learns = unigram_entropy, generator_learns
+        self.unigram_entropy = unigram_entropy
+        self.generator_learns = generator_learns
         self.grace_tokens = max(GRACE_TOKENS, warmup_tokens)
         self._in_trouble: set[str] = set()
 
@@ -55,44 +56,41 @@ class Monitor:
         """
         said = []
         if "epoch" in record:
-            said.append(
-                self._say("epochs", record["epoch"] > MAX_EPOCHS, _epochs_text(record["epoch"]))
-            )
+            epochs = record["epoch"]
+            said.append(self._say("epochs", epochs > MAX_EPOCHS, _epochs_text(epochs)))
         if record["kind"] == "valid" and record["tokens"] >= self.grace_tokens:
-            cloze = "generator_loss_masked" not in record
             for name, value in record.items():
                 if name.startswith("generator") and not self.generator_learns:
                     continue
-                if name.endswith(tuple(BLIND)) or (name == "generator" and cloze):
-                    bad = not value < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
-                    said.append(
-                        self._say(
-                            name,
-                            bad,
-                            _unigram_text(name, value, self.unigram_entropy, record["tokens"]),
-                        )
-                    )
+                if _is_blind(name, record):
+                    said.append(self._say_of_context(name, value, record["tokens"]))
                 elif name.endswith("_detection_recall"):
-                    replaced, precision = (
-                        record.get(name.replace("_recall", end), default)
-                        for end, default in (("_replaced", 0.5), ("_precision", 1.0))
-                    )
-                    said.append(
-                        self._say(
-                            name,
-                            replaced > 0 and value < MIN_RECALL,
-                            _majority_text("original", value, "replaced", record["tokens"]),
-                        )
-                    )
-                    spared = spared_share(value, precision, replaced)
-                    said.append(
-                        self._say(
-                            f"{name} 1",
-                            spared < MIN_RECALL,
-                            _majority_text("replaced", spared, "original", record["tokens"]),
-                        )
-                    )
+                    said += self._say_of_detection(name, value, record)
         return [text for text in said if text]
+
+    def _say_of_context(self, name: str, loss: float, tokens: int) -> str:
+        """On a language model's loss where the answer cannot be seen."""
+        bad = not loss < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
+        return self._say(name, bad, _unigram_text(name, loss, self.unigram_entropy, tokens))
+
+    def _say_of_detection(self, name: str, recall: float, record: Mapping[str, Any]) -> list[str]:
+        """On a discriminator that gives every token the same answer: original, or replaced."""
+        replaced = record.get(name.replace("_recall", "_replaced"), 0.5)
+        precision = record.get(name.replace("_recall", "_precision"), 1.0)
+        spared = spared_share(recall, precision, replaced)
+        tokens = record["tokens"]
+        return [
+            self._say(
+                name,
+                replaced > 0 and recall < MIN_RECALL,
+                _majority_text("original", recall, "replaced", tokens),
+            ),
+            self._say(
+                f"{name} 1",
+                spared < MIN_RECALL,
+                _majority_text("replaced", spared, "original", tokens),
+            ),
+        ]
 
     def _say(self, trouble: str, bad: bool, text: str) -> str:
         if not bad:
@@ -108,6 +106,14 @@ class Monitor:
 
     def restore(self, state: list[str]) -> None:
         self._in_trouble = set(state)
+
+
+def _is_blind(name: str, record: Mapping[str, Any]) -> bool:
+    """Whether a figure of validation is a language model's loss on tokens that it cannot see; a
+    cloze model's whole loss is."""
+    if name == "generator":
+        return "generator_loss_masked" not in record
+    return name.endswith(tuple(BLIND))
 
 
 def _epochs_text(epochs: float) -> str:
@@ -128,8 +134,8 @@ def _unigram_text(name: str, loss: float, entropy: float, tokens: int) -> str:
 
 
 def spared_share(recall: float, precision: float, replaced: float) -> float:
-    """Of the original tokens the share that is called original; 1 where there is none, or nothing
-    is called replaced."""
+    """The share of the original tokens that is called original; 1 where there are none, or where
+    nothing is called replaced."""
     if replaced >= 1 or not precision:
         return 1.0
     return 1 - recall * replaced * (1 - precision) / precision / (1 - replaced)

@@ -21,7 +21,9 @@ class ElectraAdam(torch.optim.AdamW):
     """Adam without bias correction and with decoupled weight decay (BERT's and ELECTRA's public
     code; 2003.10555 appendix A).
 
-        m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p -= lr * (m / (sqrt(v) + eps) + decay * p)
+        m = b1 m + (1 - b1) g
+        v = b2 v + (1 - b2) g^2
+        p -= lr * (m / (sqrt(v) + eps) + decay * p)
 
     Without the correction the first updates are large (about 3 lr each, for b2 = .999): warm-up is
     part of the method. It is torch's fused AdamW with zero moments and a count of updates at which
@@ -39,7 +41,7 @@ class ElectraAdam(torch.optim.AdamW):
             state = self.state[p]
             if "exp_avg" not in state:
                 state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-            if "step" not in state:  # of a checkpoint, too: it is no state
+            if "step" not in state:  # nor does a checkpoint hold it
                 state["step"] = torch.full((), FOREVER, device=p.device)
         super().step()
 
@@ -114,9 +116,8 @@ def load_optimizer_tensors(
         name, slot = key.rsplit(".", 1)
         p = named[name]
         optimizer.state[p][slot] = like(p, t) if t.ndim or slot != "step" else t.clone()
-    if isinstance(
-        optimizer, torch.optim.AdamW
-    ):  # fused AdamW keeps its step counter beside the parameter
+    # Fused AdamW keeps its step counter beside the parameter.
+    if isinstance(optimizer, torch.optim.AdamW):
         for p in named.values():
             if "step" in optimizer.state[p]:
                 optimizer.state[p]["step"] = optimizer.state[p]["step"].to(p.device)

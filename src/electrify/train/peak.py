@@ -37,7 +37,8 @@ def measure_peak(device: torch.device, dtype: torch.dtype, *, seconds: float = S
 def _rate(size: int, device: torch.device, dtype: torch.dtype, seconds: float) -> float:
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     F.linear(a, b)  # the first product chooses and builds its kernel
-    best, end = 0.0, time.perf_counter() + seconds
+    best = 0.0
+    end = time.perf_counter() + seconds
     with torch.inference_mode():
         while True:
             repeats = 1 if device.type == "cpu" else 10
@@ -85,7 +86,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def cache_folder() -> Path:
-    """Where measurements of this machine are kept: $ELECTRIFY_CACHE, else the user's cache folder."""
+    """Where measurements of this machine are: $ELECTRIFY_CACHE, else the user's cache folder."""
     given = os.environ.get("ELECTRIFY_CACHE")
     if given:
         return Path(given)

@@ -54,7 +54,8 @@ class Safety:
         if not (wait or self.guard.free_to_read):
             return False
         state = self.state
-        verdicts, before = self.guard.settle(), state.step
+        verdicts = self.guard.settle()
+        before = state.step
         refused = [v for v in verdicts if v.refused]
         back = any(self.guard.policies[v.kind] == "rollback" for v in refused)
         rows = {
@@ -91,7 +92,9 @@ class Safety:
                 "the same command with "
                 f"--{flag} skip leaves such updates out, or {BEGIN_ANEW}"
             )
-        state, meter, world = self.state, self.state.meter, self.context.world
+        state = self.state
+        meter = self.state.meter
+        world = self.context.world
         refused = self.guard.refused.copy()
         spent = meter.seconds_before, meter.joules_before
         left_out = behind.step + state.left_out - found.step

@@ -15,9 +15,10 @@ from ..files.schema import Count, Rule, SchemaError, check
 from .guard import LOSSES
 
 EARLIER = "remove that checkpoint, and the run goes on from an earlier one"
+# Figures of a validation may be NaN, too.
 Real = Annotated[
     Any, Rule("a number", lambda x: isinstance(x, int | float) and not isinstance(x, bool))
-]  # of a validation: NaN, too
+]
 Conditions = Annotated[
     dict[str, Any],
     Rule(

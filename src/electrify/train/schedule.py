@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 
-DECAY_SHARE = 0.2  # of `wsd`: the last fifth of the run decays to zero
+from ..config.pretrain import TrainConfig
+
+# With `wsd` the last fifth of the run decays to zero.
+DECAY_SHARE = 0.2
 
 
 def factor(kind: str, step: int, *, warmup_steps: float, max_steps: int) -> float:
     """What the peak learning rate is multiplied by in the update after `step` completed ones.
 
-    | kind     | factor                                                                                   |
-    |----------|------------------------------------------------------------------------------------------|
-    | electra  | min(1, step / warmup) * (1 - step / total): the decay already runs during warm-up (published code) |
-    | linear   | warm-up, then from 1 to 0                                                                |
-    | cosine   | warm-up, then half a cosine from 1 to 0                                                  |
-    | wsd      | warm-up, 1, then linearly to 0 over the last fifth                                       |
-    | constant | warm-up, then 1                                                                          |
+    After the warm-up, in which it rises from 0 to 1, it is by kind:
+
+    - electra: min(1, step / warmup) * (1 - step / total), as in the published code: the decay
+      already runs during the warm-up
+    - linear: from 1 to 0
+    - cosine: half a cosine from 1 to 0
+    - wsd: 1, then linearly to 0 over the last fifth of the run
+    - constant: 1
     """
     warm = min(1.0, step / warmup_steps) if warmup_steps else 1.0
     after = max(0.0, (step - warmup_steps) / max(1, max_steps - warmup_steps))
@@ -33,3 +37,13 @@ def factor(kind: str, step: int, *, warmup_steps: float, max_steps: int) -> floa
             return warm
         case _:
             raise AssertionError(kind)
+
+
+def planned(config: TrainConfig, step: int) -> float:
+    """The factor of a recipe's schedule in the update after `step` completed ones."""
+    return factor(
+        config.lr_scheduler_type,
+        step,
+        warmup_steps=config.warmup_steps,
+        max_steps=config.max_steps,
+    )

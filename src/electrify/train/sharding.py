@@ -67,13 +67,12 @@ def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) 
 
 
 def is_sharded(t: Tensor) -> TypeGuard[DTensor]:
-    return hasattr(
-        t, "full_tensor"
-    )  # not isinstance: a run of whole tensors need not wait for the import of theirs
+    # isinstance would import DTensor, which a run of whole tensors need not wait for.
+    return hasattr(t, "full_tensor")
 
 
 def whole(t: Tensor) -> Tensor:
-    """Of a sharded tensor the rows of all processes; called on all of them."""
+    """The rows of all processes of a sharded tensor; called on all of them."""
     return t.full_tensor() if is_sharded(t) else t
 
 

@@ -3,7 +3,7 @@ and leaves; elsewhere a signal ends the verb with the promise that the same comm
 second signal ends the process at once.
 
 Under torchrun a signal that a scheduler sends to every process comes twice, once more from torchrun
-itself: that echo is no second wish.
+itself: that echo does not count as a second one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Heard:
             # checkpoints are atomic.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        self.name, self._came = signal.Signals(number).name, time.monotonic()
+        self.name = signal.Signals(number).name
+        self._came = time.monotonic()
         self.first()
 
     def __exit__(self, *error: object) -> None:

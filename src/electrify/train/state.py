@@ -7,17 +7,20 @@ log line.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..config.pretrain import TrainConfig
 from ..errors import UserError
+from .context import RunContext, TrainingData
 from .guard import Guard
 from .meter import Meter
 from .monitor import Monitor
-from .optim import load_optimizer_tensors, optimizer_tensors
+from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
 from .saved import must_be_moments
 from .sharding import gathered, like
 from .sums import MetricSums
@@ -114,3 +117,36 @@ def must_be_of(named: dict[str, nn.Parameter], model: dict[str, Tensor], folder:
             f"the checkpoint in {folder} holds another model: {odd[0]} is {theirs.get(odd[0])} "
             f"there and {mine.get(odd[0])} here ({len(odd)} differ)"
         )
+
+
+def fresh_state(
+    named: dict[str, nn.Parameter],
+    config: TrainConfig,
+    data: TrainingData,
+    context: RunContext,
+    *,
+    kept: set[str],
+    generator_learns: bool,
+    flops: Callable[[int], float],
+) -> RunState:
+    """The state before the first update. kept: names of the parameters of the encoder that is
+    kept; the others take generator_learning_rate. flops(step): of the run before that step."""
+    c = config
+    world = context.world
+    rates = {
+        n: c.learning_rate if n in kept else c.generator_learning_rate or c.learning_rate
+        for n in named
+    }
+    groups = parameter_groups(named, rates=rates, weight_decay=c.weight_decay)
+    return RunState(
+        named,
+        make_optimizer(c.optim, groups, betas=(c.adam_beta1, c.adam_beta2), eps=c.adam_epsilon),
+        monitor=Monitor(
+            unigram_entropy=data.unigram_entropy,
+            warmup_tokens=data.loader.phases.slots(c.warmup_steps),
+            generator_learns=generator_learns,
+        ),
+        meter=Meter(world.device, flops=flops, peak=context.peak * world.size),
+        guard=Guard(c, world),
+        device=world.device,
+    )

@@ -21,7 +21,8 @@ class MetricSums:
 
     def add(self, terms: Terms) -> None:
         for name, term in terms.items():
-            total, count = term.sum.detach().double(), term.count.detach().double()
+            total = term.sum.detach().double()
+            count = term.count.detach().double()
             if name in self.sums:
                 self.sums[name].sum.add_(total)
                 self.sums[name].count.add_(count)
@@ -29,7 +30,7 @@ class MetricSums:
                 self.sums[name] = Term(total.clone(), count.clone(), term.kind)
 
     def merge(self, other: MetricSums, *, unless: Tensor) -> None:
-        """Adds the sums of `other`, or zeros where `unless` is 1: then they may be no numbers.
+        """Adds the sums of `other`, or zeros where `unless` is 1: then they may not be numbers.
         unless: 0-dim, on the device."""
         self.add({name: zeroed(term, where=unless > 0) for name, term in other.sums.items()})
 

@@ -29,7 +29,9 @@ ROUNDS = 5
 BUDGET_S = 1.0
 GAIN = 1.05  # a further thread must bring so much, or the core is left to others
 FLOPS = 5e9  # of one pass: 10 to 25 milliseconds of a core
-ROW, HEAD = 64, 32  # tokens of a row and width of a head: those of the tiny recipes
+# Those of the tiny recipes: tokens of a row, and the width of a head.
+ROW = 64
+HEAD = 32
 USERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # torchrun sets the first
 
 
@@ -85,7 +87,8 @@ def choose(
     own number on a GPU and with several processes; what the run had; a measurement with at most
     torch's own number. Raises UserError where `given` is neither auto nor a number.
     """
-    asked, own = thread_count(given), torch.get_num_threads()
+    asked = thread_count(given)
+    own = torch.get_num_threads()
     if asked:
         return Threads(min(asked, cores()), "user", asked if asked > cores() else None)
     if device.type != "cpu" or processes > 1 or any(os.environ.get(name) for name in USERS):
@@ -158,7 +161,8 @@ class Layer:
 
     def __init__(self, width: int, tokens: int, *, bf16: bool) -> None:
         rng = torch.Generator().manual_seed(0)
-        self.bf16, self.heads = bf16, max(1, width // HEAD)
+        self.bf16 = bf16
+        self.heads = max(1, width // HEAD)
         width -= width % self.heads
         self.tokens = -(-tokens // ROW) * ROW
         shapes = ((3 * width, width), (width, width), (4 * width, width), (width, 4 * width))
@@ -190,10 +194,11 @@ class Layer:
         return F.layer_norm(x_TD + F.linear(F.gelu(F.linear(x_TD, up)), down), shape)
 
     def seconds(self, turn: float) -> float:
-        """Of a pass, over a turn of so many seconds. The first one, which is not counted, starts
-        the threads."""
+        """The time of a pass, over a turn of so many seconds. The first pass, which is not counted,
+        starts the threads."""
         self()
-        began, passes = time.perf_counter(), 0
+        began = time.perf_counter()
+        passes = 0
         while True:
             self()
             passes += 1

@@ -56,15 +56,23 @@ class Life:
 
 
 class Watch:
-    """The threads of this process. `forming` and `exchange` are what its main thread is said to do."""
+    """The threads of this process. `forming` and `exchange` say what its main thread does."""
 
     def __init__(self, store: td.Store, *, rank: int, size: int, keeper: int | None) -> None:
         """store: a connection of its own. keeper: the rank whose process keeps the store, None
         where it is another one (torchrun's)."""
-        self.store, self.rank, self.size, self.keeper = store, rank, size, keeper
+        self.store = store
+        self.rank = rank
+        self.size = size
+        self.keeper = keeper
         self.lives = {r: Life() for r in range(size) if r != rank}
-        self._entered, self._inside, self._forming, self._moved = 0, False, False, time.monotonic()
-        self._signs, self._looking, self._store_lost = 0, False, False
+        self._entered = 0
+        self._inside = False
+        self._forming = False
+        self._moved = time.monotonic()
+        self._signs = 0
+        self._looking = False
+        self._store_lost = False
         self._beat()  # the others know this process from its first moment
         self._asked: tuple[int, float] | None = None
         self._next_line = SAY_S
@@ -101,25 +109,31 @@ class Watch:
     @contextmanager
     def forming(self) -> Iterator[None]:
         """Inside, the group is made: there is nothing to save, so a signal ends the process."""
-        self._forming, self._moved = True, time.monotonic()
+        self._forming = True
+        self._moved = time.monotonic()
         try:
             yield
         finally:
-            self._forming, self._moved = False, time.monotonic()
+            self._forming = False
+            self._moved = time.monotonic()
 
     @contextmanager
     def exchange(self) -> Iterator[None]:
         """Inside, the main thread waits for the others."""
-        self._entered, self._inside, self._moved = self._entered + 1, True, time.monotonic()
+        self._entered += 1
+        self._inside = True
+        self._moved = time.monotonic()
         try:
             yield
         finally:
-            self._inside, self._moved = False, time.monotonic()
+            self._inside = False
+            self._moved = time.monotonic()
 
     def named(self, *, wait_s: float = 0.0) -> str:
         """The processes that do not answer, in words; empty where all do, or nobody knows. wait_s:
         how long to look at them first."""
-        deadline, enough_s = time.monotonic() + wait_s, SURE_S if wait_s else SILENT_S
+        deadline = time.monotonic() + wait_s
+        enough_s = SURE_S if wait_s else SILENT_S
         while not self._silent(enough_s) and time.monotonic() < deadline:
             self._moved = min(self._moved, time.monotonic() - LOOK_S)  # look at them
             time.sleep(0.1)
@@ -160,7 +174,8 @@ class Watch:
             if self.store.check([f"life/{rank}"]):
                 signs, life.entered, life.who = json.loads(self.store.get(f"life/{rank}"))
                 if signs != life.signs:
-                    life.signs, life.since = signs, now
+                    life.signs = signs
+                    life.since = now
         self._looking = True
 
     def _silent(self, seconds: float) -> list[int]:
@@ -224,10 +239,8 @@ class Watch:
         silent = self._silent(SILENT_S)
         if not self._forming and not silent:
             return
-        name, whom = (
-            signal.Signals(self._asked[0]).name,
-            words(self.lives, silent) or "the other processes",
-        )
+        name = signal.Signals(self._asked[0]).name
+        whom = words(self.lives, silent) or "the other processes"
         say(
             f"electrify pretrain: stopped by {name} while waiting for {whom}; run the same command "
             "again to continue"

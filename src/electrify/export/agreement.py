@@ -1,0 +1,132 @@
+"""Whether transformers computes from an exported folder what the run's own network computes.
+
+Shape suffixes: B sequences, L length, T = B * L flat tokens, D hidden width.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..architectures.exported import ExportedModel
+from ..errors import UserError, failing_as
+from ..model.shape import Shape
+from ..tokens import SpecialIds, Tokens
+from .quiet import quiet
+
+# How far hidden states and logits may differ, relative to their largest value where that exceeds 1.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
+
+
+class ExportError(UserError):
+    """The written folder does not give the numbers of the run's own network, and is not kept."""
+
+
+def check_folder(folder: Path, model: ExportedModel, special: SpecialIds) -> float:
+    """Loads the folder with transformers and compares hidden states and logits with the network's
+    own, in eval mode.
+
+    Returns the largest relative difference. Raises ExportError where it exceeds TOLERANCE or
+    anything does not load.
+    """
+    encoder, theirs = _loaded(folder, model, special)
+    own = copy.deepcopy((model.encoder, model.head))
+    tokens = probe(model.encoder.shape, special)
+    # A sharp trained attention multiplies the rounding of float32; float64 tells rounding from a
+    # wrong number.
+    for dtype in (torch.float32, torch.float64):
+        for module in (*own, encoder, theirs):
+            module.to("cpu", dtype).eval()
+        found = _hf_outputs(encoder, theirs, tokens, model)
+        worst = _largest_difference(_outputs(own, tokens), found, tokens)
+        if worst <= TOLERANCE[dtype]:
+            return worst
+    raise ExportError(
+        "the export computes other numbers than the run's own network (relative difference "
+        f"{worst:.1e}); nothing was written"
+    )
+
+
+def _loaded(folder: Path, model: ExportedModel, special: SpecialIds) -> tuple[nn.Module, nn.Module]:
+    """The encoder and the whole network as transformers loads them. Raises ExportError where keys
+    or special tokens are others."""
+    import transformers
+
+    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    name = model.table().name
+    with quiet(), failing_as("the run's tokenizer folder cannot be loaded by transformers"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
+    with quiet():
+        encoder = transformers.AutoModel.from_pretrained(folder, **local)
+        theirs, info = getattr(transformers, name).from_pretrained(
+            folder, output_loading_info=True, **local
+        )
+    wrong = sorted(
+        [*info["missing_keys"], *info["unexpected_keys"], *(k[0] for k in info["mismatched_keys"])]
+    )
+    if wrong:
+        raise ExportError(
+            f"transformers does not find its keys in the export: {', '.join(wrong[:5])}; nothing "
+            "was written"
+        )
+    same_ids = (tokenizer.pad_token_id, tokenizer.mask_token_id) == (special.pad, special.mask)
+    if not same_ids or max(tokenizer.get_vocab().values()) >= model.encoder.shape.vocab_size:
+        raise ExportError(
+            "the run's tokenizer folder has other special tokens or more tokens than the run was "
+            "trained with; nothing was written"
+        )
+    return encoder, theirs
+
+
+@torch.no_grad()
+def _outputs(own: tuple[nn.Module, nn.Module], tokens: Tokens) -> tuple[Tensor, Tensor]:
+    """Hidden states [T, D] and logits of our modules."""
+    x_TD = own[0](tokens)
+    return x_TD, own[1](x_TD)
+
+
+@torch.no_grad()
+def _hf_outputs(
+    encoder: nn.Module, theirs: nn.Module, tokens: Tokens, model: ExportedModel
+) -> tuple[Tensor, Tensor]:
+    """Hidden states and logits of theirs."""
+    inputs = model.architecture.inputs(tokens)
+    output = theirs(**inputs)
+    logits = (
+        model.architecture.binary_logits(output) if model.head.kind == "binary" else output.logits
+    )
+    return encoder(**inputs).last_hidden_state.flatten(0, 1), logits.flatten(0, 1)
+
+
+def _largest_difference(
+    ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...], tokens: Tokens
+) -> float:
+    """Over real tokens, relative to the largest value where that exceeds 1; nan for any nan."""
+    differences = [
+        (a - b)[tokens.real_T].abs().max() / a[tokens.real_T].abs().max().clamp(min=1)
+        for a, b in zip(ours, theirs, strict=True)
+    ]
+    return torch.stack(differences).max().item()
+
+
+def probe(shape: Shape, special: SpecialIds) -> Tokens:
+    """Three sequences of different lengths, one a row, with both segments, padded: what the two
+    sides are compared on."""
+    length = min(shape.max_position_embeddings, 33)
+    rng = torch.Generator().manual_seed(0)
+    ids_BL = torch.randint(shape.vocab_size, (3, length), generator=rng)
+    pos_BL = torch.arange(length).repeat(3, 1)
+    real_BL = pos_BL < torch.tensor([[length], [max(1, length // 2)], [max(1, length - 3)]])
+    segment_BL = ((pos_BL > length // 3) & real_BL).long() % shape.type_vocab_size
+    ids_BL = ids_BL.where(real_BL, torch.tensor(special.pad))
+    return Tokens(
+        ids_BL.flatten(),
+        real_BL.long().flatten(),
+        pos_BL.flatten(),
+        segment_BL.flatten(),
+        row_length=length,
+    )

@@ -1,0 +1,148 @@
+"""`electrify evaluate`: models on BLiMP, and the folder that their accuracies are written into."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..config.evaluate import EvaluateConfig
+from ..errors import UserError
+from ..files.folders import fingerprint, mark_of, marked, own_bytes, relative
+from ..files.lock import lock
+from ..files.results import write_results
+from ..files.whole import json_text
+from ..progress import Progress, say
+from .blimp import Accuracy, Paradigm, judge, read_blimp, table
+
+if TYPE_CHECKING:
+    import torch
+
+    from .pll import Scorer
+
+FILES = ("blimp.json", "blimp.md")
+KIND = "blimp"
+SEAL = "<!-- electrify blimp"
+
+
+def evaluate(options: EvaluateConfig) -> list[Accuracy]:
+    """Every model on every paradigm; with an output folder blimp.json and blimp.md there. Raises
+    UserError before anything is scored.
+
+    That folder may hold other files. It is refused where one of the two is somebody else's, or of
+    other models, pairs or options.
+    """
+    paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
+    from ..train.device import pick_device  # heavy, so loaded once the data is known to be good
+    from .pll import load_scorer
+
+    device = pick_device(options.device)
+    scorers = [load_scorer(model, device=device) for model in _distinct(options.models)]
+    out = Path(options.output_dir) if options.output_dir else None
+    if out is None:
+        return _accuracies(scorers, paradigms, options, device)
+    labels = {scorer.name: relative(scorer.name, out) for scorer in scorers}
+    identity = _identity(labels, paradigms, options)
+    _must_be_ours(out, identity)
+    with lock(out):  # a folder that cannot be made is found now, and not after the scoring
+        _must_be_ours(out, identity)
+        rows = _accuracies(scorers, paradigms, options, device)
+        labelled = [replace(row, model=labels[row.model]) for row in rows]
+        _write(out, labelled, identity, {labels[s.name]: s.kind for s in scorers})
+    return rows
+
+
+def _distinct(models: Sequence[str]) -> list[str]:
+    """Each model once, in the order given: `m ./m m/` is one model."""
+    places = {
+        os.path.realpath(model) if os.path.isdir(model) else model: model
+        for model in reversed(models)
+    }
+    return list(reversed(places.values()))
+
+
+def _accuracies(
+    scorers: Sequence[Scorer],
+    paradigms: Sequence[Paradigm],
+    options: EvaluateConfig,
+    device: torch.device,
+) -> list[Accuracy]:
+    """Every model on every paradigm."""
+    from ..train.threads import choose, computing_with
+
+    width = max(scorer.model.config.hidden_size for scorer in scorers)
+    size = options.batch_tokens
+    threads = choose(options.threads, device=device, width=width, tokens=size, bf16=False)
+    if threads.text():
+        say(threads.text())
+    total = len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
+    with (
+        computing_with(threads),
+        Progress(total, title="blimp", unit="sentences") as progress,
+    ):
+        return [
+            row
+            for scorer in scorers
+            for row in judge(scorer, paradigms, batch_tokens=size, progress=progress)
+        ]
+
+
+def _identity(
+    labels: dict[str, str], paradigms: Sequence[Paradigm], options: EvaluateConfig
+) -> dict[str, Any]:
+    """What results are of: models by the hash of their files, pairs, options."""
+    pairs = hashlib.sha256(repr(paradigms).encode()).hexdigest()[:16]
+    return {
+        "models": {label: fingerprint(name) for name, label in labels.items()},
+        "pairs": pairs,
+        "max_eval_samples": options.max_eval_samples,
+    }
+
+
+def _must_be_ours(out: Path, identity: dict[str, Any]) -> None:
+    """Raises UserError where one of the two files is not what this very command writes. The table
+    says by its last line what it is of.
+
+    Files of earlier versions do not say of what they are, and are refused.
+    """
+    for name in FILES:
+        path = out / name
+        if not os.path.lexists(path):
+            continue
+        text = (own_bytes(path) or b"").decode("utf-8", "replace")
+        if name == "blimp.json":
+            had = mark_of(path, KIND)
+        else:
+            had = {"seal": text} if SEAL in text else None
+        if had is None:
+            raise UserError(
+                f"{path} is not a file that this version of electrify evaluate wrote; move it "
+                "away, or choose another --output-dir"
+            )
+        if any(had[k] != v for k, v in identity.items() if k in had) or (
+            "seal" in had and not text.endswith(_seal(identity))
+        ):
+            raise UserError(
+                f"{path} holds the scores of other models, pairs or options; choose another "
+                "--output-dir"
+            )
+
+
+def _seal(identity: dict[str, Any]) -> str:
+    return f"{SEAL} {hashlib.sha256(json_text(identity).encode()).hexdigest()} -->\n"
+
+
+def _write(
+    out: Path, rows: Sequence[Accuracy], identity: dict[str, Any], kinds: dict[str, str]
+) -> None:
+    page = (
+        "# BLiMP\n\nAccuracy in percent; paradigms count alike.\n\n"
+        f"```\n{table(rows)}\n```\n\n{_seal(identity)}"
+    )
+    record = marked(
+        KIND, identity | {"scored_as": kinds, "paradigms": [asdict(row) for row in rows]}
+    )
+    write_results(out, {"blimp.json": record, "blimp.md": page})

@@ -1,0 +1,150 @@
+"""The files at the head of a run folder (config.yaml, run.json, tokenizer): written at the start,
+looked at when the run continues, and enough to export without the corpus.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import faults
+from ..build import Built
+from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override
+from ..errors import UserError
+from ..files.folders import own_object, relative, remove_temporaries
+from ..files.seals import sealed
+from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
+from ..files.whole import write_atomically
+from ..model.shape import Shape
+from ..text.shards import Manifest
+from .device import describe
+from .facts import FACTS, read_facts
+from .folder import CONFIG, STARTS
+from .home import HEADER, TOKENIZER, content
+from .threads import Threads
+
+
+def write_header(
+    folder: Path,
+    config: PretrainConfig,
+    manifest: Manifest,
+    parameters: int,
+    *,
+    tokenizer: Path,
+    built: Built,
+    lost: list[str],
+    threads: Threads,
+    device: torch.device,
+    unigram_entropy: float,
+) -> None:
+    """config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the tokenizer:
+    what ran, enough to export without DATA.
+
+    lost: the names among them that are written; the others are there."""
+    facts = _what_ran(manifest, built, device)
+    facts |= {
+        "threads": threads.facts(),
+        "parameters": parameters,
+        "unigram_entropy": unigram_entropy,
+        "tokenizer_files": tokenizer_hashes(tokenizer),
+    }
+    earlier = own_object(folder / FACTS) or {}
+    ours = {earlier.get("tokenizer_sha256"), *_texts(earlier.get("tokenizer_files"))}
+    facts = sealed(json.loads(json.dumps(facts, default=str)))
+    remove_temporaries(folder)
+    written = {
+        CONFIG: RUN_MARK + dump(portable(config, folder)),
+        FACTS: json.dumps(facts, indent=1, sort_keys=True) + "\n",
+    }
+    for name, text in written.items():
+        if name not in lost:
+            continue
+        # config.yaml comes first: with it the folder is known as a run's, however this ends.
+        write_atomically(folder / name, text)
+        faults.at("header")
+    if TOKENIZER in lost:
+        publish_tokenizer(tokenizer, folder / TOKENIZER, ours=ours)
+
+
+def _what_ran(manifest: Manifest, built: Built, device: torch.device) -> dict[str, Any]:
+    """What run.json says of machine, corpus and networks."""
+    return {
+        "machine": describe(device),
+        "data": manifest.fingerprint,
+        "tokenizer_sha256": manifest.tokenizer_sha256,
+        "architecture": built.kept.architecture.name,
+        "shapes": {name: asdict(model.encoder.shape) for name, model in built.exports.items()},
+        "vocab_size": manifest.vocab_size,
+        "special_ids": asdict(manifest.special_ids),
+        "corpus": {"counts": manifest.counts, "sources": manifest.sources},
+    }
+
+
+def _texts(found: Any) -> list[str]:
+    return [v for v in found.values() if isinstance(v, str)] if isinstance(found, dict) else []
+
+
+def header_lost(folder: Path, manifest: Manifest, *, tokenizer: Path) -> list[str]:
+    """What a run that continues does not find at the head of its folder any more, or finds changed:
+    run.json by its seal and by what it says of the corpus. tokenizer: that of the corpus."""
+    lost = [name for name in HEADER if content(folder / name) is None]
+    if FACTS not in lost and _says_otherwise(folder, manifest, tokenizer):
+        lost.append(FACTS)
+    found = content(folder / TOKENIZER / "tokenizer.json") or b""
+    return lost + [TOKENIZER] * (hashlib.sha256(found).hexdigest() != manifest.tokenizer_sha256)
+
+
+def _says_otherwise(folder: Path, manifest: Manifest, tokenizer: Path) -> bool:
+    """Whether run.json is not of this corpus: else it would be found out when the run has ended and
+    is exported."""
+    try:
+        facts = read_facts(folder)[1]
+    except UserError:
+        return True
+    wanted = {
+        "data": manifest.fingerprint,
+        "tokenizer_sha256": manifest.tokenizer_sha256,
+        "vocab_size": manifest.vocab_size,
+        "special_ids": json.loads(json.dumps(asdict(manifest.special_ids))),
+    }
+    # Runs that were begun before the hashes of the tokenizer's files were written down have none.
+    wanted |= (
+        {"tokenizer_files": tokenizer_hashes(tokenizer)}
+        if facts.get("tokenizer_files") is not None
+        else {}
+    )
+    return any(facts.get(key, value) != value for key, value in wanted.items())
+
+
+def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:
+    """The recipe with the folders that it starts from as they are found from `folder`: a
+    config.yaml names no place of this machine."""
+    starts = {name: start for name in STARTS if (start := getattr(config.train, name))}
+    found = {name: relative(start, folder) for name, start in starts.items()}
+    return override(
+        config,
+        {
+            name: new if new.startswith("..") or new == starts[name] else f"./{new}"
+            for name, new in found.items()
+        },
+    )
+
+
+def saved_shape(folder: Path, half: str) -> Shape | None:
+    """The shape of a network of the run that has begun in the folder; None where none has. So the
+    folders that it started from may be gone by then."""
+    if not os.path.lexists(folder / FACTS):
+        return None
+    shapes = read_facts(folder)[0].shapes
+    if half not in shapes:
+        raise UserError(
+            f"{folder / FACTS} does not say the shape of the {half}; it is damaged, or not a file "
+            "of this program"
+        )
+    return shapes[half]
