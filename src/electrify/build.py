@@ -118,7 +118,8 @@ def networks(
 ) -> tuple[Encoder, Corruptor]:
     """The kept encoder and what corrupts its text, sharing what `tie` says: sharing is passing the
     same object."""
-    m, c = config.model, config.corruption
+    m = config.model
+    c = config.corruption
     shape = kept_shape(m, vocabulary.size)
     dropout: dict[str, Any] = {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
 

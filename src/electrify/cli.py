@@ -303,11 +303,14 @@ def run(args: argparse.Namespace) -> int:
         with Interruptible():
             return VERBS[args.verb](args)
     except UserError as e:
-        sentence, status = str(e), 2
+        sentence = str(e)
+        status = 2
     except Unfinished as e:
-        sentence, status = str(e), SAVED_EXIT
+        sentence = str(e)
+        status = SAVED_EXIT
     except KeyboardInterrupt as e:
-        again, name = args.verb in CONTINUE, str(e) or "SIGINT"
+        again = args.verb in CONTINUE
+        name = str(e) or "SIGINT"
         sentence = f"stopped by {name}" + "; run the same command again to continue" * again
         status = (
             SAVED_EXIT if again else 128 + signal.Signals[name]
@@ -315,11 +318,13 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except MemoryError:
-        sentence, status = "memory ran out: choose smaller numbers, or another machine", 2
+        sentence = "memory ran out: choose smaller numbers, or another machine"
+        status = 2
     except OSError as e:
         if errno.errorcode.get(e.errno or 0) not in REFUSALS and is_here():
             raise
-        sentence, status = f"{place_of(e)}: {e.strerror}", 2
+        sentence = f"{place_of(e)}: {e.strerror}"
+        status = 2
     except BaseException as e:
         if (
             type(e).__name__ != "PanicException" and type(e) is not Exception
@@ -329,12 +334,12 @@ def run(args: argparse.Namespace) -> int:
         machines = re.search(
             r"\(os error \d+\)", said
         )  # how Rust writes down what the machine refused
-        sentence, status = (
+        sentence = (
             f"a file could not be written or read ({said})"
             if machines
-            else f"the tokenizer failed ({said}): {HOSTILE}",
-            2,
+            else f"the tokenizer failed ({said}): {HOSTILE}"
         )
+        status = 2
     if status == 2 and not is_here():
         sentence = (
             "the folder in which this command was started has been deleted; go to one that is there"

@@ -42,17 +42,19 @@ from .train.device import pick_device
 from .train.threads import choose, computing_with
 
 VOCAB_SIZE = 8192
-PICTURE, OURS = (
-    "curves.png",
-    b"electrify demo",
-)  # which stands in the picture as the program that drew it
-PACKAGES, TRAIN_EACH, VALID_EACH = 8, 50, 50
-MIN_CHARACTERS, MAX_CHARACTERS = (
-    80,
-    400,
-)  # of a docstring: shorter ones say too little, longer ones are cut by the encoder anyway
-SEEDS, EPOCHS = 3, 8
-SENTENCES, SHOWN = 200, 6
+# which stands in the picture as the program that drew it
+PICTURE = "curves.png"
+OURS = b"electrify demo"
+PACKAGES = 8
+TRAIN_EACH = 50
+VALID_EACH = 50
+# of a docstring: shorter ones say too little, longer ones are cut by the encoder anyway
+MIN_CHARACTERS = 80
+MAX_CHARACTERS = 400
+SEEDS = 3
+EPOCHS = 8
+SENTENCES = 200
+SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
     config = override(load_recipe("electra-tiny"), fields)
     check(config)
     began = time.monotonic()
-    data, run = folder / "data", folder / "run"
+    data = folder / "data"
+    run = folder / "run"
     for path in (data, run):
         must_stay_inside(path, folder)
     title(1, "The corpus: the documentation of this Python installation")

@@ -80,7 +80,9 @@ def train_run(job: Job) -> Result:
     Raises UserError for every mistake of the user, before anything is written where that is
     possible.
     """
-    corpus, folder, world = Corpus(job.data, "train"), job.folder, job.world
+    corpus = Corpus(job.data, "train")
+    folder = job.folder
+    world = job.world
     vocab_size = corpus.manifest.vocab_size
     config, micro_rows = split_batch(from_folders(job.config, folder, vocab_size), world.size)
     shapes = shapes_of(config, folder, vocab_size)
@@ -123,13 +125,15 @@ def train_run(job: Job) -> Result:
 
 def opened(corpus: Corpus, config: PretrainConfig, micro_rows: int) -> TrainingData:
     """The rows to train and to validate on."""
-    d, phases = config.data, phases_of(config)
+    d = config.data
+    phases = phases_of(config)
     loader = Loader(corpus, phases=phases, num_segments=d.num_segments, seed=config.train.seed)
     held_out = Corpus(corpus.folder, "valid")
     valid = None
     if held_out.num_documents:
         valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
-    row, options = config.objective.row, config.objective.options
+    row = config.objective.row
+    options = config.objective.options
     group = row.group_rows(options) if row.group_rows else 1
     return TrainingData(loader, valid, micro_rows, unigram_entropy(corpus), group)
 
@@ -194,7 +198,9 @@ def begin(
 ) -> None:
     """Parameters from the checkpoint or the header of a new run, and the line that says what will
     be trained."""
-    folder, world, corpus = run.context.folder, run.world, run.data.loader.corpus
+    folder = run.context.folder
+    world = run.world
+    corpus = run.data.loader.corpus
     parameters = sum(p.numel() for p in run.state.named.values())
     saves = -(-config.train.max_steps // config.train.save_steps)
     copies = min(config.train.save_total_limit or 10, saves) + 1
@@ -264,7 +270,8 @@ def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig
     t = config.train
     if t.per_device_train_batch_size and t.gradient_accumulation_steps:
         size = t.per_device_train_batch_size * t.gradient_accumulation_steps * world_size
-        config, micro = override(config, {"train_batch_size": size}), t.per_device_train_batch_size
+        config = override(config, {"train_batch_size": size})
+        micro = t.per_device_train_batch_size
     else:
         micro = rows_of_a_pass(config, world_size)
     must_hold_groups(config, micro)
@@ -273,7 +280,8 @@ def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig
 
 def rows_of_a_pass(config: PretrainConfig, world_size: int) -> int:
     """Where the recipe says the batch and leaves open how it is cut."""
-    t, processes = config.train, f"{world_size} process{'es' * (world_size > 1)}"
+    t = config.train
+    processes = f"{world_size} process{'es' * (world_size > 1)}"
     share, left = divmod(t.train_batch_size, world_size)
     micro = t.per_device_train_batch_size or share // (t.gradient_accumulation_steps or 1)
     if (
@@ -303,7 +311,8 @@ def rows_of_a_pass(config: PretrainConfig, world_size: int) -> int:
 def must_hold_groups(config: PretrainConfig, micro_rows: int) -> None:
     """Raises UserError where a forward pass does not hold whole groups of the rows that a loss
     compares."""
-    o, t = config.objective, config.train
+    o = config.objective
+    t = config.train
     if o.row.group_rows is None:
         return
     group = o.row.group_rows(o.options)
@@ -319,8 +328,10 @@ def must_hold_groups(config: PretrainConfig, micro_rows: int) -> None:
 
 
 def announce(run: Run, parameters: int) -> None:
-    loader, config = run.data.loader, run.config
-    epochs, phases = loader.epoch(config.max_steps), loader.phases.all
+    loader = run.data.loader
+    config = run.config
+    epochs = loader.epoch(config.max_steps)
+    phases = loader.phases.all
     rows = ", ".join(
         f"{s.num_rows:,} rows of {length} ({100 * s.fill_rate:.1f} % filled)"
         for length, s in loader.streams.items()

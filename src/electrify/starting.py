@@ -46,7 +46,8 @@ def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> Pretrain
 def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape, Shape | None]:
     """The kept encoder's shape, and that of the learned generator or of a tower: the folder's that
     it starts from, else the recipe's."""
-    kept, start = kept_shape(config.model, vocab_size), config.train.init_generator
+    kept = kept_shape(config.model, vocab_size)
+    start = config.train.init_generator
     if start:
         shape = saved_shape(run, "generator") or folder_shape(
             start, config.model.architecture, vocab_size=vocab_size

@@ -29,7 +29,8 @@ def check(config: PretrainConfig) -> None:
     check_task(config.corruption, config.objective, config.model)
     check_train(config.train)
     check_stages(config)
-    d, longest = config.data, config.model.max_position_embeddings
+    d = config.data
+    longest = config.model.max_position_embeddings
     need(
         d.max_seq_length <= longest,
         f"max_seq_length {d.max_seq_length} exceeds max_position_embeddings {longest}",
@@ -105,7 +106,8 @@ def check_generator(m: ModelConfig) -> None:
     own = m.generator_numbers()
     for name, number in own.items():
         need(number > 0, f"generator_{name} must be positive, not {number}")
-    heads, width = own["num_attention_heads"], own["hidden_size"]
+    heads = own["num_attention_heads"]
+    width = own["hidden_size"]
     need(
         width % heads == 0,
         (
@@ -142,7 +144,8 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
         len(c.mask_mix) == 3 and min(c.mask_mix) >= 0 and abs(sum(c.mask_mix) - 1) < 1e-6,
         f"mask_mix {c.mask_mix} must be three shares that sum to 1",
     )
-    row, known = o.row, " or ".join(sorted(o.row.corruptors))
+    row = o.row
+    known = " or ".join(sorted(o.row.corruptors))
     need(
         c.corruptor in row.corruptors,
         f"objective {o.objective} needs corruptor {known}, not {c.corruptor}",
@@ -226,7 +229,8 @@ def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:
 
 def check_stages(config: PretrainConfig) -> None:
     """Two-stage training: a generator first, then a discriminator against it."""
-    t, corruptor = config.train, config.corruption.corruptor
+    t = config.train
+    corruptor = config.corruption.corruptor
     need(t.generator_steps >= 0, f"generator_steps cannot be negative: {t.generator_steps}")
     need(
         t.init_generator is None or corruptor == "generator",
@@ -267,7 +271,8 @@ def check_stages(config: PretrainConfig) -> None:
             "comes from"
         ),
     )
-    own, m = config.model.generator_numbers(), config.model
+    own = config.model.generator_numbers()
+    m = config.model
     odd = [name for name in own if own[name] != getattr(m, name)]
     need(
         t.discriminator_start == "random" or (not odd and t.init_discriminator is None),
@@ -280,7 +285,9 @@ def check_stages(config: PretrainConfig) -> None:
 
 def check_schedules(config: PretrainConfig) -> None:
     """Lengths and batches that change on the way."""
-    d, t, longest = config.data, config.train, config.model.max_position_embeddings
+    d = config.data
+    t = config.train
+    longest = config.model.max_position_embeddings
     for name, schedule in (
         ("seq_length_schedule", d.seq_length_schedule),
         ("batch_size_schedule", t.batch_size_schedule),

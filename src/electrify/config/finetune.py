@@ -293,7 +293,8 @@ def search_grid(text: str, settings: FinetuneSettings) -> list[tuple[str, Finetu
     axes: list[tuple[str, list[Any]]] = []
     for part in (AUTO_GRID if text.strip() == "auto" else text).split(";"):
         name, equals, values = part.strip().partition("=")
-        name, kinds = name.strip().replace("-", "_"), field_types(FinetuneSettings)
+        name = name.strip().replace("-", "_")
+        kinds = field_types(FinetuneSettings)
         if not equals or not values.strip():
             raise UserError(f"--hyperparameter-search is NAME=VALUE,VALUE;NAME=..., not {text!r}")
         if name not in kinds or name in ("device", "eval_steps"):

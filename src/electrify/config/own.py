@@ -65,7 +65,8 @@ def replaced(section: C, values: dict[str, Any], *, naming: Any) -> C:
     """The section with other values, each converted. naming(field): how a sentence calls it.
     Another choice begins with its own defaults."""
     cls: Any = type(section)
-    kinds, owners = fields_of(cls), option_types(cls)
+    kinds = fields_of(cls)
+    owners = option_types(cls)
     new = {name: convert(value, kinds[name], naming(name)) for name, value in values.items()}
     fixed = {name: value for name, value in new.items() if name not in owners}
     if cls_changes(section, fixed):

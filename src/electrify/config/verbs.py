@@ -33,7 +33,8 @@ def parser() -> argparse.ArgumentParser:
         prog="electrify",
         description="Pre-train text encoders as discriminators: from raw text to a Hugging Face model.",
     )
-    top.usage, top.epilog = "electrify VERB ...", "`electrify VERB --help` says what a verb takes."
+    top.usage = "electrify VERB ..."
+    top.epilog = "`electrify VERB --help` says what a verb takes."
     verbs = top.add_subparsers(prog="electrify", dest="verb", metavar="VERB", required=True)
 
     def verb(name: str, text: str) -> argparse.ArgumentParser:

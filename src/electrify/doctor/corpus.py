@@ -25,7 +25,8 @@ RECIPES = (
 )  # by what they cost
 # BERT's vocabularies leave about .01 % of English out. At 1 % every eighth sequence of 128 tokens
 # or so has no word for something it speaks of.
-UNK_NOTE, UNK_WARNING = 0.001, 0.01
+UNK_NOTE = 0.001
+UNK_WARNING = 0.01
 SHORT = 128  # the row length of the small recipes
 # Below the length of a sentence there is little context to learn from; the usual cause is a file
 # that has one sentence a line.
@@ -115,7 +116,8 @@ def trained_here(manifest: Manifest) -> bool:
 
 
 def document_lengths(lengths: Lengths, tokens: int) -> Iterator[Finding]:
-    short, documents = lengths.shorter_than(SHORT), lengths.documents
+    short = lengths.shorter_than(SHORT)
+    documents = lengths.documents
     empty = lengths.shorter_than(1)
     shares = (
         f"{short / documents:.1%} of the documents ({lengths.tokens_in_short / tokens:.1%} of the "
@@ -238,7 +240,8 @@ def more_validation(manifest: Manifest) -> str:
 def vocabulary(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[Finding]:
     v = manifest.vocab_size
     own = np.delete(unigram_V, [i for i in manifest.special_ids.never_chosen if i < v])
-    unused, rare = int((own == 0).sum()), int((own < RARE).sum())
+    unused = int((own == 0).sum())
+    rare = int((own < RARE).sum())
     fact = (
         f"of {v:,} entries of the vocabulary {unused:,} ({unused / v:.1%}) never occur and "
         f"{rare:,} ({rare / v:.1%}) fewer than {RARE} times"
@@ -298,7 +301,8 @@ def smallest(manifest: Manifest) -> int:
 
 def rounder(manifest: Manifest) -> str:
     """How to come to a multiple of 8."""
-    v, asked = manifest.vocab_size, manifest.options.get("vocab_size")
+    v = manifest.vocab_size
+    asked = manifest.options.get("vocab_size")
     if not trained_here(manifest):
         return "It is that of a given tokenizer, so nothing needs to be done."
     if isinstance(asked, int) and v < asked:
@@ -313,7 +317,8 @@ def rounder(manifest: Manifest) -> str:
 
 def dropped(manifest: Manifest) -> Iterator[Finding]:
     counts = manifest.counts
-    twice, documents = counts.get("duplicates", 0), counts.get("documents", 0)
+    twice = counts.get("duplicates", 0)
+    documents = counts.get("documents", 0)
     if twice and twice > KEPT_TWICE * (twice + documents):
         yield note(
             "duplicates",

@@ -182,7 +182,8 @@ def shard_findings(
 def tokens_findings(
     folder: Path, manifest: Manifest, split: str, shard: Shard, seen: Seen, bar: Bar
 ) -> Iterator[Finding]:
-    found, counts_V = hashlib.sha256(), np.zeros(manifest.vocab_size, np.int64)
+    found = hashlib.sha256()
+    counts_V = np.zeros(manifest.vocab_size, np.int64)
     beyond = 0
     for data in chunks(folder / shard.tokens_file, bar):
         found.update(data)

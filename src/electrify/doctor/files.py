@@ -96,7 +96,8 @@ def _found(path: Path, read: Callable[[], T]) -> T:
 
 def links_out(folder: Path) -> Iterator[Finding]:
     """Links that leave the folder, or its tokenizer's: no verb follows them."""
-    here, out = folder.resolve(), []
+    here = folder.resolve()
+    out = []
     below = [folder / "tokenizer"] if (folder / "tokenizer").is_dir() else []
     for path in sorted(p for one in (folder, *below) for p in one.iterdir()):
         if path.is_symlink():

@@ -23,7 +23,8 @@ MIN_AUC = 0.55  # one half is chance
 # Of a validation loss above its best, as a share; validations differ by less from one to the next.
 RISE = 0.02
 SLOWER = 0.5
-FEW_VALIDATIONS, FEW_LINES = 3, 6
+FEW_VALIDATIONS = 3
+FEW_LINES = 6
 
 
 def history_findings(
@@ -233,7 +234,8 @@ def overfitting(records: list[dict[str, Any]], config: PretrainConfig) -> Iterat
     ]
     if len(found) < FEW_VALIDATIONS:
         return
-    (at, best), (end, last) = min(found, key=lambda p: p[1]), found[-1]
+    (at, best) = min(found, key=lambda p: p[1])
+    (end, last) = found[-1]
     if last <= best * (1 + RISE):
         return
     train = [
@@ -271,7 +273,8 @@ def throughput(records: list[dict[str, Any]], config: PretrainConfig) -> Iterato
     if len(rates) < FEW_LINES:
         return
     third = len(rates) // 3
-    first, last = statistics.median(rates[:third]), statistics.median(rates[-third:])
+    first = statistics.median(rates[:third])
+    last = statistics.median(rates[-third:])
     if last < SLOWER * first and len(phases_of(config).row_lengths) == 1:
         fact = f"the rate fell from {first:,.0f} to {last:,.0f} tokens a second"
         yield warning(

@@ -135,7 +135,8 @@ def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
                     "model: add them."
                 ),
             )
-    width, heads = config.get("hidden_size"), config.get("num_attention_heads")
+    width = config.get("hidden_size")
+    heads = config.get("num_attention_heads")
     if isinstance(width, int) and isinstance(heads, int) and width % heads:
         yield error(
             "config",
@@ -275,10 +276,8 @@ def against_config(config: dict[str, Any], kept: dict[str, Any]) -> Iterator[Fin
             ),
         )
     tied = {wanted.bare(name) for name in wanted.tied}
-    missing, extra = (
-        sorted(shapes.keys() - short.keys() - tied),
-        sorted(short.keys() - shapes.keys()),
-    )
+    missing = sorted(shapes.keys() - short.keys() - tied)
+    extra = sorted(short.keys() - shapes.keys())
     yield from missing_findings(config, missing)
     if extra:
         yield note(
@@ -350,7 +349,8 @@ def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding
             "Copy the files of the one that it was trained with into it, or nobody can feed it.",
         )
         return
-    vocab_size, options = config.get("vocab_size", 0), options_of(folder)
+    vocab_size = config.get("vocab_size", 0)
+    options = options_of(folder)
     ids: dict[str, int] = {}
     if "tokenizer.json" in there and vocab_size:
         yield from check_tokenizer(folder, vocab_size=vocab_size)
@@ -387,7 +387,8 @@ def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding
             "not-examined",
             f"the tokenizer ({named(there)}) has no tokenizer.json, so its ids were not looked at",
         )
-    pad, said = ids.get(roles(options, ids).get("pad", "")), config.get("pad_token_id")
+    pad = ids.get(roles(options, ids).get("pad", ""))
+    said = config.get("pad_token_id")
     if pad is not None and isinstance(said, int) and pad != said:
         yield warning(
             "pad",

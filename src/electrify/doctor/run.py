@@ -38,7 +38,8 @@ from .together import entropy_of, with_data
 from .tokenizers import ROLES, check_tokenizer
 from .weights import Header, open_header
 
-CONFIG, FACTS = "config.yaml", "run.json"
+CONFIG = "config.yaml"
+FACTS = "run.json"
 NEEDED = "Without them nothing can be exported."
 HALVES = ("discriminator", "generator")
 
@@ -52,7 +53,8 @@ def examine_run(folder: Path, *, data: list[Data]) -> list[Diagnosis]:
     found.run(lambda: facts_findings(folder, kept))
     found.run(lambda: tokenizer_findings(folder, kept))
     found.run(lambda: checkpoints_findings(folder, kept))
-    config, facts = kept.get("config"), kept.get("facts", {})
+    config = kept.get("config")
+    facts = kept.get("facts", {})
     if config is not None:
         found.traits["config"] = config
         found.run(lambda: progress_findings(folder, config, kept))
@@ -114,7 +116,8 @@ def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
             f"{FACTS}: special ids {beyond} are not of a vocabulary of {facts['vocab_size']:,}",
             AGAIN,
         )
-    kept["facts"], kept["special"] = facts, ids
+    kept["facts"] = facts
+    kept["special"] = ids
     if not beyond:
         read_facts(folder)  # which `export` and a run that goes on refuse, if they do
 
@@ -251,7 +254,8 @@ def model_findings(path: Path, kept: dict[str, Any]) -> Iterator[Finding]:
 def progress_findings(
     folder: Path, config: PretrainConfig, kept: dict[str, Any]
 ) -> Iterator[Finding]:
-    newest, steps = kept.get("newest"), config.train.max_steps
+    newest = kept.get("newest")
+    steps = config.train.max_steps
     process = holder(folder)
     if process is not None:
         yield note(

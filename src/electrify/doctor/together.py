@@ -56,7 +56,8 @@ def models_together(models: list[Diagnosis]) -> None:
     reads. Adds to the findings of the second."""
     for i, one in enumerate(models):
         for other in models[i + 1 :]:
-            mine, theirs = one.traits, other.traits
+            mine = one.traits
+            theirs = other.traits
             if mine.get("part") == theirs.get("part") or None in (
                 mine.get("part"),
                 theirs.get("part"),
@@ -85,7 +86,8 @@ def runs_together(runs: list[Diagnosis]) -> None:
     """Two runs of one recipe and one seed are one run, not two."""
     for i, one in enumerate(runs):
         for other in runs[i + 1 :]:
-            mine, theirs = one.traits.get("config"), other.traits.get("config")
+            mine = one.traits.get("config")
+            theirs = other.traits.get("config")
             if mine is not None and mine == theirs:
                 fact = (
                     f"this run and {one.path} have the same recipe and the same seed "

@@ -49,12 +49,10 @@ def check_tokenizer(
     ]
     if missing:
         names = named((f"[{role.upper()}]" for role in missing), at_most=5)
-        fact, advice = (
-            f"the tokenizer has no {names}",
-            (
-                "Masking and reading sequences need them: name them in tokenizer_config.json, or "
-                "take a tokenizer made for BERT."
-            ),
+        fact = f"the tokenizer has no {names}"
+        advice = (
+            "Masking and reading sequences need them: name them in tokenizer_config.json, or "
+            "take a tokenizer made for BERT."
         )
         yield (error if special else warning)("special-missing", fact, advice)
     if special is not None:
@@ -172,7 +170,8 @@ def cases(
         )
 
     try:
-        upper, lower = unknown(string.ascii_uppercase), unknown(string.ascii_lowercase)
+        upper = unknown(string.ascii_uppercase)
+        lower = unknown(string.ascii_lowercase)
         lowers = tokenizer.normalizer is not None and tokenizer.normalizer.normalize_str("A") == "a"
     except (KeyboardInterrupt, SystemExit):
         raise

@@ -32,7 +32,8 @@ def open_header(path: Path) -> Header:
 
 def headers(folder: Path) -> dict[Path, Header]:
     """Of model.safetensors, or of the files that its index names; none where there is neither."""
-    one, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    one = folder / "model.safetensors"
+    index = folder / "model.safetensors.index.json"
     if is_regular(one):
         return {one: open_header(one)}
     if not index.exists():
@@ -107,7 +108,8 @@ def as_drawn(name: str, t: torch.Tensor) -> list[bool]:
     """Of a bias or a LayerNorm's weight: whether it is at its initial value. Nothing of others:
     theirs are random."""
     t = t.float() if t.ndim == 1 else t  # no arithmetic for types of 8 bits
-    last, norm = name.rsplit(".", 1)[-1], "norm" in name.lower()
+    last = name.rsplit(".", 1)[-1]
+    norm = "norm" in name.lower()
     if last in ("bias", "beta"):
         return [bool(t.abs().max() < AS_DRAWN)] if t.ndim == 1 and t.numel() else []
     return [bool((t - 1).abs().max() < AS_DRAWN)] if norm and t.ndim == 1 and t.numel() else []
@@ -119,7 +121,8 @@ def tied_findings(files: dict[Path, Header], tied: dict[str, str]) -> Iterator[F
     equal = []
     for name, source in tied.items():
         if name in place and source in place:
-            one, other = tensor(place[name], name), tensor(place[source], source)
+            one = tensor(place[name], name)
+            other = tensor(place[source], source)
             if one.shape != other.shape or not torch.equal(one, other):
                 fact = f"{name} should repeat {source} and has values of its own"
                 advice = (

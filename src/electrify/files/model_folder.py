@@ -39,9 +39,12 @@ from .inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from .lock import lock
 from .whole import sync, temporary, write_atomically
 
-CARD, CONFIG, WEIGHTS = "README.md", "config.json", "model.safetensors"
+CARD = "README.md"
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
 MODEL_FILES = (CONFIG, WEIGHTS, CARD, *TOKENIZER_FILES)
-KIND, UNFINISHED = "model", "unfinished"
+KIND = "model"
+UNFINISHED = "unfinished"
 # In an unfinished mark: the hashes of what stood there before, for each file is the old one or the
 # new one.
 EARLIER = "earlier"
@@ -138,7 +141,8 @@ def must_be_as_written(folder: Path) -> None:
     if WEIGHTS not in known[0] and isinstance(mark.get("weights_sha256"), str):
         known.append({WEIGHTS: mark["weights_sha256"]})
     for name in sorted({name for files in known for name in files} - {CARD}):
-        path, digests = folder / name, {files[name] for files in known if name in files}
+        path = folder / name
+        digests = {files[name] for files in known if name in files}
         if not os.path.lexists(path) or None in digests:
             continue
         found = sha256(path)

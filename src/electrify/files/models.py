@@ -33,7 +33,9 @@ from .schema import Rule, Sha256, check, is_file_name
 from .seals import unsealed
 from .tokenizers import TOKENIZER_FILES, must_be_plain, read_settings
 
-CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 MAX_CONFIG_BYTES = 16 * MB  # the longest published ones list their labels, some ten thousand
 MAX_HEADER_BYTES = 100_000_000  # the library's own limit
 MAX_LAYERS = 1000  # each is a Python object, so a wrong number costs time before it costs memory

@@ -43,7 +43,9 @@ class FileError(UserError):
 
     def __init__(self, path: Path, why: str, advice: str = "") -> None:
         super().__init__(f"{path} {why}" + f"; {advice}" * bool(advice))
-        self.path, self.why, self.advice = path, why, advice
+        self.path = path
+        self.why = why
+        self.advice = advice
 
 
 class MissingError(FileError):

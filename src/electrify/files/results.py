@@ -16,7 +16,8 @@ from ..progress import say
 from .folders import aside, mark_of, marked, sha256
 from .whole import write_atomically
 
-RECORD, KIND = ".written.json", "results"
+RECORD = ".written.json"
+KIND = "results"
 
 
 def write_results(folder: Path, files: Mapping[str, str | bytes]) -> None:

@@ -24,16 +24,13 @@ def published() -> dict[str, float]:
             generator, batch=batch, steps=steps
         )
 
-    base, large = Sizes(width=768, layers=12), Sizes(width=1024, layers=24)
-    small, small_g = (
-        Sizes(width=256, layers=12, length=128, embedding=128),
-        Sizes(width=64, layers=12, length=128, embedding=128),
-    )
+    base = Sizes(width=768, layers=12)
+    large = Sizes(width=1024, layers=24)
+    small = Sizes(width=256, layers=12, length=128, embedding=128)
+    small_g = Sizes(width=64, layers=12, length=128, embedding=128)
     roberta = Sizes(width=1024, layers=24, vocab=50265)
-    base_g, large_g = (
-        Sizes(width=256, layers=12, embedding=768),
-        Sizes(width=256, layers=24, embedding=1024),
-    )
+    base_g = Sizes(width=256, layers=12, embedding=768)
+    large_g = Sizes(width=256, layers=24, embedding=1024)
     t5 = Sizes(
         width=1024, layers=24, vocab=32000, feed_forward=65536, heads=128, attention=128 * 128
     )
