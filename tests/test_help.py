@@ -11,7 +11,8 @@ from contextlib import redirect_stdout
 import pytest
 
 from electrify import cli
-from electrify.config.finetune import FinetuneConfig, FinetuneSettings
+from electrify.config.finetune import FinetuneConfig
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.pretrain import SECTIONS
 from electrify.config.schema import field_types
 

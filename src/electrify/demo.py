@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .config.checks import check
-from .config.finetune import FinetuneSettings
+from .config.finetune_settings import FinetuneSettings
 from .config.prepare import PrepareConfig
 from .config.pretrain import load_recipe, override
 from .console import harmless
@@ -187,7 +187,8 @@ def show_detection(verdicts: list[Verdict]) -> None:
 
 
 def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
-    """A few hundred docstrings of the packages with the most of them, the label being the package."""
+    """A few hundred docstrings of the packages with the most of them, the label being the package.
+    """
     by_package: dict[str, list[str]] = defaultdict(list)
     seen: set[str] = set()
     for package, text in documents:

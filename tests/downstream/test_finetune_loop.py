@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electrify.config.finetune import FinetuneSettings
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import loop
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Example

@@ -140,7 +140,7 @@ def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     if isinstance(width, int) and isinstance(heads, int) and width % heads:
         yield error(
             "config",
-            f"hidden_size {width} is no multiple of num_attention_heads {heads}",
+            f"hidden_size {width} is not a multiple of num_attention_heads {heads}",
             f"The model cannot be built. {AGAIN}",
         )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..config.finetune import FinetuneSettings
+from ..config.finetune_settings import FinetuneSettings
 from ..console import inert, uncalculated
 from ..files.results import write_results
 from ..files.whole import json_text

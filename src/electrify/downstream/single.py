@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..config.finetune import FinetuneSettings
+from ..config.finetune_settings import FinetuneSettings
 from ..config.protocol import PUBLISHED_DROPOUT
 from ..errors import UserError
 from ..progress import Progress
@@ -247,7 +247,8 @@ def _rates(net: torch.nn.Module, loaded: Loaded, settings: FinetuneSettings) -> 
 
 
 def _compiled(net: Any, settings: FinetuneSettings) -> Any:
-    """The encoder compiled in place: batches differ in length, so its graph is one for all of them."""
+    """The encoder compiled in place: batches differ in length, so its graph is one for all of them.
+    """
     if settings.torch_compile:
         net.encoder.compile(dynamic=True)
     return net
