@@ -17,9 +17,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from electrify import cli
+from electrify.batches import split_batch
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
-from electrify.running import split_batch
 from electrify.text.shards import read_manifest, sha256_of
 from electrify.train import checkpoint, log
 from electrify.train.folder import refuse

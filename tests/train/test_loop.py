@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from electrify import cli
+from electrify.batches import split_batch
 from electrify.build import Vocabulary, build
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader, Rows
@@ -19,7 +20,6 @@ from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
-from electrify.running import split_batch
 from electrify.starting import kept_names, unigram_entropy
 from electrify.terms import weighted
 from electrify.text.shards import Corpus

@@ -12,6 +12,14 @@ from .finetune_settings import FinetuneSettings
 from .flags import add_flags, from_flags
 from .search import search_grid
 
+# What only files of the user's own are asked, with the values that ask nothing.
+OWN_FILES_ONLY = {
+    "text_column": None,
+    "pair_column": None,
+    "label_column": None,
+    "problem_type": "auto",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
@@ -133,15 +141,6 @@ class FinetuneConfig:
                     "--hyperparameter-search keeps scores only: give --save-model or "
                     "--predict-test in a run with the settings it found"
                 )
-
-
-# What only files of the user's own are asked, with the values that ask nothing.
-OWN_FILES_ONLY = {
-    "text_column": None,
-    "pair_column": None,
-    "label_column": None,
-    "problem_type": "auto",
-}
 
 
 def add_finetune_flags(parser: argparse.ArgumentParser) -> None:
