@@ -29,21 +29,17 @@ def shard_findings(
     folder: Path, manifest: Manifest, split: str, shard: Shard, seen: Seen, bar: Bar
 ) -> Iterator[Finding]:
     size = shard.tokens * np.dtype(manifest.dtype).itemsize
-    found = [
-        *file_findings(
-            folder / shard.tokens_file,
-            size,
-            lambda: tokens_findings(folder, manifest, split, shard, seen, bar),
+    tokens = folder / shard.tokens_file
+    found = list(
+        file_findings(
+            tokens, size, lambda: tokens_findings(folder, manifest, split, shard, seen, bar)
         )
-    ]
+    )
     yield from found
-    others = [
-        *file_findings(
-            folder / shard.documents_file,
-            None,
-            lambda: documents_findings(folder, shard, seen, bar),
-        )
-    ]
+    documents = folder / shard.documents_file
+    others = list(
+        file_findings(documents, None, lambda: documents_findings(folder, shard, seen, bar))
+    )
     yield from others
     seen.trusted &= not found and not others
 
