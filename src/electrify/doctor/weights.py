@@ -13,6 +13,7 @@ from .files import AGAIN, Bar, is_regular, named, read_json, size_of
 from .findings import DamageError, Finding, error, note, ok
 
 Header = dict[str, tuple[tuple[int, ...], str]]  # name -> shape and type
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 AS_DRAWN = 1e-3  # biases and LayerNorms within this of their initial values have not been trained
 
 
