@@ -68,7 +68,6 @@ def _examine(folder: Path, found: Diagnosis) -> None:
             "vocab_size": config.get("vocab_size", 0),
             "tokenizer": tokenizer_hash(folder),
         }
-    return found
 
 
 # ------------------------------------------------------------------ config.json
