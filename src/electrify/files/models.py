@@ -196,39 +196,38 @@ def weight_files(folder: Path) -> list[Path]:
     index = folder / INDEX
     if not os.path.lexists(index):
         return []
-    raw = read_object(index, within=folder)
-    places = raw.get("weight_map")
-    if not isinstance(places, dict) or not places:
-        raise FileError(
-            index, "does not say which file holds what (weight_map)", "restore it from a copy"
-        )
-    odd = next(
-        (
-            name
-            for name in places.values()
-            if not is_file_name(name) or not name.endswith(".safetensors")
-        ),
-        None,
-    )
-    if odd is not None:
-        raise FileError(
-            index,
-            f"names {str(odd)[:80]!r}, which is not a .safetensors file of this folder",
-            "restore it from a copy",
-        )
-    if not isinstance(raw.get("metadata"), dict):
-        raise FileError(
-            index,
-            "has no metadata (an object), without which the library does not read it",
-            'add "metadata": {}',
-        )
-    names = sorted(set(places.values()))
+    names = _shards_of(index)
     for name in names:
         try:
             must_be_regular(folder / name, within=folder)
         except MissingError as e:
             raise FileError(index, f"names {name}, which is missing", "copy it there") from e
     return [folder / name for name in names]
+
+
+def _shards_of(index: Path) -> list[str]:
+    """The files that an index names. Raises FileError where the library would not read it, or would
+    read files elsewhere."""
+    raw = read_object(index, within=index.parent)
+    places = raw.get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise FileError(
+            index, "does not say which file holds what (weight_map)", "restore it from a copy"
+        )
+    for name in places.values():
+        if not is_file_name(name) or not name.endswith(".safetensors"):
+            raise FileError(
+                index,
+                f"names {str(name)[:80]!r}, which is not a .safetensors file of this folder",
+                "restore it from a copy",
+            )
+    if not isinstance(raw.get("metadata"), dict):
+        raise FileError(
+            index,
+            "has no metadata (an object), without which the library does not read it",
+            'add "metadata": {}',
+        )
+    return sorted(set(places.values()))
 
 
 def header_of(path: Path, *, within: Path) -> dict[str, Any] | None:
