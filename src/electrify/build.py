@@ -137,9 +137,8 @@ def networks(
     kept = architecture.encoder(shape, kept_embeddings, **dropout)
     words = own_table(g_embeddings.words)
     if c.corruptor == "two_tower":
-        both = replace(
-            g_shape, hidden_size=2 * g_shape.hidden_size
-        )  # what the head reads: the states of both towers
+        # The head reads the states of both towers.
+        both = replace(g_shape, hidden_size=2 * g_shape.hidden_size)
         left = architecture.encoder(g_shape, g_embeddings, direction="left", **dropout)
         right = architecture.encoder(g_shape, g_embeddings, direction="right", **dropout)
         return kept, TwoTower(

@@ -78,8 +78,8 @@ def keep_docstrings() -> None:
     )
     options = ["-O" if word.startswith("-OO") else word for word in words[:at]]
     command = [sys.executable, *options, *words[at:]]
-    # No shell is needed.
-    os.execve(sys.executable, command, os.environ | {"PYTHONOPTIMIZE": "1", RESTARTED: "1"})  # noqa: S606
+    environment = os.environ | {"PYTHONOPTIMIZE": "1", RESTARTED: "1"}
+    os.execve(sys.executable, command, environment)  # noqa: S606 - no shell is needed
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -30,7 +30,7 @@ class Unfinished(Exception):  # noqa: N818 - it is not an error
 @contextmanager
 def failing_as(what: str) -> Iterator[None]:
     """Whatever a library raises inside as a UserError that begins with `what`: some raise bare
-    Exceptions, and Rust code panics, which is none."""
+    Exceptions, and Rust code panics, which is not an Exception."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, UserError):

@@ -34,9 +34,11 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title = "what it takes"
         self._optionals.title = "help"
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        # Looked at here and not in parse_args, which for a verb is that of the parser above it,
-        # where the verb's flags are not known.
+    def parse_known_args(  # type: ignore[override]
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
+        # They are looked at here and not in parse_args: that of the parser above reads a verb, and
+        # does not know the verb's flags.
         namespace, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(self._about(unknown[0].split("=", 1)[0]))

@@ -19,7 +19,7 @@ from ..files.reading import must_be_regular, opened
 from .schema import brief
 
 MAX_BYTES = 1 << 20
-"""Of a recipe; the longest one that we ship has two thousand."""
+"""The largest recipe; the longest one that we ship has two thousand."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -103,7 +103,7 @@ def read_recipe(path: Path, *, within: Path | None = None) -> str:
         raise UserError(f"the recipe {path} cannot be read: {e.strerror}") from e
     if len(raw) > MAX_BYTES:
         raise UserError(
-            f"the recipe {path} is larger than {MAX_BYTES >> 20} MB, so it is no recipe"
+            f"the recipe {path} is larger than {MAX_BYTES >> 20} MB, so it is not a recipe"
         )
     try:
         return raw.decode("utf-8")

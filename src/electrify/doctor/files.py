@@ -18,9 +18,9 @@ from .findings import DamageError, Finding, warning
 # much.
 MAX_JSON_BYTES = 1 << 27
 T = TypeVar("T")
-CHUNK = (
-    1 << 20
-)  # bytes, a multiple of every token size; stays in the caches while it is hashed and counted
+# In bytes, a multiple of every token size. A chunk stays in the caches while it is hashed and
+# counted.
+CHUNK = 1 << 20
 AGAIN = "Restore it from a copy, or make the folder again."
 
 
@@ -78,7 +78,7 @@ def read_bytes(path: Path, *, limit: int = MAX_JSON_BYTES) -> bytes:
 
 
 def read_json(path: Path, *, repeats: bool = False) -> dict[str, Any]:
-    """Raises DamageError where it is no JSON object. repeats: whether a key may stand twice."""
+    """Raises DamageError where it is not a JSON object. repeats: whether a key may stand twice."""
     return _found(path, lambda: reading.read_object(path, repeats=repeats, within=path.parent))
 
 

@@ -17,8 +17,8 @@ def same_corpus(facts: dict[str, Any], data: list[Data]) -> Data | None:
 
 
 def entropy_of(facts: dict[str, Any], data: list[Data]) -> float | None:
-    """Of the words of the run's corpus, in nats: what the run wrote down, else of its DATA where
-    that is here."""
+    """The entropy of the words of the run's corpus, in nats: what the run wrote down, or else that
+    of its DATA where that is here."""
     written = facts.get("unigram_entropy")
     if isinstance(written, float) and math.isfinite(written):
         return written
@@ -76,7 +76,8 @@ def models_together(models: list[Diagnosis]) -> None:
                 continue
             fact = f"this {theirs['part']} and the {mine['part']} {one.path} have {what}"
             advice = (
-                "They are no pair: what the one writes means other words to the other. Start a run "
+                "They are not a pair: what the one writes means other words to the other. Start a "
+                "run "
                 "from two folders of one vocabulary."
             )
             other.findings.append(warning("other-vocabulary", fact, advice))

@@ -23,7 +23,8 @@ def open_header(path: Path) -> Header:
         raise DamageError("missing", f"{path.name} is missing", AGAIN)
     try:
         with safe_open(path, framework="pt") as f:
-            slices = {name: f.get_slice(name) for name in f.keys()}  # noqa: SIM118 - not a dictionary
+            # It is not a dictionary.
+            slices = {name: f.get_slice(name) for name in f.keys()}  # noqa: SIM118
             return {name: (tuple(s.get_shape()), str(s.get_dtype())) for name, s in slices.items()}
     except (SafetensorError, OSError, ValueError) as e:
         raise DamageError(
@@ -32,7 +33,8 @@ def open_header(path: Path) -> Header:
 
 
 def headers(folder: Path) -> dict[Path, Header]:
-    """Of model.safetensors, or of the files that its index names; none where there is neither."""
+    """The headers of model.safetensors, or of the files that its index names; none where there is
+    neither."""
     one = folder / "model.safetensors"
     index = folder / "model.safetensors.index.json"
     if is_regular(one):
@@ -77,12 +79,13 @@ def weights_findings(
         bar.read(size_of(path))
     if bad:
         advice = (
-            "A run that was saved after its loss was no number, or a damaged file: take an earlier "
+            "A run that was saved after its loss was not a number, or a damaged file: take an "
+            "earlier "
             "checkpoint."
         )
         yield error(
             "not-finite",
-            f"values that are no numbers in {len(bad):,} tensors: {named(bad)}",
+            f"values that are not numbers in {len(bad):,} tensors: {named(bad)}",
             advice,
         )
     else:
@@ -106,8 +109,8 @@ def not_finite(t: torch.Tensor) -> int:
 
 
 def as_drawn(name: str, t: torch.Tensor) -> list[bool]:
-    """Of a bias or a LayerNorm's weight: whether it is at its initial value. Nothing of others:
-    theirs are random."""
+    """Whether a bias or a LayerNorm's weight is at its initial value; nothing for others, whose
+    initial values are random."""
     t = t.float() if t.ndim == 1 else t  # no arithmetic for types of 8 bits
     last = name.rsplit(".", 1)[-1]
     norm = "norm" in name.lower()

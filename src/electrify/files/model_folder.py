@@ -229,8 +229,8 @@ def _must_be_ours(target: Path, new: Iterable[str], had: Container[str]) -> None
 
 
 def _replace(staged: Path, target: Path, changed: list[str], gone: list[str]) -> None:
-    """Moves the changed files into the folder and removes those that are gone. While it works there
-    is no configuration, so nobody loads a half of each."""
+    """Moves the changed files into the folder and removes those that are gone. While it works the
+    folder has no configuration, so nobody loads a half of each."""
     if (staged / CONFIG).exists():
         (target / CONFIG).unlink(missing_ok=True)
         changed = [name for name in changed if name != CONFIG] + [CONFIG]

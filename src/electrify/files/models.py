@@ -39,16 +39,15 @@ INDEX = "model.safetensors.index.json"
 MAX_CONFIG_BYTES = 16 * MB  # the longest published ones list their labels, some ten thousand
 MAX_HEADER_BYTES = 100_000_000  # the library's own limit
 MAX_LAYERS = 1000  # each is a Python object, so a wrong number costs time before it costs memory
-MAX_LABELS = (
-    1 << 20
-    # A configuration makes a name for each before it is asked what weights there are; the largest
-    # published sets have thousands.
-)
+# A configuration makes a name for each label before it is asked what weights there are; the largest
+# published sets have thousands.
+MAX_LABELS = 1 << 20
 FLOATS = ("F64", "F32", "F16", "BF16")
 # Tables that old versions of transformers stored beside the weights, and that are computed anew:
 # never trained.
 COUNTED = re.compile(
-    r"(^|\.)(position_ids|token_type_ids|num_batches_tracked|masked_bias|relative_position_index)$|\.attn(\.attention)?\.bias$"
+    r"(^|\.)(position_ids|token_type_ids|num_batches_tracked|masked_bias|relative_position_index)$"
+    r"|\.attn(\.attention)?\.bias$"
 )
 SAVED_AGAIN = "load it where it was made and save it in float32"
 WRONG = "the number is wrong: restore the file from a copy"
@@ -56,15 +55,8 @@ EXPORT_AGAIN = (
     "remove it and export again; if the change is yours, remove electrify.json, and the folder is "
     "a model like any other"
 )
-_READ = (
-    ".json",
-    ".jinja",
-    ".safetensors",
-    ".model",
-    ".tiktoken",
-    ".bpe",
-    ".codes",
-)  # endings of files that the libraries look for
+# Endings of files that the libraries look for.
+_READ = (".json", ".jinja", ".safetensors", ".model", ".tiktoken", ".bpe", ".codes")
 _LIMITS = {CONFIG: MAX_CONFIG_BYTES} | TOKENIZER_FILES
 _LAYERS = re.compile(r"(n|num|encoder|decoder)(_\w+)?_layers?")
 _ELSEWHERE = {

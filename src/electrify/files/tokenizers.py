@@ -33,9 +33,8 @@ TOKENIZER_FILES = {
     "tokenizer.model": MAX_FILE_BYTES,
     "chat_template.jinja": MB,
 }
-COPIED = tuple(
-    name for name in TOKENIZER_FILES if name != "chat_template.jinja"
-)  # an encoder has no chat
+# An encoder has no chat.
+COPIED = tuple(name for name in TOKENIZER_FILES if name != "chat_template.jinja")
 CHUNK = 1 << 20
 
 

@@ -101,7 +101,7 @@ class RecipeFlops:
     """FLOPs of the forward pass of the encoder that is kept (without a head), for one sequence of
     `inference_length` tokens."""
     parameters: int
-    """Of the encoder that is kept, embeddings included."""
+    """Numbers of the encoder that is kept, embeddings included."""
     max_steps: int
     train_batch_size: int
     max_seq_length: int
@@ -177,7 +177,6 @@ def _outline(config: PretrainConfig, *, vocab_size: int) -> Built:
 
 def _parameters(encoder: Encoder) -> int:
     words = encoder.embeddings.words
-    below = (
-        words.base.weight.numel() if isinstance(words, DisentangledWords) else 0
-    )  # the generator's; an export adds the two up
+    # The generator's table; an export adds the two up.
+    below = words.base.weight.numel() if isinstance(words, DisentangledWords) else 0
     return sum(p.numel() for p in encoder.parameters()) - below
