@@ -44,7 +44,7 @@ PICTURE = "curves.png"
 PACKAGES = 8
 TRAIN_EACH = 50
 VALID_EACH = 50
-# Of a docstring: shorter ones say too little, and the encoder cuts longer ones anyway.
+# The length of a docstring: shorter ones say too little, and the encoder cuts longer ones anyway.
 MIN_CHARACTERS = 80
 MAX_CHARACTERS = 400
 SEEDS = 3

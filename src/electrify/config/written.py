@@ -22,15 +22,23 @@ MAX_BYTES = 1 << 20
 """The largest recipe; the longest one that we ship has two thousand."""
 
 
+# Impossible dates, endless numbers and thousands of brackets raise other errors than the library's.
+_BAD_YAML = (
+    yaml.YAMLError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
+
+
 class _Loader(yaml.SafeLoader):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep=deep)
-        except (
-            LookupError,
-            TypeError,
-            AttributeError,
-        ) as e:  # what the library makes of a tag on a value of another kind
+        # The library raises these for a tag on a value of another kind.
+        except (LookupError, TypeError, AttributeError) as e:
             what = brief(node.value) if isinstance(node, yaml.ScalarNode) else "a list or a mapping"
             raise yaml.MarkedYAMLError(
                 None,
@@ -120,12 +128,5 @@ def plain_values(text: str, where: str) -> Any:
         raise UserError(
             f"{where} is not valid YAML: {' '.join(str(e.problem or e).split())[:200]}{line}"
         ) from e
-    except (
-        yaml.YAMLError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as e:  # also impossible dates, endless numbers, thousands of brackets
+    except _BAD_YAML as e:
         raise UserError(f"{where} is not valid YAML: {' '.join(str(e).split())[:200]}") from e

@@ -35,7 +35,7 @@ class Bar(Progress):
 
 
 def size_of(path: Path) -> int:
-    """0 where there is no regular file."""
+    """The bytes of a file, 0 where there is no regular file."""
     try:
         facts = path.stat()
     except (OSError, ValueError):

@@ -129,7 +129,7 @@ def lacking_keys(config: dict[str, Any]) -> list[str]:
     known = reading(kind) if isinstance(kind, str) else None
     if known is None:
         return []
-    # embedding_size is said by our own kind of model only.
+    # Only our own kind of model says embedding_size.
     return [
         k
         for k in known.config_keys

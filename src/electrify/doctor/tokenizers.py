@@ -92,7 +92,8 @@ def load(path: Path) -> Any:
 
 
 def tokenizer_hash(folder: Path) -> str | None:
-    """None where it is missing, or cannot be read, which is a finding of its own."""
+    """The hash of tokenizer.json; None where it is missing, or cannot be read, which is a finding
+    of its own."""
     with suppress(FileError):
         return sha256_of(folder / "tokenizer.json")
     return None

@@ -109,7 +109,7 @@ def smaller(manifest: Manifest, rare: int) -> str:
 
 def smallest(manifest: Manifest) -> int:
     """The least vocabulary to advise: below it there are hardly more than the letters."""
-    # bpe has all 256 bytes before its first piece.
+    # A vocabulary of bpe has all 256 bytes before its first piece.
     return 512 if manifest.options.get("tokenizer") == "bpe" else 256
 
 

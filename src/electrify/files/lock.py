@@ -160,7 +160,7 @@ def _lock(fd: int, folder: Path) -> None:
         # Windows has no such locks; two writers in one folder are then the user's care.
         return
     try:
-        # lockf, not flock: a forked worker that outlives a killed run would keep a flock.
+        # It is lockf, not flock: a forked worker that outlives a killed run would keep a flock.
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError) as e:
         raise UserError(

@@ -209,9 +209,8 @@ def json_of(data: bytes | str, path: Path, *, repeats: bool = False, finite: boo
         )
     except RecursionError as e:
         raise FileError(path, "is not JSON (nested too deeply)") from e
-    except (
-        ValueError
-    ) as e:  # also of bytes that are not UTF-8, and of integers of thousands of digits
+    # Bytes that are not UTF-8 and integers of thousands of digits raise it, too.
+    except ValueError as e:
         raise FileError(path, f"is not JSON ({' '.join(str(e).split())[:120]})") from e
 
 
