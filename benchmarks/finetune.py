@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from electrify.config.finetune import FinetuneSettings
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import loop
 from electrify.downstream.encoder import load
 from electrify.downstream.known_tasks import task_named

@@ -16,7 +16,7 @@ from typing import Any
 
 from pairs import table
 
-from electrify.config.finetune import FinetuneSettings
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.known_tasks import TASKS
 from electrify.downstream.plot import drawn
 from electrify.downstream.report import percent, report_of

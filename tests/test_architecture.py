@@ -33,10 +33,12 @@ ORDER = [
     {"flops"},
     {"train"},
     {"export"},
-    {"starting"},
+    {"batches", "starting"},
     {"running"},
     {"pretraining", "downstream", "scoring", "doctor"},
+    {"curves"},
     {"demo"},
+    {"verbs"},
     {"cli"},
     {"__main__"},
 ]

@@ -10,12 +10,13 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from electrify import cli
-from electrify.config.finetune import FinetuneConfig, FinetuneSettings
+from electrify import cli, verbs
+from electrify.config.finetune import FinetuneConfig
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.pretrain import SECTIONS
 from electrify.config.schema import field_types
 
-VERBS = list(cli.VERBS)
+VERBS = list(verbs.VERBS)
 
 
 def help_of(verb: str, columns: int) -> str:

@@ -17,10 +17,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from electrify import cli
+from electrify.batches import split_batch
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
 from electrify.files.reading import sha256_of
-from electrify.running import split_batch
 from electrify.text.manifest import read_manifest
 from electrify.train import checkpoint, log
 from electrify.train.folder import refuse

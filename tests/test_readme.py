@@ -12,6 +12,7 @@ import pytest
 from electrify import cli
 from electrify.config.checks import check
 from electrify.config.pretrain import load_recipe, override, section_of
+from electrify.config.verbs import DEFAULT_RECIPE
 from electrify.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -65,7 +66,7 @@ def wrong(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         if args.verb == "pretrain" and not args.config:
             check(
                 override(
-                    load_recipe(args.recipe or cli.DEFAULT_RECIPE),
+                    load_recipe(args.recipe or DEFAULT_RECIPE),
                     {k: v for k, v in vars(args).items() if k in section_of()},
                 )
             )

@@ -52,7 +52,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (
             ["pretrain", "x", "--output-dir", "y", "--hidden-size", "30"],
-            "--hidden-size 30 is no multiple of --num-attention-heads 4",
+            "--hidden-size 30 is not a multiple of --num-attention-heads 4",
         ),
         (["pretrain", "x", "--output-dir", "y", "--seed", "-1"], "--seed must lie between"),
         (["detect", "m", "t", "--threshold", "2"], "--threshold is a probability"),

@@ -118,7 +118,8 @@ def networks(
 ) -> tuple[Encoder, Corruptor]:
     """The kept encoder and what corrupts its text, sharing what `tie` says: sharing is passing the
     same object."""
-    m, c = config.model, config.corruption
+    m = config.model
+    c = config.corruption
     shape = kept_shape(m, vocabulary.size)
     dropout: dict[str, Any] = {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
 
@@ -136,9 +137,8 @@ def networks(
     kept = architecture.encoder(shape, kept_embeddings, **dropout)
     words = own_table(g_embeddings.words)
     if c.corruptor == "two_tower":
-        both = replace(
-            g_shape, hidden_size=2 * g_shape.hidden_size
-        )  # what the head reads: the states of both towers
+        # The head reads the states of both towers.
+        both = replace(g_shape, hidden_size=2 * g_shape.hidden_size)
         left = architecture.encoder(g_shape, g_embeddings, direction="left", **dropout)
         right = architecture.encoder(g_shape, g_embeddings, direction="right", **dropout)
         return kept, TwoTower(

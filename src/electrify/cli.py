@@ -1,10 +1,8 @@
-"""The command line: one function a verb, each importing its own room. What it knows beyond them is
-how a mistake ends.
+"""The command line: words to a verb, and how a mistake ends.
 
 Exit status: 0 done, 1 `doctor` found an error, 2 a mistake of the user, or a machine that has no
 room or permission (one sentence on stderr), 75 stopped (run again to continue), 128 and the
-signal's number where a verb that begins anew was stopped. What is printed may hold names and words
-of others, so nothing of it steers a terminal.
+signal's number where a verb that begins anew was stopped.
 """
 
 from __future__ import annotations
@@ -17,37 +15,19 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
-from .config.checks import check
-from .config.detect import DetectConfig
-from .config.doctor import DoctorConfig
-from .config.evaluate import EvaluateConfig
-from .config.export import ExportConfig
-from .config.finetune import finetune_from_flags
-from .config.flags import from_flags, named_as_flags
-from .config.flops import FlopsConfig
-from .config.prepare import PrepareConfig
-from .config.pretrain import load_file, load_recipe, override, section_of
-from .config.verbs import DEFAULT_RECIPE, parser
-from .console import harmless
+from .config.verbs import parser
 from .cores import wait_briefly
 from .errors import Unfinished, UserError, place_of
-from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
+from .verbs import VERBS
 
-CONTINUE = {
-    "prepare",
-    "pretrain",
-    "finetune",
-    "demo",
-}  # verbs that the same command continues where they were stopped
+# Verbs that the same command continues where they were stopped.
+CONTINUE = {"prepare", "pretrain", "finetune", "demo"}
 # What the machine refuses, wherever a file is opened or written. A file that is not there (ENOENT)
-# is no such case: every reader says that itself.
+# is not such a case: every reader says that itself.
 REFUSALS = {
     "ENOSPC",
     "EDQUOT",
@@ -62,188 +42,10 @@ REFUSALS = {
     "ENAMETOOLONG",
     "ELOOP",
 }
-
-
-RESTARTED = (
-    "ELECTRIFY_RESTARTED"  # in the environment of a process that `keep_docstrings` has started
-)
+# In the environment of a process that `keep_docstrings` has started.
+RESTARTED = "ELECTRIFY_RESTARTED"
 HOSTILE = "its tokenizer.json is damaged or hostile"
 MAX_SENTENCE = 700  # a message repeats names of others, which may be of any length
-
-
-def show(text: object) -> None:
-    """Prints a result. A reader who has gone (`| head`) misses nothing that he wanted, and the
-    status stays what it is."""
-    try:
-        print(harmless(str(text), keep="\n"))
-    except BrokenPipeError:
-        pass
-    except OSError as e:
-        raise UserError(f"standard output cannot be written: {e.strerror}") from e
-
-
-# ------------------------------------------------------------------ verbs: what files and folders show is said before anything heavy is imported
-
-
-def prepare(args: argparse.Namespace) -> int:
-    config = from_flags(PrepareConfig, args)
-    with named_as_flags(vars(config)):
-        config.check()
-
-    from .text.prepare import prepare
-    from .text.summary import report
-
-    show(report(prepare(config), folder=Path(config.output_dir)))
-    return 0
-
-
-def pretrain(args: argparse.Namespace) -> int:
-    config = (
-        load_file(Path(args.config)) if args.config else load_recipe(args.recipe or DEFAULT_RECIPE)
-    )
-    fields = section_of()
-    given = {k: v for k, v in vars(args).items() if k in fields}
-    with named_as_flags(given):
-        config = override(config, given)
-    with named_as_flags(
-        given if args.config else fields
-    ):  # what a file of the user says has the names of the file
-        check(config)  # before a corpus is prepared for it
-    output_dir = Path(args.output_dir)
-    must_be_utf8(output_dir)  # before a corpus is prepared for it
-    must_not_be_in_a_checkpoint(output_dir)
-
-    from .export.places import check_place
-    from .text.given import prepared
-
-    for start in (config.train.init_discriminator, config.train.init_generator):
-        if start and not output_dir.exists():  # a run that continues does not need them any more
-            check_place(start)
-    data = prepared(args.data, output_dir)
-
-    from .pretraining import pretrain
-
-    result = pretrain(data, output_dir=output_dir, config=config, resume=args.resume)
-    if not result.summary.finished:
-        say(
-            f"stopped after step {result.summary.step} and saved; run the same command again to "
-            "continue"
-        )
-        return SAVED_EXIT
-    for part, folder in result.exported.items():
-        show(f"{part}: {folder}")
-    return 0
-
-
-def export(args: argparse.Namespace) -> int:
-    config = from_flags(ExportConfig, args)
-
-    from .export.places import must_be_run
-
-    must_be_run(Path(args.run))
-
-    from .export.hf import export
-
-    show(
-        export(
-            Path(args.run), output_dir=Path(config.output_dir), part=config.part, step=config.step
-        )
-    )
-    return 0
-
-
-def finetune(args: argparse.Namespace) -> int:
-    config = finetune_from_flags(args, models=args.models)
-
-    from .downstream.read.asked import read_asked
-    from .export.places import RANDOM, check_place
-
-    tasks = read_asked(config)
-    for model in config.models:
-        check_place(model.removeprefix(RANDOM))
-    for task in tasks:
-        for note in task.notes:
-            say(f"{task.name}: {note}")
-
-    from .downstream.finetune import finetune
-
-    show(finetune(config, tasks).table())
-    return 0
-
-
-def detect(args: argparse.Namespace) -> int:
-    config = from_flags(DetectConfig, args)
-
-    from .export.places import check_place
-    from .scoring.given import given_text
-
-    if config.text is None and config.file is None:
-        check_place(config.model)  # before a text is read, or typed, for it
-    config = replace(config, text=given_text(config), file=None)
-    check_place(config.model)
-
-    from .scoring.showing import main
-
-    with named_as_flags(["max_seq_length"]):  # which only the model can judge
-        return main(config)
-
-
-def evaluate(args: argparse.Namespace) -> int:
-    config = from_flags(EvaluateConfig, args, models=tuple(args.models))
-
-    from .export.places import check_place
-    from .scoring.blimp import table
-    from .scoring.evaluate import evaluate
-
-    for model in config.models:
-        check_place(model)
-    show(table(evaluate(config)))
-    return 0
-
-
-def flops(args: argparse.Namespace) -> int:
-    config = from_flags(FlopsConfig, args)
-
-    from .flops.report import report
-
-    show(report(config))
-    return 0
-
-
-def doctor(args: argparse.Namespace) -> int:
-    config = from_flags(DoctorConfig, args, paths=tuple(args.paths))
-
-    from .doctor.kind import kind_of
-
-    for path in config.paths:
-        kind_of(Path(path))
-
-    from .doctor.report import diagnose
-
-    report = diagnose(config)
-    show(report.as_json() if config.json else report.text())
-    return report.status
-
-
-def demo(args: argparse.Namespace) -> int:
-    from .demo import demo
-
-    with named_as_flags(["max_steps"]):
-        demo(Path(args.output_dir), max_steps=args.max_steps, threads=args.threads)
-    return 0
-
-
-VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "prepare": prepare,
-    "pretrain": pretrain,
-    "export": export,
-    "finetune": finetune,
-    "detect": detect,
-    "evaluate": evaluate,
-    "flops": flops,
-    "doctor": doctor,
-    "demo": demo,
-}
 
 
 def program() -> NoReturn:
@@ -275,23 +77,20 @@ def keep_docstrings() -> None:
         len(words),
     )
     options = ["-O" if word.startswith("-OO") else word for word in words[:at]]
-    os.execve(
-        sys.executable,
-        [sys.executable, *options, *words[at:]],
-        os.environ | {"PYTHONOPTIMIZE": "1", RESTARTED: "1"},
-    )  # noqa: S606 - no shell is needed
+    command = [sys.executable, *options, *words[at:]]
+    environment = os.environ | {"PYTHONOPTIMIZE": "1", RESTARTED: "1"}
+    os.execve(sys.executable, command, environment)  # noqa: S606 - no shell is needed
 
 
 def main(argv: list[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
-        if (
-            getattr(sys, name) is None
-        ):  # closed by the shell (`>&-`): or the next file that is opened would take its place
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
+        # Closed by the shell (`>&-`): or the next file that is opened would take its place.
+        if getattr(sys, name) is None:
+            # It stays open until the process ends.
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # an output that cannot say a character of the text (LC_ALL=C)
+        # An output that cannot say a character of the text (LC_ALL=C).
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = run(parser().parse_args(argv))
     except BrokenPipeError:  # `| head`
@@ -304,47 +103,67 @@ def run(args: argparse.Namespace) -> int:
     try:
         with Interruptible():
             return VERBS[args.verb](args)
-    except UserError as e:
-        sentence, status = str(e), 2
-    except Unfinished as e:
-        sentence, status = str(e), SAVED_EXIT
-    except KeyboardInterrupt as e:
-        again, name = args.verb in CONTINUE, str(e) or "SIGINT"
-        sentence = f"stopped by {name}" + "; run the same command again to continue" * again
-        status = (
-            SAVED_EXIT if again else 128 + signal.Signals[name]
-        )  # what a shell makes of a program that the signal ended
     except BrokenPipeError:
         raise
-    except MemoryError:
-        sentence, status = "memory ran out: choose smaller numbers, or another machine", 2
-    except OSError as e:
-        if errno.errorcode.get(e.errno or 0) not in REFUSALS and is_here():
-            raise
-        sentence, status = f"{place_of(e)}: {e.strerror}", 2
     except BaseException as e:
-        if (
-            type(e).__name__ != "PanicException" and type(e) is not Exception
-        ):  # how the Rust code of tokenizers gives up: nobody else raises these
+        ending = ending_of(e, args.verb)
+        if ending is None:
             raise
-        said = " ".join(str(e).split())[:200]
-        machines = re.search(
-            r"\(os error \d+\)", said
-        )  # how Rust writes down what the machine refused
-        sentence, status = (
-            f"a file could not be written or read ({said})"
-            if machines
-            else f"the tokenizer failed ({said}): {HOSTILE}",
-            2,
-        )
-    if status == 2 and not is_here():
+    sentence = ending.sentence
+    if ending.status == 2 and not is_here():
         sentence = (
             "the folder in which this command was started has been deleted; go to one that is there"
         )
     if len(sentence) > MAX_SENTENCE:
         sentence = f"{sentence[: MAX_SENTENCE // 2]} ... {sentence[-MAX_SENTENCE // 2 :]}"
     say(f"electrify {args.verb}: {sentence}")
-    return status
+    return ending.status
+
+
+class Ending(NamedTuple):
+    """How a verb that could not be done ends."""
+
+    sentence: str
+    status: int
+
+
+def ending_of(e: BaseException, verb: str) -> Ending | None:
+    """The ending that an exception makes; None where the exception is our own fault and keeps its
+    stack trace."""
+    match e:
+        case UserError():
+            return Ending(str(e), 2)
+        case Unfinished():
+            return Ending(str(e), SAVED_EXIT)
+        case KeyboardInterrupt():
+            return stopped(str(e) or "SIGINT", verb)
+        case MemoryError():
+            return Ending("memory ran out: choose smaller numbers, or another machine", 2)
+        case OSError():
+            refused = errno.errorcode.get(e.errno or 0) in REFUSALS or not is_here()
+            return Ending(f"{place_of(e)}: {e.strerror}", 2) if refused else None
+    # How the Rust code of tokenizers gives up: nobody else raises these.
+    if type(e).__name__ == "PanicException" or type(e) is Exception:
+        return panicked(e)
+    return None
+
+
+def stopped(signal_name: str, verb: str) -> Ending:
+    """The ending of a verb that a signal stopped."""
+    if verb in CONTINUE:
+        again = f"stopped by {signal_name}; run the same command again to continue"
+        return Ending(again, SAVED_EXIT)
+    # The status is what a shell makes of a program that the signal ended.
+    return Ending(f"stopped by {signal_name}", 128 + signal.Signals[signal_name])
+
+
+def panicked(e: BaseException) -> Ending:
+    """The ending of a panic in Rust code: the machine refused something, or the file is hostile."""
+    said = " ".join(str(e).split())[:200]
+    # How Rust writes down what the machine refused.
+    if re.search(r"\(os error \d+\)", said):
+        return Ending(f"a file could not be written or read ({said})", 2)
+    return Ending(f"the tokenizer failed ({said}): {HOSTILE}", 2)
 
 
 def is_here() -> bool:

@@ -31,7 +31,8 @@ def wait_briefly() -> bool:
     """
     if "torch" in sys.modules or any(name in os.environ for name in OWN_CHOICES):
         return False
-    os.environ["GOMP_SPINCOUNT"], os.environ["KMP_BLOCKTIME"] = SPINS, BLOCK_MS
+    os.environ["GOMP_SPINCOUNT"] = SPINS
+    os.environ["KMP_BLOCKTIME"] = BLOCK_MS
     return True
 
 

@@ -8,20 +8,19 @@ of the curves beside the run. Run again, it continues where it was.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from .config.checks import check
-from .config.finetune import FinetuneSettings
+from .config.finetune_settings import FinetuneSettings
 from .config.prepare import PrepareConfig
-from .config.pretrain import load_recipe, override
+from .config.pretrain import PretrainConfig, load_recipe, override
 from .console import harmless
+from .curves import OURS, draw
 from .downstream import loop
 from .downstream.examples import Example
 from .downstream.single import Outcome, finetune_one
@@ -30,7 +29,6 @@ from .errors import Unfinished, UserError
 from .files.folders import own_bytes
 from .files.inside import must_stay_inside
 from .files.lock import lock
-from .files.whole import written
 from .pretraining import pretrain
 from .progress import Progress, duration, say
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
@@ -40,20 +38,22 @@ from .text.pool import cores
 from .text.prepare import prepare
 from .text.summary import report
 from .train.device import pick_device
-from .train.threads import choose, computing_with
+from .train.threads import Threads, choose, computing_with
 
 VOCAB_SIZE = 8192
-PICTURE, OURS = (
-    "curves.png",
-    b"electrify demo",
-)  # which stands in the picture as the program that drew it
-PACKAGES, TRAIN_EACH, VALID_EACH = 8, 50, 50
-MIN_CHARACTERS, MAX_CHARACTERS = (
-    80,
-    400,
-)  # of a docstring: shorter ones say too little, longer ones are cut by the encoder anyway
-SEEDS, EPOCHS = 3, 8
-SENTENCES, SHOWN = 200, 6
+PICTURE = "curves.png"
+PACKAGES = 8
+TRAIN_EACH = 50
+VALID_EACH = 50
+# The length of a docstring: shorter ones say too little, and the encoder cuts longer ones anyway.
+MIN_CHARACTERS = 80
+MAX_CHARACTERS = 400
+SEEDS = 3
+EPOCHS = 8
+PRETRAINED = "pre-trained"
+RANDOM = "random weights"
+SENTENCES = 200
+SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -91,27 +91,13 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
     config = override(load_recipe("electra-tiny"), fields)
     check(config)
     began = time.monotonic()
-    data, run = folder / "data", folder / "run"
+    data = folder / "data"
+    run = folder / "run"
     for path in (data, run):
         must_stay_inside(path, folder)
-    title(1, "The corpus: the documentation of this Python installation")
-    prepared = PrepareConfig(inputs=("pydocs",), output_dir=str(data), vocab_size=VOCAB_SIZE)
-    print(report(prepare(prepared), folder=data))
-
-    title(2, f"Pre-training: electra-tiny, {max_steps} steps")
-    result = pretrain(data, output_dir=run, config=config)
-    if not result.summary.finished:
-        raise Unfinished(
-            f"the demo was stopped after step {result.summary.step} and is saved; run the same "
-            "command again to continue"
-        )
-    print(
-        f"{result.summary.tokens / 1e6:.1f} M tokens in {duration(result.summary.seconds)}; "
-        f"Hugging Face folders: {', '.join(map(str, result.exported.values()))}"
-    )
-
+    valid_fraction = prepare_corpus(data)
+    discriminator = pretrain_discriminator(data, run, config)
     title(3, "Detection: which word does not belong?")
-    discriminator = str(result.exported["discriminator"])
     say("reading the docstrings again")
     texts = list(pydocs.documents(workers=cores()))
     chosen = choose(
@@ -122,35 +108,61 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
         bf16=config.train.bf16,
     )
     with computing_with(chosen):
-        verdicts = judge(
-            discriminator, plant(held_out(texts, prepared.valid_fraction), count=SENTENCES)
-        )
+        sentences = plant(held_out(texts, valid_fraction), count=SENTENCES)
+        verdicts = judge(discriminator, sentences)
     show_detection(verdicts)
-
-    title(4, "Fine-tuning: which package does this docstring come from?")
-    task = docstring_task(texts)
-    print(
-        f"{len(task.train)} training examples, {len(task.validation)} held out, {len(task.labels)} "
-        f"packages: {', '.join(task.labels)}"
-    )
-    settings = FinetuneSettings(num_train_epochs=EPOCHS)
-    outcomes = {}
-    for name, model in (
-        ("pre-trained", discriminator),
-        ("random weights", f"random:{discriminator}"),
-    ):
-        updates = SEEDS * EPOCHS * -(-len(task.train) // settings.per_device_train_batch_size)
-        with computing_with(chosen), Progress(updates, title=name, unit="updates") as bar:
-            outcomes[name] = [
-                finetune_one(model, task, seed=seed, settings=settings, progress=bar)
-                for seed in range(SEEDS)
-            ]
+    outcomes = finetune_twice(discriminator, docstring_task(texts), chosen)
     show_scores(outcomes)
     plot = draw(run, outcomes, data, folder / PICTURE)
     print(
         f"\n{duration(time.monotonic() - began)} in all." + (f" The curves: {plot}" if plot else "")
     )
-    return DemoResult(outcomes["pre-trained"], outcomes["random weights"], verdicts, plot)
+    return DemoResult(outcomes[PRETRAINED], outcomes[RANDOM], verdicts, plot)
+
+
+def prepare_corpus(data: Path) -> float:
+    """Prepares the documentation in `data` and returns the share that is held out."""
+    title(1, "The corpus: the documentation of this Python installation")
+    prepared = PrepareConfig(inputs=("pydocs",), output_dir=str(data), vocab_size=VOCAB_SIZE)
+    print(report(prepare(prepared), folder=data))
+    return prepared.valid_fraction
+
+
+def pretrain_discriminator(data: Path, run: Path, config: PretrainConfig) -> str:
+    """Pre-trains, or continues, and returns the folder of the discriminator."""
+    title(2, f"Pre-training: electra-tiny, {config.train.max_steps} steps")
+    result = pretrain(data, output_dir=run, config=config)
+    if not result.summary.finished:
+        raise Unfinished(
+            f"the demo was stopped after step {result.summary.step} and is saved; run the same "
+            "command again to continue"
+        )
+    print(
+        f"{result.summary.tokens / 1e6:.1f} M tokens in {duration(result.summary.seconds)}; "
+        f"Hugging Face folders: {', '.join(map(str, result.exported.values()))}"
+    )
+    return str(result.exported["discriminator"])
+
+
+def finetune_twice(
+    discriminator: str, task: TaskData, threads: Threads
+) -> dict[str, list[Outcome]]:
+    """Fine-tunes the pre-trained weights and random ones of the same shape, with every seed."""
+    title(4, "Fine-tuning: which package does this docstring come from?")
+    print(
+        f"{len(task.train)} training examples, {len(task.validation)} held out, {len(task.labels)} "
+        f"packages: {', '.join(task.labels)}"
+    )
+    settings = FinetuneSettings(num_train_epochs=EPOCHS)
+    updates = SEEDS * EPOCHS * -(-len(task.train) // settings.per_device_train_batch_size)
+    outcomes = {}
+    for name, model in ((PRETRAINED, discriminator), (RANDOM, f"random:{discriminator}")):
+        with computing_with(threads), Progress(updates, title=name, unit="updates") as bar:
+            outcomes[name] = [
+                finetune_one(model, task, seed=seed, settings=settings, progress=bar)
+                for seed in range(SEEDS)
+            ]
+    return outcomes
 
 
 def title(number: int, text: str) -> None:
@@ -185,7 +197,8 @@ def show_detection(verdicts: list[Verdict]) -> None:
 
 
 def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
-    """A few hundred docstrings of the packages with the most of them, the label being the package."""
+    """A few hundred docstrings of the packages with the most of them, the label being the package.
+    """
     by_package: dict[str, list[str]] = defaultdict(list)
     seen: set[str] = set()
     for package, text in documents:
@@ -234,81 +247,3 @@ def show_scores(outcomes: dict[str, list[Outcome]]) -> None:
         print(
             f"  {name:20s} {statistics.median(scores):7.1f} {min(scores):7.1f} {max(scores):7.1f}"
         )
-
-
-def draw(run: Path, outcomes: dict[str, list[Outcome]], data: Path, path: Path) -> Path | None:
-    """The curves of pre-training and fine-tuning as a picture; None, and a line that says so, where
-    matplotlib is absent."""
-    try:
-        import matplotlib
-    except ImportError:
-        say("no plot: install electrify[plot]")
-        return None
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    records = [
-        json.loads(line)
-        for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
-    train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4.5), constrained_layout=True)
-    left.plot(
-        tokens(train),
-        [r["generator_loss_masked"] for r in train],
-        color="tab:orange",
-        alpha=0.5,
-        label="train",
-    )
-    left.plot(
-        tokens(valid),
-        [r["generator_loss_masked"] for r in valid],
-        "o-",
-        color="tab:red",
-        label="held out",
-    )
-    left.axhline(unigram_of(data), color="gray", linestyle="--", label="word frequencies alone")
-    left.set(title="Generator: loss on [MASK], nats", xlabel="million tokens")
-    middle.plot(
-        tokens(valid), [r["rtd_detection_auc"] for r in valid], "o-", color="tab:blue", label="AUC"
-    )
-    middle.plot(
-        tokens(valid),
-        [r["rtd_detection_recall"] for r in valid],
-        "s-",
-        color="tab:green",
-        label="recall",
-    )
-    middle.set(title="Discriminator, held out", xlabel="million tokens", ylim=(0, 1))
-    for (name, runs), color in zip(outcomes.items(), ("tab:blue", "tab:gray"), strict=True):
-        for k, outcome in enumerate(runs):
-            points = outcome.curve
-            right.plot(
-                [p.epoch for p in points],
-                [100 * p.metrics["accuracy"] for p in points],
-                "o-",
-                color=color,
-                alpha=0.7,
-                label=None if k else name,
-            )
-    right.set(
-        title="Which package? accuracy, held out", xlabel="epochs of fine-tuning", ylim=(0, 100)
-    )
-    for axis in (left, middle, right):
-        axis.grid(alpha=0.3)
-        axis.legend()
-    with written(path) as stream:
-        figure.savefig(stream, dpi=110, format="png", metadata={"Software": OURS.decode()})
-    return path
-
-
-def tokens(records: list[dict[str, Any]]) -> list[float]:
-    """Million tokens trained on, of each record."""
-    return [r["tokens"] / 1e6 for r in records]
-
-
-def unigram_of(data: Path) -> float:
-    from .running import unigram_entropy
-    from .text.shards import Corpus
-
-    return unigram_entropy(Corpus(data, "train"))

@@ -23,14 +23,14 @@ class UserError(ValueError):
     """One clear sentence for the user: what is wrong, where, and what to do."""
 
 
-class Unfinished(Exception):  # noqa: N818 - no error
+class Unfinished(Exception):  # noqa: N818 - it is not an error
     """One clear sentence: what ended the work early; the same command continues it."""
 
 
 @contextmanager
 def failing_as(what: str) -> Iterator[None]:
     """Whatever a library raises inside as a UserError that begins with `what`: some raise bare
-    Exceptions, and Rust code panics, which is none."""
+    Exceptions, and Rust code panics, which is not an Exception."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, UserError):
@@ -50,6 +50,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
         likest = difflib.get_close_matches(name, names, n=SHOWN, cutoff=0.0)
         return f"; known: {', '.join(sorted(likest))} and {len(names) - SHOWN} more"
     return f"; known: {', '.join(names)}"
+
+
+def need(ok: bool, sentence: str) -> None:
+    """Raises UserError with the sentence where something is not so."""
+    if not ok:
+        raise UserError(sentence)
 
 
 def place_of(error: OSError) -> str:

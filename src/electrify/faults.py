@@ -60,7 +60,7 @@ def at(point: str, step: int = 0) -> None:
 
 def asked(point: str, step: int) -> list[str]:
     """The actions that are asked for here; those of SPOILS are not done by `at`. Raises ValueError
-    for what is no action."""
+    for anything else."""
     wishes = os.environ.get(VARIABLE)
     if not wishes:
         return []

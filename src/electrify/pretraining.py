@@ -57,7 +57,8 @@ def two_stages(job: Job) -> Result:
     Both are ordinary runs: each resumes, and each refuses the folder of another recipe. What is
     wrong with the second is said before the first.
     """
-    folder, world = job.folder, job.world
+    folder = job.folder
+    world = job.world
     config = from_folders(job.config, folder, Corpus(job.data, "train").manifest.vocab_size)
     if "discriminator" in job.starts:
         check_vocabulary(job.starts["discriminator"], tokenizer=job.data / "tokenizer")

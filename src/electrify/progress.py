@@ -87,8 +87,11 @@ class Progress:
     """
 
     def __init__(self, total: float | None, *, title: str, unit: str, done: float = 0.0) -> None:
-        self.total, self.title, self.unit = total, title, unit
-        self.done, self.note = done, ""
+        self.total = total
+        self.title = title
+        self.unit = unit
+        self.done = done
+        self.note = ""
         self._first = done
         self._bar: Any = None
         self._task: Any = None

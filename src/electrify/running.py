@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from . import faults
+from .batches import split_batch
 from .build import Built
-from .config.pretrain import PretrainConfig, override
+from .config.pretrain import PretrainConfig
 from .data.loader import Loader, Rows
 from .data.phases import phases_of
-from .errors import UserError
 from .export.hf import export_run
 from .files.folders import aside
 from .files.lock import lock
@@ -79,7 +79,9 @@ def train_run(job: Job) -> Result:
     Raises UserError for every mistake of the user, before anything is written where that is
     possible.
     """
-    corpus, folder, world = Corpus(job.data, "train"), job.folder, job.world
+    corpus = Corpus(job.data, "train")
+    folder = job.folder
+    world = job.world
     vocab_size = corpus.manifest.vocab_size
     config, micro_rows = split_batch(from_folders(job.config, folder, vocab_size), world.size)
     shapes = shapes_of(config, folder, vocab_size)
@@ -94,12 +96,11 @@ def train_run(job: Job) -> Result:
         built = starting_point(
             config, shapes[1], corpus, job.starts, fresh=loaded is None, counts=world.rank == 0
         )
-        context = context_of(job, config, corpus, built)
         run = Run(
             built.objective,
             config.train,
             data,
-            context,
+            context_of(job, config, corpus, built),
             weights=config.objective.term_weights,
             kept=kept_names(built),
         )
@@ -107,28 +108,35 @@ def train_run(job: Job) -> Result:
         begin(run, built, config, loaded, threads)
         if world.is_main:
             run.saver.home = held.enter_context(Home(folder))
-        trackers = config.train.report_to
-        with MetricsLog(
-            folder, resume_step=run.step if loaded else None, report_to=trackers, rank=world.rank
-        ) as log:
-            summary = run.train(log)
-        in_memory = None if any(map(is_sharded, run.state.named.values())) else built
-        exported = (
-            export_run(folder, built=in_memory) if summary.finished and world.rank == 0 else {}
-        )
-        dist.barrier()
+        summary, exported = trained(run, built, resumed=loaded is not None)
     return Result(folder, summary, exported)
+
+
+def trained(run: Run, built: Built, *, resumed: bool) -> tuple[Summary, dict[str, Path]]:
+    """Trains to the end, or to a stop, and exports what is finished."""
+    folder = run.context.folder
+    rank = run.world.rank
+    trackers = run.config.report_to
+    step = run.step if resumed else None
+    with MetricsLog(folder, resume_step=step, report_to=trackers, rank=rank) as log:
+        summary = run.train(log)
+    in_memory = None if any(map(is_sharded, run.state.named.values())) else built
+    exported = export_run(folder, built=in_memory) if summary.finished and rank == 0 else {}
+    dist.barrier()
+    return summary, exported
 
 
 def opened(corpus: Corpus, config: PretrainConfig, micro_rows: int) -> TrainingData:
     """The rows to train and to validate on."""
-    d, phases = config.data, phases_of(config)
+    d = config.data
+    phases = phases_of(config)
     loader = Loader(corpus, phases=phases, num_segments=d.num_segments, seed=config.train.seed)
     held_out = Corpus(corpus.folder, "valid")
     valid = None
     if held_out.num_documents:
         valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
-    row, options = config.objective.row, config.objective.options
+    row = config.objective.row
+    options = config.objective.options
     group = row.group_rows(options) if row.group_rows else 1
     return TrainingData(loader, valid, micro_rows, unigram_entropy(corpus), group)
 
@@ -193,7 +201,9 @@ def begin(
 ) -> None:
     """Parameters from the checkpoint or the header of a new run, and the line that says what will
     be trained."""
-    folder, world, corpus = run.context.folder, run.world, run.data.loader.corpus
+    folder = run.context.folder
+    world = run.world
+    corpus = run.data.loader.corpus
     parameters = sum(p.numel() for p in run.state.named.values())
     saves = -(-config.train.max_steps // config.train.save_steps)
     copies = min(config.train.save_total_limit or 10, saves) + 1
@@ -256,70 +266,11 @@ def changed(run: Run, loaded: Loaded | None, lost: list[str]) -> list[str]:
     return found
 
 
-def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig, int]:
-    """The recipe with its global batch decided, and the rows of one forward pass. Raises UserError
-    where the batch cannot be cut evenly, or where a cut would go through rows that a loss compares.
-    """
-    t = config.train
-    if t.per_device_train_batch_size and t.gradient_accumulation_steps:
-        size = t.per_device_train_batch_size * t.gradient_accumulation_steps * world_size
-        config, micro = override(config, {"train_batch_size": size}), t.per_device_train_batch_size
-    else:
-        micro = rows_of_a_pass(config, world_size)
-    must_hold_groups(config, micro)
-    return config, micro
-
-
-def rows_of_a_pass(config: PretrainConfig, world_size: int) -> int:
-    """Where the recipe says the batch and leaves open how it is cut."""
-    t, processes = config.train, f"{world_size} process{'es' * (world_size > 1)}"
-    share, left = divmod(t.train_batch_size, world_size)
-    micro = t.per_device_train_batch_size or share // (t.gradient_accumulation_steps or 1)
-    if (
-        left
-        or not micro
-        or share % micro
-        or share // micro != (t.gradient_accumulation_steps or share // micro)
-    ):
-        steps = t.gradient_accumulation_steps
-        passes = f"{steps} passes each" if steps else f"passes of {micro} rows"
-        raise UserError(
-            f"a batch of {t.train_batch_size} rows cannot be cut evenly into {processes} with "
-            f"{passes}; choose --train-batch-size, "
-            f"--per-device-train-batch-size and --gradient-accumulation-steps that divide"
-        )
-    for rows in t.batch_size_schedule:
-        share, left = divmod(rows, world_size)
-        if left or share % min(micro, share):
-            raise UserError(
-                f"batch_size_schedule: a batch of {rows} rows cannot be cut evenly into "
-                f"{processes} with passes of {micro} rows; "
-                f"choose one that divides"
-            )
-    return micro
-
-
-def must_hold_groups(config: PretrainConfig, micro_rows: int) -> None:
-    """Raises UserError where a forward pass does not hold whole groups of the rows that a loss
-    compares."""
-    o, t = config.objective, config.train
-    if o.row.group_rows is None:
-        return
-    group = o.row.group_rows(o.options)
-    smaller = [("batch_size_schedule", rows) for rows in t.batch_size_schedule if rows < micro_rows]
-    for what, rows in [("forward passes", micro_rows), ("eval_rows", t.eval_rows), *smaller]:
-        if rows % group:
-            raise UserError(
-                f"objective {o.objective} compares {group} rows with each other, and {what} of "
-                f"{rows} rows would cut such a group: "
-                "choose --train-batch-size, --per-device-train-batch-size and --eval-rows that "
-                f"are multiples of {group}"
-            )
-
-
 def announce(run: Run, parameters: int) -> None:
-    loader, config = run.data.loader, run.config
-    epochs, phases = loader.epoch(config.max_steps), loader.phases.all
+    loader = run.data.loader
+    config = run.config
+    epochs = loader.epoch(config.max_steps)
+    phases = loader.phases.all
     rows = ", ".join(
         f"{s.num_rows:,} rows of {length} ({100 * s.fill_rate:.1f} % filled)"
         for length, s in loader.streams.items()

@@ -15,7 +15,7 @@ from .config.pretrain import LEARNED, PretrainConfig, override, section_of
 from .data.cooccurrence import word_vectors
 from .data.phases import phases_of
 from .errors import UserError
-from .export.start import check_vocabulary, folder_shape, load_weights
+from .export.start import check_vocabulary, folder_shape, load_model
 from .model.shape import Shape
 from .progress import say
 from .text.shards import Corpus
@@ -46,7 +46,8 @@ def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> Pretrain
 def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape, Shape | None]:
     """The kept encoder's shape, and that of the learned generator or of a tower: the folder's that
     it starts from, else the recipe's."""
-    kept, start = kept_shape(config.model, vocab_size), config.train.init_generator
+    kept = kept_shape(config.model, vocab_size)
+    start = config.train.init_generator
     if start:
         shape = saved_shape(run, "generator") or folder_shape(
             start, config.model.architecture, vocab_size=vocab_size
@@ -109,7 +110,7 @@ def starting_point(
             )
         check_vocabulary(start, tokenizer=corpus.folder / "tokenizer")
         given = built.kept if name == "generator" and "discriminator" in starts else None
-        for line in load_weights(built, name, start, given=given):
+        for line in load_model(built.exports[name], start, what=name, given=given):
             say(line)
     return built
 

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from batches import tiny
 from electrify.build import compose, generator_shape, kept_shape
-from electrify.config.checks import LEARNED, check
+from electrify.config.checks import check
 from electrify.config.pretrain import (
+    LEARNED,
     PretrainConfig,
     dump,
     load_file,

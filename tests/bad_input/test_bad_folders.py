@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from electrify import cli
-from electrify.config.finetune import FinetuneSettings
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.console import harmless, inert
 from electrify.downstream.page import markdown
 from electrify.downstream.report import report_of

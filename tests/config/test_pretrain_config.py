@@ -223,7 +223,7 @@ DRAWING: list[dict[str, Any]] = [
     {"disallow_correct": True},
 ]
 ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
-    ({"num_attention_heads": 3}, "hidden_size 128 is no multiple of num_attention_heads 3"),
+    ({"num_attention_heads": 3}, "hidden_size 128 is not a multiple of num_attention_heads 3"),
     *[
         ({name: n}, f"{name} must be positive, not {n}")
         for name in ("num_hidden_layers", "hidden_size", "intermediate_size")

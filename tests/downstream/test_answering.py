@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from electrify.config.finetune import FinetuneConfig, FinetuneSettings
+from electrify.config.finetune import FinetuneConfig
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.answer_heads import JointHead, SpanHead
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Answer, Question

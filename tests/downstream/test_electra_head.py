@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_answering import THOROUGH, of, questions, task
 
-from electrify.config.finetune import FinetuneConfig, FinetuneSettings
+from electrify.config.finetune import FinetuneConfig
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.electra_head import ElectraHead
 from electrify.downstream.examples import Answer, Question
 from electrify.downstream.finetune import finetune

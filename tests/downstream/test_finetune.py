@@ -11,12 +11,8 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from electrify.config.finetune import (
-    FinetuneConfig,
-    FinetuneSettings,
-    add_finetune_flags,
-    finetune_from_flags,
-)
+from electrify.config.finetune import FinetuneConfig, add_finetune_flags, finetune_from_flags
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.examples import Example
 from electrify.downstream.finetune import finetune
 from electrify.downstream.read.own import read_own

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from electrify.config.finetune import FinetuneSettings
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.page import markdown
 from electrify.downstream.report import report_of
 

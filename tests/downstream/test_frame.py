@@ -22,7 +22,7 @@ from transformers import (
     XLNetLMHeadModel,
 )
 
-from electrify.config.finetune import FinetuneSettings
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.encoder import learning_rates, load
 from electrify.downstream.examples import Example
 from electrify.downstream.frame import frames_of

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from electrify.config.finetune import FinetuneConfig, FinetuneSettings
+from electrify.config.finetune import FinetuneConfig
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.finetune import finetune
 from electrify.downstream.known_tasks import AVERAGED, GLUE
 from electrify.downstream.page import markdown

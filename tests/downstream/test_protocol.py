@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from electrify.config.finetune import FinetuneConfig, FinetuneSettings, search_grid
+from electrify.config.finetune import FinetuneConfig
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.protocol import PROTOCOLS, PUBLISHED_DROPOUT
+from electrify.config.search import search_grid
 from electrify.downstream import loop
 from electrify.downstream.encoder import learning_rates, load
 from electrify.downstream.examples import Example, Sentence

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from electrify.config.finetune import FinetuneConfig, FinetuneSettings
+from electrify.config.finetune import FinetuneConfig
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import finetune as verb
 from electrify.downstream import submission
 from electrify.downstream.finetune import finetune

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
-from electrify.config.finetune import FinetuneConfig, FinetuneSettings
+from electrify.config.finetune import FinetuneConfig
+from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import loop, metrics
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Sentence

@@ -16,7 +16,7 @@ from electrify.architectures import architecture_named
 from electrify.build import Built
 from electrify.errors import UserError
 from electrify.export.quiet import quiet
-from electrify.export.start import check_vocabulary, folder_shape, load_model, load_weights
+from electrify.export.start import check_vocabulary, folder_shape, load_model
 
 SHAPE = {
     "vocab_size": len(WORDS),
@@ -76,7 +76,7 @@ def test_the_shape_of_a_folder(tmp_path):
 def test_every_weight_is_taken(tmp_path):
     built = random_built(RTD)
     before = values(built)
-    lines = load_weights(built, "discriminator", folder(tmp_path, "ElectraForPreTraining"))
+    lines = load_model(built.exports["discriminator"], folder(tmp_path, "ElectraForPreTraining"), what="discriminator")
     assert lines == [f"discriminator: {tmp_path}: every weight found and used"]
     assert changed(built, before, "discriminator") == set(before["discriminator"])
 
@@ -128,7 +128,7 @@ def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path)
     )
     before = values(built)
     start = folder(tmp_path / "g", "ElectraForMaskedLM", SMALL | {"embedding_size": 8}, seed=2)
-    lines = load_weights(built, "generator", start, given=kept)
+    lines = load_model(built.exports["generator"], start, given=kept, what="generator")
     assert lines == [
         (
             f"generator: {start}: its 5 embeddings weights are ignored: they are shared with the "
@@ -144,7 +144,7 @@ def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path)
 def test_a_generator_alone_gives_its_embeddings_to_both(tmp_path):
     built = random_built(RTD)
     before = values(built)
-    lines = load_weights(built, "generator", folder(tmp_path, "ElectraForMaskedLM", SMALL))
+    lines = load_model(built.exports["generator"], folder(tmp_path, "ElectraForMaskedLM", SMALL), what="generator")
     assert lines == [f"generator: {tmp_path}: every weight found and used"]
     assert changed(built, before, "discriminator") == {
         n for n in before["discriminator"] if ".embeddings." in n
@@ -221,7 +221,7 @@ def test_embeddings_that_cannot_be_shared(tmp_path):
     with pytest.raises(
         UserError, match="where it is shared with the other network; choose --tie none"
     ):
-        load_weights(built, "generator", start)
+        load_model(built.exports["generator"], start, what="generator")
 
 
 def test_places_that_are_no_model(tmp_path):

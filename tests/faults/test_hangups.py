@@ -254,7 +254,7 @@ def test_a_terminal_that_is_closed(small_data: Path, unbroken: Path, tmp_path: P
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.execve(
             sys.executable, [sys.executable, "-m", "electrify", *words], environment(TERM="dumb")
-        )  # noqa: S606 - no shell is wanted
+        )
     began, ended = time.monotonic(), 0
     while not ended and time.monotonic() < began + 200:
         if terminal >= 0 and logged_step(tmp_path / "run") >= 9:

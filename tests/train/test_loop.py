@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from electrify import cli
+from electrify.batches import split_batch
 from electrify.build import Vocabulary, build
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader, Rows
@@ -19,7 +20,6 @@ from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
-from electrify.running import split_batch
 from electrify.starting import kept_names, unigram_entropy
 from electrify.terms import weighted
 from electrify.text.shards import Corpus
@@ -108,10 +108,9 @@ def test_gradient_of_any_cut(small_data: Path, tmp_path: Path, name: str, micro_
         weight * terms[k].sum / terms[k].count
         for k, weight in config.objective.term_weights.items()
     ).backward()
-    assert (
-        got.keys() == {n for n, p in other.state.named.items() if p.grad is not None} == set(other.state.named)
-    )
-    for n, p in other.state.named.items():
+    named = other.state.named
+    assert got.keys() == {n for n, p in named.items() if p.grad is not None} == set(named)
+    for n, p in named.items():
         torch.testing.assert_close(got[n], p.grad, rtol=1e-4, atol=1e-6, msg=n)
 
 

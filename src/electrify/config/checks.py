@@ -7,17 +7,10 @@ import math
 from collections.abc import Iterator
 
 from ..cores import thread_count
-from ..errors import UserError, nearest
-from .objectives import OBJECTIVES
-from .pretrain import LEARNED as LEARNED
-from .pretrain import (
-    CorruptionConfig,
-    ModelConfig,
-    ObjectiveConfig,
-    PretrainConfig,
-    TrainConfig,
-    learns_by_likelihood,
-)
+from ..errors import nearest, need
+from .check_model import check_model
+from .check_task import check_task
+from .pretrain import LEARNED, PretrainConfig, TrainConfig
 from .schema import MAX_TYPO, brief
 
 TRACKERS = ("none", "tensorboard")
@@ -29,7 +22,8 @@ def check(config: PretrainConfig) -> None:
     check_task(config.corruption, config.objective, config.model)
     check_train(config.train)
     check_stages(config)
-    d, longest = config.data, config.model.max_position_embeddings
+    d = config.data
+    longest = config.model.max_position_embeddings
     need(
         d.max_seq_length <= longest,
         f"max_seq_length {d.max_seq_length} exceeds max_position_embeddings {longest}",
@@ -50,184 +44,26 @@ def cautions(config: PretrainConfig) -> Iterator[str]:
         )
 
 
-def need(ok: bool, sentence: str) -> None:
-    if not ok:
-        raise UserError(sentence)
-
-
-def check_model(m: ModelConfig, *, corruptor: str) -> None:
-    for name in (
-        "num_hidden_layers",
-        "hidden_size",
-        "num_attention_heads",
-        "intermediate_size",
-        "embedding_size",
-        "max_position_embeddings",
-    ):
-        need(getattr(m, name) > 0, f"{name} must be positive, not {getattr(m, name)}")
-    need(
-        m.init in m.row.inits,
-        f"init {m.init} is not known for architecture {m.architecture}: {' or '.join(m.row.inits)}",
-    )
-    wrong = m.row.check(m, m.options)
-    need(wrong is None, str(wrong))
-    need(
-        m.hidden_size % m.num_attention_heads == 0,
-        (
-            f"hidden_size {m.hidden_size} is no multiple of num_attention_heads "
-            f"{m.num_attention_heads}"
-        ),
-    )
-    need(0 < m.generator_size <= 1, f"generator_size must lie in (0, 1], not {m.generator_size}")
-    if corruptor in LEARNED:
-        check_generator(m)
-    else:
-        given = [name for name in GENERATOR_SHAPE if getattr(m, name) is not None]
-        need(not given, f"{', '.join(given)}: corruptor {corruptor} has no generator")
-    need(
-        0 <= m.dropout < 1 and 0 <= m.attention_dropout < 1,
-        "dropout and attention_dropout must lie in [0, 1)",
-    )
-    need(
-        0 < m.local_amplitude < math.inf,
-        f"local_amplitude must be positive, not {m.local_amplitude}",
-    )
-    shapes = [{"hidden_size": m.hidden_size, "num_attention_heads": m.num_attention_heads}]
-    shapes += [m.generator_numbers()] if corruptor in LEARNED else []
-    narrow = min(m.embedding_size, *(s["hidden_size"] // s["num_attention_heads"] for s in shapes))
-    need(
-        m.init != "local" or narrow >= 4,
-        f"init local needs heads and embeddings at least 4 wide, not {narrow}; take init bert",
-    )
-
-
-def check_generator(m: ModelConfig) -> None:
-    own = m.generator_numbers()
-    for name, number in own.items():
-        need(number > 0, f"generator_{name} must be positive, not {number}")
-    heads, width = own["num_attention_heads"], own["hidden_size"]
-    need(
-        width % heads == 0,
-        (
-            f"the generator gets {heads} attention heads over {width}; choose a generator_size, or "
-            "generator_* numbers, that divide"
-        ),
-    )
-    odd = [
-        f"{name} {own[name]} for {getattr(m, name)}"
-        for name in own
-        if own[name] != getattr(m, name)
-    ]
-    need(
-        m.tie != "all" or not odd,
-        (
-            "tie all shares every encoder weight and needs generator_size 1: the generator has "
-            f"{', '.join(odd)}"
-        ),
-    )
-
-
-GENERATOR_SHAPE = (
-    "generator_num_hidden_layers",
-    "generator_hidden_size",
-    "generator_num_attention_heads",
-    "generator_intermediate_size",
-)
-
-
-def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
-    need(0 < c.mask_rate < 1, f"mask_rate must lie between 0 and 1, not {c.mask_rate}")
-    need(0 <= c.clean_rate < 1, f"clean_rate must lie in [0, 1), not {c.clean_rate}")
-    need(
-        len(c.mask_mix) == 3 and min(c.mask_mix) >= 0 and abs(sum(c.mask_mix) - 1) < 1e-6,
-        f"mask_mix {c.mask_mix} must be three shares that sum to 1",
-    )
-    row, known = o.row, " or ".join(sorted(o.row.corruptors))
-    need(
-        c.corruptor in row.corruptors,
-        f"objective {o.objective} needs corruptor {known}, not {c.corruptor}",
-    )
-    check_drawing(c, m)
-    default = CorruptionConfig(corruptor=c.corruptor, mask_rate=c.mask_rate)
-    odd = [name for name in row.uncovered if getattr(c, name) != getattr(default, name)]
-    need(
-        not odd,
-        (
-            f"objective {o.objective} is exact for plain draws only: leave {', '.join(odd)} at the "
-            "default"
-        ),
-    )
-    wrong = row.check(o.options)
-    need(wrong is None, str(wrong))
-    frozen = c.generator_training == "frozen"
-    need(
-        not (frozen and row.rewarded),
-        (
-            f"objective {o.objective} trains its generator; generator_training frozen goes with "
-            "the others"
-        ),
-    )
-    check_weights(c, o)
-
-
-def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:
-    losses = set(o.row.losses) | ({"generator"} if learns_by_likelihood(c, o) else set())
-    extra = {loss for loss, option in o.row.optional.items() if getattr(c, option)}
-    names = set(o.term_weights)
-    for row_name, row in OBJECTIVES.items():
-        for loss in sorted(names & row.optional.keys() - extra - losses):
-            need(
-                False,
-                (
-                    f"a term weight for `{loss}` needs objective {row_name} and a "
-                    f"{row.optional[loss]} above 0"
-                ),
-            )
-    need(
-        losses <= names <= losses | extra,
-        f"term_weights must name {sorted(losses)}, not {sorted(names)}",
-    )
-    weights = o.term_weights.values()
-    need(
-        all(0 <= w < math.inf for w in weights) and any(weights),
-        f"term_weights must be numbers from 0 on, not all 0: {o.term_weights}",
-    )
-
-
-def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:
-    for name in ("temperature", "temperature_end"):
-        value = getattr(c, name)
-        need(value is None or 0 < value < math.inf, f"{name} must be positive, not {value}")
-    drawn = (c.temperature, c.temperature_end, c.disallow_correct) != (1.0, None, False)
-    need(
-        c.corruptor in LEARNED or not drawn,
-        (
-            "temperature, temperature_end and disallow_correct are for learned corruptors, not "
-            f"{c.corruptor}"
-        ),
-    )
-    frozen = c.generator_training == "frozen"
-    need(
-        not frozen or c.corruptor == "generator",
-        f"generator_training frozen is for corruptor generator, not {c.corruptor}",
-    )
-    need(
-        not frozen or m.tie in ("none", "gdes"),
-        (
-            f"a frozen generator needs tie none or gdes: with {m.tie} the discriminator would "
-            "change it"
-        ),
-    )
-    need(
-        m.tie != "all" or c.corruptor != "two_tower",
-        "a two_tower generator has two encoders; tie all is for corruptor generator",
-    )
-
-
 def check_stages(config: PretrainConfig) -> None:
     """Two-stage training: a generator first, then a discriminator against it."""
-    t, corruptor = config.train, config.corruption.corruptor
+    t = config.train
     need(t.generator_steps >= 0, f"generator_steps cannot be negative: {t.generator_steps}")
+    check_given_generator(config)
+    if t.generator_steps:
+        check_first_stage(config)
+        check_start(config)
+    else:
+        need(
+            t.discriminator_start == "generator",
+            f"discriminator_start {t.discriminator_start} is for two stages: it needs "
+            "generator_steps",
+        )
+
+
+def check_given_generator(config: PretrainConfig) -> None:
+    """Where a frozen generator comes from, and whether a generator learns at all."""
+    t = config.train
+    corruptor = config.corruption.corruptor
     need(
         t.init_generator is None or corruptor == "generator",
         f"init_generator is for corruptor generator, not {corruptor}",
@@ -242,45 +78,45 @@ def check_stages(config: PretrainConfig) -> None:
         not alone or t.generator_learning_rate is None,
         "generator_learning_rate: no generator is trained here",
     )
-    if not t.generator_steps:
-        need(
-            t.discriminator_start == "generator",
-            (
-                f"discriminator_start {t.discriminator_start} is for two stages: it needs "
-                "generator_steps"
-            ),
-        )
-        return
-    first = frozen or config.objective.row.rewarded
+
+
+def check_first_stage(config: PretrainConfig) -> None:
+    """Whether a generator can be trained before the discriminator."""
+    corruption = config.corruption
     need(
-        first,
-        (
-            "generator_steps trains the generator first; say --generator-training frozen with it "
-            "(recipes two-stage-*), or objective adversarial"
-        ),
+        corruption.generator_training == "frozen" or config.objective.row.rewarded,
+        "generator_steps trains the generator first; say --generator-training frozen with it "
+        "(recipes two-stage-*), or objective adversarial",
     )
-    need(corruptor == "generator", f"generator_steps is for corruptor generator, not {corruptor}")
     need(
-        t.init_generator is None,
-        (
-            "generator_steps and init_generator exclude each other: both say where the generator "
-            "comes from"
-        ),
+        corruption.corruptor == "generator",
+        f"generator_steps is for corruptor generator, not {corruption.corruptor}",
     )
-    own, m = config.model.generator_numbers(), config.model
+    need(
+        config.train.init_generator is None,
+        "generator_steps and init_generator exclude each other: both say where the generator "
+        "comes from",
+    )
+
+
+def check_start(config: PretrainConfig) -> None:
+    """Whether the discriminator can start from the weights of the first stage's generator."""
+    t = config.train
+    m = config.model
+    own = m.generator_numbers()
     odd = [name for name in own if own[name] != getattr(m, name)]
     need(
         t.discriminator_start == "random" or (not odd and t.init_discriminator is None),
-        (
-            "a discriminator that starts from the generator needs generator_size 1 and no "
-            "init_discriminator; or say --discriminator-start random"
-        ),
+        "a discriminator that starts from the generator needs generator_size 1 and no "
+        "init_discriminator; or say --discriminator-start random",
     )
 
 
 def check_schedules(config: PretrainConfig) -> None:
     """Lengths and batches that change on the way."""
-    d, t, longest = config.data, config.train, config.model.max_position_embeddings
+    d = config.data
+    t = config.train
+    longest = config.model.max_position_embeddings
     for name, schedule in (
         ("seq_length_schedule", d.seq_length_schedule),
         ("batch_size_schedule", t.batch_size_schedule),
@@ -312,32 +148,37 @@ def check_schedules(config: PretrainConfig) -> None:
         need(rows > 0, f"batch_size_schedule: batches must be positive, not {rows}")
 
 
+ABOVE_ZERO = (
+    "max_steps",
+    "train_batch_size",
+    "logging_steps",
+    "save_steps",
+    "eval_rows",
+    "learning_rate",
+    "adam_epsilon",
+    "ddp_timeout",
+    "spike_sigmas",
+)
+FROM_ZERO = (
+    "warmup_steps",
+    "eval_steps",
+    "weight_decay",
+    "max_grad_norm",
+    "max_non_finite",
+    "max_spikes",
+)
+# Above 0 where they are given.
+OPTIONAL = (
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "save_total_limit",
+    "max_minutes",
+    "generator_learning_rate",
+)
+
+
 def check_train(t: TrainConfig) -> None:
-    counts = ("max_steps", "train_batch_size", "logging_steps", "save_steps", "eval_rows")
-    for name in (*counts, "learning_rate", "adam_epsilon", "ddp_timeout", "spike_sigmas"):
-        need(getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
-    for name in (
-        "warmup_steps",
-        "eval_steps",
-        "weight_decay",
-        "max_grad_norm",
-        "max_non_finite",
-        "max_spikes",
-    ):
-        need(getattr(t, name) >= 0, f"{name} cannot be negative: {getattr(t, name)}")
-    for name in (
-        "per_device_train_batch_size",
-        "gradient_accumulation_steps",
-        "save_total_limit",
-        "max_minutes",
-        "generator_learning_rate",
-    ):
-        need(
-            getattr(t, name) is None or getattr(t, name) > 0,
-            f"{name} must be positive, not {getattr(t, name)}",
-        )
-    for name in ("learning_rate", "generator_learning_rate", "weight_decay", "adam_epsilon"):
-        need(getattr(t, name) != math.inf, f"{name} must be a finite number")
+    check_ranges(t)
     thread_count(t.threads)
     for name in t.report_to:
         need(
@@ -349,9 +190,22 @@ def check_train(t: TrainConfig) -> None:
     sharded = t.fsdp == "full_shard"
     need(
         not (sharded and t.torch_compile),
-        (
-            "fsdp full_shard gathers parameters on the way, which torch_compile does not follow: "
-            "take one of the two"
-        ),
+        "fsdp full_shard gathers parameters on the way, which torch_compile does not follow: "
+        "take one of the two",
     )
     need(0 <= t.seed < 2**63, f"seed must lie between 0 and 2**63 - 1, not {t.seed}")
+
+
+def check_ranges(t: TrainConfig) -> None:
+    """Whether the numbers of the training loop lie where they can work."""
+    for name in ABOVE_ZERO:
+        need(getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
+    for name in FROM_ZERO:
+        need(getattr(t, name) >= 0, f"{name} cannot be negative: {getattr(t, name)}")
+    for name in OPTIONAL:
+        need(
+            getattr(t, name) is None or getattr(t, name) > 0,
+            f"{name} must be positive, not {getattr(t, name)}",
+        )
+    for name in ("learning_rate", "generator_learning_rate", "weight_decay", "adam_epsilon"):
+        need(getattr(t, name) != math.inf, f"{name} must be a finite number")

@@ -31,11 +31,14 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, formatter_class=HelpFormatter, **kwargs)
         self.needed: list[str] = []
         """Flags that have no default."""
-        self._positionals.title, self._optionals.title = "what it takes", "help"
+        self._positionals.title = "what it takes"
+        self._optionals.title = "help"
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        # Looked at here and not in parse_args, which for a verb is that of the parser above it,
-        # where the verb's flags are not known.
+    def parse_known_args(  # type: ignore[override]
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
+        # They are looked at here and not in parse_args: that of the parser above reads a verb, and
+        # does not know the verb's flags.
         namespace, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(self._about(unknown[0].split("=", 1)[0]))
@@ -134,7 +137,8 @@ def add_flags(
 def add_flag(group: Any, cls: type, name: str) -> None:
     """The flag of one field of `cls`."""
     field = next(f for f in dataclasses.fields(cls) if f.name == name)
-    kind, flag = without_none(field_types(cls)[name]), flag_of(name)
+    kind = without_none(field_types(cls)[name])
+    flag = flag_of(name)
     default = None if field.default is dataclasses.MISSING else field.default
     shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
     shown = "" if default in (None, (), "") else f" [{shown}]"
@@ -162,7 +166,8 @@ def add_flag(group: Any, cls: type, name: str) -> None:
 
 def heading_of(cls: type, name: str) -> str:
     """Under which heading the flag of a field stands."""
-    heading, headings = "flags", getattr(cls, "HEADINGS", {})
+    heading = "flags"
+    headings = getattr(cls, "HEADINGS", {})
     for field in dataclasses.fields(cls):
         heading = headings.get(field.name, heading)
         if field.name == name:

@@ -10,7 +10,9 @@ import textwrap
 # Columns; below, flag and text do not stand well side by side, and the text begins on the next
 # line.
 NARROW = 100
-SIDE_BY_SIDE, BELOW = 36, 10  # the column where the text begins
+# The columns where the text begins.
+SIDE_BY_SIDE = 36
+BELOW = 10
 WIDEST = 140  # longer lines are hard to read
 
 

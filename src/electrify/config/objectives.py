@@ -69,22 +69,22 @@ class Objective:
 
 @dataclass(frozen=True, kw_only=True)
 class RTDOptions:
-    """Of replaced token detection."""
+    """The options of replaced token detection."""
 
     loss_on: Literal["all", "chosen"] = "all"
-    """Of rtd: the tokens that are graded."""
+    """For rtd: the tokens that are graded."""
     correct_as_replaced: bool = False
-    """Of rtd: whether a draw that is the original token counts as replaced, too (as in Electric).
+    """For rtd: whether a draw that is the original token counts as replaced, too (as in Electric).
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class AllTokensOptions:
-    """Of All-Tokens MLM."""
+    """The options of All-Tokens MLM."""
 
     copy_gate: bool = True
-    """Of all_tokens: whether a gate may copy the token that stands there; without it every token is
-    predicted by the softmax alone."""
+    """For all_tokens: whether a gate may copy the token that stands there; without it every token
+    is predicted by the softmax alone."""
 
 
 def _rtd_check(o: RTDOptions) -> str | None:

@@ -65,7 +65,8 @@ def replaced(section: C, values: dict[str, Any], *, naming: Any) -> C:
     """The section with other values, each converted. naming(field): how a sentence calls it.
     Another choice begins with its own defaults."""
     cls: Any = type(section)
-    kinds, owners = fields_of(cls), option_types(cls)
+    kinds = fields_of(cls)
+    owners = option_types(cls)
     new = {name: convert(value, kinds[name], naming(name)) for name, value in values.items()}
     fixed = {name: value for name, value in new.items() if name not in owners}
     if cls_changes(section, fixed):
@@ -73,12 +74,12 @@ def replaced(section: C, values: dict[str, Any], *, naming: Any) -> C:
     section = dataclasses.replace(section, **fixed)  # type: ignore[type-var]
     if not has_rows(cls):
         return section
-    mine = {
-        name: value for name, value in new.items() if name in field_types(type(section.options))
-    }  # type: ignore[attr-defined]
+    known = field_types(type(section.options))  # type: ignore[attr-defined]
+    mine = {name: value for name, value in new.items() if name in known}
     for name in new.keys() & owners.keys() - mine.keys():
         _must_be_default(section, name, new[name], owners[name])
-    return dataclasses.replace(section, options=dataclasses.replace(section.options, **mine))  # type: ignore
+    options = dataclasses.replace(section.options, **mine)  # type: ignore
+    return dataclasses.replace(section, options=options)  # type: ignore
 
 
 def cls_changes(section: Any, fixed: dict[str, Any]) -> bool:

@@ -166,9 +166,8 @@ class PrepareConfig:
             raise UserError(
                 f"tokenizer is empty: choose {', '.join(TRAINED)}, a folder or a name on the Hub"
             )
-        if self.trains_tokenizer or os.path.exists(
-            self.tokenizer
-        ):  # not Path.exists, which raises for names too long for a file
+        # os.path.exists, for Path.exists raises for names too long for a file.
+        if self.trains_tokenizer or os.path.exists(self.tokenizer):
             return
         plain = "".join(c for c in self.tokenizer.lower() if c.isalnum())
         close = difflib.get_close_matches(plain, TRAINED, n=1, cutoff=0.7)

@@ -46,7 +46,8 @@ def field_docs(cls: type) -> dict[str, str]:
     for field, after in pairwise(body):
         named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if named and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            docs[field.target.id] = " ".join(str(after.value.value).split())  # type: ignore[union-attr]
+            name = field.target.id  # type: ignore[union-attr]
+            docs[name] = " ".join(str(after.value.value).split())
     return docs
 
 

@@ -1,4 +1,4 @@
-"""The sections of a pre-training recipe: plain numbers, each field's docstring being its help text."""
+"""The sections of a pre-training recipe: plain numbers, each with its help as a docstring."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ class TrainConfig:
     more traffic. With one process both are the same."""
     torch_compile: bool = False
     """Compile the objective. For GPUs: on a CPU the first step takes half a minute, and the others
-    are no faster."""
+    are not faster."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     threads: str = "auto"

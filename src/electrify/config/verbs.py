@@ -18,27 +18,36 @@ from .pretrain import SECTIONS, recipe_names
 
 DEFAULT_RECIPE = "electra-small"
 SIZES = ("tiny", "mini", "small", "base", "large")
-BY_USE = (
-    "data",
-    "objective",
-    "corruption",
-    "model",
-    "train",
-)  # sections of a recipe in the order of their help
+# Sections of a recipe in the order of their help.
+BY_USE = ("data", "objective", "corruption", "model", "train")
+
+AddVerb = Callable[[str, str], argparse.ArgumentParser]  # name, help
 
 
 def parser() -> argparse.ArgumentParser:
     """The words of the command line; `verb` of what it finds is the name of the verb."""
     top = Parser(
         prog="electrify",
-        description="Pre-train text encoders as discriminators: from raw text to a Hugging Face model.",
+        description=(
+            "Pre-train text encoders as discriminators: from raw text to a Hugging Face model."
+        ),
     )
-    top.usage, top.epilog = "electrify VERB ...", "`electrify VERB --help` says what a verb takes."
+    top.usage = "electrify VERB ..."
+    top.epilog = "`electrify VERB --help` says what a verb takes."
     verbs = top.add_subparsers(prog="electrify", dest="verb", metavar="VERB", required=True)
 
     def verb(name: str, text: str) -> argparse.ArgumentParser:
         return verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
 
+    training_verbs(verb)
+    test_verbs(verb)
+    telling_verbs(verb)
+    demo_verb(verb)
+    return top
+
+
+def training_verbs(verb: AddVerb) -> None:
+    """The verbs from a text to a model."""
     p = verb(
         "prepare",
         "text files, folders, globs, data sets or `pydocs` -> token shards and a tokenizer",
@@ -64,8 +73,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("run", metavar="RUN", help="folder made by `electrify pretrain`")
     add_flags(p, ExportConfig)
 
-    test_verbs(verb)
 
+def telling_verbs(verb: AddVerb) -> None:
+    """The verbs that tell about recipes and folders."""
     p = verb("flops", "what recipes cost to train and to run, in floating-point operations")
     p.add_argument(
         "recipes", nargs="*", metavar="RECIPE", help="shipped recipes; by default all of them"
@@ -74,10 +84,8 @@ def parser() -> argparse.ArgumentParser:
 
     p = verb(
         "doctor",
-        (
-            "what is wrong with a corpus, a run or a model, and what to do; exit status 1 where "
-            "anything is damaged or cannot work"
-        ),
+        "what is wrong with a corpus, a run or a model, and what to do; exit status 1 where "
+        "anything is damaged or cannot work",
     )
     p.add_argument(
         "paths",
@@ -87,12 +95,12 @@ def parser() -> argparse.ArgumentParser:
     )
     add_flags(p, DoctorConfig, skip=("paths",))
 
+
+def demo_verb(verb: AddVerb) -> None:
     p = verb(
         "demo",
-        (
-            "the whole path on the documentation of this Python installation, in ten minutes on "
-            "two cores"
-        ),
+        "the whole path on the documentation of this Python installation, in ten minutes on "
+        "two cores",
     )
     flags = p.add_argument_group("flags")
     flags.add_argument(
@@ -112,10 +120,9 @@ def parser() -> argparse.ArgumentParser:
     )
     told = "threads that compute; auto measures which number is the fastest now [auto]"
     flags.add_argument("--threads", default="auto", metavar="N|auto", help=told)
-    return top
 
 
-def test_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
+def test_verbs(verb: AddVerb) -> None:
     """The verbs that try a model."""
     p = verb("finetune", "fine-tune any encoder on a task, with several seeds")
     p.add_argument("models", nargs="+", metavar="MODEL", help="folders or Hub ids")

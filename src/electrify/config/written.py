@@ -19,18 +19,26 @@ from ..files.reading import must_be_regular, opened
 from .schema import brief
 
 MAX_BYTES = 1 << 20
-"""Of a recipe; the longest one that we ship has two thousand."""
+"""The largest recipe; the longest one that we ship has two thousand."""
+
+
+# Impossible dates, endless numbers and thousands of brackets raise other errors than the library's.
+_BAD_YAML = (
+    yaml.YAMLError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
 
 
 class _Loader(yaml.SafeLoader):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep=deep)
-        except (
-            LookupError,
-            TypeError,
-            AttributeError,
-        ) as e:  # what the library makes of a tag on a value of another kind
+        # The library raises these for a tag on a value of another kind.
+        except (LookupError, TypeError, AttributeError) as e:
             what = brief(node.value) if isinstance(node, yaml.ScalarNode) else "a list or a mapping"
             raise yaml.MarkedYAMLError(
                 None,
@@ -103,7 +111,7 @@ def read_recipe(path: Path, *, within: Path | None = None) -> str:
         raise UserError(f"the recipe {path} cannot be read: {e.strerror}") from e
     if len(raw) > MAX_BYTES:
         raise UserError(
-            f"the recipe {path} is larger than {MAX_BYTES >> 20} MB, so it is no recipe"
+            f"the recipe {path} is larger than {MAX_BYTES >> 20} MB, so it is not a recipe"
         )
     try:
         return raw.decode("utf-8")
@@ -120,12 +128,5 @@ def plain_values(text: str, where: str) -> Any:
         raise UserError(
             f"{where} is not valid YAML: {' '.join(str(e.problem or e).split())[:200]}{line}"
         ) from e
-    except (
-        yaml.YAMLError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as e:  # also impossible dates, endless numbers, thousands of brackets
+    except _BAD_YAML as e:
         raise UserError(f"{where} is not valid YAML: {' '.join(str(e).split())[:200]}") from e

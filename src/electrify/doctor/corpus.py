@@ -7,31 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
-from ..config.prepare import TRAINED, PrepareConfig
+from ..config.prepare import PrepareConfig
 from ..config.pretrain import load_recipe
 from ..data.phases import phases_of
 from ..text.manifest import Manifest
 from ..train.monitor import GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
 from .findings import Finding, note, ok, warning
+from .vocabulary import unknown, vocabulary
 
 RECIPE = "electra-small"  # what `pretrain` takes where nothing is said
-RECIPES = (
-    "electra-tiny",
-    "electra-mini",
-    RECIPE,
-    "electra-base",
-    "electra-large",
-)  # by what they cost
-# BERT's vocabularies leave about .01 % of English out. At 1 % every eighth sequence of 128 tokens
-# or so has no word for something it speaks of.
-UNK_NOTE, UNK_WARNING = 0.001, 0.01
+# By what they cost.
+RECIPES = ("electra-tiny", "electra-mini", RECIPE, "electra-base", "electra-large")
 SHORT = 128  # the row length of the small recipes
 # Below the length of a sentence there is little context to learn from; the usual cause is a file
 # that has one sentence a line.
 SENTENCE = 32
-# An entry needs some dozens of occurrences before its embedding is more than its initial value.
-RARE = 20
 KEPT_TWICE = 0.1
 
 
@@ -77,45 +68,13 @@ def traps(
     )
     yield from size(tokens, folder)
     yield from validation(manifest)
-    yield from vocabulary(manifest, unigram_V, tokens)
+    yield from vocabulary(manifest, unigram_V)
     yield from dropped(manifest)
 
 
-def unknown(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[Finding]:
-    if manifest.special_ids.unk < 0:
-        yield ok("unk", "the tokenizer needs no [UNK]")
-        return
-    n = int(unigram_V[manifest.special_ids.unk])
-    fact = f"{n:,} of {tokens:,} tokens are [UNK] ({n / tokens:.3%})"
-    if n / tokens < UNK_NOTE:
-        yield ok("unk", fact)
-    elif n / tokens < UNK_WARNING:
-        yield note("unk", fact, "Rare signs, as a rule; --tokenizer bpe has no [UNK].")
-    elif trained_here(manifest):
-        advice = (
-            f"A vocabulary of {manifest.vocab_size:,} has no place for some of its letters: give a "
-            "larger --vocab-size, or --tokenizer bpe"
-        )
-        yield warning(
-            "unk", fact, f"Words of which the model sees nothing. {advice}, which has no [UNK]."
-        )
-    else:
-        yield warning(
-            "unk",
-            fact,
-            "Words of which the model sees nothing: train a tokenizer on this very text (leave "
-            "--tokenizer out), keep its --lowercase and "
-            "--strip-accents, or take --tokenizer bpe, which has no [UNK].",
-        )
-
-
-def trained_here(manifest: Manifest) -> bool:
-    """Whether the tokenizer was trained on this text, and not brought along."""
-    return manifest.options.get("tokenizer") in TRAINED
-
-
 def document_lengths(lengths: Lengths, tokens: int) -> Iterator[Finding]:
-    short, documents = lengths.shorter_than(SHORT), lengths.documents
+    short = lengths.shorter_than(SHORT)
+    documents = lengths.documents
     empty = lengths.shorter_than(1)
     shares = (
         f"{short / documents:.1%} of the documents ({lengths.tokens_in_short / tokens:.1%} of the "
@@ -235,85 +194,10 @@ def more_validation(manifest: Manifest) -> str:
     )
 
 
-def vocabulary(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[Finding]:
-    v = manifest.vocab_size
-    own = np.delete(unigram_V, [i for i in manifest.special_ids.never_chosen if i < v])
-    unused, rare = int((own == 0).sum()), int((own < RARE).sum())
-    fact = (
-        f"of {v:,} entries of the vocabulary {unused:,} ({unused / v:.1%}) never occur and "
-        f"{rare:,} ({rare / v:.1%}) fewer than {RARE} times"
-    )
-    if rare > v / 2:
-        smaller = max(smallest(manifest), 1 << max(0, (v - rare).bit_length() - 1))
-        own = (
-            "a vocabulary for this text is smaller"
-            if trained_here(manifest)
-            else "train one on this text (leave --tokenizer out)"
-        )
-        advice = (
-            f"{own}, --vocab-size {smaller} or so"
-            if smaller < v
-            else "the text is too short for any: add text"
-        )
-        yield warning(
-            "vocabulary-too-large",
-            fact,
-            f"Their embeddings hardly move from their initial values: {advice}.",
-        )
-    elif unused > v / 5 and trained_here(manifest):
-        why = (
-            "Single bytes and letters that stand alone nowhere, and pieces that longer ones took "
-            "the place of"
-        )
-        yield note(
-            "vocabulary-unused",
-            fact,
-            f"{why}: they cost some memory, and nothing needs to be done.",
-        )
-    elif unused > v / 5:
-        yield note(
-            "vocabulary-unused",
-            fact,
-            (
-                "The tokenizer was made on other text; one of its own would cut this text into "
-                "fewer tokens."
-            ),
-        )
-    else:
-        yield ok("vocabulary", fact)
-    if v % 8:
-        yield note(
-            "vocabulary-odd",
-            f"the vocabulary of {v:,} is no multiple of 8, with which GPUs multiply faster",
-            rounder(manifest),
-        )
-
-
-def smallest(manifest: Manifest) -> int:
-    """The least vocabulary to advise: below it there are hardly more than the letters."""
-    return (
-        512 if manifest.options.get("tokenizer") == "bpe" else 256
-    )  # bpe has all 256 bytes before its first piece
-
-
-def rounder(manifest: Manifest) -> str:
-    """How to come to a multiple of 8."""
-    v, asked = manifest.vocab_size, manifest.options.get("vocab_size")
-    if not trained_here(manifest):
-        return "It is that of a given tokenizer, so nothing needs to be done."
-    if isinstance(asked, int) and v < asked:
-        return (
-            f"{asked:,} were asked for and the text has no more: --vocab-size {v - v % 8}, or more "
-            "text."
-            if v >= 40
-            else "More text has more pieces."
-        )
-    return f"Prepare with --vocab-size {v + -v % 8}."
-
-
 def dropped(manifest: Manifest) -> Iterator[Finding]:
     counts = manifest.counts
-    twice, documents = counts.get("duplicates", 0), counts.get("documents", 0)
+    twice = counts.get("duplicates", 0)
+    documents = counts.get("documents", 0)
     if twice and twice > KEPT_TWICE * (twice + documents):
         yield note(
             "duplicates",
@@ -338,5 +222,5 @@ def dropped(manifest: Manifest) -> Iterator[Finding]:
             "documents are lost text."
         )
         yield warning(
-            "encoding", f"{n:,} times text was no UTF-8 and was replaced or skipped", advice
+            "encoding", f"{n:,} times text was not UTF-8 and was replaced or skipped", advice
         )

@@ -3,9 +3,9 @@ what was written down about it."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +13,15 @@ import numpy as np
 
 from ..files.seals import SEAL
 from ..files.seals import text_of as manifest_text
-from ..text.manifest import MANIFEST, Manifest, Shard, read_manifest
+from ..text.manifest import MANIFEST, Manifest, read_manifest
 from ..text.placed import UNFINISHED, unfinished_state
 from ..text.tokenizer import TOKENIZER_FILE
-from .corpus import Lengths, traps
-from .files import (
-    AGAIN,
-    Bar,
-    chunks,
-    files_below,
-    is_regular,
-    links_out,
-    named,
-    read_bytes,
-    read_json,
-    sha256,
-    size_of,
-)
+from .corpus import traps
+from .files import Bar, files_below, is_regular, links_out, named, read_bytes, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
+from .shards import PREPARE, Seen, load_array, shard_findings
 from .tokenizers import check_tokenizer
 
-PREPARE = "Prepare the corpus again in a new folder, or restore the file from a copy."
 MAX_VOCABULARY = 1 << 24  # tables below have this many numbers at most
 
 
@@ -58,26 +46,13 @@ def examine_data(folder: Path) -> tuple[Diagnosis, Data | None]:
     with Bar(files_below(folder), title=f"reading {folder.name}") as bar:
         for split, shards in manifest.splits.items():
             for shard in shards:
-                found.run(
-                    lambda split=split, shard=shard: shard_findings(
-                        folder, manifest, split, shard, seen, bar
-                    )
-                )
+                found.run(partial(shard_findings, folder, manifest, split, shard, seen, bar))
         found.run(lambda: unigram_findings(folder, manifest, seen, bar))
         found.run(lambda: tokenizer_findings(folder, manifest, bar))
     found.run(lambda: other_files(folder, manifest))
     found.run(lambda: links_out(folder))
     if not found.count("error"):
-        shards = sum(map(len, manifest.splits.values()))
-        tokens, documents = (
-            sum(getattr(s, what) for shards in manifest.splits.values() for s in shards)
-            for what in ("tokens", "documents")
-        )
-        fact = (
-            f"{tokens:,} tokens in {documents:,} documents; every byte of {shards} shards, counts "
-            "and tokenizer is as it was written"
-        )
-        found.findings.insert(0, ok("whole", fact))
+        found.findings.insert(0, whole(manifest))
     found.run(
         lambda: check_tokenizer(
             folder / "tokenizer", vocab_size=manifest.vocab_size, special=manifest.special_ids
@@ -88,6 +63,18 @@ def examine_data(folder: Path) -> tuple[Diagnosis, Data | None]:
             lambda: traps(manifest, unigram_V=seen.counts_V, lengths=seen.lengths, folder=folder)
         )
     return found, Data(folder, manifest)
+
+
+def whole(manifest: Manifest) -> Finding:
+    """What is said of a corpus in which nothing is damaged."""
+    shards = [shard for split in manifest.splits.values() for shard in split]
+    tokens = sum(s.tokens for s in shards)
+    documents = sum(s.documents for s in shards)
+    return ok(
+        "whole",
+        f"{tokens:,} tokens in {documents:,} documents; every byte of {len(shards)} shards, counts "
+        "and tokenizer is as it was written",
+    )
 
 
 # ------------------------------------------------------------------ the manifest
@@ -130,142 +117,6 @@ def manifest_findings(folder: Path, kept: list[Manifest]) -> Iterator[Finding]:
                 f"the shards hold {have:,} {name} and {MANIFEST} counts {manifest.counts[name]:,}",
                 PREPARE,
             )
-
-
-# ------------------------------------------------------------------ shards
-
-
-class Seen:
-    """What the shards hold: the train split's tokens by id, and how long documents are."""
-
-    def __init__(self, vocab_size: int) -> None:
-        self.counts_V = np.zeros(vocab_size, np.int64)
-        self.lengths = Lengths()
-        self.trusted = True
-
-
-def shard_findings(
-    folder: Path, manifest: Manifest, split: str, shard: Shard, seen: Seen, bar: Bar
-) -> Iterator[Finding]:
-    dtype = np.dtype(manifest.dtype)
-    good = True
-    for name, size, check in (
-        (
-            shard.tokens_file,
-            shard.tokens * dtype.itemsize,
-            lambda: tokens_findings(folder, manifest, split, shard, seen, bar),
-        ),
-        (shard.documents_file, None, lambda: documents_findings(folder, shard, seen, bar)),
-    ):
-        path = folder / name
-        if not is_regular(path):
-            found = [
-                error("missing", f"the file {name}, which {MANIFEST} names, is missing", PREPARE)
-            ]
-        elif size is not None and size_of(path) != size:
-            how = "truncated" if size_of(path) < size else "too long"
-            found = [
-                error(
-                    "size",
-                    (
-                        f"{name} has {size_of(path):,} bytes where {MANIFEST} says {size:,}: it is "
-                        f"{how}"
-                    ),
-                    PREPARE,
-                )
-            ]
-        else:
-            found = list(check())
-        good &= not found
-        yield from found
-    seen.trusted &= good
-
-
-def tokens_findings(
-    folder: Path, manifest: Manifest, split: str, shard: Shard, seen: Seen, bar: Bar
-) -> Iterator[Finding]:
-    found, counts_V = hashlib.sha256(), np.zeros(manifest.vocab_size, np.int64)
-    beyond = 0
-    for data in chunks(folder / shard.tokens_file, bar):
-        found.update(data)
-        ids_T = np.frombuffer(data, manifest.dtype)
-        outside = (
-            int((ids_T >= manifest.vocab_size).sum()) if ids_T.max() >= manifest.vocab_size else 0
-        )
-        beyond += outside
-        counts_V += np.bincount(
-            ids_T[ids_T < manifest.vocab_size] if outside else ids_T, minlength=manifest.vocab_size
-        )
-    if found.hexdigest() != shard.tokens_sha256:
-        yield error(
-            "hash",
-            f"{shard.tokens_file} does not have the hash in {MANIFEST}: bytes of it were changed",
-            PREPARE,
-        )
-        return
-    if beyond:
-        yield error(
-            "ids",
-            (
-                f"{shard.tokens_file} holds {beyond:,} ids beyond the vocabulary of "
-                f"{manifest.vocab_size:,}"
-            ),
-            PREPARE,
-        )
-    forbidden = {
-        i: int(counts_V[i])
-        for i in manifest.special_ids.never_chosen
-        if i < manifest.vocab_size and counts_V[i]
-    }
-    if forbidden:
-        shown = named(f"{n:,} times {i}" for i, n in forbidden.items())
-        advice = (
-            "Nothing between documents is stored, so they come from the text; prepare it with a "
-            "tokenizer that reads [MASK] in a text as text."
-        )
-        yield error(
-            "specials", f"{shard.tokens_file} holds ids of special tokens ({shown})", advice
-        )
-    if split == "train":
-        seen.counts_V += counts_V
-
-
-def documents_findings(folder: Path, shard: Shard, seen: Seen, bar: Bar) -> Iterator[Finding]:
-    name = shard.documents_file
-    if sha256(folder / name, bar) != shard.documents_sha256:
-        yield error(
-            "hash",
-            f"{name} does not have the hash in {MANIFEST}: bytes of it were changed",
-            PREPARE,
-        )
-        return
-    offsets = load_array(folder / name)
-    if offsets.shape != (shard.documents + 1,) or offsets[0] != 0 or offsets[-1] != shard.tokens:
-        yield error(
-            "offsets",
-            f"{name} does not go from 0 to {shard.tokens:,} in {shard.documents:,} documents",
-            PREPARE,
-        )
-        return
-    lengths_D = np.diff(offsets)
-    if (lengths_D < 0).any():
-        at = int(np.argmax(lengths_D < 0))
-        yield error("offsets", f"{name} goes back at document {at:,}: offsets must grow", PREPARE)
-        return
-    seen.lengths.add(lengths_D)
-
-
-def load_array(path: Path) -> np.ndarray:
-    """Mapped, so that a header that promises too much costs no memory."""
-    try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, TypeError, SyntaxError, MemoryError, OverflowError) as e:
-        raise DamageError(
-            "damaged", f"{path.name} is no array of numpy ({' '.join(str(e).split())[:100]})", AGAIN
-        ) from e
-    if not isinstance(found, np.ndarray) or found.dtype != np.int64 or found.ndim != 1:
-        raise DamageError("damaged", f"{path.name} is no list of 64-bit numbers", AGAIN)
-    return found
 
 
 # ------------------------------------------------------------------ counts, tokenizer, other files

@@ -18,9 +18,9 @@ from .findings import DamageError, Finding, warning
 # much.
 MAX_JSON_BYTES = 1 << 27
 T = TypeVar("T")
-CHUNK = (
-    1 << 20
-)  # bytes, a multiple of every token size; stays in the caches while it is hashed and counted
+# In bytes, a multiple of every token size. A chunk stays in the caches while it is hashed and
+# counted.
+CHUNK = 1 << 20
 AGAIN = "Restore it from a copy, or make the folder again."
 
 
@@ -35,7 +35,7 @@ class Bar(Progress):
 
 
 def size_of(path: Path) -> int:
-    """0 where there is no regular file."""
+    """The bytes of a file, 0 where there is no regular file."""
     try:
         facts = path.stat()
     except (OSError, ValueError):
@@ -78,7 +78,7 @@ def read_bytes(path: Path, *, limit: int = MAX_JSON_BYTES) -> bytes:
 
 
 def read_json(path: Path, *, repeats: bool = False) -> dict[str, Any]:
-    """Raises DamageError where it is no JSON object. repeats: whether a key may stand twice."""
+    """Raises DamageError where it is not a JSON object. repeats: whether a key may stand twice."""
     return _found(path, lambda: reading.read_object(path, repeats=repeats, within=path.parent))
 
 
@@ -96,7 +96,8 @@ def _found(path: Path, read: Callable[[], T]) -> T:
 
 def links_out(folder: Path) -> Iterator[Finding]:
     """Links that leave the folder, or its tokenizer's: no verb follows them."""
-    here, out = folder.resolve(), []
+    here = folder.resolve()
+    out = []
     below = [folder / "tokenizer"] if (folder / "tokenizer").is_dir() else []
     for path in sorted(p for one in (folder, *below) for p in one.iterdir()):
         if path.is_symlink():

@@ -65,7 +65,8 @@ class Diagnosis:
     """What comparing it with other folders needs."""
 
     def run(self, check: Callable[[], Iterable[Finding]]) -> None:
-        """Adds what a check finds. Whatever a damaged folder makes of the check is a finding, too."""
+        """Adds what a check finds. Whatever a damaged folder makes of the check is a finding,
+        too."""
         self.findings += guarded(check)
 
     def look(self, checks: Callable[[], None]) -> None:
@@ -103,7 +104,8 @@ def guarded(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
             f"{name} cannot be read ({e.strerror or e})",
             "Look at the disk and at the permissions of the file.",
         )
-    except Exception as e:  # noqa: BLE001 - damage can break a check in any way, and what is left of the folder is looked at all the same
+    # Damage can break a check in any way, and what is left of the folder is looked at all the same.
+    except Exception as e:  # noqa: BLE001
         said = " ".join(str(e).split())[:200]
         yield error(
             "damaged",

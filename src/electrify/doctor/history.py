@@ -1,12 +1,9 @@
-"""What metrics.jsonl tells: monitors asked again about the whole record, and what only shows when a
-run is seen from its end."""
+"""What metrics.jsonl tells of a run that is seen from its end."""
 
 from __future__ import annotations
 
-import math
-import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,16 +11,19 @@ from typing import Any
 from ..config.pretrain import LEARNED, PretrainConfig
 from ..data.phases import phases_of
 from ..train import log
-from ..train.monitor import GRACE_TOKENS, Monitor
+from ..train.monitor import GRACE_TOKENS
 from .files import amount, is_regular
 from .findings import Finding, error, note, ok, warning
+from .monitors import kind_of, monitors, troubles
 from .recipe import generator_learns
+from .records import at_chance, not_finite, number
 
-MIN_AUC = 0.55  # one half is chance
-# Of a validation loss above its best, as a share; validations differ by less from one to the next.
+# How far a validation loss may be above its best, as a share; validations differ by less from one
+# to the next.
 RISE = 0.02
 SLOWER = 0.5
-FEW_VALIDATIONS, FEW_LINES = 3, 6
+FEW_VALIDATIONS = 3
+FEW_LINES = 6
 
 
 def history_findings(
@@ -74,96 +74,6 @@ def order(records: list[dict[str, Any]]) -> Iterator[Finding]:
         )
 
 
-def number(record: Mapping[str, Any], name: str) -> float | None:
-    """A finite number of a record."""
-    value = record.get(name)
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if good else None  # type: ignore[arg-type]
-
-
-def troubles(
-    records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None
-) -> list[str]:
-    """What the monitors of training say about the end of the log, with what is known now."""
-    monitor = Monitor(
-        unigram_entropy=math.inf
-        if unigram_entropy is None
-        else unigram_entropy,  # without it nothing can be at it
-        warmup_tokens=phases_of(config).slots(config.train.warmup_steps),
-        generator_learns=generator_learns(config),
-    )
-    last = [
-        r for kind in ("train", "valid") for r in [r for r in records if r["kind"] == kind][-1:]
-    ]
-    return list(
-        dict.fromkeys(
-            text for r in last for text in monitor.watch({k: as_number(v) for k, v in r.items()})
-        )
-    )
-
-
-def kind_of(text: str) -> str:
-    """A warning without its numbers and what follows them."""
-    return re.split(r"\d", text)[0]
-
-
-def monitors(
-    records: list[dict[str, Any]],
-    config: PretrainConfig,
-    lasting: list[str],
-    warnings: list[dict[str, Any]],
-    unigram_entropy: float | None,
-) -> Iterator[Finding]:
-    for text in lasting:
-        fact, _, advice = text.rpartition(": ")
-        since = next(
-            (
-                f" (first said at step {r['step']:,})"
-                for r in warnings
-                if kind_of(r["warning"]) == kind_of(text)
-            ),
-            "",
-        )
-        yield warning(
-            "monitor",
-            f"at the end of the log{since}: {fact}",
-            advice[:1].upper() + advice[1:] + ".",
-        )
-    valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
-    if valid is None:
-        yield note("not-validated", "nothing was validated yet")
-    elif not lasting and (near := at_chance(valid)):
-        name, auc = near
-        fact = f"validation at step {valid['step']:,}: {name} is {auc:.3f}, and .5 is chance"
-        if (number(valid, "tokens") or 0) < GRACE_TOKENS:  # else it is a warning
-            yield note(
-                "not-learning-yet",
-                fact,
-                f"Usual at the beginning: look again after {amount(GRACE_TOKENS)} tokens.",
-            )
-    elif not lasting:
-        figures = ", ".join(
-            f"{name} {x:.3f}"
-            for name in sorted(valid)
-            if shown(name, config) and (x := number(valid, name)) is not None
-        )
-        yield ok("learning", f"validation at step {valid['step']:,}: {figures}")
-        if (number(valid, "tokens") or 0) >= GRACE_TOKENS and unigram_entropy is None:
-            fact = "the run does not say how well word frequencies alone would do"
-            yield note(
-                "no-entropy", fact, "Name its DATA, too, and the loss is compared with that."
-            )
-
-
-def shown(name: str, config: PretrainConfig) -> bool:
-    return name in config.objective.term_weights or name.endswith(("_auc", "_recall"))
-
-
-def as_number(value: Any) -> Any:
-    """Numbers that are not finite are written as text."""
-    return float(value) if value in ("nan", "inf", "-inf") else value
-
-
 def not_numbers(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:
     bad = [
         r["step"]
@@ -181,11 +91,6 @@ def not_numbers(records: list[dict[str, Any]], config: PretrainConfig) -> Iterat
     yield (error if bad[-1] == lines[-1] else warning)("not-finite", fact, advice)
 
 
-def not_finite(value: Any) -> bool:
-    value = as_number(value)
-    return isinstance(value, float) and not math.isfinite(value)
-
-
 def chance(records: list[dict[str, Any]]) -> Iterator[Finding]:
     """A discriminator that tells nothing apart, whatever its threshold."""
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), {})
@@ -199,16 +104,6 @@ def chance(records: list[dict[str, Any]]) -> Iterator[Finding]:
             "generator first, then lower --learning-rate."
         )
         yield warning("chance", fact, advice)
-
-
-def at_chance(valid: Mapping[str, Any]) -> tuple[str, float] | None:
-    """The area under the curve of a detection that finds nothing, with its name."""
-    found = (
-        (name, auc)
-        for name in sorted(valid)
-        if name.endswith("_detection_auc") and (auc := number(valid, name)) is not None
-    )
-    return next(((name, auc) for name, auc in found if auc < MIN_AUC), None)
 
 
 def judged_loss(config: PretrainConfig) -> str | None:
@@ -226,21 +121,14 @@ def overfitting(records: list[dict[str, Any]], config: PretrainConfig) -> Iterat
     name = judged_loss(config)
     if name is None:
         return
-    found = [
-        (r["step"], x)
-        for r in records
-        if r["kind"] == "valid" and (x := number(r, name)) is not None
-    ]
+    found = curve(records, "valid", name)
     if len(found) < FEW_VALIDATIONS:
         return
-    (at, best), (end, last) = min(found, key=lambda p: p[1]), found[-1]
+    at, best = min(found, key=lambda p: p[1])
+    end, last = found[-1]
     if last <= best * (1 + RISE):
         return
-    train = [
-        (r["step"], x)
-        for r in records
-        if r["kind"] == "train" and (x := number(r, name)) is not None
-    ]
+    train = curve(records, "train", name)
     then = [x for step, x in train if step <= at][-1:]
     fact = (
         f"the validation loss of {name} rose from {best:.3f} at step {at:,} to {last:.3f} at step "
@@ -251,10 +139,8 @@ def overfitting(records: list[dict[str, Any]], config: PretrainConfig) -> Iterat
         yield warning(
             "overfitting",
             fact,
-            (
-                "It learns the corpus by heart: use more text, --dropout 0.1, or the checkpoint "
-                f"of step {at}."
-            ),
+            "It learns the corpus by heart: use more text, --dropout 0.1, or the checkpoint "
+            f"of step {at}.",
         )
     else:
         yield warning(
@@ -264,14 +150,21 @@ def overfitting(records: list[dict[str, Any]], config: PretrainConfig) -> Iterat
         )
 
 
+def curve(records: list[dict[str, Any]], kind: str, name: str) -> list[tuple[int, float]]:
+    """The finite values of a loss in the records of one kind, each with its step."""
+    return [
+        (r["step"], x) for r in records if r["kind"] == kind and (x := number(r, name)) is not None
+    ]
+
+
 def throughput(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:
-    rates = [x for r in records if r["kind"] == "train" and (x := number(r, "tokens_per_s"))][
-        1:
-    ]  # the first line has the warming up of the machine
+    rates = [x for r in records if r["kind"] == "train" and (x := number(r, "tokens_per_s"))]
+    rates = rates[1:]  # the first line has the warming up of the machine
     if len(rates) < FEW_LINES:
         return
     third = len(rates) // 3
-    first, last = statistics.median(rates[:third]), statistics.median(rates[-third:])
+    first = statistics.median(rates[:third])
+    last = statistics.median(rates[-third:])
     if last < SLOWER * first and len(phases_of(config).row_lengths) == 1:
         fact = f"the rate fell from {first:,.0f} to {last:,.0f} tokens a second"
         yield warning(

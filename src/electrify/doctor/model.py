@@ -1,10 +1,7 @@
-"""A Hugging Face folder: what its config.json promises, what its files hold, and whether its
-tokenizer fits."""
+"""A Hugging Face folder: what its config.json promises, its code, and the seal of an export."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,34 +11,27 @@ from ..export.folders import TOKENIZER_FILES
 from ..files.models import MARK, read_mark
 from ..files.schema import is_count
 from ..train.memory import MAX_LAYERS
-from .files import (
-    AGAIN,
-    Bar,
-    files_below,
-    is_regular,
-    links_out,
-    named,
-    read_bytes,
-    read_json,
-    sha256,
-)
-from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
-from .kinds import CONFIG, SAVE_HEAD, architecture, heads, part_of
-from .shapes import expected_shapes
-from .tokenizers import check_tokenizer, lower_cased, options_of, roles, tokenizer_hash
-from .usable import kind_findings, loading_findings, two_vocabularies, type_findings
-from .weights import Header, headers, weights_findings
+from .files import AGAIN, Bar, files_below, is_regular, links_out, named, read_json, sha256
+from .findings import DamageError, Diagnosis, Finding, error, ok, warning
+from .kinds import CONFIG, architecture, part_of
+from .matching import against_config, headers_into
+from .tokenizers import tokenizer_hash
+from .usable import kind_findings, loading_findings, type_findings
+from .vocabularies import tokenizer_findings
+from .weights import PICKLES, weights_findings
 
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-MOST = (
-    1 << 24
-)  # of anything but layers: a table of the size of a damaged number would fill the memory
-NO_LIMIT = 1 << 20  # transformers' way of saying that nobody set the longest text is 1e30
+# Of anything but layers: a table of the size of a damaged number would fill the memory.
+MOST = 1 << 24
 KEYS = (
-    "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings",
-)  # fmt: skip
-LAYER = re.compile(r"\blayers?\.(\d+)\.")
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+)
 
 
 def examine_model(folder: Path) -> Diagnosis:
@@ -78,7 +68,6 @@ def _examine(folder: Path, found: Diagnosis) -> None:
             "vocab_size": config.get("vocab_size", 0),
             "tokenizer": tokenizer_hash(folder),
         }
-    return found
 
 
 # ------------------------------------------------------------------ config.json
@@ -86,21 +75,7 @@ def _examine(folder: Path, found: Diagnosis) -> None:
 
 def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     config = read_json(folder / CONFIG)
-    mad = [f"{k} {v!r}" for k, v in config.items() if isinstance(v, int) and abs(v) > limit(k)]
-    odd = [
-        f"{k} {config[k]!r}"
-        for k in KEYS
-        if k in config and (not is_count(config[k]) or config[k] == 0)
-    ]
-    if mad or odd:
-        raise DamageError(
-            "config",
-            (
-                f"{CONFIG} has numbers that no model has: "
-                f"{named(dict.fromkeys(n[:60] for n in mad + odd))}"
-            ),
-            AGAIN,
-        )
+    must_be_plausible(config)
     kept["config"] = config
     kind = config.get("model_type")
     if not isinstance(kind, str):
@@ -113,35 +88,53 @@ def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
         yield warning(
             "architecture",
             f"{CONFIG} has no architectures",
-            (
-                'Programs guess the class: add "architectures" with the name of the class that it '
-                "was saved from."
-            ),
+            'Programs guess the class: add "architectures" with the name of the class that it '
+            "was saved from.",
         )
-    known = reading(kind) if isinstance(kind, str) else None
-    if known is not None:
-        lacking = [
-            k
-            for k in known.config_keys
-            if k not in config and not (k == "embedding_size" and kind != known.model_type)
-        ]
-        if lacking:
-            fact = f"{CONFIG} does not say {named(lacking, at_most=8)}"
-            yield warning(
-                "config-keys",
-                fact,
-                (
-                    "transformers takes sizes of its own for them, which are those of another "
-                    "model: add them."
-                ),
-            )
-    width, heads = config.get("hidden_size"), config.get("num_attention_heads")
+    lacking = lacking_keys(config)
+    if lacking:
+        yield warning(
+            "config-keys",
+            f"{CONFIG} does not say {named(lacking, at_most=8)}",
+            "transformers takes sizes of its own for them, which are those of another "
+            "model: add them.",
+        )
+    width = config.get("hidden_size")
+    heads = config.get("num_attention_heads")
     if isinstance(width, int) and isinstance(heads, int) and width % heads:
         yield error(
             "config",
-            f"hidden_size {width} is no multiple of num_attention_heads {heads}",
+            f"hidden_size {width} is not a multiple of num_attention_heads {heads}",
             f"The model cannot be built. {AGAIN}",
         )
+
+
+def must_be_plausible(config: dict[str, Any]) -> None:
+    """Raises DamageError where a number is such that the model could not be built, or would fill
+    the memory."""
+    mad = [f"{k} {v!r}" for k, v in config.items() if isinstance(v, int) and abs(v) > limit(k)]
+    odd = [
+        f"{k} {config[k]!r}"
+        for k in KEYS
+        if k in config and (not is_count(config[k]) or config[k] == 0)
+    ]
+    if mad or odd:
+        shown = named(dict.fromkeys(n[:60] for n in mad + odd))
+        raise DamageError("config", f"{CONFIG} has numbers that no model has: {shown}", AGAIN)
+
+
+def lacking_keys(config: dict[str, Any]) -> list[str]:
+    """The sizes of its architecture that a configuration does not say."""
+    kind = config.get("model_type")
+    known = reading(kind) if isinstance(kind, str) else None
+    if known is None:
+        return []
+    # Only our own kind of model says embedding_size.
+    return [
+        k
+        for k in known.config_keys
+        if k not in config and not (k == "embedding_size" and kind != known.model_type)
+    ]
 
 
 def limit(key: str) -> int:
@@ -216,217 +209,3 @@ def seal_findings(folder: Path, bar: Bar) -> Iterator[Finding]:
             "export` wrote and compared with transformers"
         )
         yield ok("whole", fact)
-
-
-# ------------------------------------------------------------------ weights against config.json
-
-
-def headers_into(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
-    found = headers(folder)
-    if found:
-        kept["headers"] = found
-    elif any(n.name.endswith(PICKLES) for n in folder.iterdir()):
-        yield note(
-            "not-examined", "its weights are pickles only, so shapes and values were not looked at"
-        )
-    else:
-        yield error(
-            "no-weights",
-            "the folder holds no weights (model.safetensors)",
-            "It cannot be loaded: copy them there, or export again.",
-        )
-
-
-def against_config(config: dict[str, Any], kept: dict[str, Any]) -> Iterator[Finding]:
-    have: Header = {}
-    for header in kept["headers"].values():
-        have |= header
-    yield from layers(config, have)
-    yield from heads(architecture(config), str(config.get("model_type")), have)
-    wanted = expected_shapes(config, architecture(config))
-    if wanted is None:
-        yield note(
-            "not-compared",
-            (
-                f"the weights were not compared with {CONFIG}: transformers has no class "
-                f"{architecture(config) or '(none named)'}"
-            ),
-        )
-        return
-    kept["tied"] = wanted.tied
-    short = {wanted.bare(name): (name, shape) for name, (shape, _) in have.items()}
-    shapes = {wanted.bare(name): shape for name, shape in wanted.shapes.items()}
-    odd = [
-        f"{short[n][0]} is {short[n][1]}, not {shapes[n]}"
-        for n in sorted(shapes)
-        if n in short and short[n][1] != shapes[n]
-    ]
-    if odd:
-        fact = (
-            f"{len(odd):,} tensors do not have the shape that {CONFIG} says: "
-            f"{named(odd, at_most=5)}"
-        )
-        yield error(
-            "shapes",
-            fact,
-            (
-                f"Weights and {CONFIG} are of two models (generator and discriminator have a "
-                f"{CONFIG} each): copy the one that belongs to them."
-            ),
-        )
-    tied = {wanted.bare(name) for name in wanted.tied}
-    missing, extra = (
-        sorted(shapes.keys() - short.keys() - tied),
-        sorted(short.keys() - shapes.keys()),
-    )
-    yield from missing_findings(config, missing)
-    if extra:
-        yield note(
-            "extra-weights",
-            f"{len(extra):,} weights have no place in {architecture(config)}: {named(extra)}",
-            "They are ignored when it is loaded.",
-        )
-    if not odd and not missing:
-        numbers = sum(math.prod(shape) for shape, _ in have.values())
-        yield ok(
-            "shapes",
-            (
-                f"{len(have):,} tensors ({numbers / 1e6:.1f} M numbers) are those of "
-                f"{architecture(config)} by {CONFIG}"
-            ),
-        )
-
-
-def missing_findings(config: dict[str, Any], missing: list[str]) -> Iterator[Finding]:
-    if not missing:
-        return
-    fact = f"{len(missing):,} weights of {architecture(config)} are missing: {named(missing)}"
-    if all(name.startswith("pooler.") for name in missing):
-        yield note(
-            "no-pooler",
-            fact,
-            "Drawn at random when it is loaded; nothing but a pooled output reads them.",
-        )
-    elif any(name.startswith("embeddings_project") for name in missing):
-        sizes = (
-            f"embedding_size {config.get('embedding_size')} and hidden_size "
-            f"{config.get('hidden_size')} differ"
-        )
-        yield error(
-            "projection",
-            f"{fact}; {sizes}, so embeddings_project must be there",
-            f"{CONFIG} is of another model, or the conversion left it out.",
-        )
-    else:
-        yield error("missing-weights", fact, SAVE_HEAD)
-
-
-def layers(config: dict[str, Any], have: Header) -> Iterator[Finding]:
-    """Before anything is built by that number."""
-    said = config.get("num_hidden_layers")
-    numbers = {found[1] for name in have if (found := LAYER.search(name))}
-    if numbers and isinstance(said, int) and said != len(numbers):
-        fact = f"{CONFIG} says {said:,} layers and the weights have {len(numbers):,}"
-        raise DamageError(
-            "layers",
-            fact,
-            (
-                f"Copy the {CONFIG} that belongs to these weights: missing layers would be drawn "
-                "at random."
-            ),
-        )
-    yield from ()
-
-
-# ------------------------------------------------------------------ the tokenizer
-
-
-def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding]:
-    there = [n for n in TOKENIZER_FILES if is_regular(folder / n)]
-    if not there:
-        yield warning(
-            "no-tokenizer",
-            "the folder has no tokenizer",
-            "Copy the files of the one that it was trained with into it, or nobody can feed it.",
-        )
-        return
-    vocab_size, options = config.get("vocab_size", 0), options_of(folder)
-    ids: dict[str, int] = {}
-    if "tokenizer.json" in there and vocab_size:
-        yield from check_tokenizer(folder, vocab_size=vocab_size)
-        ids = tokenizer_ids(folder)
-        if "vocab.txt" in there:
-            yield from two_vocabularies(folder, ids)
-    elif "vocab.txt" in there and vocab_size:
-        ids = {
-            word: i
-            for i, word in enumerate(
-                read_bytes(folder / "vocab.txt").decode("utf-8", "replace").splitlines()
-            )
-        }
-        yield from lower_cased(options, ids)
-        missing = [
-            f"[{role.upper()}]"
-            for role in ("pad", "unk", "cls", "sep", "mask")
-            if role not in roles(options, ids)
-        ]
-        if missing:
-            yield warning(
-                "special-missing",
-                f"vocab.txt has no {named(missing, at_most=5)}",
-                "Masking and reading sequences need them: take a tokenizer made for BERT.",
-            )
-        if len(ids) > vocab_size:
-            yield error(
-                "tokenizer-too-large",
-                f"vocab.txt has {len(ids):,} words and there are {vocab_size:,} embeddings",
-                "Copy the tokenizer that belongs to these weights.",
-            )
-    else:
-        yield note(
-            "not-examined",
-            f"the tokenizer ({named(there)}) has no tokenizer.json, so its ids were not looked at",
-        )
-    pad, said = ids.get(roles(options, ids).get("pad", "")), config.get("pad_token_id")
-    if pad is not None and isinstance(said, int) and pad != said:
-        yield warning(
-            "pad",
-            f"pad_token_id is {said} in {CONFIG} and {pad} in the tokenizer",
-            "One of the two is of another model; the embedding of the wrong one stays untrained.",
-        )
-    yield from longest(options, config.get("max_position_embeddings"))
-
-
-def tokenizer_ids(folder: Path) -> dict[str, int]:
-    from .tokenizers import load
-
-    return load(folder / "tokenizer.json").get_vocab(with_added_tokens=True)
-
-
-def longest(options: dict[str, Any], positions: Any) -> Iterator[Finding]:
-    said = options.get("model_max_length")
-    if not is_count(positions):
-        return
-    if not isinstance(said, int | float) or said > NO_LIMIT:
-        fact = (
-            f"tokenizer_config.json sets no model_max_length, and the model has {positions:,} "
-            "positions"
-        )
-        yield note(
-            "max-length",
-            fact,
-            (
-                'Longer texts break it unless every caller truncates: set "model_max_length": '
-                f"{positions}."
-            ),
-        )
-    elif said > positions:
-        fact = (
-            f"model_max_length is {said:,} in tokenizer_config.json, and the model has "
-            f"{positions:,} positions"
-        )
-        yield warning(
-            "max-length",
-            fact,
-            f"Texts between the two break it with an index error: set it to {positions}.",
-        )

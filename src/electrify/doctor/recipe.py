@@ -45,7 +45,8 @@ def published_rate(width: int, rows: int) -> tuple[float, float]:
 
 
 def learning_rate(config: PretrainConfig) -> Iterator[Finding]:
-    t, m = config.train, config.model
+    t = config.train
+    m = config.model
     least, most = published_rate(m.hidden_size, t.train_batch_size)
     fact = f"learning rate {t.learning_rate:g} at {t.train_batch_size:,} rows"
     scaled = f"the published one for this width, scaled to this batch, is {least:.1e} to {most:.1e}"
@@ -135,7 +136,8 @@ def length_of_run(config: PretrainConfig, tokens: int | None) -> Iterator[Findin
 def generator(config: PretrainConfig) -> Iterator[Finding]:
     if config.corruption.corruptor not in LEARNED:
         return
-    own, t = config.model.generator_numbers(), config.train
+    own = config.model.generator_numbers()
+    t = config.train
     share = own["hidden_size"] / config.model.hidden_size
     fact = (
         f"the generator is {own['hidden_size']} wide, {share:.2g} of the encoder's "
@@ -180,7 +182,8 @@ def mask_rate(config: PretrainConfig) -> Iterator[Finding]:
 
 
 def tying(config: PretrainConfig) -> Iterator[Finding]:
-    c, m = config.corruption, config.model
+    c = config.corruption
+    m = config.model
     if c.corruptor not in LEARNED or c.generator_training == "frozen" or m.tie != "none":
         return
     default = ModelConfig.__dataclass_fields__["tie"].default

@@ -35,10 +35,8 @@ def expected_shapes(config: dict[str, Any], architecture: str) -> Expected | Non
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    cls, kind = (
-        getattr(transformers, architecture, None) if architecture.isidentifier() else None,
-        config.get("model_type"),
-    )
+    cls = getattr(transformers, architecture, None) if architecture.isidentifier() else None
+    kind = config.get("model_type")
     if (
         not isinstance(cls, type)
         or not issubclass(cls, transformers.PreTrainedModel)

@@ -17,15 +17,15 @@ def same_corpus(facts: dict[str, Any], data: list[Data]) -> Data | None:
 
 
 def entropy_of(facts: dict[str, Any], data: list[Data]) -> float | None:
-    """Of the words of the run's corpus, in nats: what the run wrote down, else of its DATA where
-    that is here."""
+    """The entropy of the words of the run's corpus, in nats: what the run wrote down, or else that
+    of its DATA where that is here."""
     written = facts.get("unigram_entropy")
     if isinstance(written, float) and math.isfinite(written):
         return written
     mine = same_corpus(facts, data)
     if mine is None:
         return None
-    from ..running import unigram_entropy
+    from ..starting import unigram_entropy
 
     return unigram_entropy(Corpus(mine.folder, "train"))
 
@@ -56,7 +56,8 @@ def models_together(models: list[Diagnosis]) -> None:
     reads. Adds to the findings of the second."""
     for i, one in enumerate(models):
         for other in models[i + 1 :]:
-            mine, theirs = one.traits, other.traits
+            mine = one.traits
+            theirs = other.traits
             if mine.get("part") == theirs.get("part") or None in (
                 mine.get("part"),
                 theirs.get("part"),
@@ -75,7 +76,8 @@ def models_together(models: list[Diagnosis]) -> None:
                 continue
             fact = f"this {theirs['part']} and the {mine['part']} {one.path} have {what}"
             advice = (
-                "They are no pair: what the one writes means other words to the other. Start a run "
+                "They are not a pair: what the one writes means other words to the other. Start a "
+                "run "
                 "from two folders of one vocabulary."
             )
             other.findings.append(warning("other-vocabulary", fact, advice))
@@ -85,7 +87,8 @@ def runs_together(runs: list[Diagnosis]) -> None:
     """Two runs of one recipe and one seed are one run, not two."""
     for i, one in enumerate(runs):
         for other in runs[i + 1 :]:
-            mine, theirs = one.traits.get("config"), other.traits.get("config")
+            mine = one.traits.get("config")
+            theirs = other.traits.get("config")
             if mine is not None and mine == theirs:
                 fact = (
                     f"this run and {one.path} have the same recipe and the same seed "

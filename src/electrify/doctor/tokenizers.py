@@ -15,13 +15,8 @@ from ..special import SpecialIds
 from .files import named, read_bytes, read_json
 from .findings import DamageError, Finding, error, note, ok, warning
 
-ROLES = {
-    "pad": "<pad>",
-    "unk": "<unk>",
-    "cls": "<s>",
-    "sep": "</s>",
-    "mask": "<mask>",
-}  # and the names that RoBERTa's family gives them
+# The names of special tokens in RoBERTa's family.
+ROLES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 COPY = "Copy the tokenizer that the corpus was prepared with, or prepare the corpus again."
 
 
@@ -41,43 +36,48 @@ def check_tokenizer(
             f"the tokenizer gives ids up to {top:,} and there are {vocab_size:,} embeddings",
             f"Texts with such words would fail or read foreign memory. {COPY}",
         )
-    guessed = roles(options_of(folder), ids)
-    missing = [
-        role
-        for role in ROLES
-        if role not in guessed and not (role == "unk" and (special is None or special.unk < 0))
-    ]
+    options = options_of(folder)
+    guessed = roles(options, ids)
+    missing = list(special_findings(guessed, ids, special))
+    yield from missing
+    lacking = any(finding.code == "special-missing" for finding in missing)
+    if not lacking and top < vocab_size:
+        yield ok("tokenizer", f"the tokenizer has {len(ids):,} entries and every special token")
+    yield from cases(tokenizer, ids, unk=ids.get(guessed.get("unk", ""), -1), options=options)
+
+
+def special_findings(
+    guessed: dict[str, str], ids: dict[str, int], special: SpecialIds | None
+) -> Iterator[Finding]:
+    """Special tokens that are missing, or have other ids than were written down. guessed: role ->
+    token."""
+    needless = {"unk"} if special is None or special.unk < 0 else set()
+    missing = [role for role in ROLES if role not in guessed and role not in needless]
     if missing:
         names = named((f"[{role.upper()}]" for role in missing), at_most=5)
-        fact, advice = (
+        yield (error if special else warning)(
+            "special-missing",
             f"the tokenizer has no {names}",
-            (
-                "Masking and reading sequences need them: name them in tokenizer_config.json, or "
-                "take a tokenizer made for BERT."
-            ),
+            "Masking and reading sequences need them: name them in tokenizer_config.json, or "
+            "take a tokenizer made for BERT.",
         )
-        yield (error if special else warning)("special-missing", fact, advice)
-    if special is not None:
-        odd = [
-            f"{role} {getattr(special, role)} there, {ids[name]} here"
-            for role, name in guessed.items()
-            if ids[name] != getattr(special, role)
-        ]
-        if odd:
-            yield error(
-                "special-ids",
-                f"special ids are not those that were written down ({'; '.join(odd)})",
-                COPY,
-            )
-    if not missing and top < vocab_size:
-        yield ok("tokenizer", f"the tokenizer has {len(ids):,} entries and every special token")
-    yield from cases(
-        tokenizer, ids, unk=ids.get(guessed.get("unk", ""), -1), options=options_of(folder)
-    )
+    if special is None:
+        return
+    odd = [
+        f"{role} {getattr(special, role)} there, {ids[name]} here"
+        for role, name in guessed.items()
+        if ids[name] != getattr(special, role)
+    ]
+    if odd:
+        yield error(
+            "special-ids",
+            f"special ids are not those that were written down ({'; '.join(odd)})",
+            COPY,
+        )
 
 
 def load(path: Path) -> Any:
-    """The library's tokenizer. Its panics are no Exception."""
+    """The library's tokenizer. Its panics are not Exceptions."""
     from tokenizers import Tokenizer
 
     text = read_bytes(path, limit=MAX_FILE_BYTES)
@@ -87,12 +87,13 @@ def load(path: Path) -> Any:
         raise
     except BaseException as e:
         raise DamageError(
-            "tokenizer", f"{path.name} is no tokenizer ({' '.join(str(e).split())[:150]})", COPY
+            "tokenizer", f"{path.name} is not a tokenizer ({' '.join(str(e).split())[:150]})", COPY
         ) from e
 
 
 def tokenizer_hash(folder: Path) -> str | None:
-    """None where it is missing, or cannot be read, which is a finding of its own."""
+    """The hash of tokenizer.json; None where it is missing, or cannot be read, which is a finding
+    of its own."""
     with suppress(FileError):
         return sha256_of(folder / "tokenizer.json")
     return None
@@ -165,14 +166,9 @@ def cases(
     tokenizer: Any, ids: dict[str, int], *, unk: int, options: dict[str, Any]
 ) -> Iterator[Finding]:
     """Whether upper-case letters are known, or entries with them can never occur."""
-
-    def unknown(letters: str) -> int:
-        return sum(
-            unk in tokenizer.encode(letter, add_special_tokens=False).ids for letter in letters
-        )
-
     try:
-        upper, lower = unknown(string.ascii_uppercase), unknown(string.ascii_lowercase)
+        upper = unknown_letters(tokenizer, string.ascii_uppercase, unk)
+        lower = unknown_letters(tokenizer, string.ascii_lowercase, unk)
         lowers = tokenizer.normalizer is not None and tokenizer.normalizer.normalize_str("A") == "a"
     except (KeyboardInterrupt, SystemExit):
         raise
@@ -188,27 +184,31 @@ def cases(
             f"{upper} of the 26 upper-case letters are [UNK] and {26 - lower} of the lower-case "
             "ones are known: the vocabulary is lower-case, "
             "the tokenizer does not lower-case",
-            (
-                "Every capitalised word becomes [UNK]: set do_lower_case (the normaliser's "
-                "`lowercase`) to true."
-            ),
+            "Every capitalised word becomes [UNK]: set do_lower_case (the normaliser's "
+            "`lowercase`) to true.",
         )
     elif lowers:
         yield from lower_cased(options, ids)
-        shouted = [
-            w
-            for w in ids
-            if w != w.lower() and not (w.startswith(("[", "<")) and w.endswith(("]", ">")))
-        ]
-        if len(shouted) > len(ids) // 10:
-            yield note(
-                "upper-case-unused",
-                (
-                    f"the tokenizer lower-cases its text, and {len(shouted):,} of {len(ids):,} "
-                    "entries have upper-case letters: they never occur"
-                ),
-                (
-                    "Either the vocabulary is of a cased model and lower-casing is wrong, or "
-                    "another vocabulary would use its rows better."
-                ),
-            )
+        yield from never_occurring(ids)
+
+
+def unknown_letters(tokenizer: Any, letters: str, unk: int) -> int:
+    """The number of letters that become [UNK]."""
+    return sum(unk in tokenizer.encode(letter, add_special_tokens=False).ids for letter in letters)
+
+
+def never_occurring(ids: dict[str, int]) -> Iterator[Finding]:
+    """Entries with upper-case letters where the tokenizer lower-cases its text."""
+    shouted = [
+        w
+        for w in ids
+        if w != w.lower() and not (w.startswith(("[", "<")) and w.endswith(("]", ">")))
+    ]
+    if len(shouted) > len(ids) // 10:
+        yield note(
+            "upper-case-unused",
+            f"the tokenizer lower-cases its text, and {len(shouted):,} of {len(ids):,} "
+            "entries have upper-case letters: they never occur",
+            "Either the vocabulary is of a cased model and lower-casing is wrong, or "
+            "another vocabulary would use its rows better.",
+        )

@@ -18,11 +18,8 @@ from .weights import Header
 # What a training leaves. Whole numbers, truth values and floats of eight bits are codes that mean
 # something with a scale beside them only.
 WEIGHT_TYPES = ("F64", "F32", "F16", "BF16")
-COUNTERS = (
-    "position_ids",
-    "token_type_ids",
-    "num_batches_tracked",
-)  # tables of whole numbers that some models store
+# Tables of whole numbers that some models store.
+COUNTERS = ("position_ids", "token_type_ids", "num_batches_tracked")
 # In lower case and without accents, which have findings of their own.
 PROBE = "the tokens of a text, as they stand in it"
 CONFIG_ADVICE = "No verb takes it like that: restore config.json from where the model came from."
@@ -65,8 +62,8 @@ def kind_findings(config: dict[str, Any]) -> Iterator[Finding]:
 
 
 def type_findings(files: dict[Path, Header]) -> Iterator[Finding]:
-    """Tensors of types that are no weights: read as plain numbers, they give nonsense without a
-    word."""
+    """Tensors of types that weights do not have: read as plain numbers, they give nonsense without
+    a word."""
     found = [
         (name, kind)
         for header in files.values()
@@ -121,7 +118,8 @@ def same_ids(folder: Path, tokenizer: Any) -> Iterator[Finding]:
 
 
 def refusal(path: str, load: Callable[[], Any]) -> str | None:
-    """The sentence with which loading ends, without the name of the folder; None where it does not."""
+    """The sentence with which loading is refused, without the name of the folder; None where it is
+    not refused."""
     try:
         load()
     except UserError as e:

@@ -13,6 +13,7 @@ from .files import AGAIN, Bar, is_regular, named, read_json, size_of
 from .findings import DamageError, Finding, error, note, ok
 
 Header = dict[str, tuple[tuple[int, ...], str]]  # name -> shape and type
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 AS_DRAWN = 1e-3  # biases and LayerNorms within this of their initial values have not been trained
 
 
@@ -22,7 +23,8 @@ def open_header(path: Path) -> Header:
         raise DamageError("missing", f"{path.name} is missing", AGAIN)
     try:
         with safe_open(path, framework="pt") as f:
-            slices = {name: f.get_slice(name) for name in f.keys()}  # noqa: SIM118 - not a dictionary
+            # It is not a dictionary.
+            slices = {name: f.get_slice(name) for name in f.keys()}  # noqa: SIM118
             return {name: (tuple(s.get_shape()), str(s.get_dtype())) for name, s in slices.items()}
     except (SafetensorError, OSError, ValueError) as e:
         raise DamageError(
@@ -31,8 +33,10 @@ def open_header(path: Path) -> Header:
 
 
 def headers(folder: Path) -> dict[Path, Header]:
-    """Of model.safetensors, or of the files that its index names; none where there is neither."""
-    one, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    """The headers of model.safetensors, or of the files that its index names; none where there is
+    neither."""
+    one = folder / "model.safetensors"
+    index = folder / "model.safetensors.index.json"
     if is_regular(one):
         return {one: open_header(one)}
     if not index.exists():
@@ -75,12 +79,13 @@ def weights_findings(
         bar.read(size_of(path))
     if bad:
         advice = (
-            "A run that was saved after its loss was no number, or a damaged file: take an earlier "
+            "A run that was saved after its loss was not a number, or a damaged file: take an "
+            "earlier "
             "checkpoint."
         )
         yield error(
             "not-finite",
-            f"values that are no numbers in {len(bad):,} tensors: {named(bad)}",
+            f"values that are not numbers in {len(bad):,} tensors: {named(bad)}",
             advice,
         )
     else:
@@ -104,10 +109,11 @@ def not_finite(t: torch.Tensor) -> int:
 
 
 def as_drawn(name: str, t: torch.Tensor) -> list[bool]:
-    """Of a bias or a LayerNorm's weight: whether it is at its initial value. Nothing of others:
-    theirs are random."""
+    """Whether a bias or a LayerNorm's weight is at its initial value; nothing for others, whose
+    initial values are random."""
     t = t.float() if t.ndim == 1 else t  # no arithmetic for types of 8 bits
-    last, norm = name.rsplit(".", 1)[-1], "norm" in name.lower()
+    last = name.rsplit(".", 1)[-1]
+    norm = "norm" in name.lower()
     if last in ("bias", "beta"):
         return [bool(t.abs().max() < AS_DRAWN)] if t.ndim == 1 and t.numel() else []
     return [bool((t - 1).abs().max() < AS_DRAWN)] if norm and t.ndim == 1 and t.numel() else []
@@ -119,7 +125,8 @@ def tied_findings(files: dict[Path, Header], tied: dict[str, str]) -> Iterator[F
     equal = []
     for name, source in tied.items():
         if name in place and source in place:
-            one, other = tensor(place[name], name), tensor(place[source], source)
+            one = tensor(place[name], name)
+            other = tensor(place[source], source)
             if one.shape != other.shape or not torch.equal(one, other):
                 fact = f"{name} should repeat {source} and has values of its own"
                 advice = (

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from ..config.finetune import FinetuneConfig, FinetuneSettings
+from ..config.finetune import FinetuneConfig
+from ..config.finetune_settings import FinetuneSettings
 from ..errors import UserError
 from ..files.folders import must_be_new, relative, remove_temporaries
 from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..config.finetune import FinetuneSettings
+from ..config.finetune_settings import FinetuneSettings
 from ..draws import hashed
 from ..errors import UserError
 from ..train.optim import make_optimizer, parameter_groups

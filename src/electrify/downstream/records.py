@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..config.finetune import FinetuneSettings
+from ..config.finetune_settings import FinetuneSettings
 from ..errors import UserError
 from ..files.folders import KEY
 from ..files.reading import FileError, json_of, read_object, read_text

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..config.finetune import FinetuneSettings
+from ..config.finetune_settings import FinetuneSettings
 from ..console import uncalculated
 from ..files.whole import json_text
 from ..progress import aligned

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..config.finetune import FinetuneConfig, FinetuneSettings, search_grid
+from ..config.finetune import FinetuneConfig
+from ..config.finetune_settings import FinetuneSettings
+from ..config.search import search_grid
 from ..console import inert
 from ..files.folders import MARK, foreign, mark_of, marked, must_be_new, own_object
 from ..files.inside import must_stay_inside

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..config.finetune import FinetuneSettings
+from ..config.finetune_settings import FinetuneSettings
 from ..config.protocol import PUBLISHED_DROPOUT
 from ..errors import UserError
 from ..progress import Progress

@@ -11,7 +11,6 @@ import torch
 from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import KeyMismatchError, KeyTable, to_ours, without_tied
-from ..build import Built
 from ..config.architectures import ARCHITECTURES
 from ..errors import UserError
 from ..files.model_folder import must_be_whole
@@ -71,18 +70,17 @@ def check_vocabulary(start: str, *, tokenizer: Path) -> None:
         )
 
 
-def load_weights(
-    built: Built, what: str, start: str, *, given: ExportedModel | None = None
+def load_model(
+    own: ExportedModel, start: str, *, what: str, given: ExportedModel | None = None
 ) -> list[str]:
-    """Fills a network of `built` (what: `discriminator` or `generator`) with the weights of a
-    Hugging Face folder or Hub id (safetensors only). Returns lines that tell what was missing or
-    ignored.
+    """Fills a network of a run with the weights of a Hugging Face folder or Hub id (safetensors
+    only). Returns lines that tell what was missing or ignored. what: `discriminator` or
+    `generator`.
 
     A head that the folder lacks keeps its initial values. given: the network that another folder
     has filled already: what the two share stays as that folder left it. Raises UserError where the
     folder does not fit; then nothing has been changed.
     """
-    own = built.exports[what]
     config = _config(start, own.architecture.name)
     _must_fit(own, own.architecture.shape_of(config), start, what=what)
     table = own.table(model_type=config.model_type)

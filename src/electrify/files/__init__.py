@@ -1,1 +1,1 @@
-"""Folders and files: whose they are, how they are written whole, and how those of others are read."""
+"""Folders and files: whose they are, how they are written whole, how those of others are read."""

@@ -28,9 +28,8 @@ from .whole import TEMPORARY
 
 MARK = "electrify.json"
 KEY = "electrify"
-MOST_BYTES = (
-    1 << 27
-)  # of a file that may hold a mark: the state of a corpus of 100,000 files has an eighth of that
+# The largest file that may hold a mark: the state of a corpus of 100,000 files has an eighth of it.
+MOST_BYTES = 1 << 27
 
 
 def open_own(path: Path) -> IO[bytes] | None:
@@ -91,7 +90,8 @@ def foreign(folder: Path) -> list[str]:
 
 
 def must_be_new(folder: Path, what: str) -> None:
-    """Raises UserError where the folder holds anything, or is a file. what: of what it has no mark."""
+    """Raises UserError where the folder holds anything, or is a file. what: the thing
+    whose mark it lacks."""
     if os.path.lexists(folder) and not folder.is_dir():
         raise UserError(f"{folder}: a file, not a folder; choose another --output-dir")
     names = foreign(folder)

@@ -1,7 +1,8 @@
 """The lock of a folder: one writer at a time, whatever the verb. The kernel frees it when the
 process ends, however it ends.
 
-FOLDER/.lock    `electrify` and the number of the process that works here; empty between two writers where it is kept
+FOLDER/.lock holds `electrify` and the number of the process that works here. Where the file is
+kept, it is empty between two writers.
 
 A file of that name which is empty or holds a number only may be another program's: it is locked, it
 stays, and it says what it said.
@@ -22,9 +23,8 @@ from ..progress import say
 from .inside import must_not_be_in_a_checkpoint
 
 LOCK = ".lock"
-_TRIES = (
-    100  # another writer may remove the file between our opening and our locking it, each time anew
-)
+# Another writer may remove the file between our opening and our locking it, each time anew.
+_TRIES = 100
 _MOST_BYTES = 32  # of our word and a process number; a longer file is not a lock
 _OURS = re.compile(rb"electrify ([0-9]+)\n")
 _locked_here: set[Path] = set()  # POSIX locks do not keep two threads of one process apart
@@ -41,22 +41,15 @@ def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[N
     followed nor emptied), and where the folder is a checkpoint, or lies in one.
     """
     must_not_be_in_a_checkpoint(folder)
-    try:
+    # A folder above may not be looked into, or the one that we are in is gone.
+    with _writable(folder):
         path = Path(os.path.realpath(folder)) / LOCK
         made = not folder.exists()
-    except OSError as e:  # a folder above may not be looked into, or the one that we are in is gone
-        raise UserError(
-            f"{folder} cannot be written ({e.strerror}); choose another --output-dir"
-        ) from e
     if path in _locked_here and not again:
         raise UserError(f"{folder} is in use by this very process; choose another --output-dir")
-    try:
+    with _writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         fd, new = _locked(path, folder)
-    except OSError as e:
-        raise UserError(
-            f"{folder} cannot be written ({e.strerror}); choose another --output-dir"
-        ) from e
     _locked_here.add(path)
     found = os.pread(fd, _MOST_BYTES, 0)
     ours = new or _OURS.fullmatch(found) is not None
@@ -75,6 +68,17 @@ def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[N
             if empty:
                 path.parent.rmdir()
         os.close(fd)
+
+
+@contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    """Raises UserError where the machine refuses what is done inside."""
+    try:
+        yield
+    except OSError as e:
+        raise UserError(
+            f"{folder} cannot be written ({e.strerror}); choose another --output-dir"
+        ) from e
 
 
 def holder(folder: Path) -> str | None:
@@ -152,12 +156,11 @@ def _opened(path: Path) -> tuple[int, bool]:
 def _lock(fd: int, folder: Path) -> None:
     try:
         import fcntl
-    except (
-        ImportError
-    ):  # no such locks on Windows; two writers in one folder are then the user's care
+    except ImportError:
+        # Windows has no such locks; two writers in one folder are then the user's care.
         return
     try:
-        # lockf, not flock: a forked worker that outlives a killed run would keep a flock.
+        # It is lockf, not flock: a forked worker that outlives a killed run would keep a flock.
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError) as e:
         raise UserError(

@@ -16,7 +16,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,12 @@ from .inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from .lock import lock
 from .whole import sync, temporary, write_atomically
 
-CARD, CONFIG, WEIGHTS = "README.md", "config.json", "model.safetensors"
+CARD = "README.md"
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
 MODEL_FILES = (CONFIG, WEIGHTS, CARD, *TOKENIZER_FILES)
-KIND, UNFINISHED = "model", "unfinished"
+KIND = "model"
+UNFINISHED = "unfinished"
 # In an unfinished mark: the hashes of what stood there before, for each file is the old one or the
 # new one.
 EARLIER = "earlier"
@@ -138,7 +141,8 @@ def must_be_as_written(folder: Path) -> None:
     if WEIGHTS not in known[0] and isinstance(mark.get("weights_sha256"), str):
         known.append({WEIGHTS: mark["weights_sha256"]})
     for name in sorted({name for files in known for name in files} - {CARD}):
-        path, digests = folder / name, {files[name] for files in known if name in files}
+        path = folder / name
+        digests = {files[name] for files in known if name in files}
         if not os.path.lexists(path) or None in digests:
             continue
         found = sha256(path)
@@ -181,14 +185,7 @@ def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
     mark = model_mark(target) or {}
     new = {name: digest for name in MODEL_FILES if (digest := sha256(staged / name))}
     had: dict[str, Any] = mark.get("files") or (dict.fromkeys(MODEL_FILES) if mark else {})
-    for name in new:
-        if os.path.lexists(target / name) and (
-            name not in had or not (target / name).is_file() or (target / name).is_symlink()
-        ):
-            raise UserError(
-                f"{target / name} is not a file that electrify wrote; move it away, or choose "
-                "another --output-dir"
-            )
+    _must_be_ours(target, new, had)
     if CARD in new and not _may_replace_card(target / CARD):
         say(
             f"{target / CARD} stays, for somebody changed it (or an earlier version wrote it); "
@@ -211,26 +208,38 @@ def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
         sync(staged / name)
     if changed or gone:
         there = {name: sha256(target / name) for name in had if os.path.lexists(target / name)}
-        begun = {
-            "format": FORMAT,
-            **identity,
-            "files": had | kept,
-            EARLIER: there,
-            UNFINISHED: True,
-        }
-        write_atomically(target / MARK, _mark(begun))
-        if CONFIG in new:
-            (target / CONFIG).unlink(missing_ok=True)
-            changed = [name for name in changed if name != CONFIG] + [CONFIG]
-        for name in changed:
-            faults.at("replace")
-            os.replace(staged / name, target / name)
-        for name in gone:
-            (target / name).unlink(missing_ok=True)
-        sync(target)
+        begun = {"format": FORMAT, **identity, "files": had | kept, EARLIER: there}
+        write_atomically(target / MARK, _mark(begun | {UNFINISHED: True}))
+        _replace(staged, target, changed, gone)
     if own_bytes(target / MARK) != last.encode():
         write_atomically(target / MARK, last)
         sync(target)
+
+
+def _must_be_ours(target: Path, new: Iterable[str], had: Container[str]) -> None:
+    """Raises UserError where a file that we did not write has the name of a new one."""
+    for name in new:
+        if os.path.lexists(target / name) and (
+            name not in had or not (target / name).is_file() or (target / name).is_symlink()
+        ):
+            raise UserError(
+                f"{target / name} is not a file that electrify wrote; move it away, or choose "
+                "another --output-dir"
+            )
+
+
+def _replace(staged: Path, target: Path, changed: list[str], gone: list[str]) -> None:
+    """Moves the changed files into the folder and removes those that are gone. While it works the
+    folder has no configuration, so nobody loads a half of each."""
+    if (staged / CONFIG).exists():
+        (target / CONFIG).unlink(missing_ok=True)
+        changed = [name for name in changed if name != CONFIG] + [CONFIG]
+    for name in changed:
+        faults.at("replace")
+        os.replace(staged / name, target / name)
+    for name in gone:
+        (target / name).unlink(missing_ok=True)
+    sync(target)
 
 
 def _mark(facts: dict[str, Any]) -> str:

@@ -33,20 +33,21 @@ from .schema import Rule, Sha256, check, is_file_name
 from .seals import unsealed
 from .tokenizers import TOKENIZER_FILES, must_be_plain, read_settings
 
-CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 MAX_CONFIG_BYTES = 16 * MB  # the longest published ones list their labels, some ten thousand
 MAX_HEADER_BYTES = 100_000_000  # the library's own limit
 MAX_LAYERS = 1000  # each is a Python object, so a wrong number costs time before it costs memory
-MAX_LABELS = (
-    1 << 20
-    # A configuration makes a name for each before it is asked what weights there are; the largest
-    # published sets have thousands.
-)
+# A configuration makes a name for each label before it is asked what weights there are; the largest
+# published sets have thousands.
+MAX_LABELS = 1 << 20
 FLOATS = ("F64", "F32", "F16", "BF16")
 # Tables that old versions of transformers stored beside the weights, and that are computed anew:
 # never trained.
 COUNTED = re.compile(
-    r"(^|\.)(position_ids|token_type_ids|num_batches_tracked|masked_bias|relative_position_index)$|\.attn(\.attention)?\.bias$"
+    r"(^|\.)(position_ids|token_type_ids|num_batches_tracked|masked_bias|relative_position_index)$"
+    r"|\.attn(\.attention)?\.bias$"
 )
 SAVED_AGAIN = "load it where it was made and save it in float32"
 WRONG = "the number is wrong: restore the file from a copy"
@@ -54,15 +55,8 @@ EXPORT_AGAIN = (
     "remove it and export again; if the change is yours, remove electrify.json, and the folder is "
     "a model like any other"
 )
-_READ = (
-    ".json",
-    ".jinja",
-    ".safetensors",
-    ".model",
-    ".tiktoken",
-    ".bpe",
-    ".codes",
-)  # endings of files that the libraries look for
+# Endings of files that the libraries look for.
+_READ = (".json", ".jinja", ".safetensors", ".model", ".tiktoken", ".bpe", ".codes")
 _LIMITS = {CONFIG: MAX_CONFIG_BYTES} | TOKENIZER_FILES
 _LAYERS = re.compile(r"(n|num|encoder|decoder)(_\w+)?_layers?")
 _ELSEWHERE = {
@@ -194,39 +188,38 @@ def weight_files(folder: Path) -> list[Path]:
     index = folder / INDEX
     if not os.path.lexists(index):
         return []
-    raw = read_object(index, within=folder)
-    places = raw.get("weight_map")
-    if not isinstance(places, dict) or not places:
-        raise FileError(
-            index, "does not say which file holds what (weight_map)", "restore it from a copy"
-        )
-    odd = next(
-        (
-            name
-            for name in places.values()
-            if not is_file_name(name) or not name.endswith(".safetensors")
-        ),
-        None,
-    )
-    if odd is not None:
-        raise FileError(
-            index,
-            f"names {str(odd)[:80]!r}, which is not a .safetensors file of this folder",
-            "restore it from a copy",
-        )
-    if not isinstance(raw.get("metadata"), dict):
-        raise FileError(
-            index,
-            "has no metadata (an object), without which the library does not read it",
-            'add "metadata": {}',
-        )
-    names = sorted(set(places.values()))
+    names = _shards_of(index)
     for name in names:
         try:
             must_be_regular(folder / name, within=folder)
         except MissingError as e:
             raise FileError(index, f"names {name}, which is missing", "copy it there") from e
     return [folder / name for name in names]
+
+
+def _shards_of(index: Path) -> list[str]:
+    """The files that an index names. Raises FileError where the library would not read it, or would
+    read files elsewhere."""
+    raw = read_object(index, within=index.parent)
+    places = raw.get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise FileError(
+            index, "does not say which file holds what (weight_map)", "restore it from a copy"
+        )
+    for name in places.values():
+        if not is_file_name(name) or not name.endswith(".safetensors"):
+            raise FileError(
+                index,
+                f"names {str(name)[:80]!r}, which is not a .safetensors file of this folder",
+                "restore it from a copy",
+            )
+    if not isinstance(raw.get("metadata"), dict):
+        raise FileError(
+            index,
+            "has no metadata (an object), without which the library does not read it",
+            'add "metadata": {}',
+        )
+    return sorted(set(places.values()))
 
 
 def header_of(path: Path, *, within: Path) -> dict[str, Any] | None:

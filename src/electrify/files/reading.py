@@ -1,13 +1,16 @@
 """The one way in which files of others are opened: regular ones, inside their folder, of a size
 that was compared before a byte was read.
 
-| what lies there                        | what would follow without this       |
-|----------------------------------------|--------------------------------------|
-| a pipe, a socket, a device             | a read that never ends               |
-| a link that leads out of the folder    | a secret of this machine is read, and copied into what is published |
-| a sparse file of many gigabytes        | the memory fills                     |
-| a file of the kernel that waits for news (/proc/kmsg) | a read that never ends |
-| JSON with NaN, a key twice, 10^5 brackets | values that nobody wrote, or a stack trace |
+| what lies there                       | what would follow without this           |
+|---------------------------------------|------------------------------------------|
+| a pipe, a socket, a device            | a read that never ends                   |
+| a file of the kernel that waits       | a read that never ends                   |
+| for news (/proc/kmsg)                 |                                          |
+| a link that leads out of the folder   | a secret of this machine is read, and    |
+|                                       | copied into what is published            |
+| a sparse file of many gigabytes       | the memory fills                         |
+| JSON with NaN, a key twice, 10^5      | values that nobody wrote, or a stack     |
+| brackets                              | trace                                    |
 
 A folder of the Hub's cache (models--ORG--NAME/snapshots/HASH) holds links to ../../blobs: those are
 inside.
@@ -39,11 +42,13 @@ READABLE = "see to it that you may read it"
 
 
 class FileError(UserError):
-    """A file that is not read. `why` says the reason without the file's name, `advice` what to do."""
+    """A file that is not read. `why` is the reason without the file's name, `advice` what to do."""
 
     def __init__(self, path: Path, why: str, advice: str = "") -> None:
         super().__init__(f"{path} {why}" + f"; {advice}" * bool(advice))
-        self.path, self.why, self.advice = path, why, advice
+        self.path = path
+        self.why = why
+        self.advice = advice
 
 
 class MissingError(FileError):
@@ -60,9 +65,8 @@ def open_regular(
     """
     real = must_be_regular(path, within=within, limit=limit)
     try:
-        return _opened(
-            real, _OPEN | _NO_LINK, path
-        )  # looks again, for the name may have been given to another file since
+        # This looks again, for the name may have been given to another file since.
+        return _opened(real, _OPEN | _NO_LINK, path)
     except OSError as e:
         raise _unreadable(path, e) from e
 
@@ -205,9 +209,8 @@ def json_of(data: bytes | str, path: Path, *, repeats: bool = False, finite: boo
         )
     except RecursionError as e:
         raise FileError(path, "is not JSON (nested too deeply)") from e
-    except (
-        ValueError
-    ) as e:  # also of bytes that are not UTF-8, and of integers of thousands of digits
+    # Bytes that are not UTF-8 and integers of thousands of digits raise it, too.
+    except ValueError as e:
         raise FileError(path, f"is not JSON ({' '.join(str(e).split())[:120]})") from e
 
 

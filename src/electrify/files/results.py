@@ -16,7 +16,8 @@ from ..progress import say
 from .folders import aside, mark_of, marked, sha256
 from .whole import write_atomically
 
-RECORD, KIND = ".written.json", "results"
+RECORD = ".written.json"
+KIND = "results"
 
 
 def write_results(folder: Path, files: Mapping[str, str | bytes]) -> None:
@@ -33,9 +34,8 @@ def write_results(folder: Path, files: Mapping[str, str | bytes]) -> None:
         if there is None or there not in {digest, *known.get(name, ())}:
             keep_changed(folder / name)
             there = None
-        known[name] = (
-            [digest] if there in (None, digest) else [digest, there]
-        )  # a kill leaves the one or the other
+        # A kill leaves the one or the other.
+        known[name] = [digest] if there in (None, digest) else [digest, there]
     write_atomically(folder / RECORD, marked(KIND, {"files": known}))
     for name, content in data.items():
         if sha256(folder / name) != new[name]:

@@ -98,7 +98,8 @@ def _checked(kind: Any, value: Any, at: str) -> Any:
         return value
     if dataclasses.is_dataclass(kind):
         return _fields(kind, value, at, more=False)
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    origin = typing.get_origin(kind)
+    args = typing.get_args(kind)
     if origin is Annotated:
         return _ruled(args, value, at)
     if origin in (typing.Union, types.UnionType):

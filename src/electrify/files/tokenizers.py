@@ -12,7 +12,8 @@ from typing import Any
 from .reading import MB, FileError, must_be_regular, open_regular, read_object, sha256_of
 from .schema import check
 
-TOKENIZER_FILE, SETTINGS_FILE = "tokenizer.json", "tokenizer_config.json"
+TOKENIZER_FILE = "tokenizer.json"
+SETTINGS_FILE = "tokenizer_config.json"
 # The largest published ones (a quarter of a million pieces) stay below 40 MB; a file beyond this is
 # a mistake or an attack on memory.
 MAX_FILE_BYTES = 256 * MB
@@ -32,9 +33,8 @@ TOKENIZER_FILES = {
     "tokenizer.model": MAX_FILE_BYTES,
     "chat_template.jinja": MB,
 }
-COPIED = tuple(
-    name for name in TOKENIZER_FILES if name != "chat_template.jinja"
-)  # an encoder has no chat
+# An encoder has no chat.
+COPIED = tuple(name for name in TOKENIZER_FILES if name != "chat_template.jinja")
 CHUNK = 1 << 20
 
 

@@ -101,7 +101,7 @@ class RecipeFlops:
     """FLOPs of the forward pass of the encoder that is kept (without a head), for one sequence of
     `inference_length` tokens."""
     parameters: int
-    """Of the encoder that is kept, embeddings included."""
+    """Numbers of the encoder that is kept, embeddings included."""
     max_steps: int
     train_batch_size: int
     max_seq_length: int
@@ -120,13 +120,13 @@ def recipe_flops(
     inference_length: tokens of the sequence whose inference is counted, by default max_seq_length.
     """
     built = _outline(config, vocab_size=vocab_size)
-    length, rows, steps = (
-        config.data.max_seq_length,
-        config.train.train_batch_size,
-        config.train.max_steps,
-    )
+    length = config.data.max_seq_length
+    rows = config.train.train_batch_size
+    steps = config.train.max_steps
     encoder = built.kept.encoder
-    objective, phases, t = built.objective, phases_of(config), config.train
+    objective = built.objective
+    phases = phases_of(config)
+    t = config.train
     micro_rows = t.per_device_train_batch_size or max(
         1, rows // (t.gradient_accumulation_steps or 1)
     )
@@ -134,7 +134,8 @@ def recipe_flops(
         n: flops_per_token(objective, row_length=n, convention=convention, rows=micro_rows)
         for n in phases.row_lengths
     }
-    token, read = by_length[length], inference_length or length
+    token = by_length[length]
+    read = inference_length or length
     return RecipeFlops(
         train=flops_of(phases, steps, by_length)
         + first_stage_flops(config, built, convention=convention),
@@ -176,7 +177,6 @@ def _outline(config: PretrainConfig, *, vocab_size: int) -> Built:
 
 def _parameters(encoder: Encoder) -> int:
     words = encoder.embeddings.words
-    below = (
-        words.base.weight.numel() if isinstance(words, DisentangledWords) else 0
-    )  # the generator's; an export adds the two up
+    # The generator's table; an export adds the two up.
+    below = words.base.weight.numel() if isinstance(words, DisentangledWords) else 0
     return sum(p.numel() for p in encoder.parameters()) - below

@@ -47,7 +47,8 @@ def report(options: FlopsConfig) -> str:
 
 
 def _cost(name: str, options: FlopsConfig) -> RecipeFlops:
-    config, size = load_recipe(name), options.vocab_size
+    config = load_recipe(name)
+    size = options.vocab_size
     return recipe_flops(
         config, vocab_size=size, convention=options.convention, inference_length=options.length
     )

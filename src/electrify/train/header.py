@@ -22,7 +22,7 @@ from ..files.seals import sealed
 from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
 from ..files.whole import write_atomically
 from ..model.shape import Shape
-from ..text.shards import Manifest
+from ..text.manifest import Manifest
 from .device import describe
 from .facts import FACTS, read_facts
 from .folder import CONFIG, STARTS

@@ -1,0 +1,94 @@
+"""Whether the networks of a recipe can be built: layers, widths, heads, and the generator's own."""
+
+from __future__ import annotations
+
+import math
+
+from ..errors import need
+from .pretrain import LEARNED, ModelConfig
+
+POSITIVE = (
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "embedding_size",
+    "max_position_embeddings",
+)
+
+
+def check_model(m: ModelConfig, *, corruptor: str) -> None:
+    for name in POSITIVE:
+        need(getattr(m, name) > 0, f"{name} must be positive, not {getattr(m, name)}")
+    need(
+        m.init in m.row.inits,
+        f"init {m.init} is not known for architecture {m.architecture}: {' or '.join(m.row.inits)}",
+    )
+    wrong = m.row.check(m, m.options)
+    need(wrong is None, str(wrong))
+    need(
+        m.hidden_size % m.num_attention_heads == 0,
+        f"hidden_size {m.hidden_size} is not a multiple of num_attention_heads "
+        f"{m.num_attention_heads}",
+    )
+    need(0 < m.generator_size <= 1, f"generator_size must lie in (0, 1], not {m.generator_size}")
+    if corruptor in LEARNED:
+        check_generator(m)
+    else:
+        given = [name for name in GENERATOR_SHAPE if getattr(m, name) is not None]
+        need(not given, f"{', '.join(given)}: corruptor {corruptor} has no generator")
+    need(
+        0 <= m.dropout < 1 and 0 <= m.attention_dropout < 1,
+        "dropout and attention_dropout must lie in [0, 1)",
+    )
+    check_local(m, corruptor=corruptor)
+
+
+def check_local(m: ModelConfig, *, corruptor: str) -> None:
+    """Whether heads and embeddings are wide enough for init local."""
+    need(
+        0 < m.local_amplitude < math.inf,
+        f"local_amplitude must be positive, not {m.local_amplitude}",
+    )
+    shapes = [{"hidden_size": m.hidden_size, "num_attention_heads": m.num_attention_heads}]
+    shapes += [m.generator_numbers()] if corruptor in LEARNED else []
+    narrow = min(m.embedding_size, *(s["hidden_size"] // s["num_attention_heads"] for s in shapes))
+    need(
+        m.init != "local" or narrow >= 4,
+        f"init local needs heads and embeddings at least 4 wide, not {narrow}; take init bert",
+    )
+
+
+def check_generator(m: ModelConfig) -> None:
+    own = m.generator_numbers()
+    for name, number in own.items():
+        need(number > 0, f"generator_{name} must be positive, not {number}")
+    heads = own["num_attention_heads"]
+    width = own["hidden_size"]
+    need(
+        width % heads == 0,
+        (
+            f"the generator gets {heads} attention heads over {width}; choose a generator_size, or "
+            "generator_* numbers, that divide"
+        ),
+    )
+    odd = [
+        f"{name} {own[name]} for {getattr(m, name)}"
+        for name in own
+        if own[name] != getattr(m, name)
+    ]
+    need(
+        m.tie != "all" or not odd,
+        (
+            "tie all shares every encoder weight and needs generator_size 1: the generator has "
+            f"{', '.join(odd)}"
+        ),
+    )
+
+
+GENERATOR_SHAPE = (
+    "generator_num_hidden_layers",
+    "generator_hidden_size",
+    "generator_num_attention_heads",
+    "generator_intermediate_size",
+)

@@ -1,0 +1,105 @@
+"""Whether the objective of a recipe can grade what its corruptor makes."""
+
+from __future__ import annotations
+
+import math
+
+from ..errors import need
+from .objectives import OBJECTIVES
+from .pretrain import (
+    LEARNED,
+    CorruptionConfig,
+    ModelConfig,
+    ObjectiveConfig,
+    learns_by_likelihood,
+)
+
+
+def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
+    need(0 < c.mask_rate < 1, f"mask_rate must lie between 0 and 1, not {c.mask_rate}")
+    need(0 <= c.clean_rate < 1, f"clean_rate must lie in [0, 1), not {c.clean_rate}")
+    need(
+        len(c.mask_mix) == 3 and min(c.mask_mix) >= 0 and abs(sum(c.mask_mix) - 1) < 1e-6,
+        f"mask_mix {c.mask_mix} must be three shares that sum to 1",
+    )
+    row = o.row
+    known = " or ".join(sorted(o.row.corruptors))
+    need(
+        c.corruptor in row.corruptors,
+        f"objective {o.objective} needs corruptor {known}, not {c.corruptor}",
+    )
+    check_drawing(c, m)
+    default = CorruptionConfig(corruptor=c.corruptor, mask_rate=c.mask_rate)
+    odd = [name for name in row.uncovered if getattr(c, name) != getattr(default, name)]
+    need(
+        not odd,
+        (
+            f"objective {o.objective} is exact for plain draws only: leave {', '.join(odd)} at the "
+            "default"
+        ),
+    )
+    wrong = row.check(o.options)
+    need(wrong is None, str(wrong))
+    frozen = c.generator_training == "frozen"
+    need(
+        not (frozen and row.rewarded),
+        (
+            f"objective {o.objective} trains its generator; generator_training frozen goes with "
+            "the others"
+        ),
+    )
+    check_weights(c, o)
+
+
+def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:
+    losses = set(o.row.losses) | ({"generator"} if learns_by_likelihood(c, o) else set())
+    extra = {loss for loss, option in o.row.optional.items() if getattr(c, option)}
+    names = set(o.term_weights)
+    for row_name, row in OBJECTIVES.items():
+        for loss in sorted(names & row.optional.keys() - extra - losses):
+            need(
+                False,
+                (
+                    f"a term weight for `{loss}` needs objective {row_name} and a "
+                    f"{row.optional[loss]} above 0"
+                ),
+            )
+    need(
+        losses <= names <= losses | extra,
+        f"term_weights must name {sorted(losses)}, not {sorted(names)}",
+    )
+    weights = o.term_weights.values()
+    need(
+        all(0 <= w < math.inf for w in weights) and any(weights),
+        f"term_weights must be numbers from 0 on, not all 0: {o.term_weights}",
+    )
+
+
+def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:
+    for name in ("temperature", "temperature_end"):
+        value = getattr(c, name)
+        need(value is None or 0 < value < math.inf, f"{name} must be positive, not {value}")
+    drawn = (c.temperature, c.temperature_end, c.disallow_correct) != (1.0, None, False)
+    need(
+        c.corruptor in LEARNED or not drawn,
+        (
+            "temperature, temperature_end and disallow_correct are for learned corruptors, not "
+            f"{c.corruptor}"
+        ),
+    )
+    frozen = c.generator_training == "frozen"
+    need(
+        not frozen or c.corruptor == "generator",
+        f"generator_training frozen is for corruptor generator, not {c.corruptor}",
+    )
+    need(
+        not frozen or m.tie in ("none", "gdes"),
+        (
+            f"a frozen generator needs tie none or gdes: with {m.tie} the discriminator would "
+            "change it"
+        ),
+    )
+    need(
+        m.tie != "all" or c.corruptor != "two_tower",
+        "a two_tower generator has two encoders; tie all is for corruptor generator",
+    )

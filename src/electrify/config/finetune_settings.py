@@ -1,0 +1,159 @@
+"""How one fine-tuning run goes: training, the examples as the model sees them, the head."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from ..errors import UserError
+from .protocol import PROTOCOLS, ProtocolName
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSettings:
+    """How one fine-tuning run goes. A value of none takes the protocol's, the task's or the model
+    size's own."""
+
+    HEADINGS: ClassVar = {
+        "protocol": "the protocol",
+        "learning_rate": "training",
+        "max_seq_length": "the examples, as the model sees them",
+        "dropout": "training",
+        "bf16": "computing",
+        "frozen_encoder": "tagging only",
+        "answer_head": "question answering only",
+        "eval_steps": "training",
+        "device": "computing",
+    }
+    protocol: ProtocolName = "electrify"
+    """Whose way of fine-tuning: electrify's own, or published, which computes as the public code of
+    ELECTRA does. It sets --optim, --lr-scheduler-type, --loss-reduction, --layerwise-lr-skip,
+    --head-init, --regression-targets, --group-by-length, --double-unordered, --answer-head,
+    --dropout and --encoder-dropout where they are not given."""
+    optim: Literal["adamw", "electra_adam"] | None = None
+    """adamw, or electra_adam: without bias correction (the public code's). None takes the
+    protocol's."""
+    lr_scheduler_type: Literal["linear", "electra"] | None = None
+    """linear: warm-up, then from the peak to 0; electra: the decay already runs during warm-up, and
+    the first update is at 0 (the public code's). None takes the protocol's."""
+    loss_reduction: Literal["mean", "sum"] | None = None
+    """Over the examples (tagging: words) of a batch, before the gradients are clipped: mean, or sum
+    (the public code's, whose gradients are nearly always clipped). None takes the protocol's."""
+    learning_rate: float | None = None
+    """Peak learning rate of the head; none takes 3e-4 up to width 256, 1e-4 below width 1024, 5e-5
+    from there (the paper's)."""
+    layerwise_lr_decay: float | None = None
+    """Each layer below the head learns at this share of the one above; none takes .8, and .9 from
+    width 1024; 1 switches it off."""
+    layerwise_lr_skip: bool | None = None
+    """The top layer learns at decay^2 of the head's rate, and so on down: the level that the public
+    code skips. None takes the protocol's."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay of matrices (the paper: 0; the public code's default: .01)."""
+    per_device_train_batch_size: int = 32
+    """Examples of an update."""
+    num_train_epochs: float | None = None
+    """Passes over the training examples; none takes the task's (3, STS-B 10)."""
+    warmup_ratio: float = 0.1
+    """Share of the updates during which the learning rate rises."""
+    max_grad_norm: float = 1.0
+    """Gradients are clipped to this norm."""
+    max_seq_length: int | None = None
+    """Tokens of a sequence; none takes 128, 256 for tagging and 512 for question answering, or what
+    the model reads. Longer texts are cut (the longer of a pair first); longer sentences and
+    contexts are read through windows."""
+    max_train_samples: int | None = None
+    """Train on this many examples, drawn by the seed: the same ones for every model."""
+    double_unordered: bool | None = None
+    """Show the training pairs of a symmetric task (MRPC, STS-B) in both orders. None takes the
+    protocol's."""
+    group_by_length: bool | None = None
+    """Put examples of like length into one batch (less padding), or any that come together. None
+    takes the protocol's."""
+    regression_targets: Literal["standardised", "unit", "raw"] | None = None
+    """Regression learns values by mean and deviation, moved to 0..1 by the task's range (the public
+    code's), or as they are. None takes the protocol's."""
+    head_init: Literal["normal", "glorot"] | None = None
+    """First weights of the head: normal with the model's initializer_range, or Glorot's uniform
+    ones (the public code's). None takes the protocol's."""
+    dropout: float | None = None
+    """Dropout before the head; none takes the model's own, under --protocol published .1 for texts
+    and 0 for words and answers."""
+    encoder_dropout: float | None = None
+    """Dropout of all layers and of attention in the encoder; none takes the model's own, under
+    --protocol published .1."""
+    bf16: Literal["auto", "true", "false"] = "auto"
+    """Compute in bfloat16 (weights stay float32); auto does so where the processor has instructions
+    for it."""
+    torch_compile: bool = False
+    """Compile the encoder (one graph for all lengths): slower at first, faster in long runs."""
+    frozen_encoder: Literal["none", "last", "last4", "all"] = "none"
+    """Tagging: leave the encoder as it is and learn a head on the states of its last layer, its
+    last four, or all."""
+    tagging_head: Literal["linear", "bilstm"] = "linear"
+    """With --frozen-encoder: a linear layer, or a bidirectional LSTM before it."""
+    answer_head: Literal["electra", "joint", "plain"] | None = None
+    """Question answering. electra: the public code's head, the end given the start with beam
+    search, where the class token stands for no answer in this window; joint: the same without the
+    class token, learning spans from windows with an answer alone; plain: start and end each by
+    itself (BERT's). None takes the protocol's."""
+    doc_stride: int | None = None
+    """Question answering: a window over a long context begins so many tokens after the one before;
+    none takes 128."""
+    n_best_size: int | None = None
+    """Question answering: answers kept of each question; none takes 20."""
+    max_answer_length: int | None = None
+    """Question answering: tokens of an answer at most; none takes 30."""
+    eval_steps: int | None = None
+    """Evaluate every N updates; none does so after every epoch (every second one of 10). The score
+    reported is always that of the last update."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda, cuda:1."""
+
+    def __post_init__(self) -> None:
+        positive = (
+            "learning_rate",
+            "layerwise_lr_decay",
+            "per_device_train_batch_size",
+            "num_train_epochs",
+            "max_grad_norm",
+            "max_train_samples",
+            "eval_steps",
+            "doc_stride",
+            "n_best_size",
+            "max_answer_length",
+        )
+        for name in positive:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise UserError(f"{name} must be above 0 and finite, not {value}")
+        if self.max_seq_length is not None and self.max_seq_length < 16:
+            raise UserError(f"max_seq_length must be at least 16, not {self.max_seq_length}")
+        for name, off in (("layerwise_lr_decay", None), ("torch_compile", False)):
+            if self.frozen_encoder != "none" and getattr(self, name) != off:
+                raise UserError(
+                    f"--{name.replace('_', '-')} has no effect with --frozen-encoder: leave one of "
+                    "them away"
+                )
+        if self.tagging_head != "linear" and self.frozen_encoder == "none":
+            raise UserError(
+                f"--tagging-head {self.tagging_head} needs --frozen-encoder last, last4 or all"
+            )
+        for name in ("warmup_ratio", "dropout", "encoder_dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise UserError(f"{name} must be at least 0 and below 1, not {value}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise UserError(f"weight_decay must be at least 0 and finite, not {self.weight_decay}")
+
+    def filled(self) -> FinetuneSettings:
+        """The same with what the protocol sets where nothing is given."""
+        return replace(
+            self,
+            **{
+                name: value
+                for name, value in PROTOCOLS[self.protocol].items()
+                if getattr(self, name) is None
+            },
+        )

@@ -1,0 +1,89 @@
+"""The picture of a demo: the curves of its pre-training and of its fine-tuning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .downstream.single import Outcome
+from .files.whole import written
+from .progress import say
+from .starting import unigram_entropy
+from .text.shards import Corpus
+
+# Stands in the picture as the program that drew it.
+OURS = b"electrify demo"
+
+
+def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Path) -> Path | None:
+    """The curves of pre-training and fine-tuning as a picture; None, and a line that says so, where
+    matplotlib is absent."""
+    try:
+        import matplotlib
+    except ImportError:
+        say("no plot: install electrify[plot]")
+        return None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    records = [
+        json.loads(line)
+        for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4.5), constrained_layout=True)
+    draw_generator(left, train, valid, by_frequency=unigram_entropy(Corpus(data, "train")))
+    draw_discriminator(middle, valid)
+    draw_fine_tuning(right, outcomes)
+    for axis in (left, middle, right):
+        axis.grid(alpha=0.3)
+        axis.legend()
+    with written(path) as stream:
+        figure.savefig(stream, dpi=110, format="png", metadata={"Software": OURS.decode()})
+    return path
+
+
+def draw_generator(
+    axis: Any, train: list[dict[str, Any]], valid: list[dict[str, Any]], *, by_frequency: float
+) -> None:
+    """The loss on [MASK]. by_frequency: what predicting by word frequencies alone would reach."""
+    loss = "generator_loss_masked"
+    axis.plot(tokens(train), [r[loss] for r in train], color="tab:orange", alpha=0.5, label="train")
+    axis.plot(tokens(valid), [r[loss] for r in valid], "o-", color="tab:red", label="held out")
+    axis.axhline(by_frequency, color="gray", linestyle="--", label="word frequencies alone")
+    axis.set(title="Generator: loss on [MASK], nats", xlabel="million tokens")
+
+
+def draw_discriminator(axis: Any, valid: list[dict[str, Any]]) -> None:
+    """How well replaced tokens are detected."""
+    for name, marker, color, label in (
+        ("rtd_detection_auc", "o-", "tab:blue", "AUC"),
+        ("rtd_detection_recall", "s-", "tab:green", "recall"),
+    ):
+        axis.plot(tokens(valid), [r[name] for r in valid], marker, color=color, label=label)
+    axis.set(title="Discriminator, held out", xlabel="million tokens", ylim=(0, 1))
+
+
+def draw_fine_tuning(axis: Any, outcomes: Mapping[str, list[Outcome]]) -> None:
+    """Accuracy by epochs, one line for each seed."""
+    for (name, runs), color in zip(outcomes.items(), ("tab:blue", "tab:gray"), strict=True):
+        for k, outcome in enumerate(runs):
+            points = outcome.curve
+            axis.plot(
+                [p.epoch for p in points],
+                [100 * p.metrics["accuracy"] for p in points],
+                "o-",
+                color=color,
+                alpha=0.7,
+                label=None if k else name,
+            )
+    axis.set(
+        title="Which package? accuracy, held out", xlabel="epochs of fine-tuning", ylim=(0, 100)
+    )
+
+
+def tokens(records: list[dict[str, Any]]) -> list[float]:
+    """Million tokens trained on, of each record."""
+    return [r["tokens"] / 1e6 for r in records]

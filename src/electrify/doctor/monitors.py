@@ -1,0 +1,100 @@
+"""The monitors of training, asked again at the end of the log."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ..config.pretrain import PretrainConfig
+from ..data.phases import phases_of
+from ..train.monitor import GRACE_TOKENS, Monitor
+from .files import amount
+from .findings import Finding, note, ok, warning
+from .recipe import generator_learns
+from .records import as_number, at_chance, number
+
+
+def troubles(
+    records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None
+) -> list[str]:
+    """What the monitors of training say about the end of the log, with what is known now."""
+    monitor = Monitor(
+        # Without it nothing can be at it.
+        unigram_entropy=math.inf if unigram_entropy is None else unigram_entropy,
+        warmup_tokens=phases_of(config).slots(config.train.warmup_steps),
+        generator_learns=generator_learns(config),
+    )
+    last = [
+        r for kind in ("train", "valid") for r in [r for r in records if r["kind"] == kind][-1:]
+    ]
+    return list(
+        dict.fromkeys(
+            text for r in last for text in monitor.watch({k: as_number(v) for k, v in r.items()})
+        )
+    )
+
+
+def kind_of(text: str) -> str:
+    """A warning without its numbers and what follows them."""
+    return re.split(r"\d", text)[0]
+
+
+def monitors(
+    records: list[dict[str, Any]],
+    config: PretrainConfig,
+    lasting: list[str],
+    warnings: list[dict[str, Any]],
+    unigram_entropy: float | None,
+) -> Iterator[Finding]:
+    for text in lasting:
+        fact, _, advice = text.rpartition(": ")
+        yield warning(
+            "monitor",
+            f"at the end of the log{since(text, warnings)}: {fact}",
+            advice[:1].upper() + advice[1:] + ".",
+        )
+    valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
+    if valid is None:
+        yield note("not-validated", "nothing was validated yet")
+    elif not lasting:
+        yield from untroubled(valid, config, unigram_entropy)
+
+
+def since(text: str, warnings: list[dict[str, Any]]) -> str:
+    """When the run first said such a warning, if it did."""
+    same = (r["step"] for r in warnings if kind_of(r["warning"]) == kind_of(text))
+    step = next(same, None)
+    return "" if step is None else f" (first said at step {step:,})"
+
+
+def untroubled(
+    valid: dict[str, Any], config: PretrainConfig, unigram_entropy: float | None
+) -> Iterator[Finding]:
+    """What the last validation shows of a run that no monitor warns of."""
+    early = (number(valid, "tokens") or 0) < GRACE_TOKENS
+    near = at_chance(valid)
+    if near:
+        name, auc = near
+        fact = f"validation at step {valid['step']:,}: {name} is {auc:.3f}, and .5 is chance"
+        if early:  # later it is a warning
+            yield note(
+                "not-learning-yet",
+                fact,
+                f"Usual at the beginning: look again after {amount(GRACE_TOKENS)} tokens.",
+            )
+        return
+    figures = ", ".join(
+        f"{name} {x:.3f}"
+        for name in sorted(valid)
+        if shown(name, config) and (x := number(valid, name)) is not None
+    )
+    yield ok("learning", f"validation at step {valid['step']:,}: {figures}")
+    if not early and unigram_entropy is None:
+        fact = "the run does not say how well word frequencies alone would do"
+        yield note("no-entropy", fact, "Name its DATA, too, and the loss is compared with that.")
+
+
+def shown(name: str, config: PretrainConfig) -> bool:
+    return name in config.objective.term_weights or name.endswith(("_auc", "_recall"))

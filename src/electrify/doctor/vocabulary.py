@@ -1,0 +1,129 @@
+"""Traps in the vocabulary of a prepared corpus: words it cannot say, entries nothing uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..config.prepare import TRAINED
+from ..text.shards import Manifest
+from .findings import Finding, note, ok, warning
+
+# BERT's vocabularies leave about .01 % of English out. At 1 % every eighth sequence of 128 tokens
+# or so has no word for something it speaks of.
+UNK_NOTE = 0.001
+
+
+UNK_WARNING = 0.01
+
+
+# An entry needs some dozens of occurrences before its embedding is more than its initial value.
+RARE = 20
+
+
+def unknown(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[Finding]:
+    if manifest.special_ids.unk < 0:
+        yield ok("unk", "the tokenizer needs no [UNK]")
+        return
+    n = int(unigram_V[manifest.special_ids.unk])
+    fact = f"{n:,} of {tokens:,} tokens are [UNK] ({n / tokens:.3%})"
+    if n / tokens < UNK_NOTE:
+        yield ok("unk", fact)
+    elif n / tokens < UNK_WARNING:
+        yield note("unk", fact, "Rare signs, as a rule; --tokenizer bpe has no [UNK].")
+    elif trained_here(manifest):
+        advice = (
+            f"A vocabulary of {manifest.vocab_size:,} has no place for some of its letters: give a "
+            "larger --vocab-size, or --tokenizer bpe"
+        )
+        yield warning(
+            "unk", fact, f"Words of which the model sees nothing. {advice}, which has no [UNK]."
+        )
+    else:
+        yield warning(
+            "unk",
+            fact,
+            "Words of which the model sees nothing: train a tokenizer on this very text (leave "
+            "--tokenizer out), keep its --lowercase and "
+            "--strip-accents, or take --tokenizer bpe, which has no [UNK].",
+        )
+
+
+def trained_here(manifest: Manifest) -> bool:
+    """Whether the tokenizer was trained on this text, and not brought along."""
+    return manifest.options.get("tokenizer") in TRAINED
+
+
+def vocabulary(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[Finding]:
+    v = manifest.vocab_size
+    own = np.delete(unigram_V, [i for i in manifest.special_ids.never_chosen if i < v])
+    unused = int((own == 0).sum())
+    rare = int((own < RARE).sum())
+    fact = (
+        f"of {v:,} entries of the vocabulary {unused:,} ({unused / v:.1%}) never occur and "
+        f"{rare:,} ({rare / v:.1%}) fewer than {RARE} times"
+    )
+    if rare > v / 2:
+        yield warning(
+            "vocabulary-too-large",
+            fact,
+            f"Their embeddings hardly move from their initial values: {smaller(manifest, rare)}.",
+        )
+    elif unused > v / 5 and trained_here(manifest):
+        yield note(
+            "vocabulary-unused",
+            fact,
+            "Single bytes and letters that stand alone nowhere, and pieces that longer ones took "
+            "the place of: they cost some memory, and nothing needs to be done.",
+        )
+    elif unused > v / 5:
+        yield note(
+            "vocabulary-unused",
+            fact,
+            "The tokenizer was made on other text; one of its own would cut this text into "
+            "fewer tokens.",
+        )
+    else:
+        yield ok("vocabulary", fact)
+    if v % 8:
+        yield note(
+            "vocabulary-odd",
+            f"the vocabulary of {v:,} is not a multiple of 8, with which GPUs multiply faster",
+            rounder(manifest),
+        )
+
+
+def smaller(manifest: Manifest, rare: int) -> str:
+    """How to come to a vocabulary that this text fills."""
+    v = manifest.vocab_size
+    size = max(smallest(manifest), 1 << max(0, (v - rare).bit_length() - 1))
+    if size >= v:
+        return "the text is too short for any: add text"
+    if trained_here(manifest):
+        own = "a vocabulary for this text is smaller"
+    else:
+        own = "train one on this text (leave --tokenizer out)"
+    return f"{own}, --vocab-size {size} or so"
+
+
+def smallest(manifest: Manifest) -> int:
+    """The least vocabulary to advise: below it there are hardly more than the letters."""
+    # A vocabulary of bpe has all 256 bytes before its first piece.
+    return 512 if manifest.options.get("tokenizer") == "bpe" else 256
+
+
+def rounder(manifest: Manifest) -> str:
+    """How to come to a multiple of 8."""
+    v = manifest.vocab_size
+    asked = manifest.options.get("vocab_size")
+    if not trained_here(manifest):
+        return "It is that of a given tokenizer, so nothing needs to be done."
+    if isinstance(asked, int) and v < asked:
+        return (
+            f"{asked:,} were asked for and the text has no more: --vocab-size {v - v % 8}, or more "
+            "text."
+            if v >= 40
+            else "More text has more pieces."
+        )
+    return f"Prepare with --vocab-size {v + -v % 8}."

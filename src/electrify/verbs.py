@@ -1,0 +1,206 @@
+"""The verbs: one function each, which imports its own room.
+
+What files and folders show is said before anything heavy is imported. What is printed may hold
+names and words of others, so nothing of it steers a terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from .config.checks import check
+from .config.detect import DetectConfig
+from .config.doctor import DoctorConfig
+from .config.evaluate import EvaluateConfig
+from .config.export import ExportConfig
+from .config.finetune import finetune_from_flags
+from .config.flags import from_flags, named_as_flags
+from .config.flops import FlopsConfig
+from .config.prepare import PrepareConfig
+from .config.pretrain import PretrainConfig, load_file, load_recipe, override, section_of
+from .config.verbs import DEFAULT_RECIPE
+from .console import harmless
+from .errors import UserError
+from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
+from .progress import say
+from .train.signals import SAVED_EXIT
+
+
+def show(text: object) -> None:
+    """Prints a result. A reader who has gone (`| head`) misses nothing that he wanted, and the
+    status stays what it is."""
+    try:
+        print(harmless(str(text), keep="\n"))
+    except BrokenPipeError:
+        pass
+    except OSError as e:
+        raise UserError(f"standard output cannot be written: {e.strerror}") from e
+
+
+def prepare(args: argparse.Namespace) -> int:
+    config = from_flags(PrepareConfig, args)
+    with named_as_flags(vars(config)):
+        config.check()
+
+    from .text.prepare import prepare
+    from .text.summary import report
+
+    show(report(prepare(config), folder=Path(config.output_dir)))
+    return 0
+
+
+def pretrain(args: argparse.Namespace) -> int:
+    config = wanted(args)
+    output_dir = Path(args.output_dir)
+    must_be_utf8(output_dir)  # before a corpus is prepared for it
+    must_not_be_in_a_checkpoint(output_dir)
+
+    from .export.places import check_place
+    from .text.given import prepared
+
+    for start in (config.train.init_discriminator, config.train.init_generator):
+        if start and not output_dir.exists():  # a run that continues does not need them any more
+            check_place(start)
+    data = prepared(args.data, output_dir)
+
+    from .pretraining import pretrain
+
+    result = pretrain(data, output_dir=output_dir, config=config, resume=args.resume)
+    if not result.summary.finished:
+        say(
+            f"stopped after step {result.summary.step} and saved; run the same command again to "
+            "continue"
+        )
+        return SAVED_EXIT
+    for part, folder in result.exported.items():
+        show(f"{part}: {folder}")
+    return 0
+
+
+def wanted(args: argparse.Namespace) -> PretrainConfig:
+    """The recipe that `pretrain` is to run, checked before a corpus is prepared for it."""
+    config = (
+        load_file(Path(args.config)) if args.config else load_recipe(args.recipe or DEFAULT_RECIPE)
+    )
+    fields = section_of()
+    given = {k: v for k, v in vars(args).items() if k in fields}
+    with named_as_flags(given):
+        config = override(config, given)
+    # What a file of the user says has the names of the file.
+    with named_as_flags(given if args.config else fields):
+        check(config)
+    return config
+
+
+def export(args: argparse.Namespace) -> int:
+    config = from_flags(ExportConfig, args)
+
+    from .export.places import must_be_run
+
+    must_be_run(Path(args.run))
+
+    from .export.hf import export
+
+    show(
+        export(
+            Path(args.run), output_dir=Path(config.output_dir), part=config.part, step=config.step
+        )
+    )
+    return 0
+
+
+def finetune(args: argparse.Namespace) -> int:
+    config = finetune_from_flags(args, models=args.models)
+
+    from .downstream.read.asked import read_asked
+    from .export.places import RANDOM, check_place
+
+    tasks = read_asked(config)
+    for model in config.models:
+        check_place(model.removeprefix(RANDOM))
+    for task in tasks:
+        for note in task.notes:
+            say(f"{task.name}: {note}")
+
+    from .downstream.finetune import finetune
+
+    show(finetune(config, tasks).table())
+    return 0
+
+
+def detect(args: argparse.Namespace) -> int:
+    config = from_flags(DetectConfig, args)
+
+    from .export.places import check_place
+    from .scoring.given import given_text
+
+    if config.text is None and config.file is None:
+        check_place(config.model)  # before a text is read, or typed, for it
+    config = replace(config, text=given_text(config), file=None)
+    check_place(config.model)
+
+    from .scoring.showing import main
+
+    with named_as_flags(["max_seq_length"]):  # which only the model can judge
+        return main(config)
+
+
+def evaluate(args: argparse.Namespace) -> int:
+    config = from_flags(EvaluateConfig, args, models=tuple(args.models))
+
+    from .export.places import check_place
+    from .scoring.blimp import table
+    from .scoring.evaluate import evaluate
+
+    for model in config.models:
+        check_place(model)
+    show(table(evaluate(config)))
+    return 0
+
+
+def flops(args: argparse.Namespace) -> int:
+    config = from_flags(FlopsConfig, args)
+
+    from .flops.report import report
+
+    show(report(config))
+    return 0
+
+
+def doctor(args: argparse.Namespace) -> int:
+    config = from_flags(DoctorConfig, args, paths=tuple(args.paths))
+
+    from .doctor.kind import kind_of
+
+    for path in config.paths:
+        kind_of(Path(path))
+
+    from .doctor.report import diagnose
+
+    report = diagnose(config)
+    show(report.as_json() if config.json else report.text())
+    return report.status
+
+
+def demo(args: argparse.Namespace) -> int:
+    from .demo import demo
+
+    with named_as_flags(["max_steps"]):
+        demo(Path(args.output_dir), max_steps=args.max_steps, threads=args.threads)
+    return 0
+
+
+VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "prepare": prepare,
+    "pretrain": pretrain,
+    "export": export,
+    "finetune": finetune,
+    "detect": detect,
+    "evaluate": evaluate,
+    "flops": flops,
+    "doctor": doctor,
+    "demo": demo,
+}
