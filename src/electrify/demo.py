@@ -197,8 +197,7 @@ def show_detection(verdicts: list[Verdict]) -> None:
 
 
 def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
-    """A few hundred docstrings of the packages with the most of them, the label being the package.
-    """
+    """A few hundred docstrings of the packages that have the most of them, labelled by package."""
     by_package: dict[str, list[str]] = defaultdict(list)
     seen: set[str] = set()
     for package, text in documents:
