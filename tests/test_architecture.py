@@ -12,6 +12,7 @@ import pytest
 SRC = Path(__file__).parent.parent / "src" / "electrify"
 FILES = sorted(p for p in SRC.rglob("*.py"))
 MAX_LINES = 300
+MAX_FUNCTION_LINES = 40
 
 # What stands in one line does not import each other; everything else imports from lines above its
 # own only.
@@ -204,6 +205,14 @@ def test_the_test_lets_right_imports_pass(file: str, source: str):
 def test_files_are_short(path: Path):
     lines = path.read_text(encoding="utf-8").count("\n")
     assert lines <= MAX_LINES, f"{path.name} has {lines} lines: it is two rooms"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SRC)))
+def test_functions_are_short(path: Path):
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, functions)]
+    long = {n.name: n.end_lineno - n.lineno + 1 for n in found if n.end_lineno}
+    assert not {name: lines for name, lines in long.items() if lines > MAX_FUNCTION_LINES}
 
 
 def test_no_drawer_for_everything():

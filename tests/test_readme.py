@@ -194,6 +194,14 @@ def test_commands_of_the_readme(readme: str, capsys: pytest.CaptureFixture[str])
     assert not faults
 
 
+def test_tree_of_every_file() -> None:
+    """docs/tree.md names every file of the package, and nothing else."""
+    named = set(tree((ROOT / "docs" / "tree.md").read_text(encoding="utf-8")))
+    package = ROOT / "src" / "electrify"
+    files = {str(p.relative_to(ROOT)) for p in package.rglob("*.py") if not p.stem.startswith("__")}
+    assert {path for path in named if path.endswith(".py")} == files
+
+
 def test_tree_of_the_readme(readme: str) -> None:
     """It names what exists, and every room of the package."""
     paths = tree(readme)

@@ -76,7 +76,11 @@ def test_the_shape_of_a_folder(tmp_path):
 def test_every_weight_is_taken(tmp_path):
     built = random_built(RTD)
     before = values(built)
-    lines = load_model(built.exports["discriminator"], folder(tmp_path, "ElectraForPreTraining"), what="discriminator")
+    lines = load_model(
+        built.exports["discriminator"],
+        folder(tmp_path, "ElectraForPreTraining"),
+        what="discriminator",
+    )
     assert lines == [f"discriminator: {tmp_path}: every weight found and used"]
     assert changed(built, before, "discriminator") == set(before["discriminator"])
 
@@ -123,9 +127,7 @@ def test_a_partial_head_is_named(tmp_path):
 def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path):
     built = random_built(RTD)
     kept = built.kept
-    load_model(
-        kept, folder(tmp_path / "d", "ElectraForPreTraining", seed=1), what="discriminator"
-    )
+    load_model(kept, folder(tmp_path / "d", "ElectraForPreTraining", seed=1), what="discriminator")
     before = values(built)
     start = folder(tmp_path / "g", "ElectraForMaskedLM", SMALL | {"embedding_size": 8}, seed=2)
     lines = load_model(built.exports["generator"], start, given=kept, what="generator")
@@ -144,7 +146,9 @@ def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path)
 def test_a_generator_alone_gives_its_embeddings_to_both(tmp_path):
     built = random_built(RTD)
     before = values(built)
-    lines = load_model(built.exports["generator"], folder(tmp_path, "ElectraForMaskedLM", SMALL), what="generator")
+    lines = load_model(
+        built.exports["generator"], folder(tmp_path, "ElectraForMaskedLM", SMALL), what="generator"
+    )
     assert lines == [f"generator: {tmp_path}: every weight found and used"]
     assert changed(built, before, "discriminator") == {
         n for n in before["discriminator"] if ".embeddings." in n

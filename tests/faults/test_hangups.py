@@ -252,9 +252,8 @@ def test_a_terminal_that_is_closed(small_data: Path, unbroken: Path, tmp_path: P
     pid, terminal = pty.fork()
     if pid == 0:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        os.execve(
-            sys.executable, [sys.executable, "-m", "electrify", *words], environment(TERM="dumb")
-        )
+        command = [sys.executable, "-m", "electrify", *words]
+        os.execve(sys.executable, command, environment(TERM="dumb"))  # noqa: S606 - the forked side
     began, ended = time.monotonic(), 0
     while not ended and time.monotonic() < began + 200:
         if terminal >= 0 and logged_step(tmp_path / "run") >= 9:
