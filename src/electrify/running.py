@@ -40,7 +40,7 @@ from .train.log import MetricsLog
 from .train.loop import Run, Summary
 from .train.memory import run_must_fit
 from .train.peak import machine_peak
-from .train.saved import must_go_on
+from .train.saved import current_names, must_go_on
 from .train.sharding import is_sharded
 from .train.threads import Threads, choose, computing_with
 
@@ -164,8 +164,10 @@ def claim(
         if world.rank == 0:
             held.enter_context(lock(folder, keep=True))
         found = find_checkpoint(folder)
-        loaded = checkpoint.load(found.path) if found else None
-        if found and loaded:
+        loaded: Loaded | None = None
+        if found:
+            tensors, state = checkpoint.load(found.path)
+            loaded = current_names(tensors), state
             must_go_on(found.path, *loaded)
             same_run(folder, config, manifest, loaded[1]["fingerprint"])
         if world.rank == 0:

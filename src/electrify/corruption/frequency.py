@@ -32,7 +32,6 @@ class Frequency(nn.Module):
     """
 
     trains = False
-    shows_mask = False
 
     def __init__(
         self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, counts_V: Tensor

@@ -69,8 +69,6 @@ class Generator(nn.Module):
     stages.
     """
 
-    shows_mask = False
-
     def __init__(
         self, mask: MaskMix, lm: MaskedLM, *, sampling: Sampling, trains: bool = True
     ) -> None:

@@ -77,8 +77,6 @@ class Corruptor(Protocol):
     trains: bool
     """Whether it learns beside the objective, by the likelihood of the original tokens: the loss
     `generator`."""
-    shows_mask: bool
-    """Whether the encoder that is kept reads [MASK] in its text."""
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         """What is chosen in this batch, with the count of its own loss. fixed: in lists of one of
@@ -119,7 +117,6 @@ class MaskMix(nn.Module):
     """
 
     trains = False
-    shows_mask = True
 
     def __init__(
         self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, mix: tuple[float, ...]

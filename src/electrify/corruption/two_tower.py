@@ -38,7 +38,6 @@ class TwoTower(nn.Module):
     """
 
     trains = True
-    shows_mask = False
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ from ..tokens import SpecialIds
 from ..train import checkpoint
 from ..train.facts import FACTS, read_facts
 from ..train.memory import must_fit
-from ..train.saved import must_be_floats, must_be_state
+from ..train.saved import current_names, must_be_floats, must_be_state
 from . import card
 from .agreement import check_folder
 from .places import must_be_run
@@ -141,6 +141,7 @@ def _restored(
         config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=generator
     )
     tensors, state = checkpoint.load(path)
+    tensors = current_names(tensors)
     must_be_state(path, state)
     _fill(built, tensors.get("model", {}), path)
     return built, state

@@ -15,7 +15,7 @@ from . import checkpoint
 from .context import RunContext, TrainingData
 from .guard import BEGIN_ANEW, Guard, Verdict
 from .log import MetricsLog
-from .saved import must_go_on
+from .saved import current_names, must_go_on
 from .state import RunState
 from .sums import MetricSums
 
@@ -100,6 +100,7 @@ class Safety:
         left_out = behind.step + state.left_out - found.step
         state.sums = MetricSums(world.device)
         tensors, facts = checkpoint.load(found.path)
+        tensors = current_names(tensors)
         must_go_on(found.path, tensors, facts)
         state.load(tensors, facts, folder=self.context.folder, rank=world.rank)
         self.guard.refused = refused

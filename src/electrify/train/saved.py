@@ -59,6 +59,15 @@ class State:
     left_out: Count = 0
 
 
+def current_names(tensors: Mapping[str, Mapping[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
+    """The tensors of a checkpoint under the names of this version: in the first one a masked
+    language model had its encoder and head in a part of its own, `lm`."""
+    return {
+        group: {name.removeprefix("lm."): t for name, t in named.items()}
+        for group, named in tensors.items()
+    }
+
+
 def must_go_on(
     path: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]
 ) -> None:
