@@ -74,6 +74,7 @@ pool.serve("electrify.text.encode", parent=os.getppid())
 
 
 @GNU
+@pytest.mark.slow
 def test_a_choice_of_the_user_stays() -> None:
     for variables, told in (
         ({"OMP_WAIT_POLICY": "active"}, ACTIVE),

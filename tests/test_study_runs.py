@@ -242,9 +242,9 @@ def test_max_minutes_are_those_of_both_stages(
 
     seen = []
 
-    def spied(*words: Any, deadline: float | None, **fields: Any) -> Any:
-        seen.append(deadline)
-        return train_run(*words, deadline=deadline, **fields)
+    def spied(job: Any) -> Any:
+        seen.append(job.deadline)
+        return train_run(job)
 
     train_run = pretraining.train_run
     monkeypatch.setattr(pretraining, "train_run", spied)

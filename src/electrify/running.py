@@ -86,7 +86,9 @@ def train_run(job: Job) -> Result:
     config, micro_rows = split_batch(from_folders(job.config, folder, vocab_size), world.size)
     shapes = shapes_of(config, folder, vocab_size)
     run_must_fit(config, *shapes, rows=micro_rows, world=world)
-    data = opened(corpus, config, micro_rows)
+    segments = config.data.num_segments
+    phases = phases_of(config)
+    loader = Loader(corpus, phases=phases, num_segments=segments, seed=config.train.seed)
     refuse(folder, job.resume)
     with ExitStack() as held:
         loaded = claim(held, folder, config, corpus, world)
@@ -99,7 +101,7 @@ def train_run(job: Job) -> Result:
         run = Run(
             built.objective,
             config.train,
-            data,
+            opened(loader, config, micro_rows),
             context_of(job, config, corpus, built),
             weights=config.objective.term_weights,
             kept=kept_names(built),
@@ -126,17 +128,14 @@ def trained(run: Run, built: Built, *, resumed: bool) -> tuple[Summary, dict[str
     return summary, exported
 
 
-def opened(corpus: Corpus, config: PretrainConfig, micro_rows: int) -> TrainingData:
+def opened(loader: Loader, config: PretrainConfig, micro_rows: int) -> TrainingData:
     """The rows to train and to validate on."""
-    d = config.data
-    phases = phases_of(config)
-    loader = Loader(corpus, phases=phases, num_segments=d.num_segments, seed=config.train.seed)
+    corpus, d = loader.corpus, config.data
     held_out = Corpus(corpus.folder, "valid")
     valid = None
     if held_out.num_documents:
         valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
-    row = config.objective.row
-    options = config.objective.options
+    row, options = config.objective.row, config.objective.options
     group = row.group_rows(options) if row.group_rows else 1
     return TrainingData(loader, valid, micro_rows, unigram_entropy(corpus), group)
 

@@ -246,6 +246,7 @@ def test_nohup(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     same_ending(unbroken, tmp_path / "run", step=24)
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_closed(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """The kernel sends SIGHUP, and every line that the run still says is an error from then on."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT | {"max_steps": 2000})

@@ -135,6 +135,7 @@ def test_the_folder_is_deleted(small_data: Path, unbroken: Path, tmp_path: Path)
     assert model_files(folder / "generator") == model_files(unbroken / "generator")
 
 
+@pytest.mark.slow
 def test_the_folder_is_moved(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     words, folder, there = (
         pretrain_words(small_data, tmp_path / "run", **SHORT),
@@ -219,6 +220,7 @@ def test_a_shard_is_cut(own_data: Path, unbroken: Path, tmp_path: Path, split: s
     same_ending(unbroken, tmp_path / "run", step=24)
 
 
+@pytest.mark.slow
 def test_a_shard_is_changed(own_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """Bytes of it, in place: nothing that may have been trained on them is saved."""
     words, path = pretrain_words(own_data, tmp_path / "run", **SHORT), shard(own_data, "train")

@@ -68,9 +68,7 @@ PHASES = (
     "export",
 )
 DAILY = [
-    ("build", "int"),
     ("update", "usr1"),
-    ("validation", "term"),
     ("before_rename", "int"),
     ("export", "term"),
 ]

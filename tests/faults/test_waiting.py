@@ -63,7 +63,7 @@ def test_a_signal_while_processes_meet(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_whoever_does_not_come_is_named(
     small_data: Path, tmp_path: Path, port: int, rank: int
 ) -> None:
@@ -80,7 +80,7 @@ def test_whoever_does_not_come_is_named(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hung", [0, 1])
+@pytest.mark.parametrize("hung", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_signal_while_another_hangs(
     small_data: Path, tmp_path: Path, port: int, hung: int
 ) -> None:

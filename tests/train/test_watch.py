@@ -117,10 +117,20 @@ DEAF = """
 """
 
 
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
-    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda n: n.name
+    ("state", "number"),
+    [
+        ("forming", signal.SIGTERM),
+        ("exchange", signal.SIGINT),
+        pytest.param("forming", signal.SIGINT, marks=SLOW),
+        pytest.param("forming", signal.SIGHUP, marks=SLOW),
+        pytest.param("exchange", signal.SIGTERM, marks=SLOW),
+        pytest.param("exchange", signal.SIGHUP, marks=SLOW),
+    ],
 )
-@pytest.mark.parametrize("state", ["forming", "exchange"])
 def test_a_signal_that_the_main_thread_cannot_hear(state: str, number: signal.Signals) -> None:
     code = textwrap.dedent(DEAF)
     with subprocess.Popen(

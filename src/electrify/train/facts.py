@@ -99,9 +99,9 @@ def _shapes(facts: Facts, path: Path) -> dict[str, Any]:
         )
     kind = architecture_named(facts.architecture).shape_type
     try:
-        shapes = {name: check(kind, shape, str(path)) for name, shape in facts.shapes.items()}
+        shapes = check(dict[str, kind], facts.shapes, str(path))  # type: ignore[valid-type]
     except SchemaError as e:
-        raise _damaged(path, e.what) from e
+        raise _damaged(path, f"shapes.{e.what}") from e
     for name, shape in shapes.items():
         if shape.hidden_size % shape.num_attention_heads:
             raise _damaged(path, f"the width of the {name}'s shape is not a multiple of its heads")
