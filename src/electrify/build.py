@@ -107,7 +107,7 @@ def compose(
     return Built(objective, exports)
 
 
-def objective_class(place: str) -> type[Objective]:
+def objective_class(place: str) -> Any:
     """The class of a row: `module:Class`."""
     module, name = place.split(":")
     return getattr(importlib.import_module(module), name)

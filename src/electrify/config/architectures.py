@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ class ArchitectureRow:
     where they can."""
     inits: tuple[Init, ...]
     """Initial values that are known for it."""
-    model_types: tuple[str, ...]
+    model_types: Sequence[str]
     """`model_type` of the configurations that are read as it; the first is what it is exported as.
     """
 

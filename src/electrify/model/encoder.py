@@ -73,7 +73,7 @@ class Encoder(nn.Module):
 
     def hardware_flops(self, row_length: int) -> float:
         """Matrix products of a forward pass for one token in a row of `row_length`."""
-        blocks: Iterable[Any] = self.blocks
+        blocks: Any = self.blocks
         return linear_flops(self) + sum(block.attention_flops(row_length) for block in blocks)
 
     def paper_flops(self, row_length: int) -> float:
@@ -88,5 +88,5 @@ class Encoder(nn.Module):
             feed_forward=s.intermediate_size,
             heads=s.num_attention_heads,
         )
-        blocks: Iterable[Any] = self.blocks
+        blocks: Any = self.blocks
         return costs.input_flops(sizes) + sum(block.paper_flops(sizes) for block in blocks)

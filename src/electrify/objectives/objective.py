@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..architectures.architecture import Architecture
-from ..corruption.masking import Corrupted, Corruptor
+from ..corruption.masking import Corrupted
 from ..corruption.plan import Plan
 from ..draws import Draws
 from ..model.embeddings import Words
@@ -66,18 +66,17 @@ class Graded:
 class Objective(nn.Module, ABC):
     """Grades corrupted text: a generator's and the kept encoder's losses.
 
+    Its class has a class method `build(parts, **options)`, which takes the fields of its row's own
+    options (config/objectives.py).
+
     The loop calls `plan` in the loader's thread and then the objective itself; what is only watched
     is computed by metrics.py from what the forward pass leaves.
     """
 
-    corruptor: Corruptor
+    corruptor: Any
+    """A Corruptor; of an objective that grades one kind only, that kind."""
     encoder: Encoder
     head: Head
-
-    @classmethod
-    @abstractmethod
-    def build(cls, parts: Parts, **options: Any) -> Objective:
-        """options: the fields of its row's own options (config/objectives.py)."""
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         """Everything that is chosen in a batch on the CPU, and how many tokens each loss divides

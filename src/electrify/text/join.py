@@ -57,7 +57,7 @@ def join(
         special_ids=special,
         tokenizer_sha256=tokenizer_sha256(space.folder / "tokenizer"),
         unigram_sha256=sha256_of(space.folder / "unigram.npy"),
-        splits=splits,
+        splits=dict(splits.items()),
         options=space.options,
         sources=space.identities,
         counts={name: counts[name] for name in COUNTED + DROPPED_OR_CHANGED},
@@ -86,8 +86,8 @@ def _shards(
                     f"{part.path} was removed or changed while the corpus was prepared; run the "
                     "same command again"
                 )
-            for split, (lengths, ids) in found[1].items():
-                writers[split].add(lengths, ids)
+            for split, writer in writers.items():
+                writer.add(*found[1][split])
             unigram += np.bincount(found[1]["train"][1], minlength=len(unigram))
             bar.advance()
             faults.at("joined")

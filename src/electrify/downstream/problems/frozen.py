@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -130,10 +130,9 @@ class FrozenTagging(Tagging):
         self.bf16 = bf16
         self.head: Literal["linear", "bilstm"] = head
         self.standard: tuple[Tensor, Tensor] | None = None
-        self.longest = max(
-            len(s.words)
-            for s in (*task.train, *task.validation, *(s for _, part in task.also for s in part))
-        )  # type: ignore[union-attr]
+        also = (s for _, part in task.also for s in part)
+        sentences: Any = (*task.train, *task.validation, *also)
+        self.longest = max(len(s.words) for s in sentences)
 
     def model(self, *, dropout: float, std: float | None) -> Probe:  # type: ignore[override]
         depth = self.loaded.encoder.config.num_hidden_layers
