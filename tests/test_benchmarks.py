@@ -73,6 +73,7 @@ def test_scaling(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_startup(tmp_path: Path) -> None:
     out = run(tmp_path, "startup.py")

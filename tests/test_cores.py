@@ -44,6 +44,7 @@ def test_the_command_line_tells_libgomp_before_it_loads() -> None:
     assert spins("-m", "electrify", "flops", "electra-tiny") == [SPINS]
 
 
+@pytest.mark.slow
 @GNU
 @pytest.mark.timeout(300)
 def test_the_functions_of_the_package_and_every_libgomp_of_a_process() -> None:

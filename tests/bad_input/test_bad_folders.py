@@ -173,6 +173,7 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_outputs_that_are_closed() -> None:
     """A reader that goes away is no mistake; a disk that is full is one; without any output the
     verb does its work."""

@@ -310,6 +310,7 @@ def test_a_line_that_is_no_example(tmp_path: Path, ending: str) -> None:
         read_own(str(path), str(path), **COLUMNS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [*(pytest.param(n, marks=pytest.mark.slow) for n in ("t.tsv", "t.jsonl")), "t.conll"]
 )

@@ -56,7 +56,7 @@ CHANGED: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", core(LOST, "run.json", "metrics.jsonl"))
+@pytest.mark.parametrize("name", core(LOST, "metrics.jsonl"))
 def test_a_file_at_the_head_is_deleted(
     small_data: Path, unbroken: Path, tmp_path: Path, name: str
 ) -> None:

@@ -247,6 +247,7 @@ def test_where_a_spike_begins(loss: float, spike: bool) -> None:
     assert not any(fed(guard_of(), [*LEVEL, loss])), "trained on"
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 1000), min_size=LOSSES + 20, max_size=LOSSES + 60), st.integers(1, 4)
 )
