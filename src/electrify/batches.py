@@ -17,7 +17,8 @@ def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig
         micro = t.per_device_train_batch_size
     else:
         micro = rows_of_a_pass(config, world_size)
-    must_hold_groups(config, micro)
+    must_cut_evenly(config, micro, world_size)
+    must_hold_groups(config, micro, world_size)
     return config, micro
 
 
@@ -40,18 +41,23 @@ def rows_of_a_pass(config: PretrainConfig, world_size: int) -> int:
             f"{passes}; choose --train-batch-size, "
             f"--per-device-train-batch-size and --gradient-accumulation-steps that divide"
         )
-    for rows in t.batch_size_schedule:
-        share, left = divmod(rows, world_size)
-        if left or share % min(micro, share):
-            raise UserError(
-                f"batch_size_schedule: a batch of {rows} rows cannot be cut evenly into "
-                f"{processes} with passes of {micro} rows; "
-                f"choose one that divides"
-            )
     return micro
 
 
-def must_hold_groups(config: PretrainConfig, micro_rows: int) -> None:
+def must_cut_evenly(config: PretrainConfig, micro_rows: int, world_size: int) -> None:
+    """Raises UserError where a batch of the schedule cannot be cut into whole passes."""
+    processes = f"{world_size} process{'es' * (world_size > 1)}"
+    for rows in config.train.batch_size_schedule:
+        share, left = divmod(rows, world_size)
+        if left or share % min(micro_rows, share):
+            raise UserError(
+                f"batch_size_schedule: a batch of {rows} rows cannot be cut evenly into "
+                f"{processes} with passes of {micro_rows} rows; "
+                f"choose one that divides"
+            )
+
+
+def must_hold_groups(config: PretrainConfig, micro_rows: int, world_size: int) -> None:
     """Raises UserError where a forward pass does not hold whole groups of the rows that a loss
     compares."""
     o = config.objective
@@ -59,7 +65,8 @@ def must_hold_groups(config: PretrainConfig, micro_rows: int) -> None:
     if o.row.group_rows is None:
         return
     group = o.row.group_rows(o.options)
-    smaller = [("batch_size_schedule", rows) for rows in t.batch_size_schedule if rows < micro_rows]
+    shares = [min(micro_rows, rows // world_size) for rows in t.batch_size_schedule]
+    smaller = [("forward passes of batch_size_schedule", rows) for rows in shares]
     for what, rows in [("forward passes", micro_rows), ("eval_rows", t.eval_rows), *smaller]:
         if rows % group:
             raise UserError(

@@ -12,9 +12,11 @@ import pytest
 import torch
 import with_toys
 
+from electrify.batches import split_batch
 from electrify.config.architectures import ARCHITECTURES
 from electrify.config.objectives import OBJECTIVES
 from electrify.config.pretrain import load_recipe, override
+from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from small import (
     SMALL,
@@ -169,6 +171,15 @@ def test_a_split_that_would_cut_a_group_is_refused(
         "cut such a group" in said
     )
     assert not (tmp_path / "run").exists()
+
+
+def test_a_small_batch_of_two_processes_cuts_no_group() -> None:
+    """A share of a batch of the schedule may be smaller than a group though the batch is not."""
+    own = {"group": 4, "train_batch_size": 16, "batch_size_schedule": "4=.2"}
+    config = override(load_recipe("electra-tiny"), TOYS["objective"] | own)
+    assert split_batch(config, 1)[1] == 16
+    with pytest.raises(UserError, match="batch_size_schedule of 2 rows would cut such a group"):
+        split_batch(config, 2)
 
 
 def test_own_options_are_flags_of_this_objective_only(

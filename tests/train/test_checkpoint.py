@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from electrify.errors import UserError
 from electrify.files.lock import lock
 from electrify.train import checkpoint
+from electrify.train.saved import current_names
 from small import files_of_at_most
 
 # --- round trip
@@ -260,3 +261,11 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
         pass
     with pytest.raises(UserError, match="could not be written"):
         save(tmp_path / "file" / "run", 1)
+
+
+def test_only_names_of_the_first_version_are_changed() -> None:
+    """An objective with a part `lm` of its own keeps it."""
+    old = {"model": {"lm.encoder.a": torch.zeros(1), "corruptor.lm.b": torch.zeros(1)}}
+    assert set(current_names(old)["model"]) == {"encoder.a", "corruptor.lm.b"}
+    new = {"model": {"encoder.a": torch.zeros(1), "lm.b": torch.zeros(1)}}
+    assert set(current_names(new)["model"]) == set(new["model"])

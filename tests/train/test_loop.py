@@ -371,3 +371,12 @@ def test_a_batch_of_a_schedule_that_cannot_be_cut(
     ):
         split_batch(config, world_size)
     assert split_batch(override(config, {"batch_size_schedule": {fits: 0.5}}), world_size)[1] == 3
+
+
+def test_a_batch_of_a_schedule_beside_both_numbers() -> None:
+    """Rows of a pass and passes were given, so the batch was not looked at, and those of the
+    schedule neither: the loader raised in the middle of the run."""
+    config = recipe(per_device_train_batch_size=4, gradient_accumulation_steps=2)
+    config = override(config, {"batch_size_schedule": {6: 0.5}})
+    with pytest.raises(UserError, match="a batch of 6 rows cannot be cut evenly into 1 process"):
+        split_batch(config, 1)

@@ -7,6 +7,7 @@ positions.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 import torch.nn.functional as F
@@ -21,7 +22,7 @@ from .shape import Shape
 HeadKind = Literal["token", "binary"]
 
 
-class Head(nn.Module):
+class Head(nn.Module, ABC):
     """[N, D] -> logits."""
 
     kind: ClassVar[HeadKind]
@@ -34,9 +35,9 @@ class Head(nn.Module):
         """Matrix products of a forward pass for one token that it runs on."""
         return costs.linear_flops(self)
 
+    @abstractmethod
     def paper_flops(self, row_length: int) -> float:
         """The same in the paper's convention (flops/)."""
-        raise NotImplementedError
 
     def tensors(self) -> dict[str, Tensor]:
         """The parameters by name, without the word table that it reads."""

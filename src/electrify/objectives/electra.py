@@ -3,6 +3,7 @@ length, S sequence number, D hidden width."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
@@ -18,6 +19,14 @@ from ..tokens import Tokens
 from .losses import binary_ce
 from .metrics import apart, entropy, generator_rates, histogram, replaced_share
 from .objective import Graded, Objective, Parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged(Graded):
+    """What is said of the sequences besides."""
+
+    sentence_T: Tensor | None
+    """The sentence head's logit at every token; None without that head."""
 
 
 class Electra(Objective):
@@ -81,7 +90,7 @@ class Electra(Objective):
         """[T] True for the tokens that it should call replaced."""
         return z.chosen_T if self.correct_as_replaced else z.replaced_T
 
-    def forward(self, tokens: Tokens, plan: Plan) -> Graded:
+    def forward(self, tokens: Tokens, plan: Plan) -> Judged:
         z = self.corruptor(tokens, plan)
         states_TD = self.encoder(z.tokens)
         losses = self.corruptor.likelihood(z)
@@ -91,22 +100,21 @@ class Electra(Objective):
         else:
             logits = self.head(states_TD[z.at_M])
             losses["rtd"] = Loss(binary_ce(logits, self.label_T(z)[z.at_M]), z.valid_M)
-        if self.sentence_head is not None:
-            # Computed for every token, because the number of sequences is not fixed.
-            losses["sentence"] = Loss(
-                binary_ce(self.sentence_head(states_TD), changed_T(z)), first_T(tokens)
-            )
-        return Graded(z, losses, states_TD, logits)
+        # Computed for every token, because the number of sequences is not fixed.
+        sentence_T = None if self.sentence_head is None else self.sentence_head(states_TD)
+        if sentence_T is not None:
+            losses["sentence"] = Loss(binary_ce(sentence_T, changed_T(z)), first_T(tokens))
+        return Judged(z, losses, states_TD, logits, sentence_T=sentence_T)
 
-    def watch(self, graded: Graded) -> Terms:
+    def watch(self, graded: Judged) -> Terms:
         z = graded.corrupted
         x_TD = graded.states_TD
         label_T = self.label_T(graded.corrupted)
         terms = generator_rates(z, graded.losses) | replaced_share(z)
         if self.loss_on == "chosen":
             terms |= apart("rtd", graded.losses["rtd"], label_T[z.at_M])
-        if self.sentence_head is not None:
-            right_T = (self.sentence_head(x_TD) > 0) == changed_T(z)
+        if graded.sentence_T is not None:
+            right_T = (graded.sentence_T > 0) == changed_T(z)
             terms["sentence_accuracy"] = term(right_T.float(), first_T(z.tokens))
         if self.training:
             return terms

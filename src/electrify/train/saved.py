@@ -61,7 +61,9 @@ class State:
 
 def current_names(tensors: Mapping[str, Mapping[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
     """The tensors of a checkpoint under the names of this version: in the first one a masked
-    language model had its encoder and head in a part of its own, `lm`."""
+    language model had its encoder and head in a part of its own, `lm`, and none beside it."""
+    if any(name.startswith("encoder.") for name in tensors.get("model", {})):
+        return {group: dict(named) for group, named in tensors.items()}
     return {
         group: {name.removeprefix("lm."): t for name, t in named.items()}
         for group, named in tensors.items()
