@@ -18,7 +18,8 @@ from batches import (
     terms_of,
     tiny,
 )
-from electrify.build import Built, build, generator_shape, kept_shape
+from electrify.build import Built, Vocabulary, build, compose, generator_shape, kept_shape
+from electrify.config.networks import KEPT, beside, network_names
 from electrify.config.pretrain import PretrainConfig, load_recipe
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
@@ -235,3 +236,12 @@ def test_parts_are_what_the_objectives_take() -> None:
     assert isinstance(b.objective.corruptor, Generator)
     assert isinstance(b.objective.corruptor.mask, MaskMix)
     assert isinstance(b.objective.corruptor.lm, MaskedLM)
+
+
+@pytest.mark.parametrize("recipe", ["bert", "electra", "all-tokens-mlm", "adversarial", "electric"])
+def test_a_run_leaves_the_networks_that_its_rows_name(recipe: str) -> None:
+    config = load_recipe(f"{recipe}-tiny")
+    exports = compose(config, Vocabulary(500, SPECIAL)).exports
+    assert set(exports) == {KEPT, *beside(config)} <= set(network_names())
+    for name, shown in beside(config).items():
+        assert (exports[name].head.kind == "token") == (shown.logits == "token")

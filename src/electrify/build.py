@@ -13,15 +13,15 @@ from torch import Tensor, nn
 from .architectures import architecture_named
 from .architectures.architecture import Architecture, InitialValues, WordVectors
 from .architectures.exported import ExportedModel
+from .config.networks import KEPT
 from .config.pretrain import CorruptionConfig, ModelConfig, PretrainConfig
 from .corruption.choosing import Chooser, rarity
-from .corruption.frequency import Frequency
-from .corruption.generator import Generator, Sampling
-from .corruption.masking import Corruptor, MaskMix
-from .corruption.two_tower import TwoTower
+from .corruption.masking import Corruptor
+from .corruption.sampling import Sampling
+from .corruption.source import Brought, Source
 from .model.embeddings import DisentangledWords, Words, own_table
 from .model.encoder import Encoder
-from .model.heads import MaskedLM
+from .model.network import Network
 from .model.shape import Shape
 from .objectives.objective import Objective, Parts
 from .tokens import SpecialIds, WordEdges
@@ -50,7 +50,7 @@ class Built:
     @property
     def kept(self) -> ExportedModel:
         """The network that the run is for."""
-        return self.exports["discriminator"]
+        return self.exports[KEPT]
 
 
 def kept_shape(model: ModelConfig, vocab_size: int) -> Shape:
@@ -99,15 +99,16 @@ def compose(
     kept, corruptor = networks(config, architecture, vocabulary, g_shape)
     o = config.objective
     parts = Parts(corruptor, kept, architecture, o.term_weights)
-    objective = objective_class(o.row.cls).build(parts, **vars(o.options))
+    objective = class_at(o.row.cls).build(parts, **vars(o.options))
+    left = {KEPT: Network(objective.encoder, objective.head)} | objective.networks()
     exports = {
-        name: ExportedModel(n.encoder, n.head, architecture)
-        for name, n in objective.networks().items()
+        name: ExportedModel(network.encoder, network.head, architecture)
+        for name, network in left.items()
     }
     return Built(objective, exports)
 
 
-def objective_class(place: str) -> Any:
+def class_at(place: str) -> Any:
     """The class of a row: `module:Class`."""
     module, name = place.split(":")
     return getattr(importlib.import_module(module), name)
@@ -126,28 +127,25 @@ def networks(
     def embeddings(shape: Shape, words: Words | None = None) -> nn.Module:
         return architecture.embeddings(shape, dropout=m.dropout, words=words)
 
-    chooser = choosing(c, vocabulary)
-    if c.corruptor not in ("generator", "two_tower"):
+    if c.row.learned:
+        own, g_embeddings = shared(m, shape, g_shape, embeddings)
+        kept = architecture.encoder(shape, own, **dropout)
+        same = kept if m.tie == "all" else None
+        brought = Brought(architecture, g_shape, g_embeddings, dropout, same)
+    else:
         kept = architecture.encoder(shape, embeddings(shape), **dropout)
-        if c.corruptor == "mask":
-            return kept, MaskMix(chooser, vocabulary.special, vocabulary.size, mix=c.mask_mix)
-        return kept, frequency(c, chooser, vocabulary)
-    sampling = Sampling(c.temperature, c.temperature_end, c.disallow_correct)
-    kept_embeddings, g_embeddings = shared(m, shape, g_shape, embeddings)
-    kept = architecture.encoder(shape, kept_embeddings, **dropout)
-    words = own_table(g_embeddings.words)
-    if c.corruptor == "two_tower":
-        # The head reads the states of both towers.
-        both = replace(g_shape, hidden_size=2 * g_shape.hidden_size)
-        left = architecture.encoder(g_shape, g_embeddings, direction="left", **dropout)
-        right = architecture.encoder(g_shape, g_embeddings, direction="right", **dropout)
-        return kept, TwoTower(
-            chooser, left, right, architecture.lm_head(both, words), sampling=sampling
-        )
-    g_encoder = kept if m.tie == "all" else architecture.encoder(g_shape, g_embeddings, **dropout)
-    lm = MaskedLM(g_encoder, architecture.lm_head(g_shape, words))
-    mask = MaskMix(chooser, vocabulary.special, vocabulary.size, mix=c.mask_mix)
-    return kept, Generator(mask, lm, sampling=sampling, trains=c.generator_training == "joint")
+        brought = None
+    source = Source(
+        chooser=choosing(c, vocabulary),
+        special=vocabulary.special,
+        vocab_size=vocabulary.size,
+        counts_V=vocabulary.counts_V,
+        mask_mix=c.mask_mix,
+        sampling=Sampling(c.temperature, c.temperature_end, c.disallow_correct),
+        trains=c.generator_training == "joint",
+        brought=brought,
+    )
+    return kept, class_at(c.row.cls).build(source, **vars(c.options))
 
 
 def shared(
@@ -183,9 +181,3 @@ def choosing(c: CorruptionConfig, vocabulary: Vocabulary) -> Chooser:
         edges=edges,
         weight_V=weight_V,
     )
-
-
-def frequency(c: CorruptionConfig, chooser: Chooser, vocabulary: Vocabulary) -> Frequency:
-    counts_V = vocabulary.counts_V if c.corruptor == "unigram" else None
-    counts_V = torch.ones(vocabulary.size) if counts_V is None else counts_V
-    return Frequency(chooser, vocabulary.special, vocabulary.size, counts_V=counts_V)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from .config.checks import check
 from .config.finetune_settings import FinetuneSettings
+from .config.networks import KEPT
 from .config.prepare import PrepareConfig
 from .config.pretrain import PretrainConfig, load_recipe, override
 from .console import harmless
@@ -141,7 +142,7 @@ def pretrain_discriminator(data: Path, run: Path, config: PretrainConfig) -> str
         f"{result.summary.tokens / 1e6:.1f} M tokens in {duration(result.summary.seconds)}; "
         f"Hugging Face folders: {', '.join(map(str, result.exported.values()))}"
     )
-    return str(result.exported["discriminator"])
+    return str(result.exported[KEPT])
 
 
 def finetune_twice(

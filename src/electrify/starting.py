@@ -11,7 +11,7 @@ import torch
 
 from .build import Built, Vocabulary, build, generator_shape, kept_shape
 from .config.checks import check
-from .config.pretrain import LEARNED, PretrainConfig, override, section_of
+from .config.pretrain import PretrainConfig, override, section_of
 from .data.cooccurrence import word_vectors
 from .data.phases import phases_of
 from .errors import UserError
@@ -61,7 +61,7 @@ def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape
         return kept, shape
     return kept, generator_shape(
         config.model, vocab_size
-    ) if config.corruption.corruptor in LEARNED else None
+    ) if config.corruption.row.learned else None
 
 
 def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:

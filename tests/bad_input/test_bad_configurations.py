@@ -19,7 +19,6 @@ from batches import tiny
 from electrify.build import compose, generator_shape, kept_shape
 from electrify.config.checks import check
 from electrify.config.pretrain import (
-    LEARNED,
     PretrainConfig,
     dump,
     load_file,
@@ -209,7 +208,7 @@ def test_any_values_are_a_recipe_or_one_sentence(fields: dict[str, Any]) -> None
 def shapes(config: PretrainConfig, vocab_size: int = 500) -> Any:
     return kept_shape(config.model, vocab_size), generator_shape(
         config.model, vocab_size
-    ) if config.corruption.corruptor in LEARNED else None
+    ) if config.corruption.row.learned else None
 
 
 SIZES = [

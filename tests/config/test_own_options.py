@@ -11,9 +11,9 @@ import yaml
 from electrify.cli import parser
 from electrify.config import own
 from electrify.config.checks import check
-from electrify.config.objectives import OBJECTIVES, AllTokensOptions, NoOptions, RTDOptions
+from electrify.config.corruptors import CORRUPTORS
+from electrify.config.objectives import OBJECTIVES, AllTokensOptions, RTDOptions
 from electrify.config.pretrain import (
-    LEARNED,
     ObjectiveConfig,
     dump,
     load_recipe,
@@ -21,6 +21,7 @@ from electrify.config.pretrain import (
     parse,
     section_of,
 )
+from electrify.config.rows import NoOptions
 from electrify.errors import UserError
 
 ELECTRA, BERT, CHOSEN = (
@@ -120,7 +121,7 @@ def test_another_objective_begins_with_its_own_weights_and_options(recipe: str, 
     if config.objective.objective == name:
         assert found.objective == config.objective
         return
-    learns = {"generator": 1.0} if corruptor in LEARNED and not row.rewarded else {}
+    learns = {"generator": 1.0} if CORRUPTORS[corruptor].learned and not row.rewarded else {}
     assert found.objective == ObjectiveConfig(objective=name, term_weights=learns | row.losses)
     assert found.objective.options == row.options()
     check(found)

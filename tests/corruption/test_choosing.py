@@ -22,8 +22,8 @@ from batches import (
     sequences_of,
 )
 from electrify.corruption.choosing import Chooser, rarity
-from electrify.corruption.generator import Sampling
 from electrify.corruption.plan import count
+from electrify.corruption.sampling import Sampling
 from electrify.text.tokenizer import save_trained
 from electrify.text.vocabulary import train
 from electrify.text.words import word_edges

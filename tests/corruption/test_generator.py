@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from batches import SPECIAL, VOCAB, corrupted, draws_of, packed_batches, ragged_batch
 from electrify.corruption.choosing import Chooser
-from electrify.corruption.generator import Generator, Sampling
+from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
-from electrify.corruption.sampling import sample
+from electrify.corruption.sampling import Sampling, sample
 from electrify.tokens import Tokens
 
 

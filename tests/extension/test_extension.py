@@ -1,5 +1,5 @@
-"""A new objective and a new architecture from this folder alone: what the rest of the program has
-to do for them is nothing."""
+"""A new objective, a new corruptor and a new architecture from this folder alone: what the rest
+of the program has to do for them is nothing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import with_toys
 
 from electrify.batches import split_batch
 from electrify.config.architectures import ARCHITECTURES
+from electrify.config.corruptors import CORRUPTORS
 from electrify.config.objectives import OBJECTIVES
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
@@ -34,6 +35,12 @@ from small import (
 SCRIPT = str(Path(with_toys.__file__))
 TOYS = {
     "objective": {"objective": "toy_margin", "margin": 0.25, "generator_size": 0.5},
+    "corruptor": {
+        "objective": "toy_margin",
+        "corruptor": "toy_shift",
+        "shift": 3,
+        "term_weights": "margin=20,contrast=1,named=1",
+    },
     "architecture": {"architecture": "toy_prenorm", "generator_size": 1.0, "init": "bert"},
 }
 STEPS = 12
@@ -41,10 +48,11 @@ STEPS = 12
 
 @pytest.fixture(autouse=True)
 def toys() -> Iterator[None]:
-    before = OBJECTIVES.copy(), ARCHITECTURES.copy()
+    tables = OBJECTIVES, CORRUPTORS, ARCHITECTURES
+    before = [table.copy() for table in tables]  # type: ignore[attr-defined]
     with_toys.put_in()
     yield
-    for table, rows in zip((OBJECTIVES, ARCHITECTURES), before, strict=True):
+    for table, rows in zip(tables, before, strict=True):
         table.clear()
         table.update(rows)  # type: ignore[arg-type]
 
@@ -74,12 +82,9 @@ def test_a_run_its_export_and_what_is_said_of_them(
 ) -> None:
     assert run(*words(small_data, tmp_path / "run", toy)) == 0
     last = records(tmp_path / "run", "train")[-1]
-    assert {
-        "generator",
-        "margin" if toy == "objective" else "rtd",
-        "generator_accuracy",
-        "replaced",
-    } <= last.keys()
+    own = {"rtd"} if toy == "architecture" else {"margin", "contrast", "named"}
+    generator = set() if toy == "corruptor" else {"generator", "generator_accuracy"}
+    assert own | generator | {"replaced"} <= last.keys()
     assert any(name.endswith("_detection_auc") for name in records(tmp_path / "run", "valid")[-1])
     assert run("export", str(tmp_path / "run"), "--output-dir", str(tmp_path / "out")) == 0
     assert (
@@ -87,11 +92,20 @@ def test_a_run_its_export_and_what_is_said_of_them(
         == model_files(tmp_path / "run" / "discriminator")["model.safetensors"]
     )
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert (
-        "to keep replaced tokens 0.25 apart"
-        if toy == "objective"
-        else "RobertaPreLayerNormForTokenClassification"
-    ) in card
+    said = {
+        "objective": "to keep replaced tokens 0.25 apart",
+        "corruptor": "in which tokens were shifted, to keep replaced tokens 0.5 apart",
+        "architecture": "RobertaPreLayerNormForTokenClassification",
+    }
+    assert said[toy] in card
+    namer = tmp_path / "run" / "namer"
+    assert namer.is_dir() == (toy != "architecture")
+    if toy == "objective":
+        card = (namer / "README.md").read_text(encoding="utf-8")
+        assert "# run: encoder that names the original" in card
+        assert "ElectraForMaskedLM" in card
+        out = str(tmp_path / "named")
+        assert run("export", str(tmp_path / "run"), "--part", "namer", "--output-dir", out) == 0
     capsys.readouterr()
     assert run("doctor", str(tmp_path / "run"), str(tmp_path / "out")) == 0, capsys.readouterr().out
     assert run("detect", str(tmp_path / "out"), "a text", "--json") == 0
@@ -188,6 +202,11 @@ def test_own_options_are_flags_of_this_objective_only(
     assert "margin must be positive, not -1" in mistake(
         capsys, *words(small_data, tmp_path / "run", "objective", margin=-1)
     )
+    assert "shift must not be 0" in mistake(
+        capsys, *words(small_data, tmp_path / "run", "corruptor", shift=0)
+    )
+    line = words(small_data, tmp_path / "run", "architecture", shift=3)
+    assert "--shift 3 is for corruptor toy_shift, not generator" in mistake(capsys, *line)
     line = words(small_data, tmp_path / "run", "architecture", margin=2)
     assert "--margin 2.0 is for objective toy_margin, not rtd" in mistake(capsys, *line)
     assert "init local is not known for architecture toy_prenorm" in mistake(

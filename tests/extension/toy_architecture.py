@@ -238,6 +238,7 @@ ROW = ArchitectureRow(
     cls="toy_architecture:Roberta",
     help="pre-norm blocks, positions behind the padding's",
     check=check,
+    called="a toy architecture",
     inits=("bert",),
     model_types=("roberta-prelayernorm",),
 )

@@ -1,5 +1,5 @@
-"""An objective as a user would add it: a file, and a row. It has an option, two losses and a head
-of its own.
+"""An objective as a user would add it: a file, and a row. It has options, three losses and heads
+of its own, and leaves a second network of the encoder that it keeps.
 
 Shape suffixes: T flat tokens, R rows, G rows of a group, D hidden width.
 """
@@ -13,11 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electrify.config.objectives import Card, Objective
+from electrify.config.rows import Exported
 from electrify.corruption.masking import Corruptor
-from electrify.corruption.plan import Plan
+from electrify.corruption.plan import Plan, count
 from electrify.model import costs
 from electrify.model.encoder import Encoder
 from electrify.model.heads import Head
+from electrify.model.likelihood import token_ce
+from electrify.model.network import Network
 from electrify.model.passes import Pass
 from electrify.objectives.metrics import generator_rates, histogram, replaced_share
 from electrify.objectives.objective import Graded, Parts
@@ -53,15 +56,23 @@ class SquaredHead(Head):
 
 class Margin(Base):
     """Replaced and original tokens are told apart by a margin; the first tokens of a group of rows
-    are kept apart by a contrast."""
+    are kept apart by a contrast; a second head names the original at the chosen positions."""
 
     def __init__(
-        self, corruptor: Corruptor, encoder: Encoder, head: Head, *, margin: float, group: int
+        self,
+        corruptor: Corruptor,
+        encoder: Encoder,
+        head: Head,
+        namer: Head,
+        *,
+        margin: float,
+        group: int,
     ) -> None:
         super().__init__()
         self.corruptor = corruptor
         self.encoder = encoder
         self.head = head
+        self.namer = namer
         self.margin = margin
         self.group = group
 
@@ -71,15 +82,22 @@ class Margin(Base):
             parts.corruptor,
             parts.encoder,
             SquaredHead(parts.shape.hidden_size),
+            parts.lm_head(),
             margin=margin,
             group=group,
         )
 
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
-        return {"margin": tokens.real_T.sum(), "contrast": torch.tensor(tokens.num_rows)}
+        rows = torch.tensor(tokens.num_rows)
+        return {"margin": tokens.real_T.sum(), "contrast": rows, "named": count(plan)}
 
     def passes(self) -> list[Pass]:
-        return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), Pass(self.head, 1.0, True)]
+        share = self.corruptor.chooser.share
+        heads = [Pass(self.head, 1.0, True), Pass(self.namer, share, True)]
+        return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), *heads]
+
+    def networks(self) -> dict[str, Network]:
+        return super().networks() | {"namer": Network(self.encoder, self.namer)}
 
     def forward(self, tokens: Tokens, plan: Plan) -> Graded:
         z = self.corruptor(tokens, plan)
@@ -95,6 +113,7 @@ class Margin(Base):
         losses = {
             "margin": Loss((self.margin - sign_T * logits_T).relu(), tokens.real_T),
             "contrast": Loss(F.cross_entropy(alike_RGG, own_R, reduction="none")),
+            "named": Loss(token_ce(self.namer(states_TD[z.at_M]), z.was_M), z.valid_M),
         }
         return Graded(z, self.corruptor.likelihood(z) | losses, states_TD, logits_T)
 
@@ -119,11 +138,19 @@ class MarginOptions:
 ROW = Objective(
     cls="toy_objective:Margin",
     help="keep replaced and original tokens apart by a margin",
-    corruptors=("generator", "uniform"),
-    losses={"margin": 20.0, "contrast": 0.5},
+    corruptors=("generator", "uniform", "toy_shift"),
+    losses={"margin": 20.0, "contrast": 0.5, "named": 1.0},
     options=MarginOptions,
     check=lambda o: None if o.margin > 0 else f"margin must be positive, not {o.margin}",
     logits="replaced",
+    leaves={
+        "namer": Exported(
+            title="encoder that names the original",
+            purpose="The same encoder with the head that names the original of a replaced token.",
+            logits="token",
+            fills=False,
+        )
+    },
     group_rows=lambda o: o.group,
     card=Card(
         title="margin detector",

@@ -1,19 +1,22 @@
-"""`python with_toys.py WORDS`: electrify WORDS with a toy objective and a toy architecture among
-its rows."""
+"""`python with_toys.py WORDS`: electrify WORDS with a toy objective, a toy corruptor and a toy
+architecture among its rows."""
 
 from __future__ import annotations
 
 import sys
 
 import toy_architecture
+import toy_corruptor
 import toy_objective
 
 from electrify.config.architectures import ARCHITECTURES
+from electrify.config.corruptors import CORRUPTORS
 from electrify.config.objectives import OBJECTIVES
 
 
 def put_in() -> None:
     OBJECTIVES["toy_margin"] = toy_objective.ROW
+    CORRUPTORS["toy_shift"] = toy_corruptor.ROW
     ARCHITECTURES["toy_prenorm"] = toy_architecture.ROW
 
 

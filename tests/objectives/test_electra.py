@@ -8,8 +8,9 @@ from torch import nn
 from batches import built, counts_of, draws_of, pack, ragged_batch, terms_of, value
 from electrify.build import Built
 from electrify.corruption.choosing import Chooser
-from electrify.corruption.generator import Generator, Sampling
+from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
+from electrify.corruption.sampling import Sampling
 from electrify.objectives.electra import Electra
 from electrify.terms import weighted
 from electrify.tokens import SpecialIds

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from batches import built, corrupted, counts_of, draws_of, pack, ragged_batch, terms_of, value
 from electrify.corruption.choosing import Chooser
 from electrify.corruption.frequency import Frequency
-from electrify.corruption.generator import Generated, Generator, Sampling
+from electrify.corruption.generator import Generated, Generator
 from electrify.corruption.masking import Corrupted, MaskMix, substitute
 from electrify.corruption.plan import Plan, count
+from electrify.corruption.sampling import Sampling
 from electrify.corruption.two_tower import TwoTower
 from electrify.draws import Draws
 from electrify.objectives.adversarial import Adversarial, baseline, reward

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .objectives import NoOptions
+from .rows import NoOptions
 
 Init = Literal["bert", "published", "local"]
 
@@ -19,6 +19,8 @@ class ArchitectureRow:
     """Where its class lies, `module:Class`."""
     help: str
     """What it is, in a clause for the help of `--architecture`."""
+    called: str
+    """What the model card calls it: `ELECTRA's architecture`."""
     options: type = NoOptions
     """Numbers that others do not have, a frozen dataclass whose fields are bare flags."""
     check: Callable[[Any, Any], str | None] = lambda model, options: None
@@ -35,6 +37,7 @@ ARCHITECTURES: dict[str, ArchitectureRow] = {
     "electra": ArchitectureRow(
         cls="electrify.architectures.electra:Electra",
         help="the encoder of ELECTRA and BERT, post-norm with learned positions",
+        called="ELECTRA's architecture",
         inits=("bert", "published", "local"),
         model_types=("electra", "bert"),
     ),

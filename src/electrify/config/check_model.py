@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..errors import need
-from .pretrain import LEARNED, ModelConfig
+from .pretrain import CorruptionConfig, ModelConfig
 
 POSITIVE = (
     "num_hidden_layers",
@@ -17,7 +17,7 @@ POSITIVE = (
 )
 
 
-def check_model(m: ModelConfig, *, corruptor: str) -> None:
+def check_model(m: ModelConfig, c: CorruptionConfig) -> None:
     for name in POSITIVE:
         need(getattr(m, name) > 0, f"{name} must be positive, not {getattr(m, name)}")
     need(
@@ -32,26 +32,26 @@ def check_model(m: ModelConfig, *, corruptor: str) -> None:
         f"{m.num_attention_heads}",
     )
     need(0 < m.generator_size <= 1, f"generator_size must lie in (0, 1], not {m.generator_size}")
-    if corruptor in LEARNED:
+    if c.row.learned:
         check_generator(m)
     else:
         given = [name for name in GENERATOR_SHAPE if getattr(m, name) is not None]
-        need(not given, f"{', '.join(given)}: corruptor {corruptor} has no generator")
+        need(not given, f"{', '.join(given)}: corruptor {c.corruptor} has no generator")
     need(
         0 <= m.dropout < 1 and 0 <= m.attention_dropout < 1,
         "dropout and attention_dropout must lie in [0, 1)",
     )
-    check_local(m, corruptor=corruptor)
+    check_local(m, c)
 
 
-def check_local(m: ModelConfig, *, corruptor: str) -> None:
+def check_local(m: ModelConfig, c: CorruptionConfig) -> None:
     """Whether heads and embeddings are wide enough for init local."""
     need(
         0 < m.local_amplitude < math.inf,
         f"local_amplitude must be positive, not {m.local_amplitude}",
     )
     shapes = [{"hidden_size": m.hidden_size, "num_attention_heads": m.num_attention_heads}]
-    shapes += [m.generator_numbers()] if corruptor in LEARNED else []
+    shapes += [m.generator_numbers()] if c.row.learned else []
     narrow = min(m.embedding_size, *(s["hidden_size"] // s["num_attention_heads"] for s in shapes))
     need(
         m.init != "local" or narrow >= 4,

@@ -7,7 +7,6 @@ import math
 from ..errors import need
 from .objectives import OBJECTIVES
 from .pretrain import (
-    LEARNED,
     CorruptionConfig,
     ModelConfig,
     ObjectiveConfig,
@@ -38,7 +37,7 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
             "default"
         ),
     )
-    wrong = row.check(o.options)
+    wrong = row.check(o.options) or c.row.check(c.options)
     need(wrong is None, str(wrong))
     frozen = c.generator_training == "frozen"
     need(
@@ -81,7 +80,7 @@ def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:
         need(value is None or 0 < value < math.inf, f"{name} must be positive, not {value}")
     drawn = (c.temperature, c.temperature_end, c.disallow_correct) != (1.0, None, False)
     need(
-        c.corruptor in LEARNED or not drawn,
+        c.row.learned or not drawn,
         (
             "temperature, temperature_end and disallow_correct are for learned corruptors, not "
             f"{c.corruptor}"
@@ -89,7 +88,7 @@ def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:
     )
     frozen = c.generator_training == "frozen"
     need(
-        not frozen or c.corruptor == "generator",
+        not frozen or c.row.has_generator,
         f"generator_training frozen is for corruptor generator, not {c.corruptor}",
     )
     need(
@@ -100,6 +99,6 @@ def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:
         ),
     )
     need(
-        m.tie != "all" or c.corruptor != "two_tower",
-        "a two_tower generator has two encoders; tie all is for corruptor generator",
+        m.tie != "all" or c.row.has_generator or not c.row.learned,
+        f"a {c.corruptor} generator is not one encoder; tie all is for corruptor generator",
     )

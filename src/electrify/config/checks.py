@@ -10,7 +10,7 @@ from ..cores import thread_count
 from ..errors import nearest, need
 from .check_model import check_model
 from .check_task import check_task
-from .pretrain import LEARNED, PretrainConfig, TrainConfig
+from .pretrain import PretrainConfig, TrainConfig
 from .schema import MAX_TYPO, brief
 
 TRACKERS = ("none", "tensorboard")
@@ -18,7 +18,7 @@ TRACKERS = ("none", "tensorboard")
 
 def check(config: PretrainConfig) -> None:
     """Raises UserError where the numbers cannot work together."""
-    check_model(config.model, corruptor=config.corruption.corruptor)
+    check_model(config.model, config.corruption)
     check_task(config.corruption, config.objective, config.model)
     check_train(config.train)
     check_stages(config)
@@ -64,8 +64,9 @@ def check_given_generator(config: PretrainConfig) -> None:
     """Where a frozen generator comes from, and whether a generator learns at all."""
     t = config.train
     corruptor = config.corruption.corruptor
+    row = config.corruption.row
     need(
-        t.init_generator is None or corruptor == "generator",
+        t.init_generator is None or row.has_generator,
         f"init_generator is for corruptor generator, not {corruptor}",
     )
     frozen = config.corruption.generator_training == "frozen"
@@ -73,7 +74,7 @@ def check_given_generator(config: PretrainConfig) -> None:
         not frozen or bool(t.generator_steps or t.init_generator),
         "a frozen generator needs generator_steps, or an init_generator, to be one",
     )
-    alone = corruptor not in LEARNED or (frozen and not t.generator_steps)
+    alone = not row.learned or (frozen and not t.generator_steps)
     need(
         not alone or t.generator_learning_rate is None,
         "generator_learning_rate: no generator is trained here",
@@ -89,7 +90,7 @@ def check_first_stage(config: PretrainConfig) -> None:
         "(recipes two-stage-*), or objective adversarial",
     )
     need(
-        corruption.corruptor == "generator",
+        corruption.row.has_generator,
         f"generator_steps is for corruptor generator, not {corruption.corruptor}",
     )
     need(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-Part = Literal["discriminator", "generator"]
+from .networks import KEPT, network_names, part_help
+from .schema import OneOf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,9 +16,8 @@ class ExportConfig:
     HEADINGS: ClassVar = {"output_dir": "where it goes", "part": "what is exported"}
     output_dir: str
     """the folder to write; new, empty, or an earlier export, which is then replaced"""
-    part: Part = "discriminator"
-    """discriminator = the encoder that is kept (of a bert run too); generator = the small masked
-    language model trained beside it"""
+    part: Annotated[str, OneOf(network_names, part_help)] = KEPT
+    """Which network."""
     format: Literal["hf"] = "hf"
     """hf = a Hugging Face folder: config.json, model.safetensors (float32), tokenizer files,
     README.md"""

@@ -11,12 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Logits = Literal["token", "replaced", "energy"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoOptions:
-    """For an objective without options of its own."""
+from .rows import Exported, Logits, NoOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +50,9 @@ class Objective:
     rewarded: bool = False
     """Whether its generator is trained by a reward in place of likelihood."""
     logits: Logits
-    """What the head of the kept network says: the token that should stand there, log-odds that it
-    was replaced, an energy."""
+    """What the head of the kept network says."""
+    leaves: dict[str, Exported] = field(default_factory=dict)
+    """Further networks of its own that are exported, by the name of their folder."""
     group_rows: Callable[[Any], int] | None = None
     """With a loss over whole batches (a contrast): how many consecutive rows it compares, from the
     own options. No split of a batch may cut such a group, so a recipe whose passes do not hold

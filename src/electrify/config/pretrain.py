@@ -15,7 +15,6 @@ from ..errors import UserError, nearest
 from . import own
 from .flags import flag_of
 from .schema import MAX_TYPO, brief, field_types
-from .sections import LEARNED as LEARNED
 from .sections import CorruptionConfig as CorruptionConfig
 from .sections import DataConfig as DataConfig
 from .sections import ModelConfig as ModelConfig
@@ -182,4 +181,4 @@ def with_weights(config: PretrainConfig) -> PretrainConfig:
 def learns_by_likelihood(c: CorruptionConfig, o: ObjectiveConfig) -> bool:
     """Whether a generator is trained by the likelihood of the original tokens: the loss
     `generator`."""
-    return c.corruptor in LEARNED and c.generator_training != "frozen" and not o.row.rewarded
+    return c.row.learned and c.generator_training != "frozen" and not o.row.rewarded

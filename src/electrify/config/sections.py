@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from .architectures import ARCHITECTURES, ArchitectureRow, architecture_help, architectures
+from .corruptors import CORRUPTORS, CorruptorRow, corruptor_help, corruptors
 from .objectives import OBJECTIVES, Objective, objective_help, objectives
 from .schema import OneOf
-
-# Corruptors that are networks.
-LEARNED = {"generator", "two_tower"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +101,12 @@ class CorruptionConfig:
         "corruptor": "corruption: what is changed, and by whom",
         "temperature": "the generator",
     }
-    corruptor: Literal["mask", "generator", "unigram", "uniform", "two_tower"]
-    """mask = [MASK], kept and random tokens, no parameters; generator = samples of a masked LM
-    trained beside; unigram, uniform = words drawn by their frequency in the corpus, or all alike;
-    two_tower = samples of a cloze model of a left-to-right and a right-to-left encoder."""
+    CHOICE: ClassVar = "corruptor"
+    ROWS: ClassVar = staticmethod(corruptors)
+    corruptor: Annotated[str, OneOf(corruptors, corruptor_help)]
+    """Who changes the text."""
+    options: Any = None
+    """The corruptor's own options: the dataclass of its row."""
     mask_rate: float
     """Share of the tokens of each sequence that is chosen."""
     mask_mix: tuple[float, ...] = (0.85, 0.15, 0.0)
@@ -129,6 +129,14 @@ class CorruptionConfig:
     generator_training: Literal["joint", "frozen"] = "joint"
     """joint = the generator learns beside the discriminator; frozen = it stays as it starts
     (--init-generator, or generator_steps)."""
+
+    def __post_init__(self) -> None:
+        if self.options is None:
+            object.__setattr__(self, "options", CORRUPTORS[self.corruptor].options())
+
+    @property
+    def row(self) -> CorruptorRow:
+        return CORRUPTORS[self.corruptor]
 
 
 @dataclass(frozen=True, kw_only=True)

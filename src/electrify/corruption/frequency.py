@@ -19,6 +19,7 @@ from ..tokens import SpecialIds, Tokens
 from .choosing import Chooser
 from .masking import Corrupted, ordinary, substitute
 from .plan import Plan
+from .source import Source
 
 # log q of a token that is never drawn, in place of minus infinity, whose product with 0 is not a
 # number: the smallest normal float32.
@@ -79,3 +80,22 @@ class Frequency(nn.Module):
             max=len(self.cumulative_V) - 1
         )
         return Corrupted(substitute(tokens, plan, new_M), tokens.ids_T, plan)
+
+
+class Unigram(Frequency):
+    """By the corpus's counts; all alike where nothing is trained and so nothing was counted."""
+
+    @classmethod
+    def build(cls, source: Source) -> Unigram:
+        size = source.vocab_size
+        counts_V = torch.ones(size) if source.counts_V is None else source.counts_V
+        return cls(source.chooser, source.special, size, counts_V=counts_V)
+
+
+class Uniform(Frequency):
+    """All alike."""
+
+    @classmethod
+    def build(cls, source: Source) -> Uniform:
+        size = source.vocab_size
+        return cls(source.chooser, source.special, size, counts_V=torch.ones(size))

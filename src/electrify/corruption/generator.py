@@ -17,36 +17,8 @@ from ..terms import Loss
 from ..tokens import Tokens
 from .masking import Corrupted, MaskMix, substitute
 from .plan import Plan, count
-from .sampling import sample
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How a learned corruptor draws: softmax(logits / temperature), the temperature moving from
-    `temperature` to `temperature_end` over the run; with `disallow_correct` never the original
-    token (both in 2003.10555, appendix of negative results)."""
-
-    temperature: float = 1.0
-    temperature_end: float | None = None
-    disallow_correct: bool = False
-
-    def draw(
-        self, logits_MV: Tensor, was_M: Tensor, uniform_M: Tensor, progress: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """One token a row, and softmax(logits) where it was drawn from just that. progress: share
-        of the run that is done, 0-dim."""
-        end = self.temperature if self.temperature_end is None else self.temperature_end
-        moves = end != self.temperature
-        temperature = (
-            self.temperature + (end - self.temperature) * progress if moves else self.temperature
-        )
-        drawn_M, p_MV = sample(
-            logits_MV,
-            uniform_M,
-            temperature=temperature,
-            never_M=was_M if self.disallow_correct else None,
-        )
-        return drawn_M, None if moves or temperature != 1.0 or self.disallow_correct else p_MV
+from .sampling import Sampling
+from .source import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +52,12 @@ class Generator(nn.Module):
         self.chooser = mask.chooser
         if not trains:
             lm.requires_grad_(False)
+
+    @classmethod
+    def build(cls, source: Source) -> Generator:
+        networks = source.networks
+        lm = MaskedLM(networks.encoder(), networks.lm_head())
+        return cls(MaskMix.build(source), lm, sampling=source.sampling, trains=source.trains)
 
     def train(self, mode: bool = True) -> Generator:
         """A frozen generator stays in evaluation: without dropout."""

@@ -20,6 +20,7 @@ from ..terms import Loss
 from ..tokens import SpecialIds, Tokens
 from .choosing import Chooser
 from .plan import Plan
+from .source import Source
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class Corrupted:
 
 class Corruptor(Protocol):
     """Changes text. It decides in `plan`, on the CPU, and runs its networks, if it has any, when it
-    is called."""
+    is called. Its class has a class method `build(source, **options)`, which takes the fields of
+    its row's own options (config/corruptors.py)."""
 
     chooser: Chooser
     trains: bool
@@ -130,6 +132,10 @@ class MaskMix(nn.Module):
         self.mask_id = special.mask
         self.mix = mix
         self.ordinary_N = ordinary(special, vocab_size)
+
+    @classmethod
+    def build(cls, source: Source) -> MaskMix:
+        return cls(source.chooser, source.special, source.vocab_size, mix=source.mask_mix)
 
     def passes(self) -> list[Pass]:
         return []

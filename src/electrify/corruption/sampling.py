@@ -3,10 +3,41 @@ blocks of it, K entries of a block."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 BLOCK = 128  # entries of the vocabulary whose probabilities are summed first
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a learned corruptor draws: softmax(logits / temperature), the temperature moving from
+    `temperature` to `temperature_end` over the run; with `disallow_correct` never the original
+    token (both in 2003.10555, appendix of negative results)."""
+
+    temperature: float = 1.0
+    temperature_end: float | None = None
+    disallow_correct: bool = False
+
+    def draw(
+        self, logits_MV: Tensor, was_M: Tensor, uniform_M: Tensor, progress: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """One token a row, and softmax(logits) where it was drawn from just that. progress: share
+        of the run that is done, 0-dim."""
+        end = self.temperature if self.temperature_end is None else self.temperature_end
+        moves = end != self.temperature
+        temperature = (
+            self.temperature + (end - self.temperature) * progress if moves else self.temperature
+        )
+        drawn_M, p_MV = sample(
+            logits_MV,
+            uniform_M,
+            temperature=temperature,
+            never_M=was_M if self.disallow_correct else None,
+        )
+        return drawn_M, None if moves or temperature != 1.0 or self.disallow_correct else p_MV
 
 
 @torch.no_grad()

@@ -18,9 +18,10 @@ from ..model.passes import Pass
 from ..terms import Loss
 from ..tokens import Tokens
 from .choosing import Chooser
-from .generator import Sampling
 from .masking import Corrupted, substitute
 from .plan import Plan
+from .sampling import Sampling
+from .source import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,14 @@ class TwoTower(nn.Module):
         self.right = right
         self.head = head
         self.sampling = sampling
+
+    @classmethod
+    def build(cls, source: Source) -> TwoTower:
+        networks = source.networks
+        left = networks.encoder(direction="left")
+        right = networks.encoder(direction="right")
+        head = networks.lm_head(encoders=2)
+        return cls(source.chooser, left, right, head, sampling=source.sampling)
 
     def networks(self) -> dict[str, Network]:
         """None: a class of the library for it does not exist."""

@@ -105,7 +105,7 @@ def model_findings(path: Path, kept: dict[str, Any]) -> Iterator[Finding]:
         yield error("vocabulary", fact, AGAIN)
     shared = config.model.tie in ("embeddings", "tokens", "all")
     if (
-        config.corruption.corruptor == "generator"
+        config.corruption.row.has_generator
         and words
         and (len(words) == 1) != shared
         and config.model.tie != "gdes"

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..config.pretrain import LEARNED, PretrainConfig
+from ..config.pretrain import PretrainConfig
 from ..data.phases import phases_of
 from ..train import log
 from ..train.monitor import GRACE_TOKENS
@@ -110,11 +110,7 @@ def judged_loss(config: PretrainConfig) -> str | None:
     """The loss that must fall. That of a discriminator may rise while its generator gets better."""
     if generator_learns(config):
         return "generator"
-    return (
-        None
-        if config.corruption.corruptor in LEARNED
-        else next(iter(config.objective.row.losses), None)
-    )
+    return None if config.corruption.row.learned else next(iter(config.objective.row.losses), None)
 
 
 def overfitting(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:

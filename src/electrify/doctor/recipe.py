@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ..config.pretrain import LEARNED, ModelConfig, PretrainConfig
+from ..config.pretrain import ModelConfig, PretrainConfig
 from ..data.phases import phases_of
 from ..train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
@@ -134,7 +134,7 @@ def length_of_run(config: PretrainConfig, tokens: int | None) -> Iterator[Findin
 
 
 def generator(config: PretrainConfig) -> Iterator[Finding]:
-    if config.corruption.corruptor not in LEARNED:
+    if not config.corruption.row.learned:
         return
     own = config.model.generator_numbers()
     t = config.train
@@ -168,9 +168,9 @@ def generator(config: PretrainConfig) -> Iterator[Finding]:
 def mask_rate(config: PretrainConfig) -> Iterator[Finding]:
     c = config.corruption
     least, most = USUAL_MASK_RATES
-    most = WITH_GENERATOR if c.corruptor in LEARNED else most
+    most = WITH_GENERATOR if c.row.learned else most
     if not least <= c.mask_rate <= most:
-        kind = "with a generator" if c.corruptor in LEARNED else "without a generator"
+        kind = "with a generator" if c.row.learned else "without a generator"
         yield warning(
             "mask-rate",
             f"{c.mask_rate:.0%} of the tokens are chosen, which is unusual {kind}",
@@ -184,7 +184,7 @@ def mask_rate(config: PretrainConfig) -> Iterator[Finding]:
 def tying(config: PretrainConfig) -> Iterator[Finding]:
     c = config.corruption
     m = config.model
-    if c.corruptor not in LEARNED or c.generator_training == "frozen" or m.tie != "none":
+    if not c.row.learned or c.generator_training == "frozen" or m.tie != "none":
         return
     default = ModelConfig.__dataclass_fields__["tie"].default
     yield note(

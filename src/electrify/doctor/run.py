@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.checks import check
+from ..config.networks import KEPT, network_names
 from ..config.pretrain import PretrainConfig, load_file
 from ..export.hf import special_ids
 from ..files.lock import holder
@@ -29,7 +30,6 @@ from .together import entropy_of, with_data
 from .tokenizers import ROLES, check_tokenizer
 
 NEEDED = "Without them nothing can be exported."
-HALVES = ("discriminator", "generator")
 
 
 def examine_run(folder: Path, *, data: list[Data]) -> list[Diagnosis]:
@@ -50,7 +50,8 @@ def examine_run(folder: Path, *, data: list[Data]) -> list[Diagnosis]:
         found.run(lambda: history_findings(folder, config, unigram_entropy=entropy_of(facts, data)))
     found.run(lambda: links_out(folder))
     found.run(lambda: with_data(facts, data))
-    inside = [examine_model(folder / half) for half in HALVES if os.path.isdir(folder / half)]
+    models = [folder / name for name in network_names() if os.path.isdir(folder / name)]
+    inside = [examine_model(model) for model in models]
     stage = (
         examine_run(folder / GENERATOR_STAGE, data=data)
         if os.path.isdir(folder / GENERATOR_STAGE)
@@ -145,7 +146,7 @@ def progress_findings(
             "What is read here may be half written; look again when it has ended.",
         )
         return
-    exported = is_regular(folder / "discriminator" / "config.json")
+    exported = is_regular(folder / KEPT / "config.json")
     if newest is None:
         yield without_checkpoint(folder, config, exported=exported)
     elif newest.step < steps:

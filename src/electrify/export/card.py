@@ -11,19 +11,14 @@ from typing import Any
 import yaml
 
 from ..architectures.exported import ExportedModel
-from ..config.objectives import Logits
+from ..config.networks import beside
 from ..config.pretrain import PretrainConfig, dump, load_file, override
+from ..config.rows import Exported, Logits
 from ..console import inert
 from ..model.shape import Shape
 from ..train.folder import STARTS
 from ..train.log import FILE, read
 
-CHANGED = {  # what the kept encoder read, by the corruptor
-    "generator": "in which a small generator changed tokens",
-    "two_tower": "in which a small cloze model changed tokens",
-    "unigram": "in which tokens were replaced by others drawn by their frequency",
-    "uniform": "in which tokens were replaced by others drawn at random",
-}
 LOGITS = {  # a line of code for what the head says
     "token": "print({}.argmax(-1))  # of each token: the id of what should stand there",
     "replaced": "print({}.sigmoid())  # of each token: probability that it was replaced",
@@ -56,11 +51,7 @@ def model_card(
     """
     config = load_file(run / "config.yaml", within=run)
     start = getattr(config.train, f"init_{part}", None)
-    row = config.objective.row
-    kept = part == "discriminator"
-    corruptor = config.corruption.corruptor
-    # Whether it was trained on texts with [MASK].
-    fills = model.head.kind == "token" and (part == "generator" or corruptor == "mask")
+    shown = beside(config).get(part) or _kept(config)
     parameters = sum(p.numel() for p in model.parameters().values())
     records = [r for r in _records(run) if step is None or r["step"] <= step]
     last = records[-1] if records else {}
@@ -68,10 +59,10 @@ def model_card(
     name = inert(run.resolve().name)
     training = _training(model.encoder.shape, last, step=step, parameters=parameters)
     sections = [
-        _metadata(fills=fills, tag=row.card.tag, start=start, architecture=model.architecture.name),
-        f"# {name}: {row.card.title if kept else 'masked language model'}",
-        _what(corruptor, row.card.asked(config.objective.options), kept=kept),
-        _use(model, says=row.logits if kept else "token", fills=fills),
+        _metadata(config, shown, start=start),
+        f"# {name}: {shown.title}",
+        f"{shown.purpose} Trained from raw text with electrify.",
+        _use(model, says=shown.logits, fills=shown.fills),
         _section("Training", _rows(training)),
         _validation(valid),
         _corpus(facts),
@@ -100,11 +91,11 @@ def _records(run: Path) -> list[dict[str, Any]]:
     return [r for r in read(path) if r.get("kind") in ("train", "valid")] if path.is_file() else []
 
 
-def _metadata(*, fills: bool, tag: str, start: str | None, architecture: str) -> str:
-    tags = ["electrify", architecture, tag]
+def _metadata(config: PretrainConfig, shown: Exported, *, start: str | None) -> str:
+    tags = ["electrify", config.model.architecture, config.objective.row.card.tag]
     fields = {
         "library_name": "transformers",
-        "pipeline_tag": "fill-mask" if fills else "feature-extraction",
+        "pipeline_tag": "fill-mask" if shown.fills else "feature-extraction",
         "tags": tags,
     }
     if start and HUB_ID.fullmatch(start) and not Path(start).exists():
@@ -112,23 +103,16 @@ def _metadata(*, fills: bool, tag: str, start: str | None, architecture: str) ->
     return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
 
 
-def _what(corruptor: str, asked: str, *, kept: bool) -> str:
-    if corruptor == "mask":
-        text = (
-            "A text encoder pre-trained to predict masked tokens (BERT without next-sentence "
-            "prediction), in ELECTRA's architecture."
-        )
-    elif kept:
-        text = (
-            "A text encoder pre-trained on text "
-            f"{CHANGED.get(corruptor, 'in which tokens were changed')}, {asked}."
-        )
-    else:
-        text = (
-            "The masked language model that proposed the replacements for the encoder beside it. "
-            "Fine-tune that one, not this."
-        )
-    return f"{text} Trained from raw text with electrify."
+def _kept(config: PretrainConfig) -> Exported:
+    """The encoder that a run is for, as the card presents it."""
+    row = config.objective.row
+    corruptor = config.corruption.row
+    purpose = corruptor.card.format(
+        asked=row.card.asked(config.objective.options),
+        architecture=config.model.row.called,
+    )
+    fills = row.logits == "token" and corruptor.shows_mask
+    return Exported(title=row.card.title, purpose=purpose, logits=row.logits, fills=fills)
 
 
 def _use(model: ExportedModel, *, says: Logits, fills: bool) -> str:

@@ -27,7 +27,7 @@ from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, compose, kept_shape
-from ..config.export import Part
+from ..config.networks import KEPT
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
 from ..files.model_folder import CARD, may_write, replaced, sealed
@@ -51,7 +51,7 @@ from .start import folder_shape
 
 def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
     """Writes RUN/discriminator and, where there is one, RUN/generator from the networks in memory,
-    or without them from the newest checkpoint. Returns the folders by half.
+    or without them from the newest checkpoint. Returns the folders by network.
 
     Raises UserError where a folder of that name is not an export of ours, ExportError where
     transformers does not compute the same.
@@ -67,11 +67,9 @@ def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
     return folders
 
 
-def export(
-    run: Path, *, output_dir: Path, part: Part = "discriminator", step: int | None = None
-) -> Path:
-    """Writes one half of a checkpoint (by default the newest complete one) of the run folder `run`
-    to `output_dir`, and returns that.
+def export(run: Path, *, output_dir: Path, part: str = KEPT, step: int | None = None) -> Path:
+    """Writes one network of a checkpoint (by default the newest complete one) of the run folder
+    `run` to `output_dir`, and returns that.
 
     Raises UserError where the run has no checkpoint or no such part, where `output_dir` holds
     something else, and as `export_run`.
@@ -169,7 +167,7 @@ def _fill(built: Built, saved: Mapping[str, Tensor], path: Path) -> None:
 def identity_of(
     run: Path, part: str, config: PretrainConfig, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What tells this half from others, for its mark: the same run at another step is the same
+    """What tells this network from others, for its mark: the same run at another step is the same
     model."""
     recipe = hashlib.sha256((run / "config.yaml").read_bytes()).hexdigest()
     return {

@@ -101,9 +101,9 @@ class Objective(nn.Module, ABC):
         """What it runs, for the count of FLOPs."""
 
     def networks(self) -> dict[str, Network]:
-        """The networks that it leaves, by the name of their folder; `discriminator` is the one that
-        is kept."""
-        return {"discriminator": Network(self.encoder, self.head)} | self.corruptor.networks()
+        """The networks that it leaves beside the encoder that is kept, by the name of their folder:
+        those that the rows of the objective and of the corruptor name."""
+        return self.corruptor.networks()
 
     def generator_parts(self) -> list[nn.Module]:
         """Modules whose parameters, where the kept network does not have them, take the generator's

@@ -15,6 +15,7 @@ import transformers
 
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
+from ..config.networks import KEPT
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of, saved_objective
 from ..progress import say
@@ -148,10 +149,7 @@ def load_discriminator(model: str) -> tuple[Any, Any, Architecture]:
     Raises UserError where the replaced-token head is missing: the library would make one of random
     numbers.
     """
-    if (
-        Path(model, "discriminator", "config.json").is_file()
-        and not Path(model, "config.json").is_file()
-    ):
+    if Path(model, KEPT, "config.json").is_file() and not Path(model, "config.json").is_file():
         raise UserError(f"{model}: a run, not a model; use {Path(model) / 'discriminator'}")
     config = load_config(model)
     advice = "detection needs a discriminator: use the discriminator/ folder of a run"

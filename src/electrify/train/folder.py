@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from ..config.networks import KEPT, network_names
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, parse, values_of
 from ..errors import UserError
 from ..files.folders import foreign, own_bytes, own_object
@@ -25,7 +26,6 @@ from .home import TOKENIZER
 
 Resume = Literal["auto", "never", "must"]
 CONFIG = "config.yaml"
-HALVES = ("discriminator", "generator")
 STARTS = ("init_discriminator", "init_generator")
 GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
 # Fields that may differ when a run continues: they move no number that training computes, as long
@@ -78,28 +78,28 @@ def refuse(folder: Path, resume: Resume) -> None:
         )
     if not holds and folder.is_dir() and any(_stands_in_the_way(p) for p in folder.iterdir()):
         raise UserError(f"{folder} is not empty and holds no run; choose another --output-dir")
-    if not saved and (folder / "discriminator").exists():
+    if not saved and (folder / KEPT).exists():
         raise UserError(
             f"{folder} holds a finished run whose checkpoints are gone; choose another --output-dir"
         )
     _models_must_be_ours(folder)
-    for name in (*HALVES, TOKENIZER, BOARD, GENERATOR_STAGE):
+    for name in (*network_names(), TOKENIZER, BOARD, GENERATOR_STAGE):
         must_stay_inside(folder / name, folder)
 
 
 def _models_must_be_ours(folder: Path) -> None:
     """Raises UserError where the run's models could not be written in the end: found now, and not
     when the run has ended."""
-    for half in HALVES:
-        if model_mark(folder / half) is None and (
-            os.path.lexists(folder / half)
-            and (not (folder / half).is_dir() or foreign(folder / half))
+    for name in network_names():
+        if model_mark(folder / name) is None and (
+            os.path.lexists(folder / name)
+            and (not (folder / name).is_dir() or foreign(folder / name))
         ):
             raise UserError(
-                f"{folder / half} is not a model that electrify wrote; move it away, or choose "
+                f"{folder / name} is not a model that electrify wrote; move it away, or choose "
                 "another --output-dir"
             )
-        must_be_as_written(folder / half)
+        must_be_as_written(folder / name)
 
 
 def _stands_in_the_way(path: Path) -> bool:

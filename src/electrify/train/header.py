@@ -136,15 +136,15 @@ def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:
     )
 
 
-def saved_shape(folder: Path, half: str) -> Shape | None:
+def saved_shape(folder: Path, network: str) -> Shape | None:
     """The shape of a network of the run that has begun in the folder; None where none has. So the
     folders that it started from may be gone by then."""
     if not os.path.lexists(folder / FACTS):
         return None
     shapes = read_facts(folder)[0].shapes
-    if half not in shapes:
+    if network not in shapes:
         raise UserError(
-            f"{folder / FACTS} does not say the shape of the {half}; it is damaged, or not a file "
-            "of this program"
+            f"{folder / FACTS} does not say the shape of the {network}; it is damaged, or not a "
+            "file of this program"
         )
-    return shapes[half]
+    return shapes[network]

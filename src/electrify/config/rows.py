@@ -1,0 +1,27 @@
+"""What the tables of objectives, corruptors and architectures share. Free of torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Logits = Literal["token", "replaced", "energy"]
+"""What a head says: the token that should stand there, log-odds that it was replaced, an energy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """For a row without options of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """A network that a run leaves beside the encoder that it is for, as the model card presents
+    it."""
+
+    title: str
+    purpose: str
+    """What it is and what it is for, in sentences."""
+    logits: Logits
+    fills: bool
+    """Whether it was trained on texts with [MASK], so that it can fill one."""
