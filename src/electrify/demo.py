@@ -21,6 +21,7 @@ from .config.networks import KEPT
 from .config.prepare import PrepareConfig
 from .config.pretrain import PretrainConfig, load_recipe, override
 from .console import harmless
+from .cores import cores
 from .curves import OURS, draw
 from .downstream import loop
 from .downstream.examples import Example
@@ -35,7 +36,6 @@ from .progress import Progress, duration, say
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
 from .text import pydocs
 from .text.dedup import digest, fraction
-from .text.pool import cores
 from .text.prepare import prepare
 from .text.summary import report
 from .train.device import pick_device

@@ -14,7 +14,6 @@ from .export.start import check_vocabulary
 from .progress import say
 from .running import Job, Result, train_run
 from .starting import from_folders
-from .text.given import prepared as prepared
 from .text.shards import Corpus
 from .train import dist
 from .train.allocator import keep_memory

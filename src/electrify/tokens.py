@@ -66,6 +66,12 @@ class Tokens:
         """True where there is a token, False at padding."""
         return self.seq_T > 0
 
+    @property
+    def used_R(self) -> Tensor:
+        """[R] True for rows that hold text. The last batch of a validation may have rows without
+        any: a loss that is over rows counts these rows only."""
+        return self.real_T.view(self.num_rows, self.row_length).any(-1)
+
     def with_ids(self, ids_T: Tensor) -> Tokens:
         return replace(self, ids_T=ids_T)
 

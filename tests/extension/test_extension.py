@@ -13,12 +13,16 @@ import torch
 import with_toys
 
 from electrify.batches import split_batch
+from electrify.build import Vocabulary, build
 from electrify.config.architectures import ARCHITECTURES
 from electrify.config.corruptors import CORRUPTORS
 from electrify.config.objectives import OBJECTIVES
 from electrify.config.pretrain import load_recipe, override
+from electrify.draws import draws_for
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
+from electrify.objectives.objective import Step
+from electrify.tokens import SpecialIds, from_sequences
 from small import (
     SMALL,
     TORCHRUN,
@@ -194,6 +198,30 @@ def test_a_small_batch_of_two_processes_cuts_no_group() -> None:
     assert split_batch(config, 1)[1] == 16
     with pytest.raises(UserError, match="batch_size_schedule of 2 rows would cut such a group"):
         split_batch(config, 2)
+
+
+def test_rows_without_text_count_in_no_loss() -> None:
+    """The last batch of a validation may be part empty: its means are those of the rows that hold
+    text."""
+    config = override(load_recipe("electra-tiny"), TOYS["corruptor"] | {"dropout": 0})
+    special = SpecialIds(0, 1, 2, 3, 4, others=())
+    step = Step(build(config, Vocabulary(100, special)).objective).eval()
+    rows = [[2, *range(10, 20), 3], [2, *range(30, 36), 3]]
+    found = []
+    for empty in (0, 2):
+        tokens = from_sequences([*rows, *([[]] * empty)], row_length=16, pad=0)
+        draws = draws_for(seed=1, step=0, num_rows=2 + empty, row_length=16)
+        terms = step(tokens, step.objective.plan(tokens, draws))
+        found.append(
+            {
+                name: (one.sum.item(), one.count.item())
+                for name, one in terms.items()
+                if one.kind == "mean"
+            }
+        )
+    assert found[0].keys() >= {"margin", "contrast", "named"}
+    for name, (total, number) in found[0].items():
+        assert found[1][name] == pytest.approx((total, number), rel=1e-5), name
 
 
 def test_own_options_are_flags_of_this_objective_only(

@@ -88,7 +88,7 @@ class Margin(Base):
         )
 
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
-        rows = torch.tensor(tokens.num_rows)
+        rows = tokens.used_R.sum()
         return {"margin": tokens.real_T.sum(), "contrast": rows, "named": count(plan)}
 
     def passes(self) -> list[Pass]:
@@ -112,7 +112,7 @@ class Margin(Base):
         own_R = torch.arange(self.group, device=alike_RGG.device).repeat(len(groups_RGD))
         losses = {
             "margin": Loss((self.margin - sign_T * logits_T).relu(), tokens.real_T),
-            "contrast": Loss(F.cross_entropy(alike_RGG, own_R, reduction="none")),
+            "contrast": Loss(F.cross_entropy(alike_RGG, own_R, reduction="none"), tokens.used_R),
             "named": Loss(token_ce(self.namer(states_TD[z.at_M]), z.was_M), z.valid_M),
         }
         return Graded(z, self.corruptor.likelihood(z) | losses, states_TD, logits_T)

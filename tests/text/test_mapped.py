@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from electrify.errors import UserError
-from electrify.text.mapped import MappedFiles, Named, joined, sha256_of_file
+from electrify.files.folders import sha256
+from electrify.text.mapped import MappedFiles, Named, joined
 
 PAGE = 4096
 
@@ -24,7 +25,7 @@ def mapped(tmp_path: Path) -> MappedFiles:
         ids = np.random.default_rng(k).integers(0, 60_000, 100 * PAGE // 2).astype("<u2")
         path = tmp_path / f"{k}.bin"
         path.write_bytes(ids.tobytes())
-        named.append(Named(path, len(ids), sha256_of_file(path)))
+        named.append(Named(path, len(ids), sha256(path)))
     return MappedFiles(named, np.dtype("<u2"))
 
 

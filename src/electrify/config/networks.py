@@ -17,15 +17,19 @@ def beside(config: PretrainConfig) -> dict[str, Exported]:
     return config.objective.row.leaves | config.corruption.row.leaves
 
 
+def every_one_beside() -> dict[str, Exported]:
+    """The networks that any recipe leaves beside the one that it is for."""
+    rows = [*OBJECTIVES.values(), *CORRUPTORS.values()]
+    return {name: its for row in rows for name, its in row.leaves.items()}
+
+
 def network_names() -> tuple[str, ...]:
     """The names of the folders that a run may leave, whatever its recipe."""
-    rows = [*OBJECTIVES.values(), *CORRUPTORS.values()]
-    return tuple(dict.fromkeys([KEPT, *(name for row in rows for name in row.leaves)]))
+    return (KEPT, *every_one_beside())
 
 
 def part_help() -> str:
     """The help of `export --part`."""
-    rows = [*OBJECTIVES.values(), *CORRUPTORS.values()]
-    others = {name: its.title for row in rows for name, its in row.leaves.items()}
-    shown = "; ".join(f"{name} = the {title} beside it" for name, title in others.items())
+    others = every_one_beside().items()
+    shown = "; ".join(f"{name} = the {its.title} beside it" for name, its in others)
     return f"{KEPT} = the encoder that the run is for (of a bert run too); {shown}."

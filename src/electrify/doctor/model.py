@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ..architectures import reading
-from ..export.folders import TOKENIZER_FILES
-from ..files.models import MARK, read_mark
+from ..files.folders import MARK
+from ..files.models import MAX_LAYERS, read_mark
 from ..files.schema import is_count
-from ..train.memory import MAX_LAYERS
+from ..files.tokenizers import VOCABULARY_FILES
 from .files import AGAIN, Bar, files_below, is_regular, links_out, named, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, ok, warning
 from .kinds import CONFIG, architecture, part_of
@@ -23,7 +23,7 @@ from .weights import PICKLES, weights_findings
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 # Of anything but layers: a table of the size of a damaged number would fill the memory.
 MOST = 1 << 24
-KEYS = (
+SIZES = (  # what configurations of the library call so, whatever the model
     "vocab_size",
     "embedding_size",
     "hidden_size",
@@ -61,7 +61,7 @@ def _examine(folder: Path, found: Diagnosis) -> None:
     if config is not None:
         found.run(lambda: tokenizer_findings(folder, config))
         if not found.count("error"):  # else it would say the same once more
-            there = any(is_regular(folder / name) for name in TOKENIZER_FILES)
+            there = any(is_regular(folder / name) for name in VOCABULARY_FILES)
             found.run(lambda: loading_findings(folder, config, tokenizer=there))
         found.traits = {
             "part": part_of(config),
@@ -115,7 +115,7 @@ def must_be_plausible(config: dict[str, Any]) -> None:
     mad = [f"{k} {v!r}" for k, v in config.items() if isinstance(v, int) and abs(v) > limit(k)]
     odd = [
         f"{k} {config[k]!r}"
-        for k in KEYS
+        for k in SIZES
         if k in config and (not is_count(config[k]) or config[k] == 0)
     ]
     if mad or odd:

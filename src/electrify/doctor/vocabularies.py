@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..export.folders import TOKENIZER_FILES
 from ..files.schema import is_count
+from ..files.tokenizers import VOCABULARY_FILES
 from .files import is_regular, named, read_bytes
 from .findings import Finding, error, note, warning
 from .kinds import CONFIG
@@ -18,7 +18,7 @@ NO_LIMIT = 1 << 20  # transformers' way of saying that nobody set the longest te
 
 
 def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding]:
-    there = [n for n in TOKENIZER_FILES if is_regular(folder / n)]
+    there = [n for n in VOCABULARY_FILES if is_regular(folder / n)]
     if not there:
         yield warning(
             "no-tokenizer",

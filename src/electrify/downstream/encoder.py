@@ -21,17 +21,16 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING
 from ..errors import UserError
 from ..export.folders import (
     SAFE_WEIGHTS,
-    TOKENIZER_FILES,
     is_causal,
     load_config,
     load_tokenizer,
     must_be_sound_weights,
     unreadable_weights,
 )
-from ..export.places import RANDOM as RANDOM
+from ..export.places import RANDOM
 from ..export.quiet import quiet
 from ..files.reading import sha256_of
-from ..files.tokenizers import TOKENIZER_FILES as EVERY_TOKENIZER_FILE
+from ..files.tokenizers import TOKENIZER_FILES, VOCABULARY_FILES
 from .attention import implementation_for
 from .frame import Frame, frames_of, reads_last
 
@@ -216,7 +215,7 @@ def encoder_fingerprint(model: str) -> str:
         if file.is_file() and (
             (weights and not model.startswith(RANDOM))
             or file.name == "config.json"
-            or file.name in TOKENIZER_FILES
+            or file.name in VOCABULARY_FILES
         ):
             digest.update(file.name.encode())
             digest.update(bytes.fromhex(sha256_of(file, within=path)))
@@ -231,7 +230,7 @@ def tokenizer_fingerprint(model: str) -> str:
         return model
     found = [
         (name, sha256_of(path / name, within=path))
-        for name in sorted(EVERY_TOKENIZER_FILE)
+        for name in sorted(TOKENIZER_FILES)
         if (path / name).is_file()
     ]
     return hashlib.sha256(repr(found).encode()).hexdigest()[:16]

@@ -14,6 +14,7 @@ import torch
 from ..config.finetune import FinetuneConfig
 from ..config.finetune_settings import FinetuneSettings
 from ..errors import UserError
+from ..export.places import RANDOM
 from ..files.folders import must_be_new, relative, remove_temporaries
 from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from ..files.lock import lock
@@ -22,7 +23,7 @@ from ..files.whole import write_atomically
 from ..progress import Progress, say
 from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
-from .encoder import RANDOM, load
+from .encoder import load
 from .page import write_report
 from .plan import Run, folder_name, is_done, planned
 from .plot import write_plot

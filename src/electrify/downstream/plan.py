@@ -12,9 +12,10 @@ from typing import Any
 
 from ..config.finetune import FinetuneConfig
 from ..errors import UserError
+from ..export.places import RANDOM
 from ..files.folders import relative, sha256
 from ..files.model_folder import is_whole
-from .encoder import RANDOM, encoder_fingerprint, tokenizer_fingerprint
+from .encoder import encoder_fingerprint, tokenizer_fingerprint
 from .single import updates_of
 from .tasks import TaskData
 

@@ -28,9 +28,10 @@ from transformers import (
 
 from ..errors import UserError
 from ..export.folders import load_config
+from ..export.places import RANDOM
 from ..export.quiet import quiet
 from ..files.model_folder import replaced
-from .encoder import RANDOM, Loaded
+from .encoder import Loaded
 from .heads import Finetuned
 from .problems.problem import Problem
 from .problems.texts import Texts

@@ -14,15 +14,15 @@ from transformers.models.auto.modeling_auto import (
     MODEL_MAPPING,
 )
 
+from ..config.networks import KEPT, every_one_beside
 from ..config.objectives import OBJECTIVES, Logits
 from ..errors import UserError, failing_as
 from ..files.models import SAVED_AGAIN, look_over, read_mark
 from ..files.reading import FileError
-from ..files.tokenizers import must_be_plain
+from ..files.tokenizers import VOCABULARY_FILES, must_be_plain
 from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, must_be_steady, without_code
 from ..train.memory import loaded_must_fit
-from .places import check_place as check_place
-from .places import may_be_on_hub as may_be_on_hub
+from .places import check_place
 from .quiet import quiet
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
@@ -34,15 +34,6 @@ SAFE_WEIGHTS: dict[str, Any] = {
 }
 # The library counts these with the causal ones, for their language-model heads.
 _BOTH_WAYS = ("xlnet", "xlm", "flaubert")
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "vocab.txt",
-    "vocab.json",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "spm.model",
-    "tokenizer.model",
-)
 
 
 def saved_objective(path: str) -> str | None:
@@ -55,8 +46,12 @@ def saved_objective(path: str) -> str | None:
 def logits_of(path: str) -> Logits | None:
     """What the head of an export of ours says; None where the folder does not tell. Raises
     UserError where it is damaged."""
-    row = OBJECTIVES.get(saved_objective(path) or "")
-    return row.logits if row else None
+    mark = read_mark(Path(path))
+    row = OBJECTIVES.get(mark.objective or "") if mark else None
+    if mark is None or row is None:
+        return None
+    beside = every_one_beside().get(mark.part or KEPT)
+    return beside.logits if beside else row.logits
 
 
 def load_weights(cls: Any, path: str, config: Any) -> tuple[Any, list[str]]:
@@ -220,9 +215,9 @@ def computing_plainly(config: Any) -> None:
 def load_tokenizer(path: str, *, vocab_size: int) -> Any:
     """The tokenizer of a model. Raises UserError where there is none (the library would make an
     empty one) or where it is too large for the model."""
-    if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in TOKENIZER_FILES):
+    if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in VOCABULARY_FILES):
         raise UserError(
-            f"{path}: the folder holds no tokenizer (none of {', '.join(TOKENIZER_FILES[:4])}); "
+            f"{path}: the folder holds no tokenizer (none of {', '.join(VOCABULARY_FILES[:4])}); "
             "copy the one the model was trained with into it"
         )
     if Path(path).is_dir():

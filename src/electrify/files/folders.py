@@ -23,7 +23,7 @@ from typing import IO, Any, cast
 
 from ..errors import UserError
 from .lock import LOCK
-from .tokenizers import TOKENIZER_FILES as TOKENIZER_FILES
+from .tokenizers import TOKENIZER_FILES
 from .whole import TEMPORARY
 
 MARK = "electrify.json"

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from ..console import brief
 from ..errors import UserError
-from .folders import MARK as MARK
+from .folders import MARK
 from .reading import (
     MAX_JSON_BYTES,
     MB,

@@ -33,6 +33,16 @@ TOKENIZER_FILES = {
     "tokenizer.model": MAX_FILE_BYTES,
     "chat_template.jinja": MB,
 }
+# Those that hold a vocabulary: a tokenizer is one of them, with or without settings.
+VOCABULARY_FILES = (
+    TOKENIZER_FILE,
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "spm.model",
+    "tokenizer.model",
+)
 # An encoder has no chat.
 COPIED = tuple(name for name in TOKENIZER_FILES if name != "chat_template.jinja")
 CHUNK = 1 << 20

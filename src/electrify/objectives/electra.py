@@ -80,11 +80,10 @@ class Electra(Objective):
 
     def passes(self) -> list[Pass]:
         graded = 1.0 if self.loss_on == "all" else self.corruptor.chooser.share
-        return [
-            *self.corruptor.passes(),
-            Pass(self.encoder, 1.0, True),
-            Pass(self.head, graded, True),
-        ]
+        heads = [Pass(self.head, graded, True)]
+        if self.sentence_head is not None:
+            heads.append(Pass(self.sentence_head, 1.0, True))
+        return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), *heads]
 
     def label_T(self, z: Corrupted) -> Tensor:
         """[T] True for the tokens that it should call replaced."""

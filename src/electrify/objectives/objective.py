@@ -86,7 +86,8 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
-        """How many tokens (of this batch) its own losses are over."""
+        """How many tokens, or rows that hold text (`tokens.used_R`), of this batch its own losses
+        are over."""
 
     @abstractmethod
     def forward(self, tokens: Tokens, plan: Plan) -> Graded: ...

@@ -25,9 +25,10 @@ from importlib.metadata import version
 from types import TracebackType
 from typing import Any
 
+from ..cores import cores
 from ..errors import UserError
 from ..progress import say
-from .pool import Answer, answer, cores, value_of
+from .pool import Answer, answer, value_of
 
 # A host or process may be lost this often at the same task. What the task itself raises comes back
 # as a value and is never tried again.

@@ -9,7 +9,6 @@ reading in which something could happen, and it does not cost more than numpy's 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError
+from ..files.folders import sha256
 
 AT_ONCE = 1024  # pieces of one system call: IOV_MAX of Linux
 AGAIN = "put it back or prepare the corpus again, then run the same command again to continue"
@@ -77,7 +77,7 @@ class MappedFiles:
                 self._require_size(file, now.size)
             if now == before:
                 continue
-            if now.size == before.size and sha256_of_file(file.path) == file.sha256:
+            if now.size == before.size and sha256(file.path) == file.sha256:
                 self._identities[number] = now  # touched, or a copy put in its place
             elif same_file:
                 raise UserError(f"{file.path} was changed while it was read; {AGAIN}")
@@ -113,15 +113,6 @@ def _opened(path: Path, dtype: np.dtype[Any]) -> tuple[np.ndarray, Identity]:
         return (
             np.memmap(f, dtype=dtype, mode="r") if identity.size else np.empty(0, dtype)
         ), identity
-
-
-def sha256_of_file(path: Path) -> str:
-    """Empty where it cannot be read."""
-    try:
-        with path.open("rb") as f:
-            return hashlib.file_digest(f, "sha256").hexdigest()
-    except OSError:
-        return ""
 
 
 def joined(pieces: list[np.ndarray]) -> np.ndarray:

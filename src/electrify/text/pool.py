@@ -32,7 +32,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any
 
-from ..cores import cores as cores
 from ..cores import wait_briefly
 from ..errors import UserError
 from ..progress import duration, say

@@ -25,6 +25,7 @@ from typing import Any
 from .. import faults
 from ..config.prepare import PrepareConfig
 from ..console import harmless
+from ..cores import cores
 from ..errors import UserError
 from ..files.results import keep_changed
 from ..files.whole import write_atomically
@@ -35,7 +36,7 @@ from .dedup import Seen, digest, fraction
 from .encode import Start, Task, read_part, write_part
 from .join import join
 from .manifest import Manifest, token_dtype
-from .pool import Workers, cores
+from .pool import Workers
 from .same_command import finished
 from .sources import Source
 from .streams import has_checksum

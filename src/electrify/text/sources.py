@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ..errors import UserError
 from ..files.reading import opened
 from . import walk
-from .patterns import matching as matching
+from .patterns import matching
 from .streams import COMPRESSIONS, compression_of
 from .walk import LeftOut
 

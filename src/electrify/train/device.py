@@ -13,8 +13,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..cores import cores
 from ..errors import UserError
-from ..text.pool import cores
 
 POWERCAP = Path("/sys/class/powercap")
 
