@@ -149,8 +149,8 @@ def git_commit(file: Path | None = None) -> str | None:
 
 
 def peak_memory_bytes(device: Any) -> int:
-    """The peak of memory so far: allocated by torch on a GPU, or resident in the process on a CPU.
-    """
+    """The peak of memory so far: allocated by torch on a GPU, or resident in the process on a
+    CPU."""
     if device.type == "cuda":
         import torch
 

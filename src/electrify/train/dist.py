@@ -66,8 +66,8 @@ def start(device: torch.device, *, timeout_s: float) -> World:
 
 
 def _own_gpu(device: torch.device, local_rank: int) -> torch.device:
-    """The GPU of this process, which becomes its current device. Raises UserError if there is none.
-    """
+    """The GPU of this process, which becomes its current device. Raises UserError if there is
+    none."""
     device = torch.device("cuda", local_rank if device.index is None else device.index)
     if device.index >= torch.cuda.device_count():
         raise UserError(

@@ -118,8 +118,8 @@ class Meter:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Time spent inside (a validation, a checkpoint) counts for the run but not for its rate.
-        """
+        """Time spent inside (a validation, a checkpoint) counts for the run but not for its
+        rate."""
         began = time.monotonic()
         yield
         self._aside += time.monotonic() - began

@@ -86,8 +86,8 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def cache_folder() -> Path:
-    """The folder for measurements of this machine: $ELECTRIFY_CACHE, else the user's cache folder.
-    """
+    """The folder for measurements of this machine: $ELECTRIFY_CACHE, else the user's cache
+    folder."""
     given = os.environ.get("ELECTRIFY_CACHE")
     if given:
         return Path(given)

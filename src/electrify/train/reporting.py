@@ -1,5 +1,5 @@
-"""What a run reports between updates: log lines, validation, and the monitor's warnings about both.
-"""
+"""What a run reports between updates: log lines, validation, and the monitor's warnings about
+both."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ def current_names(tensors: Mapping[str, Mapping[str, Tensor]]) -> dict[str, dict
 def must_go_on(
     path: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]
 ) -> None:
-    """Raises UserError if a run cannot continue from the content of the checkpoint folder `path`.
-    """
+    """Raises UserError if a run cannot continue from the content of the checkpoint folder
+    `path`."""
     for group in ("model", "optimizer"):
         if group not in tensors:
             raise UserError(

@@ -14,8 +14,8 @@ from .dist import sum_across
 
 
 class MetricSums:
-    """Terms added up since the last log line, on the device, in float64 if the device supports it.
-    """
+    """Terms added up since the last log line, on the device, in float64 if the device supports
+    it."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

@@ -45,8 +45,8 @@ class Threads:
     asked: int | None = None
     """The number that the user asked for, if it exceeds the number of cores."""
     speeds: dict[int, float] = field(default_factory=dict)
-    """For each number of threads, the speed relative to one thread; empty if nothing was measured.
-    """
+    """For each number of threads, the speed relative to one thread; empty if nothing was
+    measured."""
 
     def facts(self) -> dict[str, Any]:
         """For run.json."""
@@ -104,8 +104,8 @@ def choose(
 
 @contextmanager
 def computing_with(threads: Threads) -> Iterator[Threads]:
-    """A context in which torch computes with so many threads; afterwards the number is as before.
-    """
+    """A context in which torch computes with so many threads; afterwards the number is as
+    before."""
     before = torch.get_num_threads()
     if threads.number == before:
         yield threads

@@ -52,8 +52,8 @@ class Life:
     entered: int = 0
     who: str = ""
     since: float = 0.0
-    """The time, on the clock of time.monotonic(), when its number of signs was last seen to grow.
-    """
+    """The time, on the clock of time.monotonic(), when its number of signs was last seen to
+    grow."""
 
 
 class Watch:
