@@ -27,8 +27,8 @@ class ArchitectureRow:
     inits: tuple[Init, ...]
     """Initial values that are known for it."""
     model_types: Sequence[str]
-    """`model_type` of the configurations that are read as it; the first is what it is exported
-    as."""
+    """`model_type` of the configurations that are read as it; the first is what it is exported as.
+    """
 
 
 ARCHITECTURES: dict[str, ArchitectureRow] = {

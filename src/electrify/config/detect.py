@@ -27,8 +27,8 @@ class DetectConfig:
     threshold: float = 0.5
     """Mark what has at least this probability of being replaced."""
     unit: Literal["token", "word"] = "token"
-    """Show word pieces, or whole words (a word's probability is that of its most suspicious
-    piece)."""
+    """Show word pieces, or whole words (a word's probability is that of its most suspicious piece).
+    """
     json: bool = False
     """Write JSON."""
     max_seq_length: int | None = None

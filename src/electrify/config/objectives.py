@@ -74,8 +74,8 @@ class RTDOptions:
     loss_on: Literal["all", "chosen"] = "all"
     """For rtd: the tokens that are graded."""
     correct_as_replaced: bool = False
-    """For rtd: whether a draw that is the original token counts as replaced, too (as in
-    Electric)."""
+    """For rtd: whether a draw that is the original token counts as replaced, too (as in Electric).
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -199,8 +199,8 @@ class TrainConfig:
     learning_rate: float
     """Peak learning rate."""
     generator_learning_rate: float | None = None
-    """Peak learning rate of the parameters that only the generator has; by default
-    learning_rate."""
+    """Peak learning rate of the parameters that only the generator has; by default learning_rate.
+    """
     lr_scheduler_type: Literal["electra", "linear", "cosine", "wsd", "constant"] = "electra"
     """electra = the paper's (linear decay that already runs during warm-up); the others decay after
     warm-up; wsd holds, then decays over the last fifth."""
@@ -257,16 +257,16 @@ class TrainConfig:
     before it moves anything: stop without saving; skip this update; or rollback to the newest
     checkpoint and go on with the batches behind this one."""
     max_non_finite: int = 10
-    """With skip and rollback: updates of a run that may be refused so before it stops all the
-    same."""
+    """With skip and rollback: updates of a run that may be refused so before it stops all the same.
+    """
     spike: Literal["warn", "skip", "rollback"] = "warn"
     """Where the loss of an update lies spike_sigmas standard deviations above those of up to 128
     before it: warn and train on it, as published; skip this update; or rollback as above."""
     spike_sigmas: float = 6.0
     """How far above the others the loss of a spike is, in their standard deviations."""
     max_spikes: int = 10
-    """With skip and rollback: spikes of a run that may be refused so before it stops all the
-    same."""
+    """With skip and rollback: spikes of a run that may be refused so before it stops all the same.
+    """
     ddp_timeout: float = 1800.0
     """Seconds that a process waits for the others, at the start and in every exchange, before it
     gives them up."""
@@ -274,8 +274,8 @@ class TrainConfig:
     """Hugging Face folder or Hub id that the kept encoder starts from; it decides that half's
     shape."""
     init_generator: str | None = None
-    """Hugging Face folder or Hub id that the generator starts from; it decides that half's
-    shape."""
+    """Hugging Face folder or Hub id that the generator starts from; it decides that half's shape.
+    """
     generator_steps: int = 0
     """Two stages: updates of the generator alone, as a run of its own in RUN/generator-stage,
     before the max_steps (frozen then, or adversarial)."""

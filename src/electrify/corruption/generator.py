@@ -57,8 +57,8 @@ class Generated(Corrupted):
     states_MD: Tensor
     """The hidden states that it believed `logits_MV` from."""
     p_MV: Tensor | None
-    """softmax(logits_MV) in float32, without gradient, where the samples were drawn from just
-    that."""
+    """softmax(logits_MV) in float32, without gradient, where the samples were drawn from just that.
+    """
 
 
 class Generator(nn.Module):

@@ -61,8 +61,8 @@ class Manifest:
     vocab_size: VocabularySize
     special_ids: SpecialIds
     tokenizer_sha256: str
-    """Hash of tokenizer/tokenizer.json: the identity of the vocabulary, stored in checkpoints
-    too."""
+    """Hash of tokenizer/tokenizer.json: the identity of the vocabulary, stored in checkpoints too.
+    """
     unigram_sha256: str
     splits: dict[SplitName, list[Shard]]
     options: dict[str, Any]

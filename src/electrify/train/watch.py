@@ -32,9 +32,7 @@ from .signals import SAVED_EXIT, SIGNALS
 
 BEAT_S = 2.0  # between two signs of life
 LOOK_S = 3.0  # an exchange lasts milliseconds: a process that waits longer checks the others
-SILENT_S = (
-    10.0  # five missing signs: longer than any call of ours that holds Python's lock
-)
+SILENT_S = 10.0  # five missing signs: longer than any call of ours that holds Python's lock
 SURE_S = 5.0  # if one of them is known to be lost: two missing signs
 SAY_S = 30.0  # before the first message about waiting; the next comes after twice the time
 MOST_S = 600.0  # at most between two messages
