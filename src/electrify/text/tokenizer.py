@@ -20,7 +20,7 @@ from ..files.whole import write_atomically
 from ..special import SpecialIds
 
 MAX_LENGTH = 512
-MAX_GROWTH = 1000  # published normalizers replace a character by one other, or put one before a text
+MAX_GROWTH = 1000  # published ones replace one character by another, or put one before a text
 MAX_STEPS = 100  # published ones have up to about ten; each costs time for every text
 _ROLES = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 _NAMES = {
