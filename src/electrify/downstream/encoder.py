@@ -155,7 +155,7 @@ def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
 def _positions(encoder: Any) -> int:
     """How many tokens a sequence may have."""
     positions = getattr(encoder.config, "max_position_embeddings", None) or 10**6
-    positions = positions if positions > 0 else 10**6  # XLNet's are relative, and its config says -1
+    positions = positions if positions > 0 else 10**6  # XLNet's are relative: its config says -1
     for name, module in encoder.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
             # RoBERTa counts from the padding id + 1
