@@ -5,7 +5,8 @@ import sys
 
 
 def start() -> None:
-    """What the command runs. Ctrl-C while modules are still loading ends like Ctrl-C later."""
+    """The entry point of the command. Ctrl-C while modules are still loading ends like Ctrl-C
+    later."""
     try:
         from .cli import program
 

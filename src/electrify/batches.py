@@ -1,4 +1,4 @@
-"""The cut of a global batch: rows of one forward pass, on each process, in each phase."""
+"""How a global batch is split: the rows of one forward pass, on each process, in each phase."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .errors import UserError
 
 def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig, int]:
     """The recipe with its global batch decided, and the rows of one forward pass. Raises UserError
-    where the batch cannot be cut evenly, or where a cut would go through rows that a loss compares.
+    if the batch cannot be split evenly, or if a split would separate rows that a loss compares.
     """
     t = config.train
     if t.per_device_train_batch_size and t.gradient_accumulation_steps:
@@ -23,7 +23,7 @@ def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig
 
 
 def rows_of_a_pass(config: PretrainConfig, world_size: int) -> int:
-    """Where the recipe says the batch and leaves open how it is cut."""
+    """The rows of a forward pass if the recipe gives only the batch and not how it is split."""
     t = config.train
     processes = f"{world_size} process{'es' * (world_size > 1)}"
     share, left = divmod(t.train_batch_size, world_size)
@@ -45,7 +45,7 @@ def rows_of_a_pass(config: PretrainConfig, world_size: int) -> int:
 
 
 def must_cut_evenly(config: PretrainConfig, micro_rows: int, world_size: int) -> None:
-    """Raises UserError where a batch of the schedule cannot be cut into whole passes."""
+    """Raises UserError if a batch of the schedule cannot be split into whole passes."""
     processes = f"{world_size} process{'es' * (world_size > 1)}"
     for rows in config.train.batch_size_schedule:
         share, left = divmod(rows, world_size)
@@ -58,7 +58,7 @@ def must_cut_evenly(config: PretrainConfig, micro_rows: int, world_size: int) ->
 
 
 def must_hold_groups(config: PretrainConfig, micro_rows: int, world_size: int) -> None:
-    """Raises UserError where a forward pass does not hold whole groups of the rows that a loss
+    """Raises UserError if a forward pass does not hold whole groups of the rows that a loss
     compares."""
     o = config.objective
     t = config.train

@@ -1,8 +1,9 @@
-"""The command line: words to a verb, and how a mistake ends.
+"""The command line: runs the verb that the arguments name, and turns errors into messages and
+statuses.
 
-Exit status: 0 done, 1 `doctor` found an error, 2 a mistake of the user, or a machine that has no
-room or permission (one sentence on stderr), 75 stopped (run again to continue), 128 and the
-signal's number where a verb that begins anew was stopped.
+Exit status: 0 done, 1 `doctor` found an error, 2 a mistake of the user, or a lack of space or
+permission on the machine (one sentence on stderr), 75 stopped (run again to continue), 128 plus the
+signal's number if a verb was stopped that cannot be continued.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
 from .verbs import VERBS
 
-# Verbs that the same command continues where they were stopped.
+# Verbs that the same command continues after they were stopped.
 CONTINUE = {"prepare", "pretrain", "finetune", "demo"}
-# What the machine refuses, wherever a file is opened or written. A file that is not there (ENOENT)
-# is not such a case: every reader says that itself.
+# Errors of the machine that may occur wherever a file is opened or written. A missing file (ENOENT)
+# is not among them, because every reader reports that itself.
 REFUSALS = {
     "ENOSPC",
     "EDQUOT",
@@ -42,29 +43,30 @@ REFUSALS = {
     "ENAMETOOLONG",
     "ELOOP",
 }
-# In the environment of a process that `keep_docstrings` has started.
+# Set in the environment of a process that `keep_docstrings` has started.
 RESTARTED = "ELECTRIFY_RESTARTED"
 HOSTILE = "its tokenizer.json is damaged or hostile"
-MAX_SENTENCE = 700  # a message repeats names of others, which may be of any length
+MAX_SENTENCE = 700  # a message repeats names given by others, which may be of any length
 
 
 def program() -> NoReturn:
-    """What `electrify` and `python -m electrify` run."""
+    """The main function of `electrify` and `python -m electrify`."""
     wait_briefly()
     keep_docstrings()
     status = main()
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        # DDP keeps gloo's threads beyond the end of their group. One that still lets go of a tensor
-        # when the interpreter ends aborts the process (pytorch pull request 179291), and torchrun
-        # calls a run failed that is done. All is flushed and closed: leave without that end.
+        # DDP keeps gloo's threads beyond the end of their group. If one of them still frees a
+        # tensor when the interpreter ends, the process aborts (pytorch pull request 179291), and
+        # torchrun reports a finished run as failed. Everything is flushed and closed here, so leave
+        # without the interpreter's clean-up.
         sys.stderr.flush()
         os._exit(status)
     sys.exit(status)
 
 
 def keep_docstrings() -> None:
-    """Starts Python once more where it strips docstrings (PYTHONOPTIMIZE=2, -OO): transformers
-    builds its classes from theirs and fails without."""
+    """Restarts Python if it strips docstrings (PYTHONOPTIMIZE=2, -OO): transformers builds its
+    classes from their docstrings and fails without them."""
     if sys.flags.optimize < 2 or os.environ.get(RESTARTED):
         return
     words = sys.orig_argv[1:]
@@ -84,12 +86,12 @@ def keep_docstrings() -> None:
 
 def main(argv: list[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
-        # Closed by the shell (`>&-`): or the next file that is opened would take its place.
+        # Closed by the shell (`>&-`); otherwise the next file that is opened would take its place.
         if getattr(sys, name) is None:
             # It stays open until the process ends.
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # An output that cannot say a character of the text (LC_ALL=C).
+        # An output that cannot encode a character of the text (LC_ALL=C).
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = run(parser().parse_args(argv))
@@ -99,7 +101,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The status of a verb; every mistake as one sentence."""
+    """Runs a verb and returns its exit status; every mistake becomes one sentence."""
     try:
         with Interruptible():
             return VERBS[args.verb](args)
@@ -121,15 +123,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Ending(NamedTuple):
-    """How a verb that could not be done ends."""
+    """How a verb that failed ends."""
 
     sentence: str
     status: int
 
 
 def ending_of(e: BaseException, verb: str) -> Ending | None:
-    """The ending that an exception makes; None where the exception is our own fault and keeps its
-    stack trace."""
+    """The ending for an exception; None if the exception is our own fault and keeps its stack
+    trace."""
     match e:
         case UserError():
             return Ending(str(e), 2)
@@ -142,7 +144,7 @@ def ending_of(e: BaseException, verb: str) -> Ending | None:
         case OSError():
             refused = errno.errorcode.get(e.errno or 0) in REFUSALS or not is_here()
             return Ending(f"{place_of(e)}: {e.strerror}", 2) if refused else None
-    # How the Rust code of tokenizers gives up: nobody else raises these.
+    # The exceptions with which the Rust code of tokenizers gives up; nothing else raises them.
     if type(e).__name__ == "PanicException" or type(e) is Exception:
         return panicked(e)
     return None
@@ -153,22 +155,21 @@ def stopped(signal_name: str, verb: str) -> Ending:
     if verb in CONTINUE:
         again = f"stopped by {signal_name}; run the same command again to continue"
         return Ending(again, SAVED_EXIT)
-    # The status is what a shell makes of a program that the signal ended.
+    # The status is the one that a shell reports for a program that the signal ended.
     return Ending(f"stopped by {signal_name}", 128 + signal.Signals[signal_name])
 
 
 def panicked(e: BaseException) -> Ending:
     """The ending of a panic in Rust code: the machine refused something, or the file is hostile."""
     said = " ".join(str(e).split())[:200]
-    # How Rust writes down what the machine refused.
+    # The form in which Rust reports an error of the machine.
     if re.search(r"\(os error \d+\)", said):
         return Ending(f"a file could not be written or read ({said})", 2)
     return Ending(f"the tokenizer failed ({said}): {HOSTILE}", 2)
 
 
 def is_here() -> bool:
-    """Whether the folder in which we work is still there: without it no relative path leads
-    anywhere."""
+    """Whether the working directory still exists; without it, relative paths lead nowhere."""
     try:
         os.getcwd()
     except OSError:
@@ -177,8 +178,8 @@ def is_here() -> bool:
 
 
 def flushed(status: int) -> int:
-    """The status, once standard output has taken everything. Where it cannot, it leads nowhere from
-    then on, or the interpreter would complain."""
+    """Flushes standard output and returns the status. If output fails, it is redirected to nowhere,
+    because the interpreter would complain otherwise."""
     try:
         sys.stdout.flush()
     except OSError as e:

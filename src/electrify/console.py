@@ -1,5 +1,5 @@
-"""Text of others where it is shown: file names, labels and words of a corpus may hold what steers a
-terminal, a browser or a spreadsheet."""
+"""Shows foreign text safely: file names, labels and words of a corpus may contain sequences that
+control a terminal, a browser or a spreadsheet."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 _STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-_JOINERS = "\u200c\u200d"  # Persian and emoji need them, and they steer nothing
+_JOINERS = "\u200c\u200d"  # Persian and emoji need them, and they control nothing
 
 
 def harmless(text: str, *, keep: Sequence[str] = ()) -> str:
-    """Control characters, escapes and characters that reorder or hide text, written out visibly
-    (\\x1b); so are bytes that no encoding could read."""
+    """The text with control characters, escapes and characters that reorder or hide text written
+    out visibly (\\x1b), and also bytes that could not be decoded."""
 
     def shown(c: str) -> str:
         plain = c in keep or c in _JOINERS or unicodedata.category(c) not in _STEERING
@@ -24,7 +24,7 @@ def harmless(text: str, *, keep: Sequence[str] = ()) -> str:
 
 
 def inert(text: str) -> str:
-    """Text of others as one line that Markdown and HTML leave alone."""
+    """Foreign text as one line that Markdown and HTML leave alone."""
     safe = "".join(c if c.isprintable() else " " for c in text)
     for sign, shown in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("`", "'")):
         safe = safe.replace(sign, shown)
@@ -32,12 +32,12 @@ def inert(text: str) -> str:
 
 
 def uncalculated(cell: str) -> str:
-    """Text of others as a cell of CSV that a spreadsheet shows and does not calculate."""
+    """Foreign text as a CSV cell that a spreadsheet shows and does not calculate."""
     return "'" + cell if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def size(n: float, *, digits: int = 1) -> str:
-    """Bytes in GB, or in the first smaller unit in which they are not 0."""
+    """A number of bytes in GB, or in the next smaller unit in which it is not 0."""
     for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if n >= one / 10**digits:
             return f"{n / one:,.{digits}f} {unit}"
@@ -45,10 +45,10 @@ def size(n: float, *, digits: int = 1) -> str:
 
 
 def brief(value: Any) -> str:
-    """A value in a message: short, however large or deep it is."""
+    """A value for a message, shortened however large or deep it is."""
     shown = reprlib.Repr()
     shown.maxstring = shown.maxlong = shown.maxother = 60
     try:
         return shown.repr(value)
-    except ValueError:  # Python writes no number of thousands of digits
+    except ValueError:  # Python refuses to print numbers of thousands of digits
         return "a number of thousands of digits"

@@ -1,9 +1,9 @@
-"""How many cores there are, how many threads are asked for, and how idle threads wait. No torch:
-libgomp reads the environment as it loads.
+"""How many cores there are, how many threads are asked for, and how idle threads wait. This module
+does not import torch, because libgomp reads the environment when it is loaded.
 
-Between two parallel pieces of work a thread of libgomp spins, by default 300,000 times (20
-milliseconds where a pause takes 140 cycles). Where another process wants the core, the thread that
-has the work does not get it meanwhile: two threads were 10 to 25 times slower than one.
+Between two pieces of parallel work, a thread of libgomp spins, by default 300,000 times (20
+milliseconds if a pause takes 140 cycles). If another process also wants the core, the thread that
+has work to do does not get it during that time: two threads were 10 to 25 times slower than one.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .errors import UserError
 # machine, and 10,000 spins lose beside busy processes: docs/log.md, electra-tiny on two cores.
 SPINS = "1000"
 # The OpenMP of Intel and LLVM (macOS, conda) spins 200 milliseconds by default. Not measured here:
-# the shortest whole number that still spins.
+# the smallest integer that still spins.
 BLOCK_MS = "1"
 OWN_CHOICES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
 def wait_briefly() -> bool:
-    """Tells OpenMP in this process, and in those that it starts, to spin briefly. True where it was
-    told.
+    """Tells OpenMP in this process, and in those that it starts, to spin only briefly. Returns
+    whether it did.
 
-    It is not where the user has chosen (OWN_CHOICES), nor where torch is loaded already and no
-    longer asks.
+    It does not if the user has chosen a setting (OWN_CHOICES), or if torch is already loaded and no
+    longer reads it.
     """
     if "torch" in sys.modules or any(name in os.environ for name in OWN_CHOICES):
         return False
@@ -42,7 +42,7 @@ def cores() -> int:
 
 
 def thread_count(text: str) -> int | None:
-    """The value of --threads as a number; None for auto. Raises UserError where it is neither."""
+    """The value of --threads as a number; None for auto. Raises UserError if it is neither."""
     if text == "auto":
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text)):

@@ -1,4 +1,4 @@
-"""The picture of a demo: the curves of its pre-training and of its fine-tuning."""
+"""The plot of the demo: the curves of its pre-training and of its fine-tuning."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .progress import say
 from .starting import unigram_entropy
 from .text.shards import Corpus
 
-# Stands in the picture as the program that drew it.
+# Stored in the image file as the program that drew it.
 OURS = b"electrify demo"
 
 
 def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Path) -> Path | None:
-    """The curves of pre-training and fine-tuning as a picture; None, and a line that says so, where
-    matplotlib is absent."""
+    """Draws the curves of pre-training and fine-tuning as an image. Returns None, and says so, if
+    matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:
@@ -48,7 +48,8 @@ def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Pat
 def draw_generator(
     axis: Any, train: list[dict[str, Any]], valid: list[dict[str, Any]], *, by_frequency: float
 ) -> None:
-    """The loss on [MASK]. by_frequency: what predicting by word frequencies alone would reach."""
+    """The loss at [MASK]. by_frequency: the loss of a model that predicts by word frequencies
+    alone."""
     loss = "generator_loss_masked"
     axis.plot(tokens(train), [r[loss] for r in train], color="tab:orange", alpha=0.5, label="train")
     axis.plot(tokens(valid), [r[loss] for r in valid], "o-", color="tab:red", label="held out")
@@ -85,5 +86,5 @@ def draw_fine_tuning(axis: Any, outcomes: Mapping[str, list[Outcome]]) -> None:
 
 
 def tokens(records: list[dict[str, Any]]) -> list[float]:
-    """Million tokens trained on, of each record."""
+    """The millions of tokens trained on, for each record."""
     return [r["tokens"] / 1e6 for r in records]

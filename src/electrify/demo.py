@@ -3,7 +3,7 @@ downloaded.
 
 pydocs -> tokenizer -> electra-tiny -> Hugging Face folders -> detection of wrong words -> "which
 package is this docstring from?", from the pre-trained encoder and from random weights, with a plot
-of the curves beside the run. Run again, it continues where it was.
+of the curves beside the run. If it is run again, it continues.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ PICTURE = "curves.png"
 PACKAGES = 8
 TRAIN_EACH = 50
 VALID_EACH = 50
-# The length of a docstring: shorter ones say too little, and the encoder cuts longer ones anyway.
+# Limits on the length of a docstring: shorter ones say too little, and the encoder truncates longer
+# ones anyway.
 MIN_CHARACTERS = 80
 MAX_CHARACTERS = 400
 SEEDS = 3
@@ -64,14 +65,14 @@ class DemoResult:
     pretrained: list[Outcome]
     random: list[Outcome]
     verdicts: list[Verdict]
-    """What the discriminator said of held-out sentences with a wrong word."""
+    """The discriminator's verdicts on held-out sentences with a wrong word."""
     plot: Path | None
 
 
 def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
-    """Runs everything below `folder` and prints what it finds. Raises UserError where its data, run
-    or picture are something else, and Unfinished where a signal stopped the pre-training, which is
-    then saved."""
+    """Runs everything below `folder` and prints what it finds. Raises UserError if its data, run or
+    plot already exist as something else, and Unfinished if a signal stopped the pre-training, which
+    is then saved."""
     picture = folder / PICTURE
     if os.path.lexists(picture) and OURS not in (own_bytes(picture) or b""):
         raise UserError(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 Purpose = Literal["choose", "mix", "random_token", "sample", "sentence"]
-# A purpose's number is part of every random stream: append, never reorder.
+# The number of a purpose is part of every random stream, so append new ones and never reorder.
 _PURPOSES: dict[Purpose, int] = {
     "choose": 1,
     "mix": 2,
@@ -51,8 +51,8 @@ def hashed(*coordinates: int | Tensor) -> Tensor:
     device."""
     state: int | Tensor = 0
     for c in coordinates:
-        # Whole numbers stay Python's as long as they can: one sent to a GPU would make the step
-        # wait for it.
+        # Integers stay Python numbers as long as possible, because sending one to a GPU would make
+        # the step wait.
         if isinstance(c, int):
             added: int | Tensor = _wrapped(c * _A + _GOLDEN)
         else:
@@ -79,8 +79,8 @@ def _mix_int(x: int) -> int:
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of one batch of rows, and how far the run is: what schedules of a
-    corruptor read."""
+    """The random numbers of one batch of rows, and the progress of the run, which a corruptor's
+    schedules read."""
 
     key_R: Tensor
     row_length: int
@@ -95,15 +95,15 @@ class Draws:
         )
 
     def pin(self) -> Draws:
-        """In memory from which a copy to a GPU runs by itself."""
+        """Moves the tensors to pinned memory, from which a copy to a GPU runs asynchronously."""
         return replace(self, key_R=self.key_R.pin_memory(), progress=self.progress.pin_memory())
 
     def rows(self, start: int, stop: int) -> Draws:
         return replace(self, key_R=self.key_R[start:stop])
 
     def bits_T(self, purpose: Purpose, lane: int = 0) -> Tensor:
-        """53 random bits for every token, as non-negative int64 [T]. lane: which of several for one
-        purpose."""
+        """53 random bits for every token, as non-negative int64 [T]. lane: which one, if a purpose
+        needs several."""
         position_L = torch.arange(self.row_length, device=self.key_R.device)
         coordinates = (
             (_PURPOSES[purpose], position_L)

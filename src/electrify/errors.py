@@ -24,13 +24,13 @@ class UserError(ValueError):
 
 
 class Unfinished(Exception):  # noqa: N818 - it is not an error
-    """One clear sentence: what ended the work early; the same command continues it."""
+    """One clear sentence about what ended the work early; the same command continues it."""
 
 
 @contextmanager
 def failing_as(what: str) -> Iterator[None]:
-    """Whatever a library raises inside as a UserError that begins with `what`: some raise bare
-    Exceptions, and Rust code panics, which is not an Exception."""
+    """A context that turns whatever a library raises into a UserError that begins with `what`.
+    (Some libraries raise bare Exceptions, and a panic of Rust code is not even an Exception.)"""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, UserError):
@@ -40,8 +40,8 @@ def failing_as(what: str) -> Iterator[None]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for a name close to a known one, else what is known: of a long list the
-    likest."""
+    """`; did you mean 'x'?` for a name close to a known one, otherwise the known names, or the most
+    similar ones of a long list."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
@@ -53,14 +53,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def need(ok: bool, sentence: str) -> None:
-    """Raises UserError with the sentence where something is not so."""
+    """Raises UserError with the sentence if the condition is false."""
     if not ok:
         raise UserError(sentence)
 
 
 def place_of(error: OSError) -> str:
-    """The file that the machine refused. An error of opening has its name; one of writing has none:
-    there it is that of the open file which the innermost function of the stack held."""
+    """The file at which the machine failed. An error of opening contains the file's name. An error
+    of writing does not; there it is the open file of the innermost function on the stack."""
     if isinstance(error.filename, str | bytes | os.PathLike):
         return os.fsdecode(error.filename)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -69,8 +69,8 @@ def place_of(error: OSError) -> str:
 
 
 def written_in(frame: FrameType) -> Iterator[str]:
-    """Names of the files that a function, or its object, has opened for writing (and maybe closed
-    since, as a `with` does on its way out)."""
+    """Names of the files that a function, or its object, has opened for writing (and may have
+    closed since, as a `with` statement does)."""
     held = [*frame.f_locals.values(), *getattr(frame.f_locals.get("self"), "__dict__", {}).values()]
     for file in held:
         if isinstance(file, io.IOBase) and set(str(getattr(file, "mode", "r"))) & set("wax+"):

@@ -1,8 +1,8 @@
-"""Faults on request, for tests of what a run survives:
+"""Provokes faults on request, to test what a run survives:
 ELECTRIFY_FAULT_AT=[ACTION:]POINT[@STEP[%RANK]][,...] in the environment.
 
-Without the variable nothing happens. POINTS says where a fault may strike, ACTIONS what it is (kill
-where none is given).
+Without the variable nothing happens. POINTS lists where a fault can occur, ACTIONS what it does
+(kill if none is given).
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ POINTS = {
     ),
 }
 SIGNALS = {
-    "kill": signal.SIGKILL,  # as a power cut
-    "stop": signal.SIGSTOP,  # as a machine that hangs
+    "kill": signal.SIGKILL,  # like a power cut
+    "stop": signal.SIGSTOP,  # like a machine that hangs
     "term": signal.SIGTERM,
     "int": signal.SIGINT,
     "usr1": signal.SIGUSR1,
-    "hup": signal.SIGHUP,  # as an ssh session that is closed
+    "hup": signal.SIGHUP,  # like an ssh session that is closed
 }
 ERRORS = {"eio": errno.EIO, "enospc": errno.ENOSPC}
-SPOILS = {"nan": math.nan, "spike": 100.0}  # what the caller multiplies its own number with
+SPOILS = {"nan": math.nan, "spike": 100.0}  # factors for the number of the caller
 ACTIONS = (*SIGNALS, *ERRORS, *SPOILS)
 
 
 def at(point: str, step: int = 0) -> None:
-    """Does what the environment asks for at this point of this process. step: the update's or the
-    checkpoint's, 0 elsewhere."""
+    """Does what the environment asks for at this point of this process. step: the number of the
+    update or the checkpoint, 0 elsewhere."""
     for action in asked(point, step):
         if action in SIGNALS:
             os.kill(os.getpid(), SIGNALS[action])
@@ -59,8 +59,8 @@ def at(point: str, step: int = 0) -> None:
 
 
 def asked(point: str, step: int) -> list[str]:
-    """The actions that are asked for here; those of SPOILS are not done by `at`. Raises ValueError
-    for anything else."""
+    """The actions that are requested here; `at` does not do those in SPOILS. Raises ValueError for
+    anything else."""
     wishes = os.environ.get(VARIABLE)
     if not wishes:
         return []

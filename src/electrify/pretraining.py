@@ -25,12 +25,11 @@ def pretrain(
     data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume = "auto"
 ) -> Result:
     """Trains `config` on the prepared corpus `data` into the run folder `output_dir`; with
-    `generator_steps`, a generator before that.
+    `generator_steps`, it trains a generator first.
 
     resume: auto continues the newest complete checkpoint if there is one; must insists on one;
     never refuses a folder that holds a run. Raises UserError for every mistake of the user, before
-    anything is written where that is possible, and Unfinished where another process of the run is
-    lost.
+    anything is written if possible, and Unfinished if another process of the run is lost.
     """
     check(config)
     t = config.train
@@ -50,11 +49,11 @@ def pretrain(
 
 
 def two_stages(job: Job) -> Result:
-    """The generator as a run of its own in RUN/generator-stage, then the run that starts from it
-    (2003.10555 section 3.2).
+    """Trains the generator as a run of its own in RUN/generator-stage, then does the run that
+    starts from it (2003.10555 section 3.2).
 
-    Both are ordinary runs: each resumes, and each refuses the folder of another recipe. What is
-    wrong with the second is said before the first.
+    Both are ordinary runs: each resumes, and each refuses the folder of another recipe. Problems of
+    the second are reported before the first begins.
     """
     folder = job.folder
     world = job.world
@@ -86,8 +85,8 @@ def two_stages(job: Job) -> Result:
 def generator_stage(config: PretrainConfig) -> PretrainConfig:
     """The first stage: the generator of `config` as a masked language model of its own.
 
-    Its seed is another one: with the same, each text of the second stage would come with the very
-    masks that the generator was trained on.
+    It has another seed: with the same seed, each text of the second stage would get the very masks
+    with which the generator was trained.
     """
     t = config.train
     fields: dict[str, Any] = config.model.generator_numbers() | {

@@ -1,5 +1,5 @@
 """Progress: a bar with rate and ETA on a terminal, one plain line about every ten seconds
-elsewhere. Everything goes to stderr.
+elsewhere. All of it goes to stderr.
 
 Standard output belongs to results. A closed or full stderr must not stop a run, so writing to it
 never raises.
@@ -27,8 +27,8 @@ def _write(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """One line to stderr that does not break a live bar; what would steer the terminal is written
-    out."""
+    """Prints one line to stderr without breaking a live bar; characters that would control the
+    terminal are written out."""
     text = harmless(text)
     if _live:
         _live[-1].print(text, markup=False, highlight=False, soft_wrap=True)
@@ -60,8 +60,8 @@ def aligned(cells: list[list[str]], *, names: int) -> list[str]:
 
 
 class _Unfailing:
-    """A stream as it is, but for its writes, which never raise: a terminal that is closed leaves
-    nothing but errors."""
+    """A stream whose writes never raise: after a terminal is closed, every write would be an
+    error."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -80,10 +80,10 @@ class _Unfailing:
 
 
 class Progress:
-    """How far a piece of work has come. A context manager.
+    """Shows how far a piece of work has come. A context manager.
 
-    total: how much there is in `unit` (e.g. "MB", "steps"), or None where nobody knows. done: how
-    much of it an earlier process did, which counts for the share and not for the rate.
+    total: how much there is in `unit` (e.g. "MB", "steps"), or None if unknown. done: how much of
+    it an earlier process did, which counts for the share but not for the rate.
     """
 
     def __init__(self, total: float | None, *, title: str, unit: str, done: float = 0.0) -> None:
@@ -125,8 +125,8 @@ class Progress:
         _live.append(console)
 
     def advance(self, n: float = 1, note: str = "") -> None:
-        """`n` more units are done. note: short text behind the bar, e.g. "loss 1.23"; an empty one
-        keeps the last."""
+        """`n` more units are done. note: short text after the bar, e.g. "loss 1.23"; an empty one
+        keeps the last note."""
         self.done += n
         self.note = note or self.note
         if self._bar is not None:
@@ -139,7 +139,7 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Units a second since the start."""
+        """Units per second since the start."""
         return (self.done - self._first) / max(time.monotonic() - self._began, 1e-9)
 
     def _amount(self) -> str:
@@ -147,7 +147,7 @@ class Progress:
         return f"{_short(self.done)}{of} {self.unit}, {_short(self.rate)} {self.unit}/s"
 
     def line(self) -> str:
-        """The state in one plain line: what, how much, rate, time left, note."""
+        """The state as one plain line: what, how much, rate, time left, note."""
         left = ""
         if self.total is not None and self._first < self.done < self.total:
             left = f", {duration((self.total - self.done) / max(self.rate, 1e-9))} left"
@@ -168,7 +168,7 @@ class Progress:
 
 
 class Waiting:
-    """Work of which nobody knows how far it has come, in a library: a clock on a terminal,
+    """Shows that work in a library, whose progress is unknown, goes on: a clock on a terminal,
     elsewhere a line every ten seconds. A context manager."""
 
     def __init__(self, title: str) -> None:

@@ -44,13 +44,13 @@ from .train.saved import current_names, must_go_on
 from .train.sharding import is_sharded
 from .train.threads import Threads, choose, computing_with
 
-VERIFIED_BYTES = 4 << 30  # of token shards at every start: two or three seconds
+VERIFIED_BYTES = 4 << 30  # of token shards verified at every start: two or three seconds
 Loaded = tuple[dict[str, dict[str, Tensor]], dict[str, Any]]  # tensors and state of a checkpoint
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run that is wanted."""
+    """Describes a run that is to be done."""
 
     data: Path
     """A prepared corpus."""
@@ -60,24 +60,23 @@ class Job:
     starts: Starts
     world: dist.World
     deadline: float | None
-    """On the clock of time.monotonic(); after it the run saves and stops."""
+    """The time, on the clock of time.monotonic(), after which the run saves and stops."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run left behind."""
+    """The result of a run."""
 
     run: Path
     summary: Summary
     exported: dict[str, Path]
-    """Hugging Face folders by network; empty where the run was stopped before its end."""
+    """The Hugging Face folder of each network; empty if the run was stopped before its end."""
 
 
 def train_run(job: Job) -> Result:
-    """Trains the job's recipe into its folder, or continues what is there.
+    """Trains the job's recipe into its folder, or continues the run that is there.
 
-    Raises UserError for every mistake of the user, before anything is written where that is
-    possible.
+    Raises UserError for every mistake of the user, before anything is written if possible.
     """
     corpus = Corpus(job.data, "train")
     folder = job.folder
@@ -129,7 +128,7 @@ def trained(run: Run, built: Built, *, resumed: bool) -> tuple[Summary, dict[str
 
 
 def opened(loader: Loader, config: PretrainConfig, micro_rows: int) -> TrainingData:
-    """The rows to train and to validate on."""
+    """The rows for training and for validation."""
     corpus, d = loader.corpus, config.data
     held_out = Corpus(corpus.folder, "valid")
     valid = None
@@ -156,8 +155,8 @@ def context_of(job: Job, config: PretrainConfig, corpus: Corpus, built: Built) -
 def claim(
     held: ExitStack, folder: Path, config: PretrainConfig, corpus: Corpus, world: dist.World
 ) -> Loaded | None:
-    """Locks the run folder as long as `held` and returns what to continue from, if anything. A
-    mistake that one rank finds is raised on all."""
+    """Locks the run folder as long as `held` is open, and returns the checkpoint to continue from,
+    if any. A mistake that one rank finds is raised on all."""
     manifest = corpus.manifest
     with dist.together():
         if world.rank == 0:
@@ -182,7 +181,7 @@ def claim(
 def threads_of(
     config: PretrainConfig, micro_rows: int, folder: Path, loaded: Loaded | None, world: dist.World
 ) -> Threads:
-    """The threads that this run computes with; rank 0 says what was found out about them."""
+    """The threads with which this run computes; rank 0 reports how they were chosen."""
     threads = choose(
         config.train.threads,
         device=world.device,
@@ -200,15 +199,15 @@ def threads_of(
 def begin(
     run: Run, built: Built, config: PretrainConfig, loaded: Loaded | None, threads: Threads
 ) -> None:
-    """Parameters from the checkpoint or the header of a new run, and the line that says what will
-    be trained."""
+    """Loads the parameters from the checkpoint, or writes the header of a new run; then prints the
+    line that says what will be trained."""
     folder = run.context.folder
     world = run.world
     corpus = run.data.loader.corpus
     parameters = sum(p.numel() for p in run.state.named.values())
     saves = -(-config.train.max_steps // config.train.save_steps)
     copies = min(config.train.save_total_limit or 10, saves) + 1
-    # Float32 parameters and two moments, in each kept checkpoint and the next.
+    # Parameters and two moments in float32, for each kept checkpoint and the next one.
     checkpoint.require_space(folder, 12 * parameters * copies)
     tokenizer = corpus.folder / TOKENIZER
     lost = (
@@ -240,7 +239,7 @@ def begin(
 
 
 def changed(run: Run, loaded: Loaded | None, lost: list[str]) -> list[str]:
-    """What is not as it was when the run was last here."""
+    """The differences from the last time this run was started, for a warning."""
     if not loaded:
         return []
     found = (

@@ -1,5 +1,5 @@
-"""SpecialIds: the tokens with a role, as they are written down beside every corpus and run. Loads
-nothing heavy."""
+"""SpecialIds: the tokens with a role, as they are stored with every corpus and run. Imports nothing
+heavy."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """Ids of the tokens with a role. `others` are further specials of the tokenizer (never masked,
-    never drawn at random)."""
+    """Ids of the tokens with a role. `others` are further special tokens of the tokenizer (never
+    masked, never drawn at random)."""
 
     pad: int
     unk: int
@@ -20,13 +20,13 @@ class SpecialIds:
 
     @property
     def never_chosen(self) -> tuple[int, ...]:
-        """All specials but [UNK], which is a candidate (method: candidates are every token except
-        special ones; [UNK] is one)."""
+        """All special tokens except [UNK]. (By the published method every token except the special
+        ones is a candidate for masking, and [UNK] is one.)"""
         return tuple(
             sorted({self.pad, self.cls, self.sep, self.mask} | (set(self.others) - {self.unk}))
         )
 
     def leave_nothing_of(self, vocab_size: int) -> bool:
-        """Whether no token of a vocabulary could be masked or drawn: then there is nothing to train
-        on."""
+        """Whether no token of the vocabulary could be masked or drawn, so that there is nothing to
+        train on."""
         return len({i for i in (*self.never_chosen, self.unk) if 0 <= i < vocab_size}) >= vocab_size

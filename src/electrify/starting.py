@@ -1,5 +1,5 @@
-"""What a run starts from: the recipe's shapes and vocabulary, initial values, and the weights of
-folders."""
+"""The starting point of a run: shapes and vocabulary of the recipe, initial values, and the weights
+of folders to start from."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .text.shards import Corpus
 from .text.words import word_edges
 from .train.header import saved_shape
 
-Starts = dict[str, str]  # network -> Hugging Face folder or Hub id that it starts from
+Starts = dict[str, str]  # network -> Hugging Face folder or Hub id from which it starts
 
 
 def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> PretrainConfig:
-    """The recipe with the kept encoder's shape taken from the folder that it starts from."""
+    """The recipe with the kept encoder's shape taken from the folder from which it starts."""
     start = config.train.init_discriminator
     if not start:
         return config
@@ -37,15 +37,15 @@ def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> Pretrain
     config = override(
         config, {name: number for name, number in vars(shape).items() if known.get(name) == "model"}
     )
-    # Again, for the folder has decided the shape. Where another one decides the generator's,
-    # generator_size does not count.
+    # Checked again, because the folder has decided the shape. If another folder decides the
+    # generator's shape, generator_size is ignored.
     check(override(config, {"generator_size": 1.0}) if config.train.init_generator else config)
     return config
 
 
 def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape, Shape | None]:
-    """The kept encoder's shape, and that of the learned generator or of a tower: the folder's that
-    it starts from, else the recipe's."""
+    """The shape of the kept encoder, and that of the learned generator or of a tower: from the
+    folder from which it starts, otherwise from the recipe."""
     kept = kept_shape(config.model, vocab_size)
     start = config.train.init_generator
     if start:
@@ -65,7 +65,7 @@ def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape
 
 
 def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:
-    """What corruption reads of the corpus and of its tokenizer."""
+    """The facts about the corpus and its tokenizer that corruption needs."""
     m = corpus.manifest
     edges = (
         word_edges(corpus.folder / "tokenizer") if config.corruption.mask_unit == "word" else None
@@ -84,11 +84,11 @@ def starting_point(
     fresh: bool,
     counts: bool,
 ) -> Built:
-    """The objective with its initial values: the seed's, then the corpus's, then those of the
-    folders it starts from.
+    """The objective with its initial values: first those drawn from the seed, then those computed
+    from the corpus, then those of the folders from which it starts.
 
-    fresh: False where a checkpoint will overwrite them. counts: whether this rank reads the corpus
-    for the initial words. One does; the others receive its values before the first step.
+    fresh: False if a checkpoint will overwrite them. counts: whether this rank reads the corpus for
+    the initial word vectors. One rank does; the others receive its values before the first step.
     """
     vectors = (
         cache(partial(word_vectors, corpus, seed=config.train.seed)) if fresh and counts else None
@@ -96,7 +96,7 @@ def starting_point(
     built = build(config, vocabulary_of(corpus, config), generator=generator, vectors=vectors)
     if not fresh:
         return built
-    # A disentangled table is a difference to the generator's, which must be there first.
+    # A disentangled table is a difference from the generator's table, which must be loaded first.
     order = (
         ("generator", "discriminator")
         if config.model.tie == "gdes"
@@ -116,8 +116,8 @@ def starting_point(
 
 
 def kept_names(built: Built) -> set[str]:
-    """Parameters that are the kept encoder's, its heads' included; what only the generator has
-    takes the generator's learning rate."""
+    """The names of the parameters that belong to the kept encoder and its heads. All other
+    parameters belong only to the generator and use its learning rate."""
     kept = {id(p) for part in (built.kept.encoder, built.kept.head) for p in part.parameters()}
     others = {id(p) for part in built.objective.generator_parts() for p in part.parameters()} - kept
     return {
@@ -126,7 +126,7 @@ def kept_names(built: Built) -> set[str]:
 
 
 def unigram_entropy(corpus: Corpus) -> float:
-    """Nats: the loss of the best model that sees no context."""
+    """The loss, in nats, of the best model that sees no context."""
     counts = corpus.unigram().astype(np.float64)
     p = counts[counts > 0] / max(1.0, counts.sum())
     return float(-(p * np.log(p)).sum())

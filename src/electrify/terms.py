@@ -1,4 +1,5 @@
-"""Losses and what is watched, as sums and counts: exact over micro-batches and ranks, divided once.
+"""Losses and metrics as sums and counts: they add up exactly over micro-batches and ranks, and are
+divided only once.
 
 Shape suffixes: N tokens graded, B bins.
 """
@@ -16,10 +17,10 @@ Kind = Literal["mean", "histogram", "ranking"]
 
 @dataclass(frozen=True)
 class Term:
-    """A loss or something watched, as sum and count (0-dim, on the batch's device).
+    """A loss or a metric, as sum and count (0-dim, on the batch's device).
 
-    A histogram has a sum [2, B]: tokens by label and logit. `ranking`: a histogram of a score of
-    which only the order means something.
+    A histogram has a sum [2, B]: tokens by label and logit. `ranking` is a histogram of a score of
+    which only the order has a meaning.
     """
 
     sum: Tensor
@@ -35,27 +36,27 @@ Terms = dict[str, Term]
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss token by token, in nats."""
+    """A loss for each token, in nats."""
 
     values_N: Tensor
     where_N: Tensor | None = None
-    """Which of them count; None where all do."""
+    """Which of them count; None if all do."""
 
     def term(self) -> Term:
         return term(self.values_N, self.where_N)
 
 
 def term(values_N: Tensor, where_N: Tensor | None = None) -> Term:
-    """The values that count, as a Term."""
+    """The sum and number of the values that count, as a Term."""
     if where_N is None:
-        # torch.tensor would wait for the device.
+        # torch.tensor would make the host wait for the device.
         return Term(values_N.sum(), torch.full((), values_N.numel(), device=values_N.device))
     return Term((values_N * where_N).sum(), where_N.sum())
 
 
 def weighted(terms: Terms, weights: dict[str, float], counts: dict[str, Tensor]) -> Tensor:
-    """sum over losses of weight * sum / global count: what is differentiated. Raises ValueError
-    where weights name other terms than the counts."""
+    """sum over losses of weight * sum / global count: the total loss that is differentiated. Raises
+    ValueError if the weights name other terms than the counts."""
     if weights.keys() != counts.keys():
         raise ValueError(
             f"term_weights name {sorted(weights)}, the objective's losses are {sorted(counts)}"

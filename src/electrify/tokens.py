@@ -1,5 +1,5 @@
-"""Tokens: the batch that every layer reads. Rows of one fixed length, several whole sequences in
-each row, laid flat.
+"""Tokens: the batch that every layer reads. It consists of rows of one fixed length, laid flat,
+with several whole sequences in each row.
 
 Shape suffixes: T = rows * row_length flat tokens, R rows, L row length.
 """
@@ -22,16 +22,17 @@ ALWAYS_BEGINS = 0
 class WordEdges:
     """How tokens join into words, for each token of the vocabulary [V] (int8).
 
-    first_V: ALWAYS_JOINS what stands before it (`##ed`), ALWAYS_BEGINS a word, or the kind of its
-    first character, 1, 2, ...: it then joins a token whose last character is of that kind (last_V;
-    ALWAYS_JOINS there: whatever does not begin a word goes on with it).
+    first_V: ALWAYS_JOINS (the token before it, like `##ed`), ALWAYS_BEGINS (a word), or the class
+    of its first character, 1, 2, ...: it then joins a token whose last character is of the same
+    class. last_V: the class of its last character, or ALWAYS_JOINS: every token that does not begin
+    a word joins it.
     """
 
     first_V: Tensor
     last_V: Tensor
 
     def joins(self, before_N: Tensor, ids_N: Tensor) -> Tensor:
-        """True where ids_N goes on with the word of before_N."""
+        """True where ids_N continues the word of before_N."""
         first_N = self.first_V[ids_N]
         last_N = self.last_V[before_N]
         return (first_N == ALWAYS_JOINS) | (
@@ -54,8 +55,9 @@ class Tokens:
     segment_T: Tensor
     row_length: int
     runs: int | None = None
-    """Runs of equal seq_T in all rows (sequences, and the pads at the end of a row), or more; None
-    where nobody counted. What kernels for packed rows need to know beforehand."""
+    """Upper bound for the number of runs of equal seq_T in all rows (sequences, and the padding at
+    the end of a row), which kernels for packed rows need to know beforehand. None if it was not
+    counted."""
 
     @property
     def num_rows(self) -> int:
@@ -83,7 +85,7 @@ class Tokens:
         return Tokens(*moved, row_length=self.row_length, runs=self.runs)
 
     def pin(self) -> Tokens:
-        """In memory from which a copy to a GPU runs by itself."""
+        """Moves the tensors to pinned memory, from which a copy to a GPU runs asynchronously."""
         moved = (t.pin_memory() for t in (self.ids_T, self.seq_T, self.pos_T, self.segment_T))
         return Tokens(*moved, row_length=self.row_length, runs=self.runs)
 
@@ -100,7 +102,7 @@ class Tokens:
 
 
 def from_sequences(sequences: list[list[int]], *, row_length: int, pad: int) -> Tokens:
-    """One unpacked sequence per row, padded: what scoring and tests feed. Raises ValueError where a
+    """One unpacked sequence per row, padded, as used by scoring and tests. Raises ValueError if a
     sequence is longer than a row."""
     ids_RL = torch.full((len(sequences), row_length), pad, dtype=torch.long)
     seq_RL = torch.zeros_like(ids_RL)

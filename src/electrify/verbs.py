@@ -1,7 +1,7 @@
 """The verbs: one function each, which imports its own room.
 
-What files and folders show is said before anything heavy is imported. What is printed may hold
-names and words of others, so nothing of it steers a terminal.
+Mistakes that files and folders show are reported before anything heavy is imported. Printed text
+may contain foreign names and words, so it is cleaned of anything that controls a terminal.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .train.signals import SAVED_EXIT
 
 
 def show(text: object) -> None:
-    """Prints a result. A reader who has gone (`| head`) misses nothing that he wanted, and the
-    status stays what it is."""
+    """Prints a result. If the reader has closed the pipe (`| head`), that is not an error, and the
+    status stays the same."""
     try:
         print(harmless(str(text), keep="\n"))
     except BrokenPipeError:
@@ -62,7 +62,7 @@ def pretrain(args: argparse.Namespace) -> int:
     from .text.given import prepared
 
     for start in (config.train.init_discriminator, config.train.init_generator):
-        if start and not output_dir.exists():  # a run that continues does not need them any more
+        if start and not output_dir.exists():  # a continued run does not need them any more
             check_place(start)
     data = prepared(args.data, output_dir)
 
@@ -89,7 +89,7 @@ def wanted(args: argparse.Namespace) -> PretrainConfig:
     given = {k: v for k, v in vars(args).items() if k in fields}
     with named_as_flags(given):
         config = override(config, given)
-    # What a file of the user says has the names of the file.
+    # Messages about the user's file use the names in that file.
     with named_as_flags(given if args.config else fields):
         check(config)
     return config

@@ -1,6 +1,6 @@
-"""One object for each architecture: how its encoder is built from the parts in model/, where its
-weights start, and what it is in Hugging Face's library. Every other room asks the architecture and
-never for a class of one.
+"""One object for each architecture: how its encoder is built from the parts in model/, its initial
+values, and its counterpart in Hugging Face's library. Other rooms ask this object and never check
+for the class of an architecture.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ def architecture_named(name: str) -> Architecture:
 
 
 def reading(model_type: str) -> Architecture | None:
-    """The architecture that runs may start from folders of this `model_type` with; None where there
-    is none."""
+    """The architecture with which a run may start from folders of this `model_type`, or None."""
     for name, row in ARCHITECTURES.items():
         if model_type in row.model_types:
             return architecture_named(name)
@@ -28,8 +27,7 @@ def reading(model_type: str) -> Architecture | None:
 
 
 def exported_as(model_type: str) -> Architecture | None:
-    """The architecture whose networks are exported with this `model_type`; None where there is
-    none."""
+    """The architecture whose networks are exported with this `model_type`, or None."""
     for name, row in ARCHITECTURES.items():
         if row.model_types[0] == model_type:
             return architecture_named(name)

@@ -1,5 +1,5 @@
-"""What every architecture answers. Shape suffixes: B sequences, L length, T = B * L flat tokens, V
-vocabulary."""
+"""The interface of every architecture. Shape suffixes: B sequences, L length, T = B * L flat
+tokens, V vocabulary."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ WordVectors = Callable[[int], Tensor]  # dimensions K -> [V, K]
 
 @dataclass(frozen=True)
 class InitialValues:
-    """Where weights start."""
+    """The initial values of the weights."""
 
     init: str
     local_amplitude: float
     vectors: WordVectors | None = None
-    """The words' own vectors, where they do not start at random."""
+    """Computes the initial word vectors, if they do not start at random."""
 
 
 class Architecture(ABC):
@@ -42,7 +42,8 @@ class Architecture(ABC):
     # ---------------------------------------------------------------- the network
 
     def shape(self, numbers: Mapping[str, Any], *, vocab_size: int) -> Shape:
-        """The shape from the numbers of a recipe; those that it does not have are left out."""
+        """The shape from the numbers of a recipe; numbers that this architecture does not have are
+        ignored."""
         known = {f.name for f in fields(self.shape_type)} - {"vocab_size"}
         return self.shape_type(
             vocab_size=vocab_size, **{name: n for name, n in numbers.items() if name in known}
@@ -62,7 +63,7 @@ class Architecture(ABC):
         attention_dropout: float,
         direction: Direction = "both",
     ) -> Encoder:
-        """The encoder over these embeddings, which may be another model's."""
+        """The encoder on these embeddings, which may be another model's."""
 
     def lm_head(self, shape: Shape, words: Words) -> Head:
         """Hidden states -> a logit for each word."""
@@ -80,18 +81,20 @@ class Architecture(ABC):
         values: InitialValues,
         rng: torch.Generator,
     ) -> None:
-        """Initial values of all parts of `objective`. encoders: those in it, the kept one first."""
+        """Sets the initial values of all parts of `objective`. encoders: its encoders, with the
+        kept one first."""
 
     # ---------------------------------------------------------------- in Hugging Face's library
 
     model_type: ClassVar[str]
-    """The type of the configuration that it is exported with."""
+    """The `model_type` with which it is exported."""
     classes: ClassVar[dict[HeadKind, str]]
-    """What it is exported as, by the kind of its head."""
+    """The class as which a network is exported, for each kind of head."""
     head_prefixes: ClassVar[dict[HeadKind, str]]
-    """How the names of a head's weights begin there."""
+    """How the names of a head's weights begin in that class, for each kind of head."""
     config_keys: ClassVar[tuple[str, ...]]
-    """Sizes that its configuration must say, or the library takes those of another model."""
+    """Sizes that a configuration must contain, because the library's defaults are those of another
+    model."""
 
     @abstractmethod
     def hf_config(
@@ -101,35 +104,35 @@ class Architecture(ABC):
 
     @abstractmethod
     def shape_of(self, config: Any) -> Shape:
-        """The shape of a folder with this configuration of the library, of one of the `model_types`
-        of its row."""
+        """The shape of a model with this configuration of the library, which has one of the
+        `model_types` in the architecture's row."""
 
     @abstractmethod
     def must_compute_the_same(self, start: str, config: Any) -> None:
-        """Raises UserError where a model of this configuration computes something that ours does
-        not. start: its name, for the sentence."""
+        """Raises UserError if a model with this configuration computes something that ours does
+        not. start: its name, for the message."""
 
     @abstractmethod
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
-        """The class that a network with such a head is exported as. model_type: that of a folder to
-        start from."""
+        """The key table of the class as which a network with such a head is exported. model_type:
+        given for a folder to start from."""
 
     def head_tensors(self, head: Head) -> dict[str, Tensor]:
-        """A head's parameters under our names in `table`: those themselves where they are ours,
-        else values."""
+        """A head's parameters under our names in `table`: the parameters themselves if we have them
+        in that form, else computed values."""
         return head.tensors()
 
     @torch.no_grad()
     def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        """Sets those of these names, as `head_tensors` names them; returns the names that the head
-        cannot hold."""
+        """Sets the parameters of these names, which are those of `head_tensors`. Returns the names
+        that the head cannot hold."""
         own = head.tensors()
         for name, t in named.items():
             own[name].copy_(t)
         return []
 
     def inputs(self, tokens: Tokens) -> dict[str, Tensor]:
-        """[B, L] the library's arguments for a batch with one sequence a row."""
+        """The arguments [B, L] of the library's model, for a batch with one sequence per row."""
         named = {
             "input_ids": tokens.ids_T,
             "attention_mask": tokens.real_T.long(),
@@ -138,8 +141,8 @@ class Architecture(ABC):
         return {name: t.view(-1, tokens.row_length) for name, t in named.items()}
 
     def binary_logits(self, output: Any) -> Tensor:
-        """[B, L] the one logit of a binary head, from what the library's class gives."""
+        """The logit of a binary head, [B, L], from the output of the library's class."""
         return output.logits
 
     binary_code: ClassVar[str] = "model(**inputs).logits"
-    """The same as a line of code for model cards."""
+    """The same as a line of code, for model cards."""

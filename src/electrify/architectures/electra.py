@@ -1,4 +1,4 @@
-"""The encoder of ELECTRA and BERT: post-norm blocks over embeddings of words, learned positions and
+"""The encoder of ELECTRA and BERT: post-norm blocks on embeddings of words, learned positions and
 segments."""
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Electra(Architecture):
         init_bert(objective, rng)
         if values.init == "published":
             init_published(objective, rng)
-        # A word table that is shared is scaled and filled once.
+        # A shared word table is scaled and filled only once.
         tables = {id(own_table(e.embeddings.words)): e for e in reversed(encoders)}
         width = subspace_width(*(e.shape for e in encoders)) if values.init == "local" else 0
         if values.init == "local":
@@ -144,12 +144,13 @@ class Electra(Architecture):
         return electra_for_masked_lm(shape) if kind == "token" else electra_for_pre_training(shape)
 
     def head_tensors(self, head: Head) -> dict[str, Tensor]:
-        """The library has one form of binary head: a linear one is written as that."""
+        """The library has only one form of binary head; a linear head is written in that form."""
         return two_layers(head) if isinstance(head, LinearHead) else head.tensors()
 
     @torch.no_grad()
     def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        """A linear head takes nothing of another objective's two layers, which it cannot be."""
+        """A linear head takes nothing from the two-layer head of another objective, because it
+        cannot compute the same."""
         if not isinstance(head, LinearHead):
             return super().fill_head(head, named)
         one = one_layer(named) if len(named) == len(two_layers(head)) else None
@@ -160,8 +161,8 @@ class Electra(Architecture):
 
 
 def two_layers(head: LinearHead) -> dict[str, Tensor]:
-    """A linear head as dense, gelu and output, exactly: gelu(x) - gelu(-x) = x, so the dense layer
-    gets w and -w, the output 1 and -1."""
+    """Writes a linear head exactly as dense, gelu and output: gelu(x) - gelu(-x) = x, so the dense
+    layer gets w and -w, and the output layer 1 and -1."""
     w_D = head.out.weight.detach()[0]
     b = head.out.bias.detach()
     dense_DD = w_D.new_zeros(len(w_D), len(w_D))
@@ -182,7 +183,7 @@ def two_layers(head: LinearHead) -> dict[str, Tensor]:
 
 
 def one_layer(named: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-    """What `two_layers` made, as the linear head again; None where the two layers compute something
+    """The linear head from which `two_layers` made these two layers; None if they compute something
     else."""
     dense_DD = named["dense.weight"]
     bias_D = named["dense.bias"]
@@ -243,7 +244,7 @@ def electra_for_pre_training(shape: Shape) -> KeyTable:
 
 
 def electra_for_masked_lm(shape: Shape) -> KeyTable:
-    """The generator, and the encoder that a masked language model leaves."""
+    """The generator, or the encoder trained as a masked language model."""
     head = [
         *layer("generator_predictions.dense", "head.dense"),
         *layer("generator_predictions.LayerNorm", "head.norm"),
@@ -260,10 +261,10 @@ BERT_TIED = {
 
 
 def bert_for_masked_lm(shape: Shape, kind: HeadKind) -> KeyTable:
-    """BERT without pooler and next-sentence prediction: to start from only, what we write is
-    ELECTRA. Needs embedding_size = hidden_size.
+    """BERT without pooler and next-sentence prediction: used only to start from, because we always
+    write ELECTRA. Needs embedding_size = hidden_size.
 
-    Its head is a language model's: one of another kind keeps its initial values.
+    Its head is that of a language model; a head of another kind keeps its initial values.
     """
     if kind != "token":
         return KeyTable("BertForMaskedLM", _encoder(shape, "bert"), (), BERT_TIED)

@@ -1,4 +1,4 @@
-"""A network that a run leaves as a Hugging Face folder."""
+"""A network that a run exports as a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ WORDS = "encoder.embeddings.words.weight"
 
 @dataclass(frozen=True)
 class ExportedModel(Network):
-    """A network with the architecture that knows what it is in the library."""
+    """A network, with the architecture that knows its counterpart in the library."""
 
     architecture: Architecture
 
     def table(self, *, model_type: str | None = None) -> KeyTable:
-        """The class that it is exported as. model_type: that of a folder to start from."""
+        """The key table of the class as which it is exported. model_type: given for a folder to
+        start from."""
         return self.architecture.table(self.encoder.shape, self.head.kind, model_type=model_type)
 
     def parameters(self) -> dict[str, Tensor]:
-        """The parameters under the names of the tables: those themselves where they are ours, else
-        values (a disentangled word table as its sum, a head as the layers of the library that
-        compute it). The word table, which an LM head reads again, is there once."""
+        """The parameters under the names of the tables: the parameters themselves if we have them
+        in that form, else computed values (a disentangled word table as its sum, a head as the
+        layers of the library that compute the same). The word table, which an LM head reads as
+        well, is listed once."""
         words = self.encoder.embeddings.words
         named: dict[str, Tensor] = {
             f"encoder.{name}": p for name, p in self.encoder.named_parameters()

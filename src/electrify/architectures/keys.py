@@ -1,8 +1,8 @@
-"""Our parameter names <-> those of a class of Hugging Face's library: one reversible table each,
+"""Our parameter names <-> those of a class of Hugging Face's library: one table for each class,
 read in both directions.
 
-A table uses every key of both sides exactly once or it raises, so import and export cannot disagree
-and nothing is lost in silence.
+A table uses every key of both sides exactly once or it raises, so import and export cannot
+disagree, and nothing is lost silently.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Row:
-    """One parameter of ours, and the parameters of theirs that it holds one below the other (three
-    for the fused queries, keys and values)."""
+    """One parameter of ours, and the parameters of theirs of which it is the concatenation along
+    the rows (three for the fused queries, keys and values)."""
 
     ours: str
     theirs: tuple[str, ...]
@@ -25,14 +25,15 @@ class Row:
 
 @dataclass(frozen=True)
 class KeyTable:
-    """A class of the library for one of our networks."""
+    """The table of one class of the library."""
 
     name: str
     """The class."""
     encoder: tuple[Row, ...]
     head: tuple[Row, ...]
     tied: dict[str, str] = field(default_factory=dict)
-    """Names of theirs that repeat another one: absent from files, present in a module's state."""
+    """Their names for tied copies of another parameter: absent from files, present in a module's
+    state."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -40,11 +41,11 @@ class KeyTable:
 
 
 class KeyMismatchError(ValueError):
-    """Tensors and table do not name the same keys, each once."""
+    """Raised if the tensors and the table do not name the same keys exactly once."""
 
 
 def layer(theirs: str, ours: str, *, parts: tuple[str, ...] = ("weight", "bias")) -> list[Row]:
-    """Weight and bias of a Linear or norm."""
+    """The rows for weight and bias of a Linear or norm layer."""
     return [Row(f"{ours}.{part}", (f"{theirs}.{part}",)) for part in parts]
 
 
@@ -96,8 +97,8 @@ def to_ours(rows: Iterable[Row], theirs: Mapping[str, Tensor]) -> dict[str, Tens
 
 
 def without_tied(table: KeyTable, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their parameters without the repeated ones. Raises KeyMismatchError where one has values of
-    its own, which ours cannot hold."""
+    """Their parameters without the tied copies. Raises KeyMismatchError if a copy has values of its
+    own, which our network cannot hold."""
     for name, source in table.tied.items():
         if name in theirs and source in theirs and not torch.equal(theirs[name], theirs[source]):
             raise KeyMismatchError(f"their parameters: {name} should repeat {source} and does not")

@@ -1,2 +1,2 @@
-"""What a user may choose: one frozen dataclass per verb, its field docstrings are the help text. No
-torch, no I/O beyond YAML."""
+"""The options that a user can choose: one frozen dataclass per verb, its field docstrings are the
+help text. No torch, no I/O beyond YAML."""

@@ -1,4 +1,5 @@
-"""One row for each architecture: what is said of it without building anything. Free of torch."""
+"""One row for each architecture, with everything that is known about it without building it. This
+module does not import torch."""
 
 from __future__ import annotations
 
@@ -16,20 +17,22 @@ class ArchitectureRow:
     """A new architecture is a file in architectures/, a row here, and recipes."""
 
     cls: str
-    """Where its class lies, `module:Class`."""
+    """Its class, as `module:Class`."""
     help: str
-    """What it is, in a clause for the help of `--architecture`."""
+    """A clause that describes it, for the help of `--architecture`."""
     called: str
     """What the model card calls it: `ELECTRA's architecture`."""
     options: type = NoOptions
-    """Numbers that others do not have, a frozen dataclass whose fields are bare flags."""
+    """Its own options, which other architectures do not have: a frozen dataclass whose fields
+    become flags."""
     check: Callable[[Any, Any], str | None] = lambda model, options: None
-    """A sentence about numbers of the model section and own ones that cannot go together, None
-    where they can."""
+    """Returns a sentence if numbers of the model section and its own options cannot go together,
+    else None."""
     inits: tuple[Init, ...]
-    """Initial values that are known for it."""
+    """The initialisations that it supports."""
     model_types: Sequence[str]
-    """`model_type` of the configurations that are read as it; the first is what it is exported as.
+    """Each `model_type` that is read as this architecture; networks are exported with the first
+    one.
     """
 
 

@@ -1,5 +1,5 @@
-"""Whether the numbers of a recipe can work together: one sentence for each way in which they
-cannot."""
+"""Checks whether the numbers of a recipe can work together, with one message for each way in which
+they cannot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRACKERS = ("none", "tensorboard")
 
 
 def check(config: PretrainConfig) -> None:
-    """Raises UserError where the numbers cannot work together."""
+    """Raises UserError if the numbers cannot work together."""
     check_model(config.model, config.corruption)
     check_task(config.corruption, config.objective, config.model)
     check_train(config.train)
@@ -34,7 +34,7 @@ def check(config: PretrainConfig) -> None:
 
 
 def cautions(config: PretrainConfig) -> Iterator[str]:
-    """What can work and is hardly meant: said at the start of a run."""
+    """Warnings, shown at the start of a run, about settings that work but are hardly intended."""
     t = config.train
     if t.warmup_steps >= t.max_steps:
         yield (
@@ -114,7 +114,7 @@ def check_start(config: PretrainConfig) -> None:
 
 
 def check_schedules(config: PretrainConfig) -> None:
-    """Lengths and batches that change on the way."""
+    """Row lengths and batch sizes that change during the run."""
     d = config.data
     t = config.train
     longest = config.model.max_position_embeddings
@@ -168,7 +168,7 @@ FROM_ZERO = (
     "max_non_finite",
     "max_spikes",
 )
-# Above 0 where they are given.
+# These must be above 0 if they are given.
 OPTIONAL = (
     "per_device_train_batch_size",
     "gradient_accumulation_steps",
@@ -198,7 +198,7 @@ def check_train(t: TrainConfig) -> None:
 
 
 def check_ranges(t: TrainConfig) -> None:
-    """Whether the numbers of the training loop lie where they can work."""
+    """Whether the numbers of the training loop are in a range in which they can work."""
     for name in ABOVE_ZERO:
         need(getattr(t, name) > 0, f"{name} must be positive, not {getattr(t, name)}")
     for name in FROM_ZERO:

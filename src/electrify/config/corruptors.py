@@ -64,24 +64,24 @@ CORRUPTORS: dict[str, CorruptorRow] = {
     ),
     "generator": CorruptorRow(
         cls="electrify.corruption.generator:Generator",
-        help="samples of a masked LM trained beside",
+        help="samples of a masked language model that is trained at the same time",
         learned=True,
         leaves={"generator": GENERATOR},
         card=_text_in_which("a small generator changed tokens"),
     ),
     "unigram": CorruptorRow(
         cls="electrify.corruption.frequency:Unigram",
-        help="words drawn by their frequency in the corpus",
+        help="tokens drawn by their frequency in the corpus",
         card=_text_in_which("tokens were replaced by others drawn by their frequency"),
     ),
     "uniform": CorruptorRow(
         cls="electrify.corruption.frequency:Uniform",
-        help="words drawn all alike",
+        help="tokens drawn with equal probability",
         card=_text_in_which("tokens were replaced by others drawn at random"),
     ),
     "two_tower": CorruptorRow(
         cls="electrify.corruption.two_tower:TwoTower",
-        help="samples of a cloze model of a left-to-right and a right-to-left encoder",
+        help="samples of a cloze model made of a left-to-right and a right-to-left encoder",
         learned=True,
         card=_text_in_which("a small cloze model changed tokens"),
     ),

@@ -25,20 +25,20 @@ class DetectConfig:
     file: str | None = None
     """Read the text from this file (UTF-8)."""
     threshold: float = 0.5
-    """Mark what has at least this probability of being replaced."""
+    """Mark tokens or words with at least this probability of being replaced."""
     unit: Literal["token", "word"] = "token"
     """Show word pieces, or whole words (a word's probability is that of its most suspicious piece).
     """
     json: bool = False
     """Write JSON."""
     max_seq_length: int | None = None
-    """Tokens of a window, special ones included; longer texts take several. None takes what the
-    model can."""
+    """Tokens of a window, special ones included; longer texts take several windows. None takes the
+    model's maximum."""
     batch_size: int = 16
-    """Windows of a forward pass."""
+    """Windows per forward pass."""
     threads: str = "auto"
-    """Threads that compute: a number, or auto: OMP_NUM_THREADS where it is set, or, for long texts,
-    what a second's measurement finds."""
+    """Threads that compute: a number, or auto: OMP_NUM_THREADS if it is set, or, for long texts,
+    the number that was fastest in a measurement of one second."""
 
     def __post_init__(self) -> None:
         if self.text is not None and self.file is not None:

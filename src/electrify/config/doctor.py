@@ -14,8 +14,8 @@ class DoctorConfig:
 
     HEADINGS: ClassVar = {"json": "what is shown"}
     paths: tuple[str, ...]
-    """folders: prepared corpora, runs, models; corpora and runs that are given together are
-    compared"""
+    """folders: prepared corpora, runs, models; corpora and runs given together are also compared
+    with each other"""
     json: bool = False
     """write one JSON object"""
 

@@ -18,21 +18,21 @@ class EvaluateConfig:
     """Folders or Hub ids with the head that they were pre-trained with (RUN/discriminator,
     RUN/generator, any masked language model)."""
     task: Literal["blimp"] = "blimp"
-    """blimp: of two sentences the grammatical one should have the higher score."""
+    """blimp: of two sentences, the grammatical one should get the higher score."""
     data_dir: str
-    """The folder of BLiMP's .jsonl files, one a paradigm; those in its folder supplement are
-    reported apart."""
+    """The folder of BLiMP's .jsonl files, one for each paradigm; those in its folder supplement are
+    reported separately."""
     output_dir: str | None = None
-    """Where blimp.json (every paradigm) and blimp.md go; none only prints the table."""
+    """Folder for blimp.json (every paradigm) and blimp.md; none only prints the table."""
     max_eval_samples: int | None = None
-    """The first so many pairs of each paradigm."""
+    """Use only the first so many pairs of each paradigm."""
     batch_tokens: int = 8192
-    """Tokens of a forward pass, padding included."""
+    """Tokens per forward pass, padding included."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:1."""
     threads: str = "auto"
-    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS where it is set, or what a
-    second's measurement finds."""
+    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS if it is set, or the number
+    that was fastest in a measurement of one second."""
 
     def __post_init__(self) -> None:
         if not self.models:

@@ -12,7 +12,7 @@ from .finetune_settings import FinetuneSettings
 from .flags import add_flags, from_flags
 from .search import search_grid
 
-# What only files of the user's own are asked, with the values that ask nothing.
+# Options that apply only to the user's own files, with the values that leave them unset.
 OWN_FILES_ONLY = {
     "text_column": None,
     "pair_column": None,
@@ -36,7 +36,7 @@ class FinetuneConfig:
     """Folders or Hub ids that AutoModel loads; `random:MODEL` is the same shape with random
     weights."""
     output_dir: str
-    """Where scores.jsonl, the report (report.md, .csv, .json, .png) and predictions go. A rerun
+    """Folder for scores.jsonl, the report (report.md, .csv, .json, .png) and predictions. A rerun
     continues there."""
     task: tuple[str, ...] = ()
     """Tasks, separated by commas: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli (glue = all
@@ -56,9 +56,9 @@ class FinetuneConfig:
     pair_column: str | None = None
     """The column of a second text; none looks for sentence2."""
     label_column: str | None = None
-    """The column of the label; none looks for label. Several, separated by commas, are classes of
-    their own with 0 or 1 each (multi-label). In a file of columns without a header: its number from
-    0, none takes the last."""
+    """The column of the label; none looks for label. Several columns, separated by commas, are one
+    class each, with 0 or 1 (multi-label). In a file of columns without a header: its number from 0;
+    none takes the last."""
     problem_type: Literal[
         "auto", "classification", "multilabel", "regression", "tagging", "answering"
     ] = "auto"
@@ -67,14 +67,14 @@ class FinetuneConfig:
     seeds: int = 5
     """Runs of each model on each task."""
     seed: int = 0
-    """The first of the seeds; the others follow it."""
+    """The first seed; the others are the numbers after it."""
     random_weights: bool = False
     """Give every model random weights in place of its own."""
     random_baseline: bool = False
     """Run every model also with random weights."""
     predict_test: bool = False
-    """Also answer GLUE's test sets, and write submission-MODEL.zip in its layout, each task by its
-    seed with the best development score."""
+    """Also answer GLUE's test sets, and write submission-MODEL.zip in its layout, with each task's
+    predictions from the seed with the best development score."""
     hyperparameter_search: str | None = None
     """Try every combination, with all seeds, and report each model's best on each task; auto:
     learning_rate=1e-4,3e-4,1e-3;num_train_epochs=3,10."""
@@ -82,8 +82,8 @@ class FinetuneConfig:
     """Keep the fine-tuned model of the first seed as a Hugging Face folder (ELECTRA, BERT,
     RoBERTa)."""
     threads: str = "auto"
-    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS where it is set, what the
-    runs that are done had, or a second's measurement."""
+    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS if it is set, else the
+    number of the finished runs, else a measurement of one second."""
     settings: FinetuneSettings = field(default_factory=FinetuneSettings)
     """How each run goes."""
 
@@ -127,7 +127,7 @@ class FinetuneConfig:
             )
 
     def _check_results(self) -> None:
-        """Raises UserError where a result is asked for that these runs cannot give."""
+        """Raises UserError if a result is asked for that these runs cannot give."""
         if self.predict_test and not self.task:
             raise UserError("--predict-test is for GLUE's test sets: give --task")
         if self.settings.frozen_encoder != "none" and self.save_model:

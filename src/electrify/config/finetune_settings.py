@@ -44,15 +44,15 @@ class FinetuneSettings:
     """Peak learning rate of the head; none takes 3e-4 up to width 256, 1e-4 below width 1024, 5e-5
     from there (the paper's)."""
     layerwise_lr_decay: float | None = None
-    """Each layer below the head learns at this share of the one above; none takes .8, and .9 from
-    width 1024; 1 switches it off."""
+    """The learning rate of each layer as a share of that of the layer above; none takes .8, and .9
+    from width 1024; 1 switches it off."""
     layerwise_lr_skip: bool | None = None
-    """The top layer learns at decay^2 of the head's rate, and so on down: the level that the public
-    code skips. None takes the protocol's."""
+    """Skip one level of the decay, as the public code does: the top layer gets decay^2 of the
+    head's rate. None takes the protocol's."""
     weight_decay: float = 0.0
     """Decoupled weight decay of matrices (the paper: 0; the public code's default: .01)."""
     per_device_train_batch_size: int = 32
-    """Examples of an update."""
+    """Examples per update."""
     num_train_epochs: float | None = None
     """Passes over the training examples; none takes the task's (3, STS-B 10)."""
     warmup_ratio: float = 0.1
@@ -60,16 +60,16 @@ class FinetuneSettings:
     max_grad_norm: float = 1.0
     """Gradients are clipped to this norm."""
     max_seq_length: int | None = None
-    """Tokens of a sequence; none takes 128, 256 for tagging and 512 for question answering, or what
-    the model reads. Longer texts are cut (the longer of a pair first); longer sentences and
-    contexts are read through windows."""
+    """Tokens per sequence; none takes 128, 256 for tagging and 512 for question answering, or the
+    model's maximum if that is less. Longer texts are cut (the longer of a pair first); longer
+    sentences and contexts are read through windows."""
     max_train_samples: int | None = None
     """Train on this many examples, drawn by the seed: the same ones for every model."""
     double_unordered: bool | None = None
     """Show the training pairs of a symmetric task (MRPC, STS-B) in both orders. None takes the
     protocol's."""
     group_by_length: bool | None = None
-    """Put examples of like length into one batch (less padding), or any that come together. None
+    """Put examples of similar length into one batch (less padding) instead of random ones. None
     takes the protocol's."""
     regression_targets: Literal["standardised", "unit", "raw"] | None = None
     """Regression learns values by mean and deviation, moved to 0..1 by the task's range (the public
@@ -84,12 +84,12 @@ class FinetuneSettings:
     """Dropout of all layers and of attention in the encoder; none takes the model's own, under
     --protocol published .1."""
     bf16: Literal["auto", "true", "false"] = "auto"
-    """Compute in bfloat16 (weights stay float32); auto does so where the processor has instructions
+    """Compute in bfloat16 (weights stay float32); auto does so if the processor has instructions
     for it."""
     torch_compile: bool = False
     """Compile the encoder (one graph for all lengths): slower at first, faster in long runs."""
     frozen_encoder: Literal["none", "last", "last4", "all"] = "none"
-    """Tagging: leave the encoder as it is and learn a head on the states of its last layer, its
+    """Tagging: leave the encoder as it is and train a head on the states of its last layer, its
     last four, or all."""
     tagging_head: Literal["linear", "bilstm"] = "linear"
     """With --frozen-encoder: a linear layer, or a bidirectional LSTM before it."""
@@ -99,12 +99,12 @@ class FinetuneSettings:
     class token, learning spans from windows with an answer alone; plain: start and end each by
     itself (BERT's). None takes the protocol's."""
     doc_stride: int | None = None
-    """Question answering: a window over a long context begins so many tokens after the one before;
-    none takes 128."""
+    """Question answering: a window over a long context begins this many tokens after the one
+    before; none takes 128."""
     n_best_size: int | None = None
-    """Question answering: answers kept of each question; none takes 20."""
+    """Question answering: answers kept for each question; none takes 20."""
     max_answer_length: int | None = None
-    """Question answering: tokens of an answer at most; none takes 30."""
+    """Question answering: most tokens of an answer; none takes 30."""
     eval_steps: int | None = None
     """Evaluate every N updates; none does so after every epoch (every second one of 10). The score
     reported is always that of the last update."""
@@ -148,7 +148,7 @@ class FinetuneSettings:
             raise UserError(f"weight_decay must be at least 0 and finite, not {self.weight_decay}")
 
     def filled(self) -> FinetuneSettings:
-        """The same with what the protocol sets where nothing is given."""
+        """The settings with the protocol's values filled in where none are given."""
         return replace(
             self,
             **{

@@ -1,7 +1,7 @@
 """Dataclasses -> flags of the command line, and back.
 
-Every field is a bare flag with the same name (`max_steps` -> `--max-steps`), because field names
-are unique across the sections of a recipe.
+Every field is a flag with the same name and no prefix (`max_steps` -> `--max-steps`), because field
+names are unique across the sections of a recipe.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ C = TypeVar("C")
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose every complaint is one sentence, with the nearest name for a mistyped one.
-    Sub-parsers are of this class, too."""
+    """An argparse parser that reports every mistake as one sentence, with the nearest name for a
+    mistyped one. Sub-parsers are of this class, too."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, formatter_class=HelpFormatter, **kwargs)
@@ -37,8 +37,8 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Any = None, namespace: Any = None
     ) -> Any:
-        # They are looked at here and not in parse_args: that of the parser above reads a verb, and
-        # does not know the verb's flags.
+        # They are checked here and not in parse_args, because the parse_args of the top-level
+        # parser does not know the flags of the verb.
         namespace, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(self._about(unknown[0].split("=", 1)[0]))
@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
         return namespace, unknown
 
     def _refuse_empty(self, namespace: argparse.Namespace) -> None:
-        """An empty word is a variable of the shell that was never set; taken as a path, it would be
+        """Refuses an empty word, which comes from an unset shell variable; as a path, it would be
         the current folder."""
         for action in self._actions:
             value = getattr(namespace, action.dest, None)
@@ -119,8 +119,8 @@ def add_flags(
     """One flag per field of `cls`. A flag that is not given leaves no attribute, so a recipe's own
     value stays.
 
-    They stand in groups: `cls.HEADINGS` says at which field which heading begins. optional: also
-    fields without a default may be left out.
+    They are grouped: `cls.HEADINGS` says with which field each heading begins. optional: fields
+    without a default may be left out, too.
     """
     for field in dataclasses.fields(cls):
         if field.name in skip:
@@ -146,8 +146,8 @@ def add_flag(group: Any, cls: type, name: str) -> None:
     flags = list(dict.fromkeys((flag, "--" + name)))
     given: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS}
     if kind is bool:
-        # Converted later, with all other fields, where an error is a UserError. The opposite is a
-        # flag of its own, so that it takes no value.
+        # Converted later together with all other fields, where an error becomes a UserError. The
+        # opposite is a flag of its own that takes no value.
         group.add_argument(
             *flags, nargs="?", const="true", metavar="true|false", help=text, **given
         )
@@ -201,8 +201,8 @@ def from_flags(cls: type[C], namespace: argparse.Namespace, **fixed: Any) -> C:
 
 @contextmanager
 def named_as_flags(fields: Iterable[str]) -> Iterator[None]:
-    """A UserError about these fields, whose values came from the command line, names the flags:
-    that is what the user can change."""
+    """A context in which a UserError about these fields, whose values came from the command line,
+    names the flags, because these are what the user can change."""
     try:
         yield
     except UserError as e:
@@ -211,7 +211,7 @@ def named_as_flags(fields: Iterable[str]) -> Iterator[None]:
 
 def in_flags(sentence: str, fields: Iterable[str]) -> str:
     """`max_steps must be positive` -> `--max-steps must be positive`. A field whose name is an
-    English word counts at the beginning only."""
+    English word is replaced only at the beginning."""
     fields = list(fields)
     long = "|".join(name for name in fields if "_" in name) or "(?!)"
     sentence = re.sub(

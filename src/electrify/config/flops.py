@@ -14,7 +14,7 @@ Convention = Literal["paper", "hardware"]
 
 @dataclass(frozen=True, kw_only=True)
 class FlopsConfig:
-    """Whose cost is counted, and how."""
+    """Which models' cost is counted, and how."""
 
     HEADINGS: ClassVar = {
         "recipes": "what is counted",
@@ -31,10 +31,11 @@ class FlopsConfig:
     15.625 % of the positions, small terms; hardware = matrix products only, backward = 2 x forward,
     exact mask rate"""
     equal_to: str | None = None
-    """a recipe; adds how many steps of each listed recipe cost what this one costs in whole"""
+    """a recipe; adds the number of steps at which each listed recipe costs as much as this one in
+    total"""
     length: int | None = None
-    """tokens of the sequence whose inference is counted (the paper's table: 128); by default the
-    recipe's own max_seq_length"""
+    """length in tokens for the cost of inference (the paper's table: 128); by default the recipe's
+    own max_seq_length"""
     vocab_size: int = 30522
     """size of the vocabulary"""
     json: bool = False

@@ -1,5 +1,5 @@
-"""How `--help` is laid out: flags in groups by purpose, one spelling each, and a usage line that
-names what is needed and nothing else."""
+"""The layout of `--help`: flags in groups by purpose, one spelling each, and a usage line that
+names only what is required."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import argparse
 import shutil
 import textwrap
 
-# Columns; below, flag and text do not stand well side by side, and the text begins on the next
+# In a narrower terminal, flag and text do not fit side by side, and the text begins on the next
 # line.
 NARROW = 100
-# The columns where the text begins.
+# The column where the text begins.
 SIDE_BY_SIDE = 36
 BELOW = 10
 WIDEST = 140  # longer lines are hard to read
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """argparse's, without second spellings (--max_steps) and lines of their own for --no-x."""
+    """argparse's formatter, but without second spellings (--max_steps) and separate lines for
+    --no-x."""
 
     def __init__(self, prog: str) -> None:
         width = min(shutil.get_terminal_size().columns - 2, WIDEST)
@@ -52,7 +53,7 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 def is_switch(action: argparse.Action) -> bool:
-    """Whether it is a flag of true or false, which stands alone for true."""
+    """Whether it is a Boolean flag, which means true if it is given without a value."""
     return action.nargs == "?" and action.const == "true"
 
 
@@ -61,8 +62,8 @@ def is_opposite(action: argparse.Action) -> bool:
 
 
 def usage_of(parser: argparse.ArgumentParser, needed: list[str]) -> str:
-    """`electrify pretrain DATA --output-dir RUN [FLAGS]`. needed: flags without which the verb
-    refuses, though argparse does not know."""
+    """`electrify pretrain DATA --output-dir RUN [FLAGS]`. needed: required flags of which argparse
+    does not know that they are required."""
     words = [parser.prog]
     flags = [
         action for action in parser._actions if action.option_strings and not is_opposite(action)

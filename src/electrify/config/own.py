@@ -1,9 +1,9 @@
-"""Sections whose choice brings options of its own: `objective: rtd` adds the fields of the row
+"""Sections in which a choice adds its own options: `objective: rtd` adds the fields of the row
 `rtd` to its section.
 
 Such a section has a field `options` that holds the row's own dataclass, a class variable CHOICE
 that names the field of the choice, and a class variable ROWS that gives the rows. In YAML and on
-the command line the own options stand beside the section's other fields.
+the command line these options appear among the section's other fields.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def has_rows(cls: type) -> bool:
 
 
 def option_types(cls: type) -> dict[str, type]:
-    """The own options of all rows: each with the dataclass that has it (the first, where several
-    rows share one)."""
+    """The own options of all rows, each with the dataclass that has it (the first one, if several
+    rows share an option)."""
     found: dict[str, type] = {}
     for row in cls.ROWS().values() if has_rows(cls) else ():  # type: ignore[attr-defined]
         for name in field_types(row.options):
@@ -47,7 +47,7 @@ def fields_of(cls: type) -> dict[str, Any]:
 
 def read(cls: type[C], mapping: dict[str, Any], where: str) -> C:
     """A section from a mapping. Raises UserError for unknown and missing fields, and for an option
-    of another row that says something else than its default (files of a run hold the options of all
+    of another row that does not have its default value (the files of a run hold the options of all
     rows at their defaults)."""
     if not has_rows(cls) or not isinstance(mapping, dict):
         return from_mapping(cls, mapping, where)
@@ -62,7 +62,7 @@ def read(cls: type[C], mapping: dict[str, Any], where: str) -> C:
 
 
 def replaced(section: C, values: dict[str, Any], *, naming: Any) -> C:
-    """The section with other values, each converted. naming(field): how a sentence calls it.
+    """The section with other values, each converted. naming(field): the name used in messages.
     Another choice begins with its own defaults."""
     cls: Any = type(section)
     kinds = fields_of(cls)
@@ -83,7 +83,7 @@ def replaced(section: C, values: dict[str, Any], *, naming: Any) -> C:
 
 
 def cls_changes(section: Any, fixed: dict[str, Any]) -> bool:
-    """Whether these values make another choice."""
+    """Whether these values change the choice."""
     choice = getattr(type(section), "CHOICE", None)
     return choice is not None and fixed.get(choice, getattr(section, choice)) != getattr(
         section, choice
@@ -104,7 +104,7 @@ def _must_be_default(section: Any, name: str, value: Any, owner: type) -> None:
 
 
 def plain(section: Any) -> dict[str, Any]:
-    """The section as one mapping that `read` reads back, own options behind the choice."""
+    """The section as one mapping that `read` reads back, with own options after the choice."""
     values = {f.name: getattr(section, f.name) for f in dataclasses.fields(section)}
     own = dataclasses.asdict(values.pop(OPTIONS)) if has_rows(type(section)) else {}
     out: dict[str, Any] = {}

@@ -13,12 +13,12 @@ from .schema import convert, field_types
 
 MAX_VOCABULARY = (
     1 << 22
-    # Four times the largest published; the libraries reserve memory for as many pieces as are asked
-    # for.
+    # Four times the largest published vocabulary; the libraries reserve memory for the requested
+    # number of pieces.
 )
 TRAINED = ("wordpiece", "bpe", "unigram")
-# What others call a kind of tokenizer, and what of ours comes nearest. The Hub has no repositories
-# of such names; asking it takes a minute.
+# Other names for kinds of tokenizers, with the nearest kind of ours. The Hub has no repositories
+# with such names, and asking it takes a minute.
 ALSO_CALLED = {
     "bytelevel": "bpe",
     "byte": "bpe",
@@ -44,7 +44,7 @@ ALSO_CALLED = {
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareConfig:
-    """What to read, how to cut it into documents and tokens, where to put the result."""
+    """What to read, how to split it into documents and tokens, and where to put the result."""
 
     HEADINGS: ClassVar = {
         "inputs": "corpus and result",
@@ -59,7 +59,8 @@ class PrepareConfig:
     `pydocs` for the documentation of the installed Python packages; `hub:NAME[:CONFIG]` for a data
     set of the Hugging Face Hub or of a local folder"""
     output_dir: str
-    """the folder of the prepared corpus; new or empty, or that of the same command interrupted"""
+    """the folder of the prepared corpus; new or empty, or one in which the same command was
+    interrupted"""
     tokenizer: str = "wordpiece"
     """wordpiece, bpe (byte-level) or unigram to train one on this corpus, or an existing one by
     folder or Hub name"""
@@ -68,7 +69,7 @@ class PrepareConfig:
     lowercase: bool = True
     """a trained tokenizer lower-cases the text"""
     strip_accents: bool | None = None
-    """a trained tokenizer removes accents; the default is what lowercase is"""
+    """a trained tokenizer removes accents; the default is the value of lowercase"""
     min_frequency: int = 2
     """a trained vocabulary takes pieces that occur at least this often (unigram does not use it)"""
     tokenizer_sample_mb: int = 100
@@ -93,13 +94,13 @@ class PrepareConfig:
     max_documents: int | None = None
     """stop after this many documents"""
     shard_mb: int = 256
-    """size of a token file at most, in MB of 2**20 bytes"""
+    """maximal size of a token file, in MB of 2**20 bytes"""
     workers: int | None = None
-    """processes that tokenise; default: the number of cores, or of a joined Ray cluster all CPUs.
+    """processes that tokenise; default: the number of cores, or all CPUs of a joined Ray cluster.
     Does not change the result"""
     engine: Literal["local", "ray"] = "local"
-    """where is tokenised: in processes of this host, or on a Ray cluster (that of RAY_ADDRESS;
-    without it one is started on this host and ended after the work). This process alone reads the
+    """where to tokenise: in processes of this host, or on a Ray cluster (the one at RAY_ADDRESS;
+    without it, one is started on this host and ended after the work). This process alone reads the
     corpus and writes output_dir, so hosts need no shared storage, only the same versions of
     electrify and its packages. Does not change the result"""
 
@@ -146,7 +147,7 @@ class PrepareConfig:
                 )
 
     def _check_types(self) -> None:
-        """Raises UserError for what a caller in Python may give and a command line cannot."""
+        """Raises UserError for values that only a caller in Python can give, not a command line."""
         if isinstance(self.inputs, str | bytes | os.PathLike):
             raise UserError(
                 f"inputs is {brief(self.inputs)}: give a list of files, folders and globs, as texts"
@@ -154,19 +155,19 @@ class PrepareConfig:
         for name, kind in field_types(type(self)).items():
             value = getattr(self, name)
             found = convert(value, kind, name)
-            if found != value and value == value:  # not of NaN, which the bounds refuse
+            if found != value and value == value:  # not for NaN, which the bounds refuse
                 raise UserError(
                     f"{name} is {brief(value)}, of another type than {brief(found)}, which is meant"
                 )
 
     def _check_tokenizer(self) -> None:
-        """Raises UserError for a name that means a kind of tokenizer and is not one of ours, before
-        the Hub is asked for it."""
+        """Raises UserError for the name of a kind of tokenizer that we do not have, before the Hub
+        is asked for it."""
         if not self.tokenizer.strip():
             raise UserError(
                 f"tokenizer is empty: choose {', '.join(TRAINED)}, a folder or a name on the Hub"
             )
-        # os.path.exists, for Path.exists raises for names too long for a file.
+        # os.path.exists, because Path.exists raises for names that are too long for a file.
         if self.trains_tokenizer or os.path.exists(self.tokenizer):
             return
         plain = "".join(c for c in self.tokenizer.lower() if c.isalnum())
@@ -181,8 +182,8 @@ class PrepareConfig:
             )
 
     def unused(self, formats: set[str]) -> list[str]:
-        """The options that were given and change nothing: of training where a tokenizer is taken
-        over, of kinds of files that are not there.
+        """The given options that have no effect: options for training a tokenizer if an existing
+        one is used, or for kinds of files that do not occur.
 
         formats: of the files to be read.
         """

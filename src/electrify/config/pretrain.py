@@ -62,8 +62,8 @@ def load_recipe(name: str) -> PretrainConfig:
     )
 
 
-# The first line of a run's config.yaml. Paths in such a file are found from its own folder, those
-# in a recipe of the user from where he works.
+# The first line of a run's config.yaml. Paths in such a file are relative to its own folder, those
+# in a recipe of the user to the working directory.
 RUN_MARK = "# electrify run: the resolved recipe; paths are relative to this folder\n"
 
 
@@ -112,8 +112,8 @@ def parse(text: str, where: str) -> PretrainConfig:
 
 
 def resolved(raw: dict[Any, Any], where: str) -> dict[Any, Any]:
-    """The sections with those of the recipe that `like` names below them: a variant states what
-    differs. Raises UserError where there is none."""
+    """The sections merged over those of the recipe that `like` names, so that a variant states only
+    what differs. Raises UserError if there is no such recipe."""
     like = raw.pop("like", None)
     if like is None:
         return raw
@@ -128,7 +128,7 @@ def resolved(raw: dict[Any, Any], where: str) -> dict[Any, Any]:
         ),
         f"recipe {like}",
     )
-    # What is not a mapping stays, and the reader of the sections says so.
+    # A value that is not a mapping is kept, and the reader of the sections reports it.
     return below | {
         s: (below.get(s) or {}) | (fields or {})
         if fields is None or isinstance(fields, dict)
@@ -149,8 +149,8 @@ def values_of(config: PretrainConfig) -> dict[str, Any]:
 
 
 def override(config: PretrainConfig, fields: dict[str, Any]) -> PretrainConfig:
-    """The recipe with bare fields replaced: override(c, {"max_steps": 10}). Another objective
-    begins with its own options and weights. Raises UserError for an unknown field."""
+    """The recipe with fields replaced: override(c, {"max_steps": 10}). A change of objective resets
+    its options and weights to the defaults. Raises UserError for an unknown field."""
     by_section: dict[str, dict[str, Any]] = {}
     known = section_of()
     for name, value in fields.items():
@@ -168,7 +168,7 @@ def override(config: PretrainConfig, fields: dict[str, Any]) -> PretrainConfig:
 
 
 def with_weights(config: PretrainConfig) -> PretrainConfig:
-    """The recipe with the objective's default weights where it gives none."""
+    """The recipe with the objective's default weights if it gives none."""
     o = config.objective
     if o.term_weights:
         return config
@@ -179,6 +179,6 @@ def with_weights(config: PretrainConfig) -> PretrainConfig:
 
 
 def learns_by_likelihood(c: CorruptionConfig, o: ObjectiveConfig) -> bool:
-    """Whether a generator is trained by the likelihood of the original tokens: the loss
-    `generator`."""
+    """Whether a generator is trained with the likelihood of the original tokens (the loss
+    `generator`)."""
     return c.row.learned and c.generator_training != "frozen" and not o.row.rewarded

@@ -1,5 +1,5 @@
-"""The two protocols of `electrify finetune --protocol`: what each sets where the user gives no flag
-of his own.
+"""The two protocols of `electrify finetune --protocol`: the values that each sets if the user gives
+no flag.
 
 `published` computes as the public code of ELECTRA does (google-research/electra:
 model/optimization.py, run_finetuning.py, finetune/). Peak rates, their decay by layer, weight decay

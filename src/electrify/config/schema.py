@@ -1,5 +1,5 @@
-"""Dataclasses <-> YAML, with one source for each name, type and help text (flags.py makes flags of
-them).
+"""Dataclasses <-> YAML, with one source for each name, type and help text (flags.py turns them into
+flags).
 
 The help text of a field is the docstring below it. Unknown keys raise with the nearest known name.
 """
@@ -22,8 +22,8 @@ from ..errors import UserError, nearest
 
 C = TypeVar("C")
 
-MAX_TYPO = 60  # characters of a name that is compared with the known ones
-MAX_INT = 1 << 64  # no number of a field comes near it; beyond, libraries of C overflow
+MAX_TYPO = 60  # most characters of a name that is compared with the known ones
+MAX_INT = 1 << 64  # no field needs such a number, and larger ones overflow in C libraries
 _BOOL = {
     "true": True,
     "false": False,
@@ -52,8 +52,8 @@ def field_docs(cls: type) -> dict[str, str]:
 
 
 class OneOf:
-    """Names that are known when they are asked for, and their help: `Annotated[str, OneOf(names,
-    text)]` is a Literal whose choices are rows of a table."""
+    """A choice of names that are determined when they are needed, and their help: `Annotated[str,
+    OneOf(names, text)]` is a Literal whose choices are rows of a table."""
 
     def __init__(self, names: Callable[[], Iterable[str]], text: Callable[[], str]) -> None:
         self.names = names
@@ -61,7 +61,7 @@ class OneOf:
 
 
 def choices_of(kind: Any) -> list[Any] | None:
-    """The values that a field may have; None where it is not one of few."""
+    """The values that a field may have; None if it is not a choice of a few."""
     if typing.get_origin(kind) is Literal:
         return list(typing.get_args(kind))
     marks = [mark for mark in typing.get_args(kind) if isinstance(mark, OneOf)]
@@ -69,7 +69,7 @@ def choices_of(kind: Any) -> list[Any] | None:
 
 
 def help_of(cls: type, name: str) -> str:
-    """The help of a field: what stands below it, or the table of its choices."""
+    """The help of a field: the docstring below it, or the table of its choices."""
     marks = [mark for mark in typing.get_args(field_types(cls)[name]) if isinstance(mark, OneOf)]
     return marks[0].text() if marks else field_docs(cls).get(name, "")
 
@@ -180,7 +180,7 @@ def from_mapping(
 
 
 def metavar_of(kind: Any, flag: str = "") -> str:
-    """What stands for a value in the help."""
+    """The placeholder for a value in the help."""
     if kind is str and flag.endswith(("-dir", "-file", "--file")):
         return flag.rpartition("-")[2].upper()
     if typing.get_origin(kind) is dict:

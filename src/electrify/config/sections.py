@@ -13,7 +13,7 @@ from .schema import OneOf
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """The encoder that is kept, and how the generator derives from it."""
+    """The encoder that is kept, and how the generator is derived from it."""
 
     HEADINGS: ClassVar = {"num_hidden_layers": "the encoder", "generator_size": "the generator"}
     HEADINGS |= {"dropout": "the encoder", "init": "where the weights start"}
@@ -37,16 +37,16 @@ class ModelConfig:
     max_position_embeddings: int = 512
     """Longest sequence the position table allows."""
     generator_size: float = 0.25
-    """Width, heads and feed-forward width of the generator (of each tower of a two-tower one) as a
-    share of the encoder's; depth is kept."""
+    """Width, heads and feed-forward width of the generator (or of each tower of two_tower) as a
+    share of the encoder's; the depth is the same."""
     generator_num_hidden_layers: int | None = None
     """Blocks of the generator; by default num_hidden_layers."""
     generator_hidden_size: int | None = None
-    """Width of the generator; by default what generator_size gives."""
+    """Width of the generator; by default derived from generator_size."""
     generator_num_attention_heads: int | None = None
-    """Attention heads of the generator; by default what generator_size gives."""
+    """Attention heads of the generator; by default derived from generator_size."""
     generator_intermediate_size: int | None = None
-    """Width of the generator's feed-forward layers; by default what generator_size gives."""
+    """Width of the generator's feed-forward layers; by default derived from generator_size."""
     tie: Literal["embeddings", "none", "tokens", "all", "gdes"] = "embeddings"
     """What generator and discriminator share: the embedding layer, nothing, the token table, every
     encoder weight (needs generator_size 1), or gdes: the discriminator's token table is the
@@ -63,8 +63,8 @@ class ModelConfig:
     """With init local: how sharply a head looks at its neighbour at the start (its logit is 4 times
     this)."""
     init_words: Literal["random", "cooccurrence"] = "random"
-    """Where word embeddings start: random = as init draws them; cooccurrence = from which of them
-    stand together in DATA (half a minute)."""
+    """Initial word embeddings: random = as init draws them; cooccurrence = computed from which
+    words occur together in DATA (half a minute)."""
 
     def __post_init__(self) -> None:
         if self.options is None:
@@ -75,8 +75,8 @@ class ModelConfig:
         return ARCHITECTURES[self.architecture]
 
     def generator_numbers(self) -> dict[str, int]:
-        """The generator's own: those given, else width, heads and feed-forward times
-        `generator_size`, depth kept (2003.10555 section 3.2)."""
+        """The generator's sizes: those given, else width, heads and feed-forward width times
+        `generator_size`, with the same depth (2003.10555 section 3.2)."""
 
         def part(n: int) -> int:
             return max(1, round(n * self.generator_size))
@@ -95,7 +95,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CorruptionConfig:
-    """What is changed, and by whom."""
+    """Which tokens are changed, and by which corruptor."""
 
     HEADINGS: ClassVar = {
         "corruptor": "corruption: what is changed, and by whom",
@@ -113,22 +113,22 @@ class CorruptionConfig:
     """Shares of the chosen tokens shown to the masked language model as [MASK], unchanged, random
     (corruptors mask and generator)."""
     mask_unit: Literal["token", "word"] = "token"
-    """What is chosen as a whole: single tokens, or words with all their pieces."""
+    """Unit of masking: single tokens, or whole words with all their pieces."""
     mask_choice: Literal["uniform", "rare"] = "uniform"
-    """Which are chosen: all alike, or in proportion to minus the logarithm of their frequency in
-    the corpus."""
+    """How tokens are chosen: all with equal probability, or in proportion to minus the logarithm of
+    their frequency in the corpus."""
     clean_rate: float = 0.0
-    """Share of the sequences left whole; with a term weight for `sentence` a head on [CLS] learns
-    which."""
+    """Share of the sequences left uncorrupted; with a term weight for `sentence` a head on [CLS]
+    learns to tell which."""
     temperature: float = 1.0
     """The generator's logits are divided by this before sampling."""
     temperature_end: float | None = None
-    """Where the temperature ends, moving evenly over the run; by default it stays."""
+    """Temperature at the end of the run, reached linearly; by default it stays constant."""
     disallow_correct: bool = False
     """Whether the generator's draws exclude the original token."""
     generator_training: Literal["joint", "frozen"] = "joint"
-    """joint = the generator learns beside the discriminator; frozen = it stays as it starts
-    (--init-generator, or generator_steps)."""
+    """joint = the generator is trained together with the discriminator; frozen = it is not trained
+    further (--init-generator, or generator_steps)."""
 
     def __post_init__(self) -> None:
         if self.options is None:
@@ -141,7 +141,7 @@ class CorruptionConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig:
-    """What is asked about the corrupted text."""
+    """What the encoder learns from the corrupted text."""
 
     HEADINGS: ClassVar = {"objective": "the objective: what is asked about the changed text"}
     CHOICE: ClassVar = "objective"
@@ -168,12 +168,12 @@ class DataConfig:
 
     HEADINGS: ClassVar = {"max_seq_length": "length of the run, its batches and rows"}
     max_seq_length: int
-    """Slots in a row, and the longest sequence, [CLS] and [SEP] included."""
+    """Tokens per row, and the length of the longest sequence, [CLS] and [SEP] included."""
     seq_length_schedule: dict[int, float] = field(default_factory=dict)
     """Shorter rows first: 128=.9 takes rows of 128 tokens for nine tenths of the updates,
     max_seq_length for the rest."""
     num_segments: int = 1
-    """1: [CLS] a [SEP]; 2: [CLS] a [SEP] b [SEP], one sequence in ten single, so that the segment
+    """1: [CLS] a [SEP]; 2: [CLS] a [SEP] b [SEP], but one sequence in ten is single; so the segment
     embeddings are trained."""
 
 
@@ -194,7 +194,7 @@ class TrainConfig:
     max_steps: int
     """Optimiser updates of the whole run; the schedule ends there."""
     train_batch_size: int
-    """Rows in one update over all processes: what decides the result."""
+    """Rows in one update over all processes; this decides the result."""
     batch_size_schedule: dict[int, float] = field(default_factory=dict)
     """Smaller batches first: 32=.1,64=.1 takes 32 rows for a tenth of the updates, 64 for the next,
     train_batch_size for the rest."""
@@ -202,8 +202,8 @@ class TrainConfig:
     """Rows in one forward pass of one process; by default all its rows. Together with
     --gradient-accumulation-steps it sets train_batch_size."""
     gradient_accumulation_steps: int | None = None
-    """Forward passes per update; by default what train_batch_size, per_device_train_batch_size and
-    the number of processes ask for."""
+    """Forward passes per update; by default derived from train_batch_size,
+    per_device_train_batch_size and the number of processes."""
     learning_rate: float
     """Peak learning rate."""
     generator_learning_rate: float | None = None
@@ -218,25 +218,25 @@ class TrainConfig:
     """electra_adam = Adam without bias correction and with decoupled weight decay, as published;
     adamw = torch's."""
     weight_decay: float = 0.01
-    """Decoupled; not on biases and LayerNorm."""
+    """Decoupled weight decay; not on biases and LayerNorm."""
     adam_beta1: float = 0.9
-    """First-moment decay."""
+    """Decay of Adam's first moment."""
     adam_beta2: float = 0.999
-    """Second-moment decay."""
+    """Decay of Adam's second moment."""
     adam_epsilon: float = 1e-6
-    """Added to the root of the second moment."""
+    """Epsilon, added to the root of Adam's second moment."""
     max_grad_norm: float = 1.0
     """Gradients of all parameters together are clipped to this norm; 0 switches it off."""
     seed: int = 0
-    """Decides initial values, order of the data, masks, samples and dropout."""
+    """Random seed of initial values, order of the data, masks, samples and dropout."""
     bf16: bool = True
     """Autocast to bfloat16; parameters and optimiser stay float32."""
     reduce_dtype: Literal["float32", "bfloat16"] = "float32"
-    """What gradients are sent as between processes; bfloat16 halves the traffic and rounds each
+    """Data type in which processes exchange gradients; bfloat16 halves the traffic and rounds each
     process's sum."""
     fsdp: Literal["no_shard", "full_shard"] = "no_shard"
-    """no_shard = every process holds the whole model; full_shard = its share of parameters,
-    gradients and optimiser state, for models that one device does not hold: the same numbers for
+    """no_shard = every process holds the whole model; full_shard = only its share of parameters,
+    gradients and optimiser state, for models that do not fit on one device: the same numbers for
     more traffic. With one process both are the same."""
     torch_compile: bool = False
     """Compile the objective. For GPUs: on a CPU the first step takes half a minute, and the others
@@ -244,49 +244,52 @@ class TrainConfig:
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     threads: str = "auto"
-    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS where it is set, what a run
-    that continues had, or a second's measurement."""
+    """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS if it is set, else the
+    number that a continued run had, else a measurement of one second."""
     logging_steps: int = 50
     """Updates between two lines of metrics.jsonl."""
     eval_steps: int = 1000
     """Updates between two validations; 0 validates at the end only."""
     eval_rows: int = 512
-    """Rows of the valid split read by a validation, always the same ones."""
+    """Rows of the valid split used in a validation, always the same ones."""
     save_steps: int = 1000
     """Updates between two checkpoints; there is always one at the end."""
     save_total_limit: int | None = 2
-    """Newest checkpoints kept."""
+    """Number of newest checkpoints to keep."""
     max_minutes: float | None = None
     """Wall time after which the run saves and stops; the same command goes on for as long again."""
     report_to: tuple[str, ...] = ("tensorboard",)
     """Trackers beside metrics.jsonl: tensorboard, or none."""
     non_finite: Literal["stop", "skip", "rollback"] = "stop"
-    """Where the loss or gradient of an update is not a finite number, which all processes agree on
-    before it moves anything: stop without saving; skip this update; or rollback to the newest
-    checkpoint and go on with the batches behind this one."""
+    """If the loss or gradient of an update is not finite, on which all processes agree before any
+    parameter changes: stop without saving; skip this update; or rollback to the newest checkpoint
+    and go on with the batches after this one."""
     max_non_finite: int = 10
-    """With skip and rollback: updates of a run that may be refused so before it stops all the same.
+    """With skip and rollback: number of updates that may be refused for this reason before the run
+    stops.
     """
     spike: Literal["warn", "skip", "rollback"] = "warn"
-    """Where the loss of an update lies spike_sigmas standard deviations above those of up to 128
+    """If the loss of an update is spike_sigmas standard deviations above those of up to 128 updates
     before it: warn and train on it, as published; skip this update; or rollback as above."""
     spike_sigmas: float = 6.0
-    """How far above the others the loss of a spike is, in their standard deviations."""
+    """How far above the earlier losses a spike is, in their standard deviations."""
     max_spikes: int = 10
-    """With skip and rollback: spikes of a run that may be refused so before it stops all the same.
+    """With skip and rollback: number of spikes that may be refused before the run stops.
     """
     ddp_timeout: float = 1800.0
-    """Seconds that a process waits for the others, at the start and in every exchange, before it
-    gives them up."""
+    """Seconds that a process waits for the others, at the start and in every collective operation,
+    before it gives up."""
     init_discriminator: str | None = None
-    """Hugging Face folder or Hub id that the kept encoder starts from; it decides that half's
-    shape."""
+    """Hugging Face folder or Hub id from which the kept encoder starts; it also decides the
+    encoder's shape."""
     init_generator: str | None = None
-    """Hugging Face folder or Hub id that the generator starts from; it decides that half's shape.
+    """Hugging Face folder or Hub id from which the generator starts; it also decides the
+    generator's shape.
     """
     generator_steps: int = 0
-    """Two stages: updates of the generator alone, as a run of its own in RUN/generator-stage,
-    before the max_steps (frozen then, or adversarial)."""
+    """Two stages: number of updates of the generator alone, as a run of its own in
+    RUN/generator-stage, before the max_steps (after which it is frozen, or trained
+    adversarially)."""
     discriminator_start: Literal["generator", "random"] = "generator"
-    """With generator_steps: where the discriminator starts, from the generator's weights (needs
-    equal shapes) or anew."""
+    """With generator_steps: whether the discriminator starts from the generator's weights (needs
+    equal shapes) or from random values."""

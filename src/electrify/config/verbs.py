@@ -1,4 +1,4 @@
-"""The words of the command line: every verb with its arguments and flags, and their help."""
+"""The parser of the command line: every verb with its arguments and flags, and their help."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AddVerb = Callable[[str, str], argparse.ArgumentParser]  # name, help
 
 
 def parser() -> argparse.ArgumentParser:
-    """The words of the command line; `verb` of what it finds is the name of the verb."""
+    """The parser; the attribute `verb` of its result is the name of the verb."""
     top = Parser(
         prog="electrify",
         description=(
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def training_verbs(verb: AddVerb) -> None:
-    """The verbs from a text to a model."""
+    """The verbs that turn a text into a model."""
     p = verb(
         "prepare",
         "text files, folders, globs, data sets or `pydocs` -> token shards and a tokenizer",
@@ -75,7 +75,7 @@ def training_verbs(verb: AddVerb) -> None:
 
 
 def telling_verbs(verb: AddVerb) -> None:
-    """The verbs that tell about recipes and folders."""
+    """The verbs that report on recipes and folders."""
     p = verb("flops", "what recipes cost to train and to run, in floating-point operations")
     p.add_argument(
         "recipes", nargs="*", metavar="RECIPE", help="shipped recipes; by default all of them"
@@ -123,7 +123,7 @@ def demo_verb(verb: AddVerb) -> None:
 
 
 def test_verbs(verb: AddVerb) -> None:
-    """The verbs that try a model."""
+    """The verbs that test a model."""
     p = verb("finetune", "fine-tune any encoder on a task, with several seeds")
     p.add_argument("models", nargs="+", metavar="MODEL", help="folders or Hub ids")
     add_finetune_flags(p)
@@ -182,8 +182,8 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
 
 
 def names_of_recipes() -> str:
-    """`electra-SIZE or bert-SIZE with tiny, mini, small, base, large for SIZE`, and those that
-    follow no such row."""
+    """`electra-SIZE or bert-SIZE with tiny, mini, small, base, large for SIZE`, and the names that
+    do not follow this pattern."""
     names = recipe_names()
     stems = sorted(
         {

@@ -1,9 +1,9 @@
-"""A recipe as it is written: a file of YAML -> plain values, without the traps of YAML.
+"""Reads a recipe file: YAML -> plain values, without the traps of YAML.
 
-Only plain values are made, whatever tags say. What YAML 1.1 reads otherwise than people write it
-(1:30 as 90, 010 as 8, no as false) stays the text that it is, so the reader of the field refuses it
-or takes it as written. An alias (`*name`) is refused, because a few of them can stand for billions
-of values, and a key that stands twice is, because the first value would be lost without a word.
+Only plain values are made, whatever tags say. Values that YAML 1.1 reads differently from what
+people mean (1:30 as 90, 010 as 8, no as false) stay text, so the reader of the field refuses them
+or takes them as written. An alias (`*name`) is refused, because a few of them can stand for
+billions of values. A duplicate key is refused, because its first value would be lost silently.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ..files.reading import must_be_regular, opened
 from .schema import brief
 
 MAX_BYTES = 1 << 20
-"""The largest recipe; the longest one that we ship has two thousand."""
+"""The largest recipe, in bytes; the longest one that we ship has two thousand."""
 
 
-# Impossible dates, endless numbers and thousands of brackets raise other errors than the library's.
+# Impossible dates, endless numbers and thousands of brackets raise errors other than the library's.
 _BAD_YAML = (
     yaml.YAMLError,
     ValueError,
@@ -76,8 +76,8 @@ class _Loader(yaml.SafeLoader):
 
 
 def _as_written(node: yaml.ScalarNode) -> bool:
-    """Whether it is a number to base 60, one with a zero before it (base 8), or a truth value that
-    is not spelt so."""
+    """Whether a value is to stay text: a number in base 60, one with a leading zero (base 8), or a
+    Boolean that is not spelt true or false."""
     text = str(node.value).lower()
     if node.tag.endswith(":bool"):
         return text not in ("true", "false")
@@ -96,8 +96,8 @@ for _kind in ("int", "float", "bool"):
 
 
 def read_recipe(path: Path, *, within: Path | None = None) -> str:
-    """The text of a recipe file. within: the folder that it must lie in. Raises UserError where it
-    is none."""
+    """The text of a recipe file. within: the folder in which it must be. Raises UserError if it is
+    not a recipe file."""
     try:
         if within is not None:
             must_be_regular(path, within=within)
@@ -120,7 +120,7 @@ def read_recipe(path: Path, *, within: Path | None = None) -> str:
 
 
 def plain_values(text: str, where: str) -> Any:
-    """What YAML says, of plain types. Raises UserError naming `where` it stands."""
+    """The YAML text as values of plain types. Raises UserError naming `where` it comes from."""
     try:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as e:

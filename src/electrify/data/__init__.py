@@ -1,2 +1,2 @@
-"""Token shards -> batches of Tokens: sequences of a length, packing, and the pure function (seed,
-step) -> rows. No masking, ever."""
+"""Token shards -> batches of Tokens: sequences of limited length, packing, and the pure function
+(seed, step) -> rows. No token is masked here."""

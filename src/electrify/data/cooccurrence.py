@@ -1,11 +1,11 @@
-"""Vectors of words from the company they keep: a prepared corpus -> counts of neighbours ->
-positive pointwise mutual information -> truncated SVD.
+"""Word vectors from co-occurrence: a prepared corpus -> counts of neighbours -> positive pointwise
+mutual information -> truncated SVD.
 
-A masked language model spends its first millions of tokens on finding out which words are alike.
-Half a minute of counting knows it before the first update. That such a factorisation holds what
-word vectors learn: Levy and Goldberg 2014, "Neural Word Embedding as Implicit Matrix
-Factorization"; that plain PPMI and an SVD do well: Bullinaria and Levy 2012. Measured here:
-docs/results.md.
+A masked language model spends its first millions of tokens on learning which words are alike. Half
+a minute of counting gives this before the first update. Levy and Goldberg 2014, "Neural Word
+Embedding as Implicit Matrix Factorization", show that such a factorisation contains what word
+vectors learn; Bullinaria and Levy 2012 that plain PPMI and an SVD do well. docs/results.md has our
+measurements.
 
 Shape suffixes: T tokens, V vocabulary, C context words, K dimensions.
 """
@@ -22,18 +22,18 @@ from ..progress import Progress
 from ..text.shards import Corpus
 
 WINDOW = 8  # words to each side; a neighbour at distance d counts 1/d
-CONTEXTS = 4096  # at most: the most frequent words
-CELLS = 1 << 27  # of the matrix of counts at most: 512 MB
-SAMPLE = 1 << 24  # tokens that are read of a larger corpus
+CONTEXTS = 4096  # at most so many, the most frequent words
+CELLS = 1 << 27  # limit of the count matrix: 512 MB
+SAMPLE = 1 << 24  # tokens that are read from a larger corpus
 BLOCK = 1 << 16  # tokens read in one piece
-# Of the randomised SVD: columns beyond those that are wanted, and power iterations.
+# Of the randomised SVD: additional columns (oversampling), and power iterations.
 _OVERSAMPLED = 32
 _ITERATIONS = 3
 
 
 def word_vectors(corpus: Corpus, dimensions: int, *, seed: int) -> Tensor:
-    """[V, dimensions] in float32: a vector of root mean square 1 for each word of the corpus, 0 for
-    a word that it does not hold.
+    """[V, dimensions] in float32: a vector of root mean square 1 for each word that occurs in the
+    corpus, and 0 for the others.
 
     A pure function of the corpus and the seed on one machine, whatever the number of threads or
     processes.
@@ -42,8 +42,8 @@ def word_vectors(corpus: Corpus, dimensions: int, *, seed: int) -> Tensor:
     threads = torch.get_num_threads()
     torch.set_num_threads(
         1
-        # The last bits of a sum depend on how many share it, and close singular values make much of
-        # last bits.
+        # The last bits of a sum depend on the number of threads, and close singular values amplify
+        # them.
     )
     try:
         return factors(ppmi_(torch.from_numpy(counts_VC)), dimensions, seed=seed)
@@ -57,8 +57,8 @@ def count_neighbours(
     """[V, C] in float32: how often each word stands within `window` of each context word of the
     same document, weighted by 1 / distance.
 
-    The contexts are the C most frequent words, most frequent first. Of a corpus beyond `max_tokens`
-    every n-th block is read.
+    The contexts are the C most frequent words, most frequent first. If a corpus is larger than
+    `max_tokens`, every n-th block is read.
     """
     size = corpus.manifest.vocab_size
     columns = min(CONTEXTS, CELLS // size, size)
@@ -103,12 +103,12 @@ def _blocks(corpus: Corpus, *, every: int) -> Iterator[tuple[np.ndarray, np.ndar
 
 
 def ppmi_(counts_VC: Tensor) -> Tensor:
-    """max(0, ln p(word, context) / p(word) p(context)), in place; 0 where the two were never seen
+    """max(0, ln p(word, context) / p(word) p(context)), in place; 0 if the two never occur
     together."""
     total = counts_VC.sum(dtype=torch.float64)
     word_V1 = counts_VC.sum(1, keepdim=True)
     context_C = counts_VC.sum(0)
-    # ln of 0 is -inf and ends at 0; a word or context that was never seen gives 0 / 0
+    # ln of 0 is -inf, which becomes 0; a word or context that never occurs gives 0 / 0
     return (
         counts_VC.div_(word_V1)
         .div_(context_C / total.float())
@@ -119,10 +119,10 @@ def ppmi_(counts_VC: Tensor) -> Tensor:
 
 
 def factors(matrix_VC: Tensor, dimensions: int, *, seed: int) -> Tensor:
-    """[V, dimensions]: the left factor of the truncated SVD times the root of the singular values,
-    less its mean, each row of root mean square 1.
+    """[V, dimensions]: the left factor of the truncated SVD times the square root of the singular
+    values, minus its mean, each row scaled to root mean square 1.
 
-    A row of zeros stays 0. Columns beyond the rank that the matrix can have are 0.
+    A row of zeros stays 0. Columns beyond the largest possible rank of the matrix are 0.
     """
     seen_V = matrix_VC.any(1)
     rank = min(dimensions, *matrix_VC.shape)

@@ -1,8 +1,8 @@
-"""Documents -> sequences: where each one starts in the corpus and how long it is. No token is read
-here, none is masked, ever.
+"""Documents -> sequences: where each sequence starts in the corpus and how long it is. No token is
+read or masked here.
 
-A document is cut into consecutive pieces, each as long as a row allows, and the rest. Nothing is
-dropped and nothing crosses a document:
+A document is cut into consecutive pieces, each as long as a row allows, and a shorter last piece
+(the rest). Nothing is dropped, and no sequence contains two documents:
 
     one segment     [CLS] a [SEP]            row_length - 2 tokens of text at most
     two segments    [CLS] a [SEP] b [SEP]    row_length - 3
@@ -23,16 +23,17 @@ from ..draws import hashed
 from ..errors import UserError
 
 SINGLE_SHARE = 0.1
-"""Share of sequences with one segment where two are asked for (as BERT's and ELECTRA's data: the
-model must know both forms)."""
+"""Share of sequences with one segment if two segments are asked for (as in the data of BERT and
+ELECTRA, because the model must know both forms)."""
 
 SHORTEST = 8
 """A rest shorter than this takes tokens from the piece before it. A sequence of one or two words
 teaches nothing: there is no context to predict from. Measured on 9 M tokens of English at 128
-slots, it costs 0.04 % of the slots; 32 would cost 0.8 %, and halving the last two pieces always
-4.7 %."""
+slots, it costs 0.04 % of the slots; 32 would cost 0.8 %, and always halving the last two pieces 4.7
+%."""
 
-# So many keep the arrays of one cut in the cache, and memory bounded for a shard of any size.
+# With so many, the arrays of one cut fit into the cache, and memory is bounded for a shard of any
+# size.
 _DOCUMENTS_AT_ONCE = 1 << 15
 _SINGLE = 0x73696E676C65  # "single": the purpose of this hash, apart from the purposes in draws.py
 
@@ -42,8 +43,8 @@ class Sequences:
     """Sequences in the order of the corpus.
 
     start_N: offset of the first token, all shards end to end (int64). length_N: tokens of text,
-    without specials (int32). single_N: True for [CLS] a [SEP], False for [CLS] a [SEP] b [SEP]
-    (bool).
+    without special tokens (int32). single_N: True for [CLS] a [SEP], False for [CLS] a [SEP] b
+    [SEP] (bool).
     """
 
     start_N: np.ndarray
@@ -55,7 +56,7 @@ class Sequences:
 
     @property
     def slots_N(self) -> np.ndarray:
-        """Slots of a row that each sequence takes, specials included (int32)."""
+        """Slots of a row that each sequence takes, including special tokens (int32)."""
         return self.length_N + np.where(self.single_N, np.int32(2), np.int32(3))
 
     def take(self, order: np.ndarray) -> Sequences:
@@ -65,9 +66,9 @@ class Sequences:
 def sequences(documents: list[np.ndarray], *, max_seq_length: int, num_segments: int) -> Sequences:
     """Cuts every document into sequences of at most `max_seq_length` slots.
 
-    documents: one int64 array of documents + 1 token offsets a shard (Corpus.documents). Whether a
-    sequence is single depends on the number of its document and of its piece alone, so it is the
-    same in every epoch. Raises UserError where a row is too short for one sequence.
+    documents: for each shard, one int64 array of documents + 1 token offsets (Corpus.documents).
+    Whether a sequence is single depends only on the numbers of its document and of its piece, so it
+    is the same in every epoch. Raises UserError if a row is too short for any sequence.
     """
     least = {1: 3, 2: 5}.get(num_segments)
     if least is None:
@@ -132,7 +133,8 @@ def _cut(
 def _lengthen_rests(
     doc_N: np.ndarray, start_N: np.ndarray, length_N: np.ndarray, *, shortest: int
 ) -> None:
-    """In place: a rest below `shortest` takes what it lacks from the end of the piece before it."""
+    """In place: a rest shorter than `shortest` takes the tokens it lacks from the end of the piece
+    before it."""
     rest = np.flatnonzero((doc_N[1:] == doc_N[:-1]) & (length_N[1:] < shortest)) + 1
     lacks = shortest - length_N[rest]
     start_N[rest] -= lacks

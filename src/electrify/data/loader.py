@@ -1,12 +1,12 @@
-"""Step -> batch: a pure function of (seed, step), so nothing about the data is ever saved and any
-rank takes its own rows.
+"""Step -> batch, as a pure function of (seed, step). So no state of the data has to be saved, and
+each rank takes its own rows.
 
-The rows of the corpus form an endless stream, one permutation an epoch after another; batch k is
-rows k * B to (k + 1) * B of it. Where the length of the rows changes on the way, each length has a
-stream of its own (see phases.py).
+The rows of the corpus form an endless stream, with a new permutation for each epoch; batch k is
+rows k * B to (k + 1) * B of this stream. If the row length changes during the run, each length has
+its own stream (see phases.py).
 
 Shape suffixes: N sequences of the corpus, S sequences of a batch, K runs of a batch (its sequences,
-and the pads at the end of each row), R rows, T = rows * row_length flat tokens.
+and the padding at the end of each row), R rows, T = rows * row_length flat tokens.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _SPLIT = 0x73706C6974  # "split": the purpose of this hash, apart from the purpo
 
 
 class Rows:
-    """A corpus as packed rows of one length. Opening it costs one pass over the document offsets,
+    """A corpus as packed rows of one length. Opening it takes one pass over the document offsets,
     not over the tokens."""
 
     def __init__(self, corpus: Corpus, *, max_seq_length: int, num_segments: int) -> None:
-        """Raises UserError where `max_seq_length` cannot hold a sequence."""
+        """Raises UserError if `max_seq_length` is too short for any sequence."""
         found = sequences(
             corpus.documents, max_seq_length=max_seq_length, num_segments=num_segments
         )
@@ -46,7 +46,7 @@ class Rows:
         self.row_length = max_seq_length
         self.special_ids = corpus.manifest.special_ids
         self.corpus = corpus
-        # A slice of a memmap costs ten times a slice of an array.
+        # A slice of a memmap takes ten times as long as a slice of an array.
         self.shards = [np.asarray(shard) for shard in corpus.tokens]
         self.shard_start = np.cumsum([0] + [len(shard) for shard in self.shards])
 
@@ -60,7 +60,7 @@ class Rows:
 
     @property
     def num_tokens(self) -> int:
-        """Slots with a token, [CLS] and [SEP] included."""
+        """The number of slots with a token, [CLS] and [SEP] included."""
         return int(self.sequences.slots_N.sum(dtype=np.int64))
 
     @property
@@ -69,16 +69,16 @@ class Rows:
         return self.num_tokens / max(1, self.num_rows * self.row_length)
 
     def tokens(self, rows: np.ndarray, key_R: torch.Tensor) -> Tokens:
-        """The given rows as a batch. key_R: 64 random bits a row, which decide where its sequences
-        are split in two."""
+        """The given rows as a batch. key_R: 64 random bits for each row, which decide where its
+        sequences are split into two segments."""
         count_R = self.first_R[rows + 1] - self.first_R[rows]
         number_S = _ranges(count_R)
         index_S = np.repeat(self.first_R[rows], count_R) + number_S
         length_S = self.sequences.length_N[index_S].astype(np.int64)
         single_S = self.sequences.single_N[index_S]
         a_S = self._first_segment(length_S, single_S, number_S, np.repeat(key_R.numpy(), count_R))
-        # The pads at the end of a row are one more run: all runs together are exactly T slots, so
-        # every field is one repeat.
+        # The padding at the end of a row is one more run. All runs together are exactly T slots, so
+        # every field is made by one `repeat`.
         end_R = np.cumsum(count_R)
         slots_S = length_S + np.where(single_S, 2, 3)
         used_R = np.diff(np.cumsum(slots_S)[end_R - 1], prepend=0)
@@ -102,11 +102,11 @@ class Rows:
     def _first_segment(
         self, length_S: np.ndarray, single_S: np.ndarray, number_S: np.ndarray, key_S: np.ndarray
     ) -> np.ndarray:
-        """Tokens of the first segment: all of a single sequence, else 1 to length - 1, each as
-        likely.
+        """The number of tokens in the first segment: all for a single sequence, else 1 to length -
+        1 with equal probability.
 
-        Uniform and not near the middle, because the pairs of fine-tuning are lopsided (a question
-        and a paragraph): every position must meet both types.
+        The border is uniform and not near the middle, because the pairs of fine-tuning are of
+        unequal length (a question and a paragraph), so every position must see both token types.
         """
         if single_S.all():
             return length_S
@@ -127,10 +127,10 @@ class Rows:
         )
 
     def sequential(self, num_rows: int, *, limit: int | None = None) -> Iterator[Tokens]:
-        """Batches of `num_rows` rows, always the same, for validation: `limit` rows, or all. Rows
-        missing in the last batch hold pads only."""
-        # Shuffled, because the packer leaves rows of one kind together and `limit` must be a fair
-        # sample.
+        """Batches of `num_rows` rows, always the same, for validation: `limit` rows, or all.
+        Missing rows in the last batch hold only padding."""
+        # Shuffled, because the packer puts similar rows next to each other, and `limit` must give a
+        # fair sample.
         order = _permutation(self.num_rows, 0, 0)[:limit]
         for first in range(0, len(order), num_rows):
             rows = order[first : first + num_rows]
@@ -145,7 +145,7 @@ class Loader:
     """The endless streams of training rows, one for each length."""
 
     def __init__(self, corpus: Corpus, *, phases: Phases, num_segments: int, seed: int) -> None:
-        """Raises UserError where the corpus is shorter than a batch."""
+        """Raises UserError if the corpus is smaller than a batch."""
         self.corpus = corpus
         self.phases = phases
         self.seed = seed
@@ -165,7 +165,7 @@ class Loader:
                 )
 
     def epoch(self, step: int) -> float:
-        """How many times the corpus was seen before `step`."""
+        """The number of times that the corpus was seen before `step`."""
         return sum(
             taken / self.streams[length].num_rows
             for length, taken in self.phases.rows_taken(step).items()
@@ -187,7 +187,8 @@ class Loader:
         )
 
     def rows(self, step: int, first_row: int = 0, stop: int | None = None) -> np.ndarray:
-        """The numbers of the global batch's rows (of some of them) among all rows of its length."""
+        """The numbers of the global batch's rows (or some of them) among all rows of that
+        length."""
         phase = self.phases.at(step)
         wanted = np.arange(first_row, phase.batch_rows if stop is None else stop)
         epoch, place = np.divmod(
@@ -201,7 +202,7 @@ class Loader:
         )
 
     def _permutation(self, length: int, epoch: int) -> np.ndarray:
-        # Replaced as a whole, never changed: the thread that reads ahead asks, too.
+        # Replaced as a whole and never modified, because the thread that reads ahead uses it, too.
         known = self._permutations
         if (length, epoch) not in known:
             keep = {
@@ -214,8 +215,8 @@ class Loader:
 
 
 def prefetch(function: Callable[[int], A], steps: Iterable[int], *, depth: int = 2) -> Iterator[A]:
-    """function(step) for every step in order, computed by one thread up to `depth` steps ahead. Its
-    exceptions are raised here."""
+    """Yields function(step) for every step in order, computed by one thread up to `depth` steps
+    ahead. Its exceptions are raised here."""
     waiting: deque[Future[A]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as thread:
         try:
@@ -231,7 +232,7 @@ def prefetch(function: Callable[[int], A], steps: Iterable[int], *, depth: int =
 
 
 def _permutation(size: int, *key: int) -> np.ndarray:
-    # argsort of raw bits and not Generator.permutation, whose algorithm numpy may change.
+    # This uses argsort of raw bits and not Generator.permutation, whose algorithm numpy may change.
     bits = np.random.Philox(key=np.array(key, np.int64).view(np.uint64)).random_raw(size)
     return np.argsort(bits, kind="stable")
 

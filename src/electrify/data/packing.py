@@ -1,9 +1,9 @@
-"""Sequences -> rows: several whole sequences in each row of fixed length, with hardly a slot left
-over.
+"""Sequences -> rows: several whole sequences in each row of fixed length, with hardly any slots
+left over.
 
 Best fit decreasing (Johnson 1974): longest sequence first, each into the fullest row that still
-holds it. Lengths are small integers, so it runs on counts of equal rows instead of on sequences:
-the work grows with the row length squared, whatever the size of the corpus.
+holds it. Lengths are small integers, so the algorithm runs on counts of equal rows instead of on
+single sequences: the work grows with the square of the row length, whatever the size of the corpus.
 
 Shape suffixes: N sequences, R rows, L row length.
 """
@@ -18,12 +18,12 @@ _RANDOM_BITS = 40
 
 
 def pack(slots_N: np.ndarray, *, row_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """The order of the sequences, row after row (int64 [N]), and where each row begins in it (int64
-    [R + 1]).
+    """The order of the sequences, row after row (int64 [N]), and where each row begins in that
+    order (int64 [R + 1]).
 
-    slots_N: slots that each sequence takes, 1 to row_length. Sequences of one length are
+    slots_N: slots that each sequence takes, 1 to row_length. Sequences of equal length are
     interchangeable: which of them goes where is random but fixed, so that a row does not hold
-    neighbours of the corpus, which would make a batch less varied.
+    sequences that are neighbours in the corpus, which would make a batch less varied.
     """
     # Philox is specified bit by bit, so the order does not depend on the version of numpy
     # (permutation() may).
@@ -32,7 +32,7 @@ def pack(slots_N: np.ndarray, *, row_length: int) -> tuple[np.ndarray, np.ndarra
         (slots_N.astype(np.uint64) << np.uint64(_RANDOM_BITS)) | keys, kind="stable"
     )
     count_L = np.bincount(slots_N, minlength=row_length + 1)
-    taken_L = np.cumsum(count_L) - count_L  # next sequence of each length in by_length
+    taken_L = np.cumsum(count_L) - count_L  # index in by_length of the next sequence of each length
     order = [np.empty(0, np.int64)]
     per_row = [np.empty(0, np.int64)]
     for lengths, rows in row_patterns(count_L.tolist(), row_length=row_length):
@@ -52,14 +52,14 @@ def row_patterns(count_L: list[int], *, row_length: int) -> list[tuple[tuple[int
 
     Returns (lengths in one row, longest first; number of such rows).
     """
-    # rows_with[room]: kinds of rows that have `room` slots left.
+    # rows_with[room]: the kinds of rows that have `room` free slots.
     rows_with: list[list[tuple[tuple[int, ...], int]]] = [[] for _ in range(row_length + 1)]
     for length in range(row_length, 0, -1):
         left = count_L[length]
-        rows_with[row_length] = [((), left)]  # empty rows, as many as could be needed
+        rows_with[row_length] = [((), left)]  # as many empty rows as could be needed
         for room in range(length, row_length + 1):
-            # The fullest row stays the fullest while it still holds one more, so it takes all it
-            # can before the next.
+            # The fullest row remains the fullest as long as it can hold one more sequence, so it
+            # takes all it can before the next row.
             fit = room // length
             kinds = rows_with[room]
             while left and kinds:

@@ -1,12 +1,12 @@
-"""Phases of a run: how long its rows and how large its batches are at each update.
+"""The phases of a run: the row length and the batch size at each update.
 
 - length curriculum: with seq_length_schedule {128: .9} and max_seq_length 512 rows have 128 tokens
   for 90 % of the updates and 512 for the rest, as BERT's have
 - batch warm-up: with batch_size_schedule {32: .1} and train_batch_size 128 batches have 32 rows for
   the first 10 % of the updates
 
-One prepared corpus serves any length. The rows of each length are a stream of their own, which a
-phase goes on with where an earlier one stopped.
+One prepared corpus serves any length. The rows of each length are a stream of their own; a phase
+continues its stream where an earlier phase stopped.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..config.pretrain import PretrainConfig
 
 @dataclass(frozen=True)
 class Phase:
-    """Updates from `first` on: batches of `batch_rows` rows (over all ranks) of `row_length`
-    tokens."""
+    """The updates from `first` on, with batches of `batch_rows` rows (over all ranks) of
+    `row_length` tokens."""
 
     first: int
     row_length: int
@@ -27,7 +27,7 @@ class Phase:
 
     @property
     def slots(self) -> int:
-        """Tokens of a batch, pads included."""
+        """Tokens of a batch, including padding."""
         return self.row_length * self.batch_rows
 
 
@@ -44,7 +44,7 @@ class Phases:
         return next((p for p in reversed(self.all) if p.first <= step), self.all[0])
 
     def rows_taken(self, step: int) -> dict[int, int]:
-        """Rows used before `step`, by their length."""
+        """The number of rows used before `step`, for each row length."""
         taken = dict.fromkeys(self.row_lengths, 0)
         for phase, updates in self.updates(step):
             taken[phase.row_length] += updates * phase.batch_rows
@@ -58,11 +58,11 @@ class Phases:
         ]
 
     def first_row(self, step: int) -> int:
-        """The first row of a batch in the stream of its length."""
+        """The number of a batch's first row in the stream of its row length."""
         return self.rows_taken(step)[self.at(step).row_length]
 
     def slots(self, step: int) -> int:
-        """Tokens of all batches before `step`, pads included."""
+        """Tokens of all batches before `step`, including padding."""
         return sum(phase.slots * updates for phase, updates in self.updates(step))
 
     @property
@@ -75,8 +75,8 @@ def one_phase(*, row_length: int, batch_rows: int) -> Phases:
 
 
 def phases_of(config: PretrainConfig) -> Phases:
-    """The phases of a recipe. A schedule's shares are of all updates, in its order; what is left
-    has the recipe's own length and batch."""
+    """The phases of a recipe. A schedule gives shares of all updates, in its order; the remaining
+    updates have the recipe's own row length and batch size."""
     t = config.train
     d = config.data
     lengths = _from(d.seq_length_schedule, d.max_seq_length, t.max_steps)
@@ -90,7 +90,7 @@ def phases_of(config: PretrainConfig) -> Phases:
 
 
 def _from(schedule: dict[int, float], last: int, max_steps: int) -> dict[int, int]:
-    """Update -> value from there on."""
+    """For each update at which the value changes, the value from there on."""
     found = dict[int, int]()
     share = 0.0
     for value, of_all in schedule.items():

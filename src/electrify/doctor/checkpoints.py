@@ -1,4 +1,5 @@
-"""The checkpoints of a run: every one to the last byte, and the newest good one against the run."""
+"""Checks the checkpoints of a run: every one to the last byte, and the newest good one against the
+run."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def checkpoints_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding
 
 
 def left_over(folder: Path) -> Iterator[Finding]:
-    """Checkpoints of which a kill left the temporary folder."""
+    """Temporary folders of checkpoints that a kill has left."""
     left = checkpoint.temporaries(folder)
     if left:
         size = sum(size_of(f) for t in left for f in files_below(t)) / 1e6
@@ -70,7 +71,8 @@ def left_over(folder: Path) -> Iterator[Finding]:
 
 
 def why_bad(path: Path) -> str | None:
-    """As resuming judges it, and bytes of the manifest that change nothing of what it says."""
+    """What is wrong with a checkpoint: what resuming would find, and also changed bytes of the
+    manifest that do not affect its content."""
     odd = (
         [name for name in os.listdir(path) if not is_regular(path / name)] if path.is_dir() else []
     )
@@ -85,8 +87,8 @@ def why_bad(path: Path) -> str | None:
 
 
 def model_findings(path: Path, kept: dict[str, Any]) -> Iterator[Finding]:
-    """Word tables of a checkpoint against what recipe and facts say. Read is only where tensors
-    begin, not the tensors."""
+    """Compares the word tables of a checkpoint with recipe and facts. Only the headers of the
+    tensor files are read, not the tensors."""
     config: PretrainConfig | None = kept.get("config")
     if config is None or "facts" not in kept or not (path / "model.safetensors").exists():
         return

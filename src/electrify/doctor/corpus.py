@@ -1,4 +1,4 @@
-"""Traps in a prepared corpus that is whole: what its numbers mean for a run."""
+"""Finds traps in an undamaged prepared corpus: what its statistics mean for a run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .files import amount
 from .findings import Finding, note, ok, warning
 from .vocabulary import unknown, vocabulary
 
-RECIPE = "electra-small"  # what `pretrain` takes where nothing is said
-# By what they cost.
+RECIPE = "electra-small"  # the recipe that `pretrain` uses by default
+# In the order of their cost.
 RECIPES = ("electra-tiny", "electra-mini", RECIPE, "electra-base", "electra-large")
 SHORT = 128  # the row length of the small recipes
-# Below the length of a sentence there is little context to learn from; the usual cause is a file
-# that has one sentence a line.
+# Documents shorter than a sentence have little context to learn from; the usual cause is a file
+# with one sentence per line.
 SENTENCE = 32
 KEPT_TWICE = 0.1
 
@@ -142,7 +142,7 @@ def size(tokens: int, folder: Path) -> Iterator[Finding]:
 
 
 def epochs_of(recipe: str, tokens: int) -> float:
-    """How often a recipe, as it is shipped, sees a corpus."""
+    """How many times a shipped recipe sees a corpus."""
     config = load_recipe(recipe)
     return phases_of(config).slots(config.train.max_steps) / tokens
 
@@ -170,13 +170,14 @@ def validation(manifest: Manifest) -> Iterator[Finding]:
         )
 
 
-# Documents: fewer say little, and of so few that are expected one is found with a chance of 99 %.
+# Number of documents: fewer say little. If this many are expected, at least one is found with a
+# probability of 99 %.
 WANTED = 5
 
 
 def more_validation(manifest: Manifest) -> str:
-    """What to do so that documents are set aside. They are chosen by the hash of their text, so of
-    a few it may be none."""
+    """Advice on how to get validation documents. They are chosen by the hash of their text, so from
+    a small corpus there may be none."""
     share = manifest.options.get("valid_fraction")
     documents = sum(s.documents for s in manifest.splits.get("train", []))
     default = PrepareConfig.__dataclass_fields__["valid_fraction"].default

@@ -1,5 +1,5 @@
-"""A prepared corpus to the last byte: manifest, shards, counts and tokenizer, every one against
-what was written down about it."""
+"""Verifies a prepared corpus to the last byte: manifest, shards, counts and tokenizer, each against
+what was recorded about it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MAX_VOCABULARY = 1 << 24  # tables below have this many numbers at most
 
 @dataclass(frozen=True)
 class Data:
-    """What comparing with a run needs of a prepared corpus."""
+    """The facts about a prepared corpus that a comparison with a run needs."""
 
     folder: Path
     manifest: Manifest
 
 
 def examine_data(folder: Path) -> tuple[Diagnosis, Data | None]:
-    """Everything about a prepared corpus; None where its manifest says nothing that could be
-    compared."""
+    """Checks everything about a prepared corpus. Returns None if its manifest says nothing that
+    could be compared with a run."""
     found = Diagnosis(folder, "DATA")
     kept: list[Manifest] = []
     found.run(lambda: manifest_findings(folder, kept))
@@ -66,7 +66,7 @@ def examine_data(folder: Path) -> tuple[Diagnosis, Data | None]:
 
 
 def whole(manifest: Manifest) -> Finding:
-    """What is said of a corpus in which nothing is damaged."""
+    """The finding for a corpus in which nothing is damaged."""
     shards = [shard for split in manifest.splits.values() for shard in split]
     tokens = sum(s.tokens for s in shards)
     documents = sum(s.documents for s in shards)
@@ -81,7 +81,7 @@ def whole(manifest: Manifest) -> Finding:
 
 
 def manifest_findings(folder: Path, kept: list[Manifest]) -> Iterator[Finding]:
-    """A manifest that can be worked with goes into `kept`."""
+    """Checks the manifest; a usable one is put into `kept`."""
     if unfinished_state(folder) is not None and not (folder / MANIFEST).exists():
         fact = f"`prepare` is at work here, or was stopped: there is no {MANIFEST} yet"
         raise DamageError(
@@ -165,7 +165,7 @@ def tokenizer_findings(folder: Path, manifest: Manifest, bar: Bar) -> Iterator[F
 
 
 def other_files(folder: Path, manifest: Manifest) -> Iterator[Finding]:
-    """Shards that nobody reads, and what an interrupted `prepare` left."""
+    """Shards that are not in the manifest, and leftovers of an interrupted `prepare`."""
     known = {
         name
         for shards in manifest.splits.values()

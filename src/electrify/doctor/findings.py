@@ -20,8 +20,8 @@ CORRECT = "Correct that in the file, or restore the folder from a copy."
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. code: its lasting name, for programs; fact: what was seen, with
-    numbers; advice: what to do, in a sentence or two."""
+    """One line of the report. code: a stable name for programs; fact: what was seen, with numbers;
+    advice: what to do, in one or two sentences."""
 
     level: Level
     code: str
@@ -46,8 +46,8 @@ def error(code: str, fact: str, advice: str) -> Finding:
 
 
 class DamageError(Exception):
-    """What a check cannot go on without is damaged. It becomes a finding and never leaves this
-    room."""
+    """Raised if something is damaged without which a check cannot go on. It becomes a finding and
+    is never raised outside this room."""
 
     def __init__(self, code: str, fact: str, advice: str) -> None:
         super().__init__(fact)
@@ -56,22 +56,22 @@ class DamageError(Exception):
 
 @dataclass
 class Diagnosis:
-    """A folder and what was found there."""
+    """A folder and the findings about it."""
 
     path: Path
     kind: Kind
     findings: list[Finding] = field(default_factory=list)
     traits: dict[str, Any] = field(default_factory=dict)
-    """What comparing it with other folders needs."""
+    """The facts that are needed to compare it with other folders."""
 
     def run(self, check: Callable[[], Iterable[Finding]]) -> None:
-        """Adds what a check finds. Whatever a damaged folder makes of the check is a finding,
+        """Adds the findings of a check. If a damaged folder breaks the check, that is a finding,
         too."""
         self.findings += guarded(check)
 
     def look(self, checks: Callable[[], None]) -> None:
-        """Runs many checks, and what stands between them. What a folder that cannot be read makes
-        of that is a finding, too."""
+        """Runs code that makes several checks. If an unreadable folder breaks it, that is a
+        finding, too."""
         try:
             checks()
         except (DamageError, UserError, OSError) as e:
@@ -104,7 +104,7 @@ def guarded(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
             f"{name} cannot be read ({e.strerror or e})",
             "Look at the disk and at the permissions of the file.",
         )
-    # Damage can break a check in any way, and what is left of the folder is looked at all the same.
+    # Damage can break a check in any way; the rest of the folder is checked all the same.
     except Exception as e:  # noqa: BLE001
         said = " ".join(str(e).split())[:200]
         yield error(

@@ -1,4 +1,4 @@
-"""What metrics.jsonl tells of a run that is seen from its end."""
+"""What metrics.jsonl says about a run, looking back from its end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .monitors import kind_of, monitors, troubles
 from .recipe import generator_learns
 from .records import at_chance, not_finite, number
 
-# How far a validation loss may be above its best, as a share; validations differ by less from one
-# to the next.
+# How far a validation loss may be above its best value, as a share; the noise between two
+# validations is smaller.
 RISE = 0.02
 SLOWER = 0.5
 FEW_VALIDATIONS = 3
@@ -92,7 +92,7 @@ def not_numbers(records: list[dict[str, Any]], config: PretrainConfig) -> Iterat
 
 
 def chance(records: list[dict[str, Any]]) -> Iterator[Finding]:
-    """A discriminator that tells nothing apart, whatever its threshold."""
+    """A discriminator that cannot distinguish anything, whatever the threshold."""
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), {})
     near = at_chance(valid)
     if near and (number(valid, "tokens") or 0) >= GRACE_TOKENS:
@@ -107,7 +107,8 @@ def chance(records: list[dict[str, Any]]) -> Iterator[Finding]:
 
 
 def judged_loss(config: PretrainConfig) -> str | None:
-    """The loss that must fall. That of a discriminator may rise while its generator gets better."""
+    """The loss that should fall. (The loss of a discriminator may rise while its generator gets
+    better.)"""
     if generator_learns(config):
         return "generator"
     return None if config.corruption.row.learned else next(iter(config.objective.row.losses), None)
@@ -155,7 +156,7 @@ def curve(records: list[dict[str, Any]], kind: str, name: str) -> list[tuple[int
 
 def throughput(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:
     rates = [x for r in records if r["kind"] == "train" and (x := number(r, "tokens_per_s"))]
-    rates = rates[1:]  # the first line has the warming up of the machine
+    rates = rates[1:]  # the first line includes the warm-up of the machine
     if len(rates) < FEW_LINES:
         return
     third = len(rates) // 3
@@ -176,8 +177,8 @@ def throughput(records: list[dict[str, Any]], config: PretrainConfig) -> Iterato
 
 
 def events(warnings: list[dict[str, Any]], *, judged: bool) -> Iterator[Finding]:
-    """Warnings that the run said and that are not repeated above, one finding a kind. judged:
-    whether the loss was compared with word frequencies."""
+    """Warnings that the run gave and that are not repeated above, one finding for each kind.
+    judged: whether the loss was compared with word frequencies."""
     kinds: dict[str, list[dict[str, Any]]] = {}
     for record in warnings:
         kinds.setdefault(kind_of(record["warning"]), []).append(record)

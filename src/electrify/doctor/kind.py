@@ -1,4 +1,4 @@
-"""What a folder is taken for, by the names in it. Loads nothing heavy."""
+"""What kind of folder a folder is, judged by the names in it. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .findings import Kind
 
 
 def kind_of(path: Path) -> Kind:
-    """By what lies in it, whole or not. Raises UserError where that is nothing of ours."""
+    """The kind, judged by the folder's content, complete or not. Raises UserError if it is none of
+    ours."""
     if not path.exists():
         raise UserError(f"{path}: no such folder")
     if not path.is_dir():

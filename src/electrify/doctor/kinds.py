@@ -1,5 +1,5 @@
-"""What kind of network a folder says that it holds: its class, and the head that its weights are
-of."""
+"""What kind of network a folder claims to hold: its class, and the head to which its weights
+belong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAVE_HEAD = (
 PARTS = {
     "binary": "discriminator",
     "token": "generator",
-}  # what a run calls a network with such a head
+}  # the name that a run gives to a network with such a head
 
 
 def architecture(config: dict[str, Any]) -> str:
@@ -27,7 +27,7 @@ def architecture(config: dict[str, Any]) -> str:
 
 
 def part_of(config: dict[str, Any]) -> str | None:
-    """`discriminator` or `generator`, by the class; None where neither can be told."""
+    """`discriminator` or `generator`, judged by the class; None if it cannot be told."""
     known = exported_as(str(config.get("model_type")))
     kinds = (
         [kind for kind, name in known.classes.items() if name == architecture(config)]

@@ -1,4 +1,4 @@
-"""The monitors of training, asked again at the end of the log."""
+"""Applies the monitors of training again to the end of the log."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .records import as_number, at_chance, number
 def troubles(
     records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None
 ) -> list[str]:
-    """What the monitors of training say about the end of the log, with what is known now."""
+    """The warnings of the training monitors about the end of the log, with what is known now."""
     monitor = Monitor(
-        # Without it nothing can be at it.
+        # Without the entropy, no loss can count as being on the unigram plateau.
         unigram_entropy=math.inf if unigram_entropy is None else unigram_entropy,
         warmup_tokens=phases_of(config).slots(config.train.warmup_steps),
         generator_learns=generator_learns(config),
@@ -63,7 +63,7 @@ def monitors(
 
 
 def since(text: str, warnings: list[dict[str, Any]]) -> str:
-    """When the run first said such a warning, if it did."""
+    """The step at which the run first gave such a warning, if it did."""
     same = (r["step"] for r in warnings if kind_of(r["warning"]) == kind_of(text))
     step = next(same, None)
     return "" if step is None else f" (first said at step {step:,})"
@@ -72,7 +72,7 @@ def since(text: str, warnings: list[dict[str, Any]]) -> str:
 def untroubled(
     valid: dict[str, Any], config: PretrainConfig, unigram_entropy: float | None
 ) -> Iterator[Finding]:
-    """What the last validation shows of a run that no monitor warns of."""
+    """What the last validation shows about a run for which no monitor gives a warning."""
     early = (number(valid, "tokens") or 0) < GRACE_TOKENS
     near = at_chance(valid)
     if near:

@@ -1,5 +1,5 @@
-"""Traps in a recipe: numbers that can work together (config/checks.py) and are known not to work
-well."""
+"""Finds traps in a recipe: numbers that can work together (config/checks.py) but are known not to
+work well."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from ..train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
 from .findings import Finding, note, ok, warning
 
-# (width, learning rate, rows of a batch): 2003.10555 table 6; narrower encoders take more, in
-# proportion to the width.
+# (width, learning rate, rows of a batch): 2003.10555 table 6; narrower encoders use a higher rate,
+# in proportion to the width.
 PUBLISHED = ((256, 5e-4, 128), (768, 2e-4, 256), (1024, 2e-4, 2048))
-# Beyond the published rate, scaled by the batch; two or three times more is what searches find.
+# Factor above the published rate, scaled by the batch; searches find rates two or three times
+# higher.
 FAR = 4.0
 SLOW = 30.0
-# Shares of the encoder's width. 2003.10555 figure 3: quality falls on both sides of 1/4 to 1/2.
+# Shares of the encoder's width. 2003.10555 figure 3: quality falls below 1/4 and above 1/2.
 SMALLEST_GENERATOR = 1 / 8
 USUAL_MASK_RATES = (0.1, 0.4)  # BERT's .15, the large ELECTRA's .25, and .4 of 2202.08005
-WITH_GENERATOR = 0.3  # a generator that fills more in makes texts of its own
+WITH_GENERATOR = 0.3  # a generator that fills in more writes texts of its own
 MOST_WARMUP = 0.25
 
 
 def recipe_traps(config: PretrainConfig, *, tokens: int | None) -> Iterator[Finding]:
-    """tokens: of the corpus, None where nobody knows."""
+    """tokens: number of tokens of the corpus, None if unknown."""
     yield from learning_rate(config)
     yield from warmup(config)
     yield from length_of_run(config, tokens)
@@ -143,8 +144,8 @@ def generator(config: PretrainConfig) -> Iterator[Finding]:
         f"the generator is {own['hidden_size']} wide, {share:.2g} of the encoder's "
         f"{config.model.hidden_size}"
     )
-    # Of two stages and of shared encoders equal size is the method; a given generator has the size
-    # that it has.
+    # For two stages and shared encoders, equal size is part of the method; a given generator has a
+    # fixed size.
     meant = t.generator_steps or t.init_generator is not None or config.model.tie == "all"
     if share >= 1 and not meant:
         advice = (
@@ -201,5 +202,5 @@ def tying(config: PretrainConfig) -> Iterator[Finding]:
 
 
 def generator_learns(config: PretrainConfig) -> bool:
-    """Whether it is trained as a language model, so that it can be judged as one."""
+    """Whether the generator is trained as a language model, so that it can be judged as one."""
     return "generator" in config.objective.term_weights and not config.objective.row.rewarded

@@ -1,4 +1,4 @@
-"""Numbers of the records in metrics.jsonl, where those that are not finite stand as text."""
+"""Reads numbers from the records in metrics.jsonl, in which non-finite ones are written as text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def not_finite(value: Any) -> bool:
 
 
 def at_chance(valid: Mapping[str, Any]) -> tuple[str, float] | None:
-    """The area under the curve of a detection that finds nothing, with its name."""
+    """The AUC of a discriminator that detects nothing, with the name of the metric."""
     found = (
         (name, auc)
         for name in sorted(valid)

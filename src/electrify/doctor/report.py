@@ -35,7 +35,7 @@ class Report:
 
     @property
     def status(self) -> int:
-        """What the command line returns: 1 where there is an error."""
+        """The exit status: 1 if there is an error."""
         return int(self.counts["error"] > 0)
 
     def text(self) -> str:
@@ -60,8 +60,8 @@ class Report:
 
 
 def diagnose(config: DoctorConfig) -> Report:
-    """Examines every folder. Raises UserError for a folder that is not there or none of the three
-    kinds; what is damaged is a finding."""
+    """Examines every folder. Raises UserError for a folder that does not exist or is none of the
+    three kinds; damage is a finding."""
     kinds = [(path, kind_of(path)) for path in dict.fromkeys(map(Path, config.paths))]
     found: dict[Path, list[Diagnosis]] = {}
     data: list[Data] = []
@@ -84,7 +84,7 @@ def diagnose(config: DoctorConfig) -> Report:
 
 
 def _of_data(path: Path, data: list[Data]) -> list[Diagnosis]:
-    """The diagnosis of a corpus, which is added to those that runs are compared with."""
+    """The diagnosis of a corpus, which is added to the corpora with which runs are compared."""
     diagnosis, facts = examine_data(path)
     data += [facts] if facts else []
     return [diagnosis]
@@ -94,7 +94,7 @@ def _of_data(path: Path, data: list[Data]) -> list[Diagnosis]:
 
 
 def group(d: Diagnosis) -> str:
-    """A folder's findings, the worst last, where the eye is."""
+    """A folder's findings, the worst last, where the eye falls first."""
     lines = [
         line for level in LEVELS for f in d.findings if f.level == level for line in lines_of(f)
     ]

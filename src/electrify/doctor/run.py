@@ -1,4 +1,4 @@
-"""A run folder: its recipe, its facts, its tokenizer, and how far it came."""
+"""Checks a run folder: its recipe, its facts, its tokenizer, and its progress."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ NEEDED = "Without them nothing can be exported."
 
 
 def examine_run(folder: Path, *, data: list[Data]) -> list[Diagnosis]:
-    """The run, and the folders that it made inside: models, and the run of its first stage. data:
-    prepared corpora to compare it with."""
+    """Checks the run and the folders that it has made inside: models, and the run of its first
+    stage. data: prepared corpora to compare it with."""
     found = Diagnosis(folder, "RUN")
     kept: dict[str, Any] = {}
     found.run(lambda: config_findings(folder, kept))
@@ -61,7 +61,7 @@ def examine_run(folder: Path, *, data: list[Data]) -> list[Diagnosis]:
 
 
 def train_tokens(facts: dict[str, Any]) -> int | None:
-    """Tokens of the corpus, validation included: what the run wrote down."""
+    """The number of tokens of the corpus, including validation, as recorded by the run."""
     corpus = facts.get("corpus")
     counts = corpus.get("counts") if isinstance(corpus, dict) else None
     tokens = counts.get("tokens") if isinstance(counts, dict) else None
@@ -106,7 +106,7 @@ def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     kept["facts"] = facts
     kept["special"] = ids
     if not beyond:
-        read_facts(folder)  # which `export` and a run that goes on refuse, if they do
+        read_facts(folder)  # `export` and a continued run would refuse these
 
 
 def tokenizer_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
@@ -167,7 +167,7 @@ def progress_findings(
 
 
 def without_checkpoint(folder: Path, config: PretrainConfig, *, exported: bool) -> Finding:
-    """What it means that the run has no checkpoint that is whole."""
+    """The finding for a run without a complete checkpoint."""
     there = checkpoint.numbered(folder)
     if there:
         return error(

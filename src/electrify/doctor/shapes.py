@@ -1,5 +1,5 @@
-"""Which tensors a config.json promises, from transformers' own class, built without memory. Code of
-a folder is never run."""
+"""Which tensors a config.json promises, according to transformers' own class, which is built
+without allocating memory. Code from a folder is never run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from .findings import DamageError
 
 @dataclass(frozen=True)
 class Expected:
-    """shapes: of parameters by name. tied: names that repeat another. prefix: of the encoder, which
-    bare encoders are saved without."""
+    """shapes: shapes of the parameters by name. tied: names of tied copies. prefix: the prefix of
+    the encoder's names, which is missing if a bare encoder was saved."""
 
     shapes: dict[str, tuple[int, ...]]
     tied: dict[str, str]
     prefix: str
 
     def bare(self, name: str) -> str:
-        """As older files name it, too: gamma and beta are a LayerNorm's weight and bias."""
+        """The name without the prefix; in older files gamma and beta are a LayerNorm's weight and
+        bias."""
         name = name.removeprefix(f"{self.prefix}.")
         for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
             name = name.removesuffix(old) + new if name.endswith(old) else name
@@ -30,8 +31,8 @@ class Expected:
 
 
 def expected_shapes(config: dict[str, Any], architecture: str) -> Expected | None:
-    """None where the library has no such class. Raises DamageError where it cannot build one from
-    this config."""
+    """The expected tensors; None if the library has no such class. Raises DamageError if it cannot
+    build one from this config."""
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -59,7 +60,7 @@ def expected_shapes(config: dict[str, Any], architecture: str) -> Expected | Non
 
 
 def tied_names(model: Any) -> dict[str, str]:
-    """Repeated name -> the one that it repeats, where the config ties them."""
+    """Name of a tied copy -> name of the original, if the config ties them."""
     first: dict[int, str] = {}
     same = {
         name: first[id(p)]

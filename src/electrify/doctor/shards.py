@@ -1,4 +1,5 @@
-"""The shards of a prepared corpus to the last byte: hashes, ids, and where documents begin."""
+"""Verifies the shards of a prepared corpus to the last byte: hashes, ids, and where documents
+begin."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ PREPARE = "Prepare the corpus again in a new folder, or restore the file from a 
 
 
 class Seen:
-    """What the shards hold: the train split's tokens by id, and how long documents are."""
+    """The content of the shards: counts of the train split's tokens by id, and lengths of
+    documents."""
 
     def __init__(self, vocab_size: int) -> None:
         self.counts_V = np.zeros(vocab_size, np.int64)
@@ -47,7 +49,8 @@ def shard_findings(
 def file_findings(
     path: Path, size: int | None, check: Callable[[], Iterable[Finding]]
 ) -> Iterator[Finding]:
-    """What `check` finds in a file that is there and, where a size is given, has that size."""
+    """The findings of `check` for a file, after verifying that it exists and, if a size is given,
+    has that size."""
     name = path.name
     if not is_regular(path):
         yield error("missing", f"the file {name}, which {MANIFEST} names, is missing", PREPARE)
@@ -135,7 +138,7 @@ def documents_findings(folder: Path, shard: Shard, seen: Seen, bar: Bar) -> Iter
 
 
 def load_array(path: Path) -> np.ndarray:
-    """Mapped, so that a header that promises too much costs no memory."""
+    """Memory-maps an array, so that a header that claims too much costs no memory."""
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, TypeError, SyntaxError, MemoryError, OverflowError) as e:

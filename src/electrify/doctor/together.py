@@ -1,5 +1,5 @@
-"""Folders against each other: is this the corpus of that run, do these two models read the same
-words."""
+"""Compares folders with each other: is this the corpus of that run, do these two models use the
+same vocabulary?"""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def same_corpus(facts: dict[str, Any], data: list[Data]) -> Data | None:
 
 
 def entropy_of(facts: dict[str, Any], data: list[Data]) -> float | None:
-    """The entropy of the words of the run's corpus, in nats: what the run wrote down, or else that
-    of its DATA where that is here."""
+    """The unigram entropy of the run's corpus, in nats: as recorded by the run, or else computed
+    from its DATA if that is available."""
     written = facts.get("unigram_entropy")
     if isinstance(written, float) and math.isfinite(written):
         return written
@@ -52,8 +52,8 @@ def with_data(facts: dict[str, Any], data: list[Data]) -> Iterator[Finding]:
 
 
 def models_together(models: list[Diagnosis]) -> None:
-    """A generator and a discriminator must give a word the same id: one writes ids that the other
-    reads. Adds to the findings of the second."""
+    """A generator and a discriminator must use the same id for a word, because one writes ids that
+    the other reads. Adds to the findings of the second."""
     for i, one in enumerate(models):
         for other in models[i + 1 :]:
             mine = one.traits
@@ -84,7 +84,7 @@ def models_together(models: list[Diagnosis]) -> None:
 
 
 def runs_together(runs: list[Diagnosis]) -> None:
-    """Two runs of one recipe and one seed are one run, not two."""
+    """Two runs with the same recipe and seed count as one run, not two."""
     for i, one in enumerate(runs):
         for other in runs[i + 1 :]:
             mine = one.traits.get("config")

@@ -1,5 +1,5 @@
-"""Tokenizer folders: special tokens and their ids, ids twice, cases that become [UNK]. Read by the
-tokenizers library; no code of a folder is run."""
+"""Checks tokenizer folders: special tokens and their ids, duplicate ids, upper- or lower-case
+letters that become [UNK]. The tokenizers library reads them; no code from a folder is run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ COPY = "Copy the tokenizer that the corpus was prepared with, or prepare the cor
 def check_tokenizer(
     folder: Path, *, vocab_size: int, special: SpecialIds | None = None
 ) -> Iterator[Finding]:
-    """vocab_size: rows of the embedding that the ids must fit. special: the ids that were written
-    down elsewhere and must be the same."""
+    """vocab_size: rows of the embedding table into which the ids must fit. special: the ids that
+    were recorded elsewhere and must be the same."""
     raw = read_json(folder / TOKENIZER_FILE, repeats=True)
     yield from duplicate_ids(raw)
     tokenizer = load(folder / TOKENIZER_FILE)
@@ -49,7 +49,7 @@ def check_tokenizer(
 def special_findings(
     guessed: dict[str, str], ids: dict[str, int], special: SpecialIds | None
 ) -> Iterator[Finding]:
-    """Special tokens that are missing, or have other ids than were written down. guessed: role ->
+    """Special tokens that are missing, or have other ids than those recorded. guessed: role ->
     token."""
     needless = {"unk"} if special is None or special.unk < 0 else set()
     missing = [role for role in ROLES if role not in guessed and role not in needless]
@@ -77,7 +77,7 @@ def special_findings(
 
 
 def load(path: Path) -> Any:
-    """The library's tokenizer. Its panics are not Exceptions."""
+    """Loads the library's tokenizer. (Its panics are not Exceptions.)"""
     from tokenizers import Tokenizer
 
     text = read_bytes(path, limit=MAX_FILE_BYTES)
@@ -126,7 +126,7 @@ def special_token(options: dict[str, Any], role: str) -> str | None:
 
 
 def duplicate_ids(raw: dict[str, Any]) -> Iterator[Finding]:
-    """Two words with one id: which of them is read back is chance."""
+    """Two words with the same id: which of them is read back is a matter of chance."""
     model = raw.get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(vocab, dict):
@@ -146,8 +146,8 @@ def duplicate_ids(raw: dict[str, Any]) -> Iterator[Finding]:
 
 
 def lower_cased(options: dict[str, Any], ids: dict[str, int]) -> Iterator[Finding]:
-    """A folder that says do_lower_case false of a vocabulary in lower case: transformers then
-    leaves capitals in the text."""
+    """A folder that says do_lower_case false although its vocabulary is in lower case: transformers
+    then leaves capitals in the text."""
     words = [w for w in ids if not (w.startswith(("[", "<")) and w.endswith(("]", ">")))]
     upper = sum(w != w.lower() for w in words)
     if options.get("do_lower_case") is False and words and upper <= len(words) // 100:
@@ -165,7 +165,8 @@ def lower_cased(options: dict[str, Any], ids: dict[str, int]) -> Iterator[Findin
 def cases(
     tokenizer: Any, ids: dict[str, int], *, unk: int, options: dict[str, Any]
 ) -> Iterator[Finding]:
-    """Whether upper-case letters are known, or entries with them can never occur."""
+    """Whether the vocabulary has upper-case letters, or has entries with them that can never
+    occur."""
     try:
         upper = unknown_letters(tokenizer, string.ascii_uppercase, unk)
         lower = unknown_letters(tokenizer, string.ascii_lowercase, unk)
@@ -198,7 +199,7 @@ def unknown_letters(tokenizer: Any, letters: str, unk: int) -> int:
 
 
 def never_occurring(ids: dict[str, int]) -> Iterator[Finding]:
-    """Entries with upper-case letters where the tokenizer lower-cases its text."""
+    """Entries with upper-case letters although the tokenizer lower-cases its text."""
     shouted = [
         w
         for w in ids

@@ -1,5 +1,5 @@
-"""Whether the other verbs would take a model that is whole: what `detect` and `finetune` refuse,
-and what would be read as something else."""
+"""Whether the other verbs would accept an undamaged model: what `detect` and `finetune` would
+refuse, and what would be misread."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .findings import Finding, error, warning
 from .tokenizers import load
 from .weights import Header
 
-# What a training leaves. Whole numbers, truth values and floats of eight bits are codes that mean
-# something with a scale beside them only.
+# The dtypes of trained weights. Integers, Booleans and 8-bit floats are codes that have a meaning
+# only together with a scale.
 WEIGHT_TYPES = ("F64", "F32", "F16", "BF16")
-# Tables of whole numbers that some models store.
+# Integer tables that some models store.
 COUNTERS = ("position_ids", "token_type_ids", "num_batches_tracked")
 # In lower case and without accents, which have findings of their own.
 PROBE = "the tokens of a text, as they stand in it"
@@ -30,7 +30,7 @@ TOKENIZER_ADVICE = (
 
 
 def kind_findings(config: dict[str, Any]) -> Iterator[Finding]:
-    """A config.json that makes something else of an encoder's weights."""
+    """A config.json that would misinterpret an encoder's weights."""
     if config.get("is_decoder"):
         fact = (
             "config.json says is_decoder: every token would see only those before it, so "
@@ -62,8 +62,8 @@ def kind_findings(config: dict[str, Any]) -> Iterator[Finding]:
 
 
 def type_findings(files: dict[Path, Header]) -> Iterator[Finding]:
-    """Tensors of types that weights do not have: read as plain numbers, they give nonsense without
-    a word."""
+    """Tensors of dtypes that weights never have: read as plain numbers, they would silently give
+    nonsense."""
     found = [
         (name, kind)
         for header in files.values()
@@ -81,7 +81,7 @@ def type_findings(files: dict[Path, Header]) -> Iterator[Finding]:
 
 
 def loading_findings(folder: Path, config: dict[str, Any], *, tokenizer: bool) -> Iterator[Finding]:
-    """What the door says that every other verb goes through. Nothing of the folder is run.
+    """What the check that every other verb makes before loading says. No code of the folder is run.
     tokenizer: whether the folder has one."""
     path = str(folder)
     said = refusal(path, lambda: load_config(path))
@@ -106,8 +106,8 @@ def loading_findings(folder: Path, config: dict[str, Any], *, tokenizer: bool) -
 
 
 def same_ids(folder: Path, tokenizer: Any) -> Iterator[Finding]:
-    """Whether the class that the folder names reads tokenizer.json as it is written: some take the
-    vocabulary and cut words by rules of their own."""
+    """Whether the class that the folder names reads tokenizer.json as it is written: some use only
+    the vocabulary, and split words by rules of their own."""
     want = load(folder / TOKENIZER_FILE).encode(PROBE, add_special_tokens=False).ids
     if tokenizer(PROBE, add_special_tokens=False)["input_ids"] != want:
         fact = (
@@ -118,8 +118,8 @@ def same_ids(folder: Path, tokenizer: Any) -> Iterator[Finding]:
 
 
 def refusal(path: str, load: Callable[[], Any]) -> str | None:
-    """The sentence with which loading is refused, without the name of the folder; None where it is
-    not refused."""
+    """The message with which loading is refused, without the name of the folder; None if it is not
+    refused."""
     try:
         load()
     except UserError as e:
@@ -128,8 +128,8 @@ def refusal(path: str, load: Callable[[], Any]) -> str | None:
 
 
 def two_vocabularies(folder: Path, ids: dict[str, int]) -> Iterator[Finding]:
-    """vocab.txt against tokenizer.json (ids), where there are both: older programs read the one,
-    newer ones the other."""
+    """Compares vocab.txt with tokenizer.json (ids), if both exist: older programs read the first,
+    newer ones the second."""
     words = read_bytes(folder / "vocab.txt").decode("utf-8", "replace").split("\n")
     listed = {word.removesuffix("\r"): i for i, word in enumerate(words) if word.strip()}
     odd = [

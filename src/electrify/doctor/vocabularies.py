@@ -1,4 +1,5 @@
-"""The tokenizer of a Hugging Face folder against its config.json: ids, pads, the longest text."""
+"""Compares the tokenizer of a Hugging Face folder with its config.json: ids, padding, the longest
+text."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding
 
 
 def words_of(path: Path) -> dict[str, int]:
-    """The words of a vocab.txt, each with its line as its id."""
+    """The words of a vocab.txt, each with its line number as its id."""
     lines = read_bytes(path).decode("utf-8", "replace").splitlines()
     return {word: i for i, word in enumerate(lines)}
 
@@ -62,7 +63,8 @@ def words_of(path: Path) -> dict[str, int]:
 def word_findings(
     ids: dict[str, int], options: dict[str, Any], vocab_size: int
 ) -> Iterator[Finding]:
-    """A vocab.txt where there is nothing else: its cases, its special words, its size."""
+    """Checks a vocab.txt if there is no other tokenizer file: upper and lower case, special tokens,
+    size."""
     yield from lower_cased(options, ids)
     known = roles(options, ids)
     wanted = ("pad", "unk", "cls", "sep", "mask")

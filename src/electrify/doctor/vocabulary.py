@@ -1,4 +1,5 @@
-"""Traps in the vocabulary of a prepared corpus: words it cannot say, entries nothing uses."""
+"""Finds traps in the vocabulary of a prepared corpus: words that it cannot represent, and unused
+entries."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from ..config.prepare import TRAINED
 from ..text.shards import Manifest
 from .findings import Finding, note, ok, warning
 
-# BERT's vocabularies leave about .01 % of English out. At 1 % every eighth sequence of 128 tokens
-# or so has no word for something it speaks of.
+# With BERT's vocabularies, about .01 % of English text is [UNK]. At .1 %, about every eighth
+# sequence of 128 tokens contains an unknown word.
 UNK_NOTE = 0.001
 
 
@@ -51,7 +52,7 @@ def unknown(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[
 
 
 def trained_here(manifest: Manifest) -> bool:
-    """Whether the tokenizer was trained on this text, and not brought along."""
+    """Whether the tokenizer was trained on this text, rather than an existing one."""
     return manifest.options.get("tokenizer") in TRAINED
 
 
@@ -95,7 +96,7 @@ def vocabulary(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[Finding]:
 
 
 def smaller(manifest: Manifest, rare: int) -> str:
-    """How to come to a vocabulary that this text fills."""
+    """Advice for getting a vocabulary that this text can fill."""
     v = manifest.vocab_size
     size = max(smallest(manifest), 1 << max(0, (v - rare).bit_length() - 1))
     if size >= v:
@@ -108,13 +109,13 @@ def smaller(manifest: Manifest, rare: int) -> str:
 
 
 def smallest(manifest: Manifest) -> int:
-    """The least vocabulary to advise: below it there are hardly more than the letters."""
+    """The smallest vocabulary to advise: a smaller one has hardly more than the letters."""
     # A vocabulary of bpe has all 256 bytes before its first piece.
     return 512 if manifest.options.get("tokenizer") == "bpe" else 256
 
 
 def rounder(manifest: Manifest) -> str:
-    """How to come to a multiple of 8."""
+    """Advice for getting a multiple of 8."""
     v = manifest.vocab_size
     asked = manifest.options.get("vocab_size")
     if not trained_here(manifest):

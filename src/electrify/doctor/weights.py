@@ -1,5 +1,5 @@
-"""Files of weights: what is in them by their headers, and whether the values are numbers that a
-training left."""
+"""Checks files of weights: what their headers say, and whether the values look like trained
+weights."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .findings import DamageError, Finding, error, note, ok
 
 Header = dict[str, tuple[tuple[int, ...], str]]  # name -> shape and type
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
-AS_DRAWN = 1e-3  # biases and LayerNorms within this of their initial values have not been trained
+AS_DRAWN = 1e-3  # biases and LayerNorms this close to their initial values have not been trained
 
 
 def open_header(path: Path) -> Header:
-    """Raises DamageError where the header does not describe the file to its last byte."""
+    """Raises DamageError if the header does not describe the file to its last byte."""
     if not is_regular(path):
         raise DamageError("missing", f"{path.name} is missing", AGAIN)
     try:
@@ -33,7 +33,7 @@ def open_header(path: Path) -> Header:
 
 
 def headers(folder: Path) -> dict[Path, Header]:
-    """The headers of model.safetensors, or of the files that its index names; none where there is
+    """The headers of model.safetensors, or of the files that its index names; none if there is
     neither."""
     one = folder / "model.safetensors"
     index = folder / "model.safetensors.index.json"
@@ -65,7 +65,7 @@ def headers(folder: Path) -> dict[Path, Header]:
 def weights_findings(
     files: dict[Path, Header], bar: Bar, *, tied: dict[str, str]
 ) -> Iterator[Finding]:
-    """Every value once, one tensor in memory at a time."""
+    """Checks every value once, with one tensor in memory at a time."""
     bad: list[str] = []
     untouched: list[bool] = []
     for path, header in files.items():
@@ -109,8 +109,8 @@ def not_finite(t: torch.Tensor) -> int:
 
 
 def as_drawn(name: str, t: torch.Tensor) -> list[bool]:
-    """Whether a bias or a LayerNorm's weight is at its initial value; nothing for others, whose
-    initial values are random."""
+    """Whether a bias or a LayerNorm's weight is at its initial value; an empty list for others,
+    whose initial values are random."""
     t = t.float() if t.ndim == 1 else t  # no arithmetic for types of 8 bits
     last = name.rsplit(".", 1)[-1]
     norm = "norm" in name.lower()
@@ -120,7 +120,7 @@ def as_drawn(name: str, t: torch.Tensor) -> list[bool]:
 
 
 def tied_findings(files: dict[Path, Header], tied: dict[str, str]) -> Iterator[Finding]:
-    """Tensors that must repeat another one, where both are stored."""
+    """Tensors that must equal another one, if both are stored."""
     place = {name: path for path, header in files.items() for name in header}
     equal = []
     for name, source in tied.items():

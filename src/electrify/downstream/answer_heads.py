@@ -11,15 +11,16 @@ from torch.nn import functional as F
 
 from .heads import Batch, linear
 
-# The width of the joint head's hidden layers (google-research/electra), whatever the encoder's is.
+# The width of the joint head's hidden layers (google-research/electra), whatever the encoder's
+# width.
 JOINT_WIDTH = 512
 ANSWERABLE_WEIGHT = 0.5
-NEVER = -1e30  # a logit that no softmax notices, and still a number where all are such
+NEVER = -1e30  # a logit that vanishes in a softmax, but gives no NaN if all logits are like this
 
 
 class SpanHead(nn.Module):
-    """One linear layer to a start and an end logit (BERT's). No answer is the class token as start
-    and end; the no-answer score is its sum of logits less that of the best span."""
+    """One linear layer to a start and an end logit (as in BERT). "No answer" is the class token as
+    start and end; the no-answer score is its sum of logits minus that of the best span."""
 
     def __init__(
         self,
@@ -39,8 +40,8 @@ class SpanHead(nn.Module):
         self.longest_answer = longest_answer
 
     def forward(self, states_BLD: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Start and end logits [B, L]: of places and the class token, and next to nothing
-        elsewhere."""
+        """Start and end logits [B, L] at the places and the class token; elsewhere they are hugely
+        negative."""
         assert batch.places_BL is not None
         logits_BL2 = self.out(self.dropout(states_BLD.float()))
         allowed_BL = batch.places_BL.scatter(1, class_tokens(batch, last=self.last)[:, None], True)
@@ -76,12 +77,13 @@ class SpanHead(nn.Module):
 
 class JointHead(nn.Module):
     """Start, then the end given the start, and whether there is an answer at all. ELECTRA's own
-    head (electra_head.py) without the class token: spans are learned from windows with an answer
-    alone, and only spans of the context are in the beam.
+    head (electra_head.py) without the class token: it learns spans only from windows with an
+    answer, and only spans of the context are in the beam.
 
     The end's logits come from a hidden layer on the state and the start's state; in training the
-    start is the true one, in use the `beam` likeliest ones. Whether there is none is a classifier
-    of its own on the class token's state and the mean state under the starts' probabilities.
+    true start, otherwise the `beam` likeliest starts. A separate classifier decides whether there
+    is no answer, from the class token's state and the mean of all states weighted with the starts'
+    probabilities.
     """
 
     def __init__(
@@ -140,7 +142,7 @@ class JointHead(nn.Module):
         may_LL = _spans(length, self.longest_answer, start_BL.device)
         hidden_BLH = self.from_state(states_BLD)
         scores_BJL = start_BL.new_full((b, self.beam, length), NEVER)
-        # One start after the other: all at once would be beam * L * 512 numbers a row.
+        # One start after the other: all at once would take beam * L * 512 numbers per row.
         for j in range(self.beam):
             end_BL = self._ends(hidden_BLH, states_BLD[rows_B, at_BJ[:, j]], batch).log_softmax(-1)
             scores_BJL[:, j] = (beam_BJ[:, j, None] + end_BL).masked_fill(
@@ -178,7 +180,7 @@ class JointHead(nn.Module):
 
 
 def class_tokens(batch: Batch, *, last: bool) -> Tensor:
-    """Where the class token of each row stands, [B]."""
+    """The position of the class token in each row, [B]."""
     return (
         batch.lengths_B.long() - 1 if last else torch.zeros_like(batch.lengths_B, dtype=torch.long)
     )
@@ -192,8 +194,8 @@ def _spans(length: int, longest: int, device: torch.device) -> Tensor:
 
 
 def best(scores_BN: Tensor, keep: int) -> tuple[Tensor, Tensor]:
-    """The `keep` largest and where they stand, padded with impossible ones where there are fewer of
-    them."""
+    """The `keep` largest values and their positions, padded with impossible ones if there are
+    fewer."""
     found = scores_BN.topk(min(keep, scores_BN.shape[1]), dim=1)
     short = keep - found.values.shape[1]
     return F.pad(found.values, (0, short), value=NEVER), F.pad(found.indices, (0, short))

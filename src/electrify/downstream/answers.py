@@ -1,8 +1,8 @@
 """Scores of extracted answers, as SQuAD's official script 2.0 computes them, for SQuAD 1.1 too.
 
-The script of 1.1 differs only where an answer normalises to nothing ("the", "..."): it keeps such a
-gold answer beside others, and gives an F1 of 0, not 1, where both sides are empty. It also scores 0
-for a prediction that is missing, which is an error here.
+The script for 1.1 differs only if an answer normalises to nothing ("the", "..."): it keeps such a
+gold answer beside others, and gives an F1 of 0 instead of 1 if both sides are empty. It also scores
+a missing prediction as 0, while here that is an error.
 """
 
 from __future__ import annotations
@@ -54,16 +54,17 @@ def score_answers(
     """Fractions, 0..1: `exact` and `f1`, the best over a question's gold answers. predictions:
     question id to text, "" for no answer.
 
-    Where some questions have no answer, also has_answer_exact, has_answer_f1 (if any question has
-    one) and no_answer_exact (its F1 is the same). With no_answer too (id to a score, higher where
-    an answer is less likely): best_exact, best_exact_threshold, best_f1, best_f1_threshold, the
-    best that comes of answering only the questions whose score is at most a threshold. As in the
-    official script questions of one score are taken one by one in the order of no_answer, a best
-    value between them counts, every prediction that is not "" is wrong for a question without an
-    answer, and the threshold is 0 where answering none is best, also if scores lie below 0.
+    If some questions have no answer, it also gives has_answer_exact, has_answer_f1 (if any question
+    has an answer) and no_answer_exact (its F1 is the same). If no_answer is given, too (id to a
+    score, which is higher if an answer is less likely), it also gives best_exact,
+    best_exact_threshold, best_f1 and best_f1_threshold: the best scores reached by answering only
+    the questions whose score is at most a threshold. As in the official script, questions with
+    equal scores are taken one by one in the order of no_answer, and a best value between them
+    counts; every prediction other than "" is wrong for a question without an answer; and the
+    threshold is 0 if it is best to answer none, even if some scores are below 0.
 
-    Ids of no question are ignored. Raises UserError where an id is missing or occurs twice, and
-    where a score is not a finite number.
+    Ids that belong to no question are ignored. Raises UserError if an id is missing or occurs
+    twice, or if a score is not a finite number.
     """
     _require(questions, predictions, no_answer)
     exacts, f1s = (
@@ -88,7 +89,7 @@ def score_answers(
 
 
 def _golds(question: Question) -> list[str]:
-    """Gold answers that normalise to nothing count only where there is no other."""
+    """The gold answers; those that normalise to nothing count only if there are no others."""
     return [a.text for a in question.answers if normalize(a.text)] or [""]
 
 
@@ -99,8 +100,8 @@ def _mean(values: Collection[float]) -> float:
 def _best(
     gains: Mapping[str, float], no_answer: Mapping[str, float], start: float
 ) -> tuple[float, float]:
-    """The highest of start + the first gains by ascending no-answer score, and the score it is
-    reached at."""
+    """The highest value of start plus the sum of the first gains, in the order of ascending
+    no-answer scores, and the score at which it is reached."""
     total = best = float(start)
     threshold = 0.0
     for k in sorted((k for k in no_answer if k in gains), key=lambda k: no_answer[k]):

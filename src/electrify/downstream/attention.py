@@ -1,9 +1,10 @@
-"""Attention of other people's encoders in fine-tuning: which of a model class's implementations is
-the fastest that it has.
+"""Attention for encoders from transformers in fine-tuning: selects the fastest implementation that
+a model class supports.
 
 On a CPU in bfloat16 transformers' own plain attention adds a float32 mask to bfloat16 scores, so
-all that follows is float32: with contexts of 200 tokens two thirds of a step. The same products
-kept in bfloat16 take half the time, and less than the fused kernel with short texts (docs/log.md).
+everything after it is float32; with contexts of 200 tokens this takes two thirds of a step. The
+same products in bfloat16 take half the time, and with short texts less than the fused kernel
+(docs/log.md).
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ def plain_attention(
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention in the dtype of the query; transformers' interface. query, key, value: [B, H, L, W]
-    each; returns [B, L, H, W].
+    """Attention in the dtype of the query, with transformers' interface. query, key, value: [B, H,
+    L, W] each; returns [B, L, H, W].
 
-    Fewer heads of keys than of queries serve several each. attention_mask: what is added to the
-    scores, [B, 1, L, L].
+    If there are fewer key heads than query heads, each key head serves several query heads.
+    attention_mask: is added to the scores, [B, 1, L, L].
     """
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if key.shape[1] != query.shape[1]:
         key, value = (
             x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value)
         )
-    # Autocast would compute the softmax in float32.
+    # Under autocast, the softmax would be computed in float32.
     with torch.autocast(query.device.type, enabled=False):
         scores_BHLL = (query * scale) @ key.transpose(2, 3)
         if attention_mask is not None:
@@ -54,7 +55,7 @@ def plain_attention(
 
 
 def implementation_for(model_class: Any, config: Any, device: torch.device) -> str:
-    """What `attn_implementation` is best for a model class; "eager" for those with an attention of
+    """The best `attn_implementation` for a model class; "eager" for classes with an attention of
     their own (DeBERTa, XLNet, Gemma 2)."""
     special = (
         not model_class._supports_attention_backend

@@ -1,4 +1,4 @@
-"""The evaluations of one fine-tuning run: what the model answers, and the scores as they change."""
+"""The evaluations of one fine-tuning run: the model's answers, and the scores over time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Point:
 
 
 class Curve:
-    """Evaluates where it is due and keeps the points."""
+    """Evaluates when an evaluation is due, and keeps the results."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Curve:
         return found
 
     def further(self, task: TaskData) -> dict[str, float]:
-        """The scores of further labelled sets, their names behind the metrics'."""
+        """The scores of further labelled sets; their names are appended to those of the metrics."""
         sets = ((name, self.problem.held_out(examples)) for name, examples in task.also)
         return {
             f"{metric}_{name}": value
@@ -86,7 +86,7 @@ class Curve:
         }
 
     def files(self, task: TaskData) -> dict[str, str]:
-        """The answers to test sets; of tagging and question answering those to the validation
+        """The answers to test sets and, for tagging and question answering, to the validation
         examples."""
         found = (
             self.problem.files(self.held, self._last, task.name)

@@ -17,8 +17,8 @@ from .heads import Batch, linear
 class ElectraHead(nn.Module):
     """Start, the end given the start, and whether the question has an answer at all.
 
-    The class token may be start and end: it is what a window without the answer is trained to point
-    at, of SQuAD 1.1 too.
+    The class token may be start and end: a window without the answer is trained to point at it,
+    also for SQuAD 1.1.
 
     - start: linear, D -> 1;
     - end: linear, 2 D -> 512, gelu, linear, 512 -> 1, on the start's state and the token's;
@@ -92,7 +92,8 @@ class ElectraHead(nn.Module):
         return self.start(states_BLD)[..., 0].masked_fill(~allowed_BL, NEVER)
 
     def _of_tokens(self, states_BLD: Tensor) -> Tensor:
-        """What the tokens' states give to the hidden layer, the same for every start: [B, L, H]."""
+        """The contribution of the tokens' states to the hidden layer, which is the same for every
+        start: [B, L, H]."""
         return F.linear(states_BLD, self.hidden.weight[:, states_BLD.shape[-1] :], self.hidden.bias)
 
     def _ends(self, hidden_BLH: Tensor, given_BD: Tensor, allowed_BL: Tensor) -> Tensor:

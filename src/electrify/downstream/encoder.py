@@ -1,7 +1,7 @@
 """Encoders: any AutoModel folder or Hub id, loaded strictly, with its tokenizer.
 
-Strictly: a weight of the encoder that the checkpoint lacks is an error with its name. Left alone,
-the library fills it with random numbers and says so in a table that scrolls by.
+Strictly means that a weight of the encoder which the checkpoint lacks is an error that names it. By
+default, the library fills it with random numbers and mentions this only in a table.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ DROPOUTS = (
     "embd_pdrop",
     "attn_pdrop",
 )
-"""What model classes call the dropout of their layers and of attention."""
+"""The names that model classes use for the dropout of their layers and of attention."""
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """An encoder with its tokenizer and what its inputs may be.
+    """An encoder with its tokenizer, and properties of its inputs.
 
-    positions: tokens of a sequence at most. segments: whether it takes token types. single, pair:
-    what stands around one text and around two. last: whether the last token stands for the whole
-    text, and not the first.
+    positions: maximal number of tokens in a sequence. segments: whether it takes token types.
+    single, pair: the special tokens around one text and around two. last: whether the last token,
+    and not the first, represents the whole text.
     """
 
     encoder: Any
@@ -81,11 +81,11 @@ class Loaded:
 
 
 def load(model: str, *, device: torch.device, dropout: float | None = None) -> Loaded:
-    """A folder, a Hub id, or `random:` and one of them: encoder and tokenizer. dropout: of all its
-    layers and of attention; none leaves it.
+    """Loads encoder and tokenizer from a folder, a Hub id, or `random:` and one of them. dropout:
+    for all its layers and for attention; None leaves the model's own.
 
-    Random weights are drawn from torch's global generator. Raises UserError, also where the
-    checkpoint lacks weights of the encoder.
+    Random weights are drawn from torch's global generator. Raises UserError, also if the checkpoint
+    lacks weights of the encoder.
     """
     path = model.removeprefix(RANDOM)
     config = load_config(path, causal=True)
@@ -103,7 +103,7 @@ def load(model: str, *, device: torch.device, dropout: float | None = None) -> L
         else:
             encoder = _strictly(path, config, attention | pooling)
     tokenizer = load_tokenizer(path, vocab_size=encoder.get_input_embeddings().num_embeddings)
-    # XLNet's types are relative, so there is any number of them.
+    # XLNet's token types are relative, so their number is not limited.
     several = getattr(config, "type_vocab_size", 0) > 1 or config.model_type == "xlnet"
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
     single, pair = frames_of(tokenizer)
@@ -124,7 +124,7 @@ def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
         encoder, info = AutoModel.from_pretrained(
             path, config=config, output_loading_info=True, **SAFE_WEIGHTS, **options
         )
-    except Exception as e:  # damaged weights raise types of three libraries
+    except Exception as e:  # damaged weights raise exceptions of three libraries
         raise unreadable_weights(path, e) from e
     must_be_sound_weights(path, encoder, info)
     lacking = sorted(info["missing_keys"])
@@ -154,7 +154,7 @@ def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
 def _positions(encoder: Any) -> int:
     """How many tokens a sequence may have."""
     positions = getattr(encoder.config, "max_position_embeddings", None) or 10**6
-    positions = positions if positions > 0 else 10**6  # XLNet's are relative, and it says -1
+    positions = positions if positions > 0 else 10**6  # XLNet's are relative: its config says -1
     for name, module in encoder.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
             # RoBERTa counts from the padding id + 1
@@ -165,7 +165,7 @@ def _positions(encoder: Any) -> int:
 
 
 def layers_of(named: dict[str, Any]) -> int:
-    """How many layers the parameters belong to (ALBERT's shared one counts once)."""
+    """The number of layers to which the parameters belong (ALBERT's shared layer counts once)."""
     return 1 + max((int(found[1]) for name in named if (found := _LAYER.search(name))), default=-1)
 
 
@@ -182,9 +182,9 @@ def learning_rates(
     | final norms (after the last layer)     | 1              |
     | embeddings and their projection        | n + 1          |
 
-    The paper's rule. skip: every distance but the head's is one more, as in its public code, which
-    skips a level (the top layer gets decay^2; google-research/electra, model/optimization.py and
-    issue 51).
+    This is the paper's rule. skip: every distance except the head's is larger by one, as in its
+    public code, which skips a level (the top layer gets decay^2; google-research/electra,
+    model/optimization.py and issue 51).
     """
     n = layers_of(named)
     rates = {}

@@ -1,4 +1,4 @@
-"""Examples: what the readers give and the problems take."""
+"""The examples that the readers return and the problems take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Example:
     """A text, perhaps a second one, and its label: a class number, a value, or the numbers of all
-    classes that hold (multi-label)."""
+    classes that apply (multi-label)."""
 
     text: str
     pair: str | None
@@ -36,7 +36,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a context. Without answers the context does not hold one (SQuAD 2.0)."""
+    """A question about a context. If there are no answers, the context does not contain one (SQuAD
+    2.0)."""
 
     id: str
     question: str

@@ -37,13 +37,13 @@ from .tasks import Kind, TaskData
 
 
 def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Report:
-    """Every model on every task with every seed; runs already in OUT/scores.jsonl are not repeated.
-    Writes scores.jsonl and report.{md,csv,json}.
+    """Fine-tunes every model on every task with every seed; runs already in OUT/scores.jsonl are
+    not repeated. Writes scores.jsonl and report.{md,csv,json}.
 
-    With `hyperparameter_search` the same for every combination, see search.py. tasks: those of the
-    options, where they have been read already.
+    With `hyperparameter_search` it does so for every combination, see search.py. tasks: the tasks
+    of the options, if they have been read already.
 
-    Raises UserError for bad data or models (all are looked at before the first update), and where
+    Raises UserError for bad data or models (all are checked before the first update), and if
     `output_dir` holds runs with other options.
     """
     must_not_be_in_a_checkpoint(Path(options.output_dir))
@@ -66,7 +66,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
 def _finetune(
     options: FinetuneConfig, tasks: list[TaskData], models: list[str], out: Path
 ) -> Report:
-    """The runs and their report, in a folder that nobody else writes into."""
+    """Does the runs and writes their report, in a folder into which nobody else writes."""
     held = _held(out, options.settings)
     remove_temporaries(out)
     plan = list(planned(options, out, models, tasks))
@@ -79,7 +79,7 @@ def _finetune(
     device = loop.device_named(options.settings.device)
     widths = [0]
     for model in dict.fromkeys(run.model for run in todo):
-        # A broken second model should not be found only after the first one's hours.
+        # A broken second model should be found now, not after hours of training the first.
         widths.append(_width(model, tasks, options.settings, device))
     if not held:
         write_atomically(out / SETTINGS, settings_text(_kept(options.settings)))
@@ -104,7 +104,7 @@ def _finetune(
 def _width(
     model: str, tasks: list[TaskData], settings: FinetuneSettings, device: torch.device
 ) -> int:
-    """The width of a model. Raises UserError where it is broken or does not suit every task."""
+    """The width of a model. Raises UserError if it is broken or does not suit every task."""
     loaded = load(model, device=device)
     for task in tasks:
         problem_of(task, loaded, settings=settings, device=device, bf16=False, name=model)
@@ -114,7 +114,7 @@ def _width(
 def _threads(
     options: FinetuneConfig, done: dict[Any, dict[str, Any]], device: torch.device, *, width: int
 ) -> Threads:
-    """The threads of all runs that are left: those of the ones that are done, where nobody says
+    """The threads for all remaining runs: as in the finished runs, unless the user says
     otherwise."""
     earlier = next((record["threads"] for record in done.values() if "threads" in record), None)
     bf16 = loop.computes_in_bf16(options.settings.bf16, device)
@@ -132,7 +132,8 @@ def _threads(
 
 
 def _submit(plan: list[Run], done: dict[Any, dict[str, Any]], out: Path, *, random: bool) -> None:
-    """An archive for every model; for those of random weights only where there are no others."""
+    """Writes a submission archive for every model; for models with random weights only if there are
+    no others."""
     for model in dict.fromkeys(
         run.model for run in plan if random or not run.model.startswith(RANDOM)
     ):
@@ -148,7 +149,7 @@ def _submit(plan: list[Run], done: dict[Any, dict[str, Any]], out: Path, *, rand
 def _run_all(
     todo: list[Run], done: dict[Any, dict[str, Any]], out: Path, settings: FinetuneSettings
 ) -> None:
-    """Runs what is left; after each its predictions and its record are on disk."""
+    """Does the remaining runs. After each of them, its predictions and its record are on disk."""
     with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
         for run in todo:
             outcome = finetune_one(
@@ -193,8 +194,8 @@ _ONLY_FOR: dict[str, tuple[Kind, str]] = {
 
 
 def _require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
-    """Raises UserError for an option that none of the tasks would use, and where a model cannot be
-    kept."""
+    """Raises UserError for an option that none of the tasks would use, and if a model could not be
+    saved."""
     kinds = {task.kind for task in tasks}
     for name, (kind, shown) in _ONLY_FOR.items():
         if kind not in kinds and getattr(options.settings, name) != getattr(
@@ -249,22 +250,22 @@ def _models(options: FinetuneConfig) -> list[str]:
 
 
 def _kept(settings: FinetuneSettings) -> dict[str, Any]:
-    """What all runs of an output folder share."""
+    """The settings that all runs of an output folder share."""
     return {k: v for k, v in dataclasses.asdict(settings.filled()).items() if k != "device"}
 
 
 def _held(out: Path, settings: FinetuneSettings) -> bool:
-    """Whether the folder is ours already. Raises UserError where it belongs to something else or to
+    """Whether the folder is already ours. Raises UserError if it belongs to something else, or to
     runs with other settings."""
     wanted = _kept(settings)
     held = read_settings(out)
     if held is None:
         must_be_new(out, SETTINGS)
         return False
-    # An option that the folder's version did not have yet was at its default, and its protocol was
-    # our own.
+    # An option that did not exist yet when the folder was written had its default value, and the
+    # protocol was our own.
     held = _kept(FinetuneSettings(protocol=held.get("protocol", "electrify"))) | held
-    # The protocol first: it says why others differ.
+    # The protocol comes first, because it explains why other settings differ.
     for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):
         if wanted.get(k) != held.get(k):
             raise UserError(

@@ -1,5 +1,5 @@
-"""Frames: what a tokenizer puts around one text and around two, so that windows of long texts get
-the same special tokens as whole ones.
+"""Frames: the special tokens that a tokenizer puts around one text and around two, so that windows
+of long texts get the same special tokens as whole texts.
 
 | tokenizer | one text       | two texts              | whole text is read off |
 |-----------|----------------|------------------------|------------------------|
@@ -9,8 +9,8 @@ the same special tokens as whole ones.
 | GPT-2     | a              | a b                    | the last token         |
 | OPT       | </s> a         | </s> a </s> b          | the last token         |
 
-A model that reads from left to right is read off its last token whatever stands before the text:
-only that one has seen it.
+For a left-to-right model, the last token's state is used whatever precedes the text, because only
+that token has seen all of it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Piece = tuple[int, int]  # a token and its token type
 
 @dataclass(frozen=True)
 class Frame:
-    """Special tokens before, between and after the texts, with their token types; types: those of
-    the texts themselves."""
+    """Special tokens before, between and after the texts, with their token types. types: the token
+    types of the texts themselves."""
 
     before: tuple[Piece, ...]
     between: tuple[Piece, ...]
@@ -34,11 +34,11 @@ class Frame:
 
     @property
     def room(self) -> int:
-        """How many tokens of a sequence the frame takes."""
+        """The number of tokens that the frame takes in a sequence."""
         return len(self.before) + len(self.between) + len(self.after)
 
     def around(self, *texts: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
-        """Token ids and types of a sequence, and where each text starts in it."""
+        """Token ids and token types of a sequence, and where each text starts in it."""
         assert len(texts) == len(self.types)
         ids = [i for i, _ in self.before]
         types = [t for _, t in self.before]
@@ -83,7 +83,7 @@ def _frame(tokenizer: Any, *texts: str) -> Frame:
 
 
 def reads_last(tokenizer: Any, single: Frame) -> bool:
-    """Whether the class token comes last, or no token stands before the text."""
+    """Whether the class token comes last, or no token precedes the text."""
     if (
         single.after
         and tokenizer.cls_token_id is not None

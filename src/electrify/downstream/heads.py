@@ -1,5 +1,5 @@
-"""Heads: what learns a task on an encoder's states. Each knows its loss, and what to keep of its
-outputs.
+"""Heads, which learn a task from an encoder's states. Each head knows its loss, and which of its
+outputs to keep.
 
 - `TextHead` reads the state of the whole text. Loss: cross-entropy, squared error, or that of each
   class. Answers: logits [B, C].
@@ -30,7 +30,7 @@ from torch.nn import functional as F
 @dataclass(frozen=True)
 class Batch:
     """Padded rows. places_BL: tokens that the head may look at or choose. targets: class numbers
-    [B], values [B], classes that hold [B, C], tags [B, L], or start, end and whether there is no
+    [B], values [B], classes that apply [B, C], tags [B, L], or start, end and whether there is no
     answer [B, 3]."""
 
     inputs: dict[str, Tensor]
@@ -91,8 +91,8 @@ class TextHead(nn.Module):
 
 
 class TagHead(nn.Module):
-    """Dropout and one linear layer on every marked token's state. longest: tokens of the longest
-    row there will be."""
+    """Dropout and one linear layer on every marked token's state. longest: tokens in the longest
+    row of all."""
 
     def __init__(
         self, width: int, num_outputs: int, *, dropout: float, std: float | None, longest: int
@@ -135,7 +135,8 @@ class Finetuned(nn.Module):
         return self._of(self.head.loss, batch)
 
     def weight(self, batch: Batch) -> Tensor:
-        """Over how many rows, or marked tokens of them, the loss is the mean; a scalar."""
+        """The number of rows, or of marked tokens in them, over which the loss is the mean; a
+        scalar."""
         return (
             self.head.weight(batch)
             if isinstance(self.head, TagHead)
@@ -143,7 +144,7 @@ class Finetuned(nn.Module):
         )
 
     def answers(self, batch: Batch) -> dict[str, Tensor]:
-        """What the head keeps, by name; the first dimension is the batch's."""
+        """The outputs that the head keeps, by name; the first dimension is the batch."""
         return self._of(self.head.answers, batch)
 
     def _of(self, call: Callable[[Tensor, Batch], Any], batch: Batch) -> Any:
@@ -153,8 +154,8 @@ class Finetuned(nn.Module):
 
 
 def linear(inputs: int, outputs: int, std: float | None) -> nn.Linear:
-    """A linear layer without bias at first; its weights are normal, or where std is none Glorot's
-    uniform ones (tf.layers.dense's)."""
+    """A linear layer whose bias starts at 0. Its weights are normal or, if std is None, Glorot
+    uniform (as in tf.layers.dense)."""
     layer = nn.Linear(inputs, outputs)
     if std is None:
         nn.init.xavier_uniform_(layer.weight)

@@ -1,5 +1,5 @@
-"""The tasks that are known by name: one row each. A task to add is a row here, and a reader only
-where its files look different."""
+"""The tasks that are known by name, one row each. To add a task, add a row here, and a reader only
+if its files look different."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from ..errors import UserError, nearest
 from .tasks import AnswerTask, TagTask, TextTask
 
-# SQuAD 2.0's: the first is what the paper reports, with the threshold that suits the development
-# set best.
+# The metrics of SQuAD 2.0: the first is the one that the paper reports, with the threshold that
+# suits the development set best.
 NO_ANSWER_METRICS = (
     "best_exact",
     "best_f1",
@@ -169,8 +169,8 @@ GLUE: dict[str, TextTask] = {
         ),
     )
 }
-# What the published average is over: the first metric of each; WNLI, where the majority class wins,
-# is left out (2003.10555 section 3.1).
+# The tasks of the published average, which is over the first metric of each. WNLI, where the
+# majority class wins, is left out (2003.10555 section 3.1).
 AVERAGED = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 _SPANS = ("f1", "precision", "recall", "accuracy")
 TAGGING: dict[str, TagTask] = {
@@ -280,7 +280,7 @@ def task_named(name: str) -> TextTask | TagTask | AnswerTask:
 
 
 def tasks_named(names: Iterable[str]) -> list[TextTask | TagTask | AnswerTask]:
-    """The rows, each once; the name of a group (glue, tagging, squad) stands for its tasks. Raises
-    UserError with the nearest name."""
+    """The rows of these tasks, each once; the name of a group (glue, tagging, squad) stands for its
+    tasks. Raises UserError with the nearest name."""
     flat = [name for given in names for name in GROUPS.get(given.lower(), (given,))]
     return list({row.name: row for row in map(task_named, flat)}.values())

@@ -1,5 +1,5 @@
-"""The fine-tuning loop: rows -> batches of like length -> updates -> answers. It does not know the
-task.
+"""The fine-tuning loop: rows -> batches of similar length -> updates -> answers. It does not know
+the task.
 
 Shape suffixes: N rows, B rows of a batch.
 """
@@ -20,24 +20,25 @@ from ..train.optim import make_optimizer, parameter_groups
 from ..train.schedule import factor
 from .encoder import learning_rates
 
-# Batches sorted by length together: 88 to 91 % of the slots of SST-2, CoLA and STS-B are filled
-# then (unsorted 34 to 48 %).
+# The number of batches that are sorted by length together. With it, 88 to 91 % of the slots of
+# SST-2, CoLA and STS-B are filled (unsorted 34 to 48 %).
 POOL = 16
-# At least, where the examples are few: one pool of all would put the same examples together in
-# every epoch.
+# The least number of pools, for small data sets: a single pool would put the same examples together
+# in every epoch.
 POOLS = 4
 # Purposes of random numbers: append, never reorder.
 SUBSET = 1
 ORDER = 2
 BATCHES = 3
 TOKENS = {"cpu": 4096, "cuda": 128 * 128}
-"""Tokens, pads included, that go through the model together: what a CPU's caches hold (a batch of
-contexts learns 1.4 to 2 times as fast in pieces, and answers are found in 40 % of the time), and
-what keeps a GPU busy."""
+"""Tokens, including padding, that go through the model together: as many as fit into a CPU's caches
+(a batch of contexts then trains 1.4 to 2 times as fast, and prediction takes 40 % of the time), and
+as many as keep a GPU busy."""
 
 
 class Data(Protocol):
-    """Rows that batches are made of. lengths_N stays on the CPU, where batches are planned."""
+    """The rows from which batches are made. lengths_N stays on the CPU, where batches are
+    planned."""
 
     @property
     def lengths_N(self) -> Tensor: ...
@@ -49,8 +50,8 @@ class Data(Protocol):
 
 
 class Model(Protocol):
-    """What is trained: a batch in, a mean loss or what to keep of the outputs out. weight: over how
-    many things the loss is the mean, a scalar."""
+    """The interface of a trained model: for a batch it gives the mean loss, or the outputs to keep.
+    weight: the number of items over which the loss is the mean, a scalar."""
 
     training: bool
 
@@ -73,7 +74,7 @@ def shuffled(n: int, *coordinates: int) -> Tensor:
 def epoch_batches(
     lengths_N: Tensor, *, batch_size: int, seed: int, epoch: int, by_length: bool = True
 ) -> list[Tensor]:
-    """Every example once, in batches of like length, as index tensors. Without by_length the
+    """Every example once, in batches of similar length, as index tensors. Without by_length the
     batches are cut from the shuffled examples.
 
     Pools of POOL random batches are sorted by length and cut, then the order of all batches is
@@ -108,11 +109,11 @@ def train(
     bf16: bool,
     after: Callable[[int, float, Tensor], None],
 ) -> None:
-    """All updates of a run. `after(updates done, epochs done, loss)` is called behind each one;
+    """All updates of a run. `after(updates done, epochs done, loss)` is called after each update;
     loss is a scalar on the device.
 
-    rates: the peak learning rate of every parameter that learns. Raises UserError where the loss is
-    no longer a number at the end of an epoch.
+    rates: the peak learning rate of every trained parameter. Raises UserError if the loss is NaN or
+    infinite at the end of an epoch.
     """
     settings = settings.filled()
     assert settings.optim is not None
@@ -148,15 +149,15 @@ def _must_be_finite(loss: Tensor, *, updates: int, seed: int) -> None:
 
 
 def rate_factor(settings: FinetuneSettings, step: int, total: int) -> float:
-    """What the peak rates are multiplied by in the update after `step` completed ones of `total`.
-    settings: filled.
+    """The factor on the peak learning rates in the update after `step` completed ones of `total`.
+    settings: with all values filled in.
 
     lr_scheduler_type decides:
 
     - electra: min(1, step / (warmup_ratio total)) (1 - step / total); the first update is at 0, as
       in the public code.
-    - linear: up over round(warmup_ratio total) updates, then down to 0, both one further, so that
-      no update is lost.
+    - linear: up over round(warmup_ratio total) updates, then down to 0, both one step further, so
+    that no update has a rate of 0.
     """
     if settings.lr_scheduler_type == "electra":
         return factor("electra", step, warmup_steps=settings.warmup_ratio * total, max_steps=total)
@@ -168,9 +169,9 @@ def rate_factor(settings: FinetuneSettings, step: int, total: int) -> float:
 def _backward(
     model: Model, data: Data, index_B: Tensor, *, bf16: bool, summed: bool = False
 ) -> Tensor:
-    """The mean loss of a batch; its gradient is added to the parameters', in pieces where the batch
-    is long. summed: the gradient is that of the sum over the rows, or marked tokens; what is
-    returned stays the mean."""
+    """The mean loss of a batch; its gradient is added to the parameters', in pieces if the batch is
+    long. summed: the gradient is that of the sum over the rows, or marked tokens; the returned loss
+    is still the mean."""
     parts = list(pieces(index_B, data.lengths_N, most_tokens(data.device)))
     batches = [data.batch(part_B) for part_B in parts]
     alone = len(batches) == 1 and not summed
@@ -196,8 +197,8 @@ def _endless(data: Data, batch_size: int, seed: int, *, by_length: bool) -> Iter
 
 
 def predict(model: Model, data: Data, *, bf16: bool) -> dict[str, Tensor]:
-    """What the model keeps of its outputs, on the CPU and in the order of the rows. The model is
-    left in the mode it was in."""
+    """The outputs that the model keeps, on the CPU and in the order of the rows. The model's mode
+    (training or evaluation) is left unchanged."""
     was_training = model.training
     model.train(False)
     order = list(
@@ -230,7 +231,7 @@ def most_tokens(device: torch.device) -> int:
 
 
 def device_named(name: str) -> torch.device:
-    """`auto` is the GPU where there is one. Raises UserError for a device that is not here."""
+    """`auto` is the GPU if there is one. Raises UserError for a device that does not exist here."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -242,8 +243,8 @@ def device_named(name: str) -> torch.device:
 
 
 def computes_in_bf16(choice: str, device: torch.device) -> bool:
-    """`auto`: where the processor multiplies bfloat16 itself (measured with avx512_bf16: a step
-    takes half the time at width 128, 40 % at 256)."""
+    """`auto`: if the processor multiplies bfloat16 in hardware (measured with avx512_bf16: a step
+    takes half the time at width 128, and 40 % at 256)."""
     if choice != "auto":
         return choice == "true"
     if device.type == "cuda":

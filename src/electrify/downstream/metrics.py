@@ -1,8 +1,8 @@
 """Metrics: thin wrappers over scikit-learn and scipy (extra `eval`), each a function of (labels,
 predictions) to a float, higher is better.
 
-A constant prediction scores 0 where the metric is a correlation: undefined there, and a model that
-says one thing has earned nothing.
+If the metric is a correlation, a constant prediction scores 0: the correlation is undefined, and a
+model that always gives the same answer has earned nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _need(module: str) -> ModuleType:
 
 
 def accuracy(labels: Numbers, predictions: Numbers) -> float:
-    """Share of predictions that are the label."""
+    """Share of predictions that equal the label."""
     return float(_need("sklearn.metrics").accuracy_score(labels, predictions))
 
 

@@ -1,5 +1,5 @@
-"""The runs of a fine-tuning: every model on every task with every seed, what each depends on, and
-which are done."""
+"""The runs of a fine-tuning: every model on every task with every seed, what each run depends on,
+and which are done."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Run:
     predictions: Path
     """Folder of the answers."""
     hashes: dict[str, Any]
-    """What the scores depend on, as hashes: weights, tokenizer, data, and each test set by its
-    name."""
+    """Hashes of everything on which the scores depend: weights, tokenizer, data, and each test set
+    by name."""
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -46,8 +46,8 @@ class Run:
 
 
 def _label(model: str, out: Path) -> str:
-    """What a model is called in files: folders relative to the output folder, so that a project can
-    be moved."""
+    """The name of a model in our files: folders relative to the output folder, so that a project
+    can be moved."""
     prefix, path = (RANDOM, model.removeprefix(RANDOM)) if model.startswith(RANDOM) else ("", model)
     return prefix + relative(path, out)
 

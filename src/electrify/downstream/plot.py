@@ -1,5 +1,5 @@
-"""A report as a picture: a panel for each task, a line for each model, a dot for each seed, a bar
-at the median."""
+"""A report as a plot: a panel for each task, a line for each model, a dot for each seed, a bar at
+the median."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LINE_HEIGHT = 0.32
 
 
 def write_plot(report: Report, path: Path) -> None:
-    """Writes a PNG, and keeps what the user made of an earlier one; says so and writes nothing
-    where matplotlib is absent."""
+    """Writes a PNG, and keeps an earlier one that the user has changed. If matplotlib is not
+    installed, it says so and writes nothing."""
     picture = drawn(report)
     if picture is None:
         say(f"{path.name} is not drawn: pip install 'electrify[plot]'")
@@ -29,7 +29,7 @@ def write_plot(report: Report, path: Path) -> None:
 
 
 def drawn(report: Report) -> bytes | None:
-    """The PNG; None where matplotlib is absent."""
+    """The PNG; None if matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:

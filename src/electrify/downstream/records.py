@@ -1,5 +1,5 @@
-"""What an output folder of `finetune` keeps: finetune.json (the settings that all runs share) and
-scores.jsonl (one run a line), each sealed."""
+"""The records in an output folder of `finetune`: finetune.json (the settings that all runs share)
+and scores.jsonl (one run per line), each sealed."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ FIRST = {
 
 
 def read_records(out: Path) -> list[dict[str, Any]]:
-    """The runs in OUT/scores.jsonl; none where there is no such file. Raises UserError where a line
-    is not what a run wrote."""
+    """The runs in OUT/scores.jsonl; none if there is no such file. Raises UserError if a line is
+    not what a run wrote."""
     path = out / SCORES
     if not path.exists() and not path.is_symlink():
         return []
@@ -97,8 +97,8 @@ def read_settings(out: Path) -> dict[str, Any] | None:
     """The settings in OUT/finetune.json that were written there, by name; None where there is no
     such file. Raises UserError.
 
-    Earlier versions wrote neither mark nor seal: theirs are known by holding nothing but names of
-    settings.
+    Earlier versions wrote neither mark nor seal: their files are recognised because they hold only
+    names of settings.
     """
     path = out / SETTINGS
     if not path.exists() and not path.is_symlink():

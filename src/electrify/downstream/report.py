@@ -29,8 +29,8 @@ PUBLISHED_AVERAGES = {
 
 @dataclass(frozen=True)
 class Row:
-    """A metric of a model on a task over its seeds. Scores are fractions; std is that of a sample,
-    None for one seed."""
+    """A metric of a model on a task over its seeds. Scores are fractions; std is the sample
+    standard deviation, None for one seed."""
 
     task: str
     metric: str
@@ -47,8 +47,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """What `electrify finetune` found: the rows, the record of every run behind them, and the
-    settings that all share."""
+    """The results of `electrify finetune`: the rows, the record of every run behind them, and the
+    settings that all runs share."""
 
     rows: tuple[Row, ...]
     records: tuple[dict[str, Any], ...]
@@ -83,7 +83,7 @@ class Report:
         return found
 
     def notes(self) -> list[str]:
-        """What a reader of the scores must know of their data, each once."""
+        """Notes on the data that a reader of the scores must know, each once."""
         return list(
             dict.fromkeys(
                 f"{r['task']}: {note}" for r in self.records for note in r.get("notes", ())
@@ -117,8 +117,8 @@ class Report:
         ]
 
     def resources(self) -> list[list[str]]:
-        """What each model took on each task, header first: parameters, the median of the seconds of
-        a run, the most memory of any."""
+        """The resources that each model took on each task, header first: parameters, the median of
+        the seconds per run, and the most memory of any run."""
         cells = [["task", "model", "parameters", "seconds", "peak memory"]]
         for task, model in dict.fromkeys((r["task"], r["model"]) for r in self.records):
             runs = [

@@ -30,7 +30,7 @@ class Rows:
         return self.ids_NL.device
 
     def inputs(self, index_B: Tensor) -> dict[str, Tensor]:
-        """What an encoder takes, padded to the longest of the batch."""
+        """The inputs of an encoder, padded to the longest row of the batch."""
         longest = int(self.lengths_N[index_B].max())
         lengths_B = self.lengths_N[index_B].to(self.device, non_blocking=True)
         at_B = index_B.to(self.device, non_blocking=True)
@@ -73,7 +73,7 @@ def rows_of(
     device: torch.device,
     places: Sequence[Sequence[int]] | None = None,
 ) -> Rows:
-    """Rows on a device. places: of each row 1 for tokens that the head may look at, else 0."""
+    """Rows on a device. places: for each row, 1 for tokens that the head may look at, else 0."""
     lengths_N = torch.tensor([len(row) for row in ids])
     segments_NL = None if segments is None else padded(segments, 0, torch.uint8).to(device)
     places_NL = None if places is None else padded(places, 0, torch.uint8).bool().to(device)

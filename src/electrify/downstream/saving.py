@@ -1,8 +1,9 @@
 """A fine-tuned encoder as a Hugging Face folder: ForSequenceClassification, ForTokenClassification
 or ForQuestionAnswering (the plain head).
 
-Heads of tokens are linear there as here. Those of whole texts have a hidden layer where ours is
-linear. Ours fits into theirs exactly enough (checked on a real input before the folder is written):
+Token heads are linear in the library as here. Its heads for whole texts have a hidden layer, while
+ours is linear. Ours can be expressed as theirs with sufficient accuracy (checked on a real input
+before the folder is written):
 
 - ELECTRA (gelu): the hidden layer computes gelu(z) - gelu(-z), z = Wx+b, because that is z. - BERT
 and RoBERTa (tanh): it computes tanh(s z) / s, because that is z up to (s z)^2 / 3; s = 2^-12,
@@ -49,7 +50,7 @@ def can_save(model: str) -> None:
 
 
 def identity_of(task: TaskData) -> dict[str, Any]:
-    """What tells a saved model from others, for its mark."""
+    """The properties that identify a saved model, for its mark."""
     return {"part": "fine-tuned", "task": task.name}
 
 
@@ -135,7 +136,7 @@ def _classifier(
         _fit(dense, out, net.head.out.cpu(), twice=config.model_type == "electra")
         out.weight.mul_(
             problem.scale
-            # Here and not in the hidden layer, where a large value would leave the straight part of
+            # Here and not in the hidden layer, where a large value would leave the linear part of
             # tanh.
         )
         out.bias.mul_(problem.scale).add_(problem.center)

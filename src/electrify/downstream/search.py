@@ -1,9 +1,9 @@
 """`--hyperparameter-search`: a grid of settings, each with every seed, and each model's best on
 each task by the median of the first metric.
 
-The best of many, chosen on the examples that it is reported on, flatters: the whole grid is written
-beside it, and models are to be compared over the same grid. Further labelled sets (a test set, MNLI
-mismatched) did not take part in the choice.
+The best of many results, chosen on the examples on which it is reported, is too optimistic. So the
+whole grid is written beside it, and models should be compared over the same grid. Further labelled
+sets (a test set, MNLI mismatched) do not take part in the choice.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ KIND = "search"
 
 def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> Report:
     """Fine-tune at every point of the grid into OUT/grid/POINT and report the best. Writes
-    search.{md,json} and the report's files; goes on where it was interrupted. Raises UserError as
-    `run` does, and where `output_dir` holds something else."""
+    search.{md,json} and the report's files; an interrupted search continues. Raises UserError as
+    `run` does, and if `output_dir` holds something else."""
     out = Path(options.output_dir)
     points = search_grid(options.hyperparameter_search or "", options.settings)
     _must_be_ours(out)  # before the folder is made, or its lock written
@@ -50,8 +50,8 @@ def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> 
 def _must_be_ours(out: Path) -> bool:
     """Whether a search has begun in the folder. Raises UserError where it holds anything else.
 
-    Earlier versions wrote no mark: theirs is known by the results in OUT/grid, and by holding
-    nothing that they did not write.
+    Earlier versions did not write a mark: their folders are recognised by the results in OUT/grid,
+    and because they hold nothing else.
     """
     if mark_of(out / MARK, KIND) is not None:
         return True

@@ -34,12 +34,13 @@ from .problems.texts import Texts
 from .saving import save
 from .tasks import MAX_SEQ_LENGTH, TaskData
 
-# Added to a run's seed, so that dropout does not depend on how many numbers the loading took.
+# Added to a run's seed, so that dropout does not depend on how many random numbers loading has
+# used.
 _DROPOUT_SEED = 1 << 32
-# At most, where the user does not say: ten rounds over a validation set larger than the training
-# set would be half of the time.
+# The maximal number of evaluations by default: ten passes over a validation set that is larger than
+# the training set would take half of the time.
 _EVALUATIONS = 5
-# A head alone learns slower and takes a higher rate.
+# A head alone learns more slowly and needs a higher rate.
 FROZEN_EPOCHS = 20.0
 FROZEN_RATE = 2e-3
 # ELECTRA's values for SQuAD (finetune/configure).
@@ -60,15 +61,15 @@ class Outcome:
     updates: int
     seconds: float
     parameters: int = 0
-    """Numbers in the encoder and its head."""
+    """Number of parameters in the encoder and its head."""
     peak_memory_bytes: int = 0
-    """The most memory so far: allocated on a GPU, of the whole process on a CPU, runs before this
-    one included."""
+    """The peak of memory so far, including earlier runs: allocated on a GPU, or used by the whole
+    process on a CPU."""
     files: dict[str, str] = field(default_factory=dict)
     """Answers as files, name to content: of test sets, of tagging and of question answering."""
 
     def record(self) -> dict[str, Any]:
-        """What scores.jsonl keeps: all but the files, which stand beside it."""
+        """The record for scores.jsonl: everything except the files, which are stored separately."""
         return {k: v for k, v in dataclasses.asdict(self).items() if k != "files"}
 
 
@@ -87,7 +88,7 @@ def finetune_one(
 
     model: folder, Hub id, or `random:` and one of them. save_to: write the fine-tuned model there
     as a Hugging Face folder; it lies in `top`, which no link may lead out of. progress: advanced by
-    the updates that `updates_of` foretells. Raises UserError.
+    the number of updates that `updates_of` predicts. Raises UserError.
     """
     began = time.monotonic()
     settings = settings.filled()
@@ -109,7 +110,7 @@ def finetune_one(
 
 @dataclass(frozen=True)
 class _Ready:
-    """What a run trains."""
+    """Everything that a run trains."""
 
     loaded: Loaded
     """The encoder."""
@@ -196,8 +197,8 @@ def problem_of(
     bf16: bool,
     name: str,
 ) -> Problem:
-    """The task made ready for an encoder. Raises UserError where it reads fewer tokens than were
-    asked for."""
+    """The task made ready for an encoder. Raises UserError if the encoder reads fewer tokens than
+    were asked for."""
     settings = settings.filled()
     length = _length(task, loaded, settings, name)
     common: dict[str, Any] = {"max_seq_length": length, "device": device}
@@ -256,7 +257,7 @@ def epochs_of(task: TaskData, settings: FinetuneSettings) -> float:
 
 
 def updates_of(task: TaskData, settings: FinetuneSettings) -> int:
-    """How many updates a run takes, were each example one row (long contexts are several)."""
+    """How many updates a run takes if each example is one row (long contexts give several)."""
     n = len(training_examples(task, seed=0, settings=settings))
     return loop.updates_of(
         n, batch_size=settings.per_device_train_batch_size, epochs=epochs_of(task, settings)

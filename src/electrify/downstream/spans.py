@@ -1,5 +1,5 @@
-"""Chunks of tagged sentences, and how well they were found: the definition of the CoNLL shared
-tasks (their script conlleval).
+"""Chunks of tagged sentences, and scores for finding them, as defined by the CoNLL shared tasks
+(their script conlleval).
 
 How the chunks of each set of letters compare to those of conlleval (CoNLL-2000):
 
@@ -31,13 +31,13 @@ LETTERS = OPENING | CLOSING | {"I"}
 
 
 def chunk_of(tag: str) -> tuple[str, str] | None:
-    """(letter, type) of a tag; None where it is outside of every chunk."""
+    """(letter, type) of a tag; None if it is outside every chunk."""
     letter, hyphen, kind = tag.partition("-")
     return None if letter == "O" or not (hyphen or letter in LETTERS) else (letter, kind)
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
-    """The chunks of a sentence in order: type, first word, word behind the last."""
+    """The chunks of a sentence in order: type, first word, word after the last."""
     found: list[Span] = []
     before: tuple[str, str] | None = None
     for i, tag in enumerate(tags):

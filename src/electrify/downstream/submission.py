@@ -1,5 +1,5 @@
-"""GLUE's test sets: predictions as files, and the archive that its server takes (a TSV of index and
-prediction for each test set)."""
+"""GLUE's test sets: predictions as files, and the archive that its server accepts (a TSV of index
+and prediction for each test set)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def assemble(out: Path, runs: Iterable[Candidate], *, name: str) -> list[str]:
     """OUT/submission-NAME.zip: for each task the predictions of the run with the best first metric.
     Returns lines that tell what is in it.
 
-    Nothing is written where no test set was there. The archive's bytes depend on its files only.
+    Nothing is written if there was no test set. The archive's bytes depend on its files only.
     """
     best: dict[str, Candidate] = {}
     for run in runs:

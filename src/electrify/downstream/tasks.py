@@ -1,4 +1,4 @@
-"""What a task is: the rows of known_tasks.py by kind, and `TaskData`.
+"""The types that describe a task: the kinds of rows in known_tasks.py, and `TaskData`.
 
 `TaskData` is a task with its examples, from whatever files: what a fine-tuning run takes.
 """
@@ -14,7 +14,7 @@ from .examples import Example, Question, Sentence
 Examples = tuple[Example, ...] | tuple[Sentence, ...] | tuple[Question, ...]
 
 Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
-# Tokens of a sequence where the user does not say, ELECTRA's own (chunking 256, SQuAD 512).
+# Default length of a sequence in tokens, as in ELECTRA (chunking 256, SQuAD 512).
 MAX_SEQ_LENGTH: dict[Kind, int] = {
     "classification": 128,
     "multilabel": 128,
@@ -115,7 +115,7 @@ class TaskData:
     test: tuple[tuple[str, Examples], ...] = ()
     """Test sets without labels, by the name of their file in a submission."""
     notes: tuple[str, ...] = ()
-    """What a reader of the scores must know: files that are not the official ones."""
+    """Notes that a reader of the scores must know, such as files that are not the official ones."""
 
     def __post_init__(self) -> None:
         for split in ("train", "validation"):

@@ -1,4 +1,4 @@
-"""Whether transformers computes from an exported folder what the run's own network computes.
+"""Checks that transformers computes the same from an exported folder as the run's own network.
 
 Shape suffixes: B sequences, L length, T = B * L flat tokens, D hidden width.
 """
@@ -23,7 +23,8 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
 
 
 class ExportError(UserError):
-    """The written folder does not give the numbers of the run's own network, and is not kept."""
+    """Raised if the written folder does not give the numbers of the run's own network; it is not
+    kept."""
 
 
 def check_folder(folder: Path, model: ExportedModel, special: SpecialIds) -> float:
@@ -36,8 +37,8 @@ def check_folder(folder: Path, model: ExportedModel, special: SpecialIds) -> flo
     encoder, theirs = _loaded(folder, model, special)
     own = copy.deepcopy((model.encoder, model.head))
     tokens = probe(model.encoder.shape, special)
-    # A sharp trained attention multiplies the rounding of float32; float64 tells rounding from a
-    # wrong number.
+    # Sharply trained attention amplifies float32 rounding; float64 tells rounding from a wrong
+    # number.
     for dtype in (torch.float32, torch.float64):
         for module in (*own, encoder, theirs):
             module.to("cpu", dtype).eval()
@@ -114,8 +115,8 @@ def _largest_difference(
 
 
 def probe(shape: Shape, special: SpecialIds) -> Tokens:
-    """Three sequences of different lengths, one a row, with both segments, padded: what the two
-    sides are compared on."""
+    """The input for the comparison: three padded sequences of different lengths, one per row, with
+    both segments."""
     length = min(shape.max_position_embeddings, 33)
     rng = torch.Generator().manual_seed(0)
     ids_BL = torch.randint(shape.vocab_size, (3, length), generator=rng)

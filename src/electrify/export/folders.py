@@ -1,4 +1,4 @@
-"""Reading the folders of others: the configuration and the tokenizer of an encoder, or one sentence
+"""Reads foreign model folders: the configuration and the tokenizer of an encoder, or one sentence
 about what is wrong with them."""
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _BOTH_WAYS = ("xlnet", "xlm", "flaubert")
 
 
 def saved_objective(path: str) -> str | None:
-    """What an export of ours was trained for; None where the folder does not say. Raises UserError
-    where it is damaged."""
+    """The objective of our export; None if the folder does not say. Raises UserError if it is
+    damaged."""
     mark = read_mark(Path(path))
     return mark.objective if mark else None
 
 
 def logits_of(path: str) -> Logits | None:
-    """What the head of an export of ours says; None where the folder does not tell. Raises
-    UserError where it is damaged."""
+    """The meaning of the logits of our export; None if the folder does not say. Raises UserError if
+    it is damaged."""
     mark = read_mark(Path(path))
     row = OBJECTIVES.get(mark.objective or "") if mark else None
     if mark is None or row is None:
@@ -197,8 +197,8 @@ def load_config(path: str, *, causal: bool = False) -> Any:
 
 
 def computing_plainly(config: Any) -> None:
-    """Sets what a caller chooses, and not who saved the weights: what a forward pass returns, and
-    with which code it computes attention.
+    """Sets the options that the caller should choose, not whoever saved the weights: what a forward
+    pass returns, and which implementation computes attention.
 
     A config.json may say them, too, and every reader of an output here would find something else.
     """

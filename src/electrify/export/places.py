@@ -1,5 +1,5 @@
-"""Whether a name can be what the user calls it, a model or a run: looked at before anything heavy
-is loaded, so that a typo is answered at once."""
+"""Checks whether a name can be a model or a run, before anything heavy is loaded, so that a typo is
+reported at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""transformers without its chatter."""
+"""Silences transformers' progress bars, reports and warnings."""
 
 from __future__ import annotations
 

@@ -37,15 +37,15 @@ def folder_shape(start: str, architecture: str, *, vocab_size: int | None = None
 
 
 def check_vocabulary(start: str, *, tokenizer: Path) -> None:
-    """Raises UserError where the tokenizer of `start` gives words other ids than that of the corpus
-    (the folder `tokenizer`). None there passes."""
+    """Raises UserError if the tokenizer of `start` gives words other ids than the corpus's
+    tokenizer (the folder `tokenizer`). A folder without a tokenizer is accepted."""
     from transformers import AutoTokenizer
 
     place, local = _where(start)
     if local and not any(
         (Path(place) / name).is_file() for name in ("tokenizer.json", "vocab.txt")
     ):
-        return  # transformers would make an empty one up
+        return  # transformers would invent an empty one
     if local:
         must_be_plain(Path(place))
         must_be_sound(Path(place) / TOKENIZER_FILE)
@@ -130,7 +130,7 @@ def _fill(
     what: str,
     given: ExportedModel | None,
 ) -> list[str]:
-    """Checks every shape, then copies; parameters shared with `given` stay."""
+    """Checks every shape and then copies; parameters shared with `given` are left as they are."""
     own = model.parameters()
     kept = {id(p) for p in given.parameters().values()} if given else set()
     for name, t in new.items():

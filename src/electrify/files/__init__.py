@@ -1,1 +1,2 @@
-"""Folders and files: whose they are, how they are written whole, how those of others are read."""
+"""Folders and files: who owns them, how they are written atomically, and how foreign ones are
+read."""

@@ -1,5 +1,5 @@
-"""Where a write goes: inside the folder that the user named, and never through a link in it to
-somewhere else."""
+"""Ensures that we write only inside the folder that the user named, and never through a link in it
+to somewhere else."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _OF_A_CHECKPOINT = ("manifest.json", "state.json")
 
 
 def must_stay_inside(path: Path, top: Path) -> None:
-    """Raises UserError where a folder on the way from `top` to `path`, which lies below it, is a
-    link; `path` counts, `top` does not: the user named it, and it may be one."""
+    """Raises UserError if a folder on the way from `top` down to `path` is a link. `path` itself is
+    checked; `top` is not, because the user named it, and it may be a link."""
     step = top
     for name in path.relative_to(top).parts:
         step = step / name
@@ -28,15 +28,15 @@ def must_stay_inside(path: Path, top: Path) -> None:
 
 
 def make_inside(path: Path, top: Path) -> None:
-    """Makes the folder `path`, and those between it and `top`, which is there. Raises UserError as
-    `must_stay_inside`, OSError where it cannot."""
+    """Makes the folder `path`, and those between it and `top`, which must exist. Raises UserError
+    as `must_stay_inside`, OSError where it cannot."""
     must_stay_inside(path, top)
     path.mkdir(parents=True, exist_ok=True)
 
 
 def must_not_be_in_a_checkpoint(folder: Path) -> None:
-    """Raises UserError for a checkpoint of a run and for what lies in one: checkpoints come and go
-    as the run trains."""
+    """Raises UserError for a checkpoint of a run and for anything inside one, because checkpoints
+    come and go while the run trains."""
     real = Path(os.path.realpath(folder))
     for path in (real, *real.parents):
         if not CHECKPOINT.fullmatch(path.name):

@@ -4,8 +4,8 @@ process ends, however it ends.
 FOLDER/.lock holds `electrify` and the number of the process that works here. Where the file is
 kept, it is empty between two writers.
 
-A file of that name which is empty or holds a number only may be another program's: it is locked, it
-stays, and it says what it said.
+A file of that name which is empty or holds only a number may belong to another program: it is
+locked, but it stays and keeps its content.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from ..progress import say
 from .inside import must_not_be_in_a_checkpoint
 
 LOCK = ".lock"
-# Another writer may remove the file between our opening and our locking it, each time anew.
+# Another writer may remove the file between our opening and our locking it, and this can happen
+# again and again.
 _TRIES = 100
 _MOST_BYTES = 32  # of our word and a process number; a longer file is not a lock
 _OURS = re.compile(rb"electrify ([0-9]+)\n")
@@ -32,7 +33,7 @@ _locked_here: set[Path] = set()  # POSIX locks do not keep two threads of one pr
 
 @contextmanager
 def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[None]:
-    """Keeps every other process that writes out of the folder, which is made where it is missing.
+    """Keeps every other writing process out of the folder, which is created if it is missing.
 
     keep: the lock's file stays, empty, when the work ends (that of a run, which is looked at while
     it is trained). A folder that was made here and holds nothing in the end goes again. again: the
@@ -72,7 +73,7 @@ def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[N
 
 @contextmanager
 def _writable(folder: Path) -> Iterator[None]:
-    """Raises UserError where the machine refuses what is done inside."""
+    """Raises UserError if the machine refuses an operation inside this context."""
     try:
         yield
     except OSError as e:
@@ -82,8 +83,8 @@ def _writable(folder: Path) -> Iterator[None]:
 
 
 def holder(folder: Path) -> str | None:
-    """The process that has locked the folder, "?" where its number is not written, None where none
-    has. Writes nothing, keeps nobody out."""
+    """The process that has locked the folder; "?" if its number is unknown, None if there is none.
+    This function writes nothing and keeps nobody out."""
     try:
         path = Path(os.path.realpath(folder)) / LOCK
     except OSError:  # the folder that we are in is gone
@@ -175,7 +176,7 @@ def _lock(fd: int, folder: Path) -> None:
 
 
 def _number(fd: int) -> str:
-    """The process number in the file, "?" where none is."""
+    """The process number in the file, or "?"."""
     with suppress(OSError, ValueError):
         return str(int(os.pread(fd, _MOST_BYTES, 0).removeprefix(b"electrify ")))
     return "?"

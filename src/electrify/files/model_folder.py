@@ -81,8 +81,8 @@ def must_be_whole(folder: Path) -> None:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a model of ours is there to the last byte. Exports of the first versions list no
-    files: theirs must have weights."""
+    """Whether a model of ours is complete to the last byte. Exports of the first versions do not
+    list files; they must at least have weights."""
     mark = model_mark(folder)
     if mark is None or mark.get(UNFINISHED):
         return False
@@ -134,7 +134,7 @@ def may_write(target: Path, identity: dict[str, Any], *, top: Path | None = None
 
 
 def must_be_as_written(folder: Path) -> None:
-    """Raises UserError where a file that the mark lists was changed since. A card is left to
+    """Raises UserError if a file that the mark lists was changed since. A card is left to
     `_may_replace_card`: a changed one stays."""
     mark = model_mark(folder) or {}
     known = [mark.get("files", {}), mark.get(EARLIER, {})]
@@ -175,7 +175,7 @@ def replaced(target: Path, identity: dict[str, Any], *, top: Path | None = None)
         staged.mkdir()
         try:
             yield staged
-            must_be_as_written(target)  # asked again, for the block may have taken long
+            must_be_as_written(target)  # checked again, because the block may have taken long
             _publish(staged, target, identity)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
@@ -217,7 +217,7 @@ def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
 
 
 def _must_be_ours(target: Path, new: Iterable[str], had: Container[str]) -> None:
-    """Raises UserError where a file that we did not write has the name of a new one."""
+    """Raises UserError if a file that we did not write has the name of a new one."""
     for name in new:
         if os.path.lexists(target / name) and (
             name not in had or not (target / name).is_file() or (target / name).is_symlink()

@@ -1,9 +1,8 @@
-"""The door for a Hugging Face folder: every file that transformers, tokenizers and safetensors
-would open is looked at before they are asked.
+"""Checks a Hugging Face folder before it is loaded: every file that transformers, tokenizers and
+safetensors would open is looked at first.
 
 The libraries follow what stands in JSON (`weight_map`, `configuration_files`,
-`fast_tokenizer_files`), read pipes until they end, and take whole numbers for weights without a
-word.
+`fast_tokenizer_files`), read pipes until they end, and silently accept integers as weights.
 """
 
 from __future__ import annotations
@@ -84,8 +83,8 @@ class Mark:
 
 
 def read_mark(folder: Path) -> Mark | None:
-    """What an export of ours says of itself; None where the folder is not one. Raises UserError
-    where the mark is damaged."""
+    """The mark of our export; None if the folder is not one. Raises UserError if the mark is
+    damaged."""
     path = folder / MARK
     if not os.path.lexists(path):
         return None
@@ -170,7 +169,7 @@ def _shown(n: int) -> str:
 
 
 def _must_stay(path: Path, names: dict[str, Any]) -> None:
-    """Raises FileError where a file of settings sends the library to other files."""
+    """Raises FileError if a settings file sends the library to other files."""
     for key, value in names.items():
         if value is not None and value != WEIGHTS:
             raise FileError(
@@ -238,8 +237,8 @@ def header_of(path: Path, *, within: Path) -> dict[str, Any] | None:
 
 
 def must_hold_floats(path: Path, *, within: Path) -> None:
-    """Raises FileError where weights are stored as whole numbers or in 8 bits, which loading would
-    use as if they were the values themselves."""
+    """Raises FileError if weights are stored as integers or in 8 bits, which loading would use as
+    if they were the values themselves."""
     for name, tensor in (header_of(path, within=within) or {}).items():
         dtype = tensor.get("dtype") if isinstance(tensor, dict) else None
         if (

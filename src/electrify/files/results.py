@@ -1,7 +1,7 @@
-"""Files of results in a folder that the user may write into, too: a report that he edited gets
-another name before the new one takes its place.
+"""Writes result files into a folder in which the user may write, too: a report that the user has
+edited gets another name before the new one takes its place.
 
-FOLDER/.written.json    the hashes of the results that we wrote there, written down before they are
+FOLDER/.written.json    the hashes of our results there, recorded before these are written
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ KIND = "results"
 
 
 def write_results(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Each file whole or not at all. What has its name and is not what we wrote there is kept as
-    NAME.changed, and said. Only under the folder's lock; raises OSError where the disk refuses."""
+    """Writes each file whole or not at all. An existing file of that name with other content than
+    ours is kept as NAME.changed, which is reported. Needs the folder's lock; raises OSError if the
+    disk fails."""
     known = _known(folder)
     data = {
         name: content.encode("utf-8") if isinstance(content, str) else content
@@ -43,14 +44,14 @@ def write_results(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def keep_changed(path: Path) -> None:
-    """Gives what has this name another one, and says so; nothing where there is nothing."""
+    """Renames the file of this name, if there is one, and reports it."""
     where = aside(path)
     if where is not None:
         say(f"{path} is not what electrify wrote there: it is kept as {where.name}")
 
 
 def _known(folder: Path) -> dict[str, list[str]]:
-    """The hashes of what we wrote, by name; none where the record is missing or is not ours."""
+    """The hashes of what we wrote, by name; none if the record is missing or is not ours."""
     if os.path.lexists(folder / RECORD) and mark_of(folder / RECORD, KIND) is None:
         keep_changed(folder / RECORD)
     files: Any = (mark_of(folder / RECORD, KIND) or {}).get("files")

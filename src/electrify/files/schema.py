@@ -1,7 +1,7 @@
-"""JSON of others against a frozen dataclass: the value, or one sentence that names the place:
-`counts.train is 'x', a number is needed`.
+"""Checks foreign JSON against a frozen dataclass: gives the value, or one sentence that names the
+place: `counts.train is 'x', a number is needed`.
 
-Ours and small on purpose: what is checked are the very dataclasses that the code works with (a
+It is our own and small on purpose: it checks the very dataclasses with which the code works (a
 corpus's Manifest, an encoder's Shape), the messages are one sentence of ours, and no library loads
 before `--help`.
 """
@@ -21,11 +21,11 @@ from ..console import brief
 from ..errors import UserError
 
 T = TypeVar("T")
-MOST = 1 << 62  # no count of ours comes near it; beyond, libraries of C overflow
+MOST = 1 << 62  # none of our counts comes near it, and larger ones overflow in C libraries
 
 
 class SchemaError(UserError):
-    """A value that is not of its kind. `what` says it without the file's name."""
+    """Raised for a value of the wrong kind. `what` is the message without the file's name."""
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(f"{where}: {what}")
@@ -34,8 +34,8 @@ class SchemaError(UserError):
 
 @dataclass(frozen=True)
 class Rule:
-    """What an annotated value must fulfil beyond its type. wanted: in words, behind "... is
-    needed"."""
+    """A condition on an annotated value beyond its type. wanted: the condition in words, for "...
+    is needed"."""
 
     wanted: str
     holds: Callable[[Any], bool]

@@ -1,5 +1,5 @@
-"""Seals: a JSON object that carries the hash of its other fields, so that a changed digit in it is
-seen."""
+"""Seals: a JSON object that carries the hash of its other fields, so that any change in it is
+noticed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from .reading import FileError
 
-# The key of the hash of all others: what no other file can be compared with (sources, counts,
-# scores) is sealed.
+# The key that holds the hash of all other fields. Files whose content cannot be compared with
+# another file (sources, counts, scores) are sealed.
 SEAL = "seal"
 
 
 def text_of(fields: dict[str, Any]) -> str:
-    """How a sealed object is hashed, and how a manifest is written, to the byte."""
+    """The exact text that is hashed for a seal, and written for a manifest."""
     return json.dumps(fields, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 

@@ -1,5 +1,5 @@
-"""A file is written whole or not at all: beside its place under a name that nobody has, synced, and
-renamed."""
+"""Writes a file whole or not at all: under a unique temporary name next to its place, then synced
+and renamed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEMPORARY = re.compile(r"\.electrify-[0-9a-f]{32}\.part")
 
 
 def temporary(folder: Path) -> Path:
-    """A name in the folder that nobody has: what a writer that was killed leaves is told by it from
+    """A unique temporary name in the folder, by which leftovers of a killed writer can be told from
     files of the user."""
     return folder / f".electrify-{uuid.uuid4().hex}.part"
 
@@ -42,7 +42,7 @@ def written(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """The whole file or none of it."""
+    """Writes the whole file or none of it."""
     with written(path) as stream:
         stream.write(content.encode("utf-8") if isinstance(content, str) else content)
 
@@ -57,8 +57,8 @@ def sync(path: Path) -> None:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """JSON that every reader takes: a number that is not finite, which JSON does not know, becomes
-    null."""
+    """JSON that every reader accepts: numbers that are not finite, which JSON cannot express,
+    become null."""
     return json.dumps(_finite(value), indent=indent, sort_keys=True, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""Any objective, any recipe, by either convention."""
+"""Counts the FLOPs of any objective and any recipe, by either convention."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from . import paper
 
 BACKWARD = {"paper": paper.BACKWARD, "hardware": 2}  # of a forward pass
 
-# Any ids do: they decide no shape.
+# Any ids will do, because they do not affect shapes.
 _SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
 def forward_flops(network: nn.Module, *, row_length: int, convention: Convention) -> float:
-    """Forward FLOPs of a network for one token that it runs on, in a row of `row_length` tokens. It
-    says so itself."""
+    """Forward FLOPs of a network for one token on which it runs, in a row of `row_length` tokens,
+    as the network itself reports."""
     if isinstance(network, nn.Linear):
         return paper_linear_flops(network) if convention == "paper" else linear_flops(network)
     told: Any = network
@@ -44,8 +44,8 @@ def passes_flops(
     """FLOPs of forward and backward passes for one token of the batch (heads on a share of the
     tokens are spread over all).
 
-    rows: how many an objective sees in one forward pass, which decides what is computed a second
-    time (`Pass.again_above`); the paper's convention knows nothing of it.
+    rows: the number of rows in one forward pass, which decides whether something is computed twice
+    (`Pass.again_above`); the paper's convention ignores this.
     """
     total = 0.0
     for one in passes:
@@ -70,8 +70,8 @@ def passes_flops(
 def flops_per_token(
     objective: Measured, *, row_length: int, convention: Convention, rows: int = 1
 ) -> float:
-    """FLOPs of training `objective`, for one token of the batch (pads are tokens, too) in rows of
-    `row_length`; no optimiser.
+    """FLOPs of training `objective`, for one token of the batch (padding counts as tokens) in rows
+    of `row_length`, without the optimiser.
 
     rows: see passes_flops.
     """
@@ -79,7 +79,7 @@ def flops_per_token(
 
 
 def flops_of(phases: Phases, steps: int, per_token: dict[int, float]) -> float:
-    """FLOPs of the first `steps` updates. per_token: by the length of a row."""
+    """FLOPs of the first `steps` updates. per_token: FLOPs per token for each row length."""
     return sum(
         per_token[phase.row_length] * phase.slots * updates
         for phase, updates in phases.updates(steps)
@@ -88,20 +88,20 @@ def flops_of(phases: Phases, steps: int, per_token: dict[int, float]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeFlops:
-    """What a recipe costs. A run is `max_steps` updates of `train_batch_size` rows of
+    """The cost of a recipe. A run is `max_steps` updates of `train_batch_size` rows of
     `max_seq_length` tokens."""
 
     train: float
-    """FLOPs of the whole run, with those of the `generator_steps` of a first stage."""
+    """FLOPs of the whole run, including the `generator_steps` of a first stage."""
     step: float
-    """FLOPs of one update of the last phase, optimiser apart."""
+    """FLOPs of one update of the last phase, without the optimiser."""
     token: float
-    """FLOPs of training, for one token there."""
+    """FLOPs of training for one token of the last phase."""
     inference: float
     """FLOPs of the forward pass of the encoder that is kept (without a head), for one sequence of
     `inference_length` tokens."""
     parameters: int
-    """Numbers of the encoder that is kept, embeddings included."""
+    """Number of parameters of the encoder that is kept, including embeddings."""
     max_steps: int
     train_batch_size: int
     max_seq_length: int
@@ -115,7 +115,7 @@ def recipe_flops(
     convention: Convention,
     inference_length: int | None = None,
 ) -> RecipeFlops:
-    """The cost of a recipe with a vocabulary of `vocab_size`, in one process. Touches no memory.
+    """The cost of a recipe with a vocabulary of `vocab_size`, in one process. Allocates no memory.
 
     inference_length: tokens of the sequence whose inference is counted, by default max_seq_length.
     """
@@ -151,8 +151,8 @@ def recipe_flops(
 
 
 def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Convention) -> float:
-    """FLOPs of the `generator_steps` of a first stage in whole: masked language modelling with the
-    generator alone. 0 where there is none."""
+    """FLOPs of all `generator_steps` of a first stage: masked language modelling with the generator
+    alone. 0 if there is no first stage."""
     if not config.train.generator_steps:
         return 0.0
     generator = built.exports["generator"]
@@ -170,7 +170,7 @@ def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Conve
 
 
 def _outline(config: PretrainConfig, *, vocab_size: int) -> Built:
-    """The recipe's networks without their numbers."""
+    """The recipe's networks without values for their parameters."""
     with torch.device("meta"):
         return compose(config, Vocabulary(vocab_size, _SPECIAL))
 

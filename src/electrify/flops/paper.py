@@ -1,4 +1,5 @@
-"""The models that ELECTRA's authors compare, in the convention of their script."""
+"""The pre-training FLOPs of the models that ELECTRA's authors compare, in the convention of their
+script."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from dataclasses import replace
 
 from ..model.costs import CHOSEN, Sizes, binary_flops, encoder_flops, output_flops
 
-# Of a forward pass; in truth a product has two gradients, of its input and of its weights.
+# The cost of a backward pass relative to a forward pass. In truth, a product has two gradients, of
+# its input and of its weights.
 BACKWARD = 1
 
 # Two that are not plain transformers: the authors measured the forward pass with TensorFlow.
@@ -43,7 +45,7 @@ def published() -> dict[str, float]:
         "electra_400k": electra(LARGE, LARGE_GENERATOR, batch=2048, steps=400_000),
         "electra_1.75M": electra(LARGE, LARGE_GENERATOR, batch=2048, steps=1.75e6),
         "roberta": lm(ROBERTA, batch=8000, steps=500_000),
-        # The paper's Table 2 has this one; the script counts the long run only.
+        # This is in the paper's Table 2; the script counts only the long run.
         "roberta_100k": lm(ROBERTA, batch=8000, steps=100_000),
         "albert": lm(ALBERT, batch=4096, steps=1.5e6),
         "t5_11b": (
@@ -57,7 +59,7 @@ def train(batch: float, steps: float, s: Sizes, per_token: float) -> float:
 
 
 def lm(s: Sizes, *, batch: float, steps: float, share: float = CHOSEN) -> float:
-    """A language model. share: of the tokens, those for which a word is predicted."""
+    """A language model. share: share of the tokens for which a word is predicted."""
     return train(batch, steps, s, encoder_flops(s) + share * output_flops(s))
 
 

@@ -13,7 +13,7 @@ from .paper import published
 
 
 def report(options: FlopsConfig) -> str:
-    """What `electrify flops` prints: a table, or one JSON object."""
+    """The output of `electrify flops`: a table, or one JSON object."""
     if options.published:
         figures = published()
         whole = {"convention": "paper", "published": figures}
@@ -77,7 +77,7 @@ def _cells(
 
 
 def _read(found: dict[str, RecipeFlops]) -> str:
-    """The sequence whose inference is counted: each recipe's own, or of one length."""
+    """The length of the sequence whose inference is counted: each recipe's own, or one for all."""
     lengths = {c.inference_length for c in found.values()}
     return (
         "sequence"

@@ -1,2 +1,2 @@
-"""The encoder, its heads and its initialisation. Takes numbers and modules, never the
+"""The encoder, its heads and its initialisation. Code here takes numbers and modules, never the
 configuration."""

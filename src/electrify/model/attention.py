@@ -1,9 +1,9 @@
-"""attend(): one interface, several backends, and a test that they agree. The only file that knows
-kernels.
+"""attend(): one interface to several attention backends, which a test shows to agree. This is the
+only file that knows about attention kernels.
 
-Attention stays inside a sequence: `sequence_bias` forbids every pair of tokens whose sequence
-numbers differ, so a packed row computes what its sequences compute alone. Shape suffixes: R rows, L
-row length, H heads, W head width, T = R * L flat tokens, D = H * W.
+Attention stays inside a sequence: `sequence_bias` masks every pair of tokens whose sequence numbers
+differ, so a packed row gives the same results as its sequences one by one. Shape suffixes: R rows,
+L row length, H heads, W head width, T = R * L flat tokens, D = H * W.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ Direction = Literal["both", "left", "right"]
 
 
 def sequence_bias(tokens: Tokens, dtype: torch.dtype, direction: Direction = "both") -> Tensor:
-    """[R, 1, L, L]: 0 where query and key belong to one sequence, the lowest finite number
-    elsewhere.
+    """[R, 1, L, L]: 0 if query and key belong to the same sequence, else the lowest finite number.
 
-    `left` also forbids keys behind the query, `right` those before it; a token always sees itself.
+    `left` also masks keys after the query, `right` keys before it; a token always sees itself.
 
-    Padding (sequence 0) attends to padding, so that no row of the softmax is empty; nothing reads
-    the result.
+    Padding (sequence 0) attends to padding, so that no row of the softmax is empty; its result is
+    never used.
     """
     seq_RL = tokens.seq_T.view(-1, tokens.row_length)
     same_RLL = seq_RL[:, :, None] == seq_RL[:, None, :]
@@ -41,8 +40,8 @@ def sequence_bias(tokens: Tokens, dtype: torch.dtype, direction: Direction = "bo
 
 
 class AttentionContext:
-    """Attention inside the sequences of a batch: made once for all blocks of an encoder, which call
-    it."""
+    """Attention inside the sequences of a batch. It is made once per batch, and all blocks of an
+    encoder call it."""
 
     def __init__(
         self,
@@ -53,7 +52,8 @@ class AttentionContext:
         dropout: float = 0.0,
         backend: Backend = "auto",
     ) -> None:
-        """dtype: of queries, keys and values. dropout: on the weights (0 outside of training)."""
+        """dtype: dtype of queries, keys and values. dropout: on the attention weights (0 outside
+        training)."""
         self.rows = tokens.num_rows
         self.length = tokens.row_length
         self.dropout = dropout
@@ -67,7 +67,7 @@ class AttentionContext:
         )
 
     def __call__(self, qkv_TX: Tensor, heads: int) -> Tensor:
-        """[T, D] of queries, keys and values side by side [T, 3 D]."""
+        """The result [T, D] for queries, keys and values side by side [T, 3 D]."""
         if self.backend == "varlen":
             q_THW, k_THW, v_THW = qkv_TX.view(len(qkv_TX), 3, heads, -1).unbind(1)
             return varlen(q_THW, k_THW, v_THW, self.where, self.length).flatten(1)
@@ -81,7 +81,7 @@ class AttentionContext:
 
 
 class SharedContext:
-    """One attention context for all blocks of an encoder."""
+    """Makes the one attention context that all blocks of an encoder share."""
 
     def __init__(
         self, *, direction: Direction = "both", dropout: float = 0.0, backend: Backend = "auto"
@@ -101,8 +101,8 @@ class SharedContext:
 def packed_kernel(
     tokens: Tokens, dtype: torch.dtype, *, direction: Direction, dropout: float
 ) -> bool:
-    """Whether the fused kernel for packed sequences can be used: it knows no dropout, and needs
-    bfloat16 on an A100 or later."""
+    """Whether the fused kernel for packed sequences can be used. It does not support dropout, and
+    needs bfloat16 on an A100 or later."""
     if (
         direction != "both"
         or dropout
@@ -115,8 +115,8 @@ def packed_kernel(
 
 
 def run_starts(tokens: Tokens) -> Tensor:
-    """[runs + 1] int32: where each run of equal seq_T begins in the flat batch; T behind the last
-    one, as often as `runs` was too many."""
+    """[runs + 1] int32: where each run of equal seq_T begins in the flat batch. The unused entries
+    at the end are T."""
     assert tokens.runs is not None
     seq_RL = tokens.seq_T.view(-1, tokens.row_length)
     size = len(tokens.seq_T)
@@ -150,9 +150,9 @@ def attend(
 ) -> Tensor:
     """softmax(q k / sqrt(W) + bias) v, with dropout on the weights. Returns [R, H, L, W].
 
-    `auto` takes plain matrix products on a CPU in bfloat16, where they were measured faster than
-    the fused kernel, forward and backward together (docs/results.md), and the fused kernel
-    elsewhere.
+    On a CPU in bfloat16 `auto` uses plain matrix products, which were measured to be faster than
+    the fused kernel, forward and backward together (docs/results.md); otherwise it uses the fused
+    kernel.
     """
     if backend == "auto":
         backend = (

@@ -38,8 +38,8 @@ class Block(nn.Module):
         return self.norm2(x_TD + drop(f_TD, self.dropout, self.training))
 
     def attention_flops(self, row_length: int) -> float:
-        """Matrix products of attention for one token beside those of its layers: scores and
-        weighted sum over the row."""
+        """FLOPs of the matrix products of attention for one token, in addition to those of its
+        linear layers: the scores and the weighted sum over the row."""
         return 2 * (2 * row_length * self.out.in_features)
 
     def paper_flops(self, sizes: costs.Sizes) -> float:

@@ -1,6 +1,6 @@
-"""What parts of a transformer cost: matrix products as a processor is measured by, and the formulas
-of ELECTRA's public FLOPs script (2003.10555, Table 1), a multiply-add being two operations. flops/
-adds them up.
+"""What the parts of a transformer cost in FLOPs, by two conventions: the matrix products, by which
+the rate of hardware is measured, and the formulas of ELECTRA's public FLOPs script (2003.10555,
+Table 1). A multiply-add counts as two operations. flops/ adds the costs up.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-CHOSEN = 0.15625  # 20 positions in 128: where the script computes an output softmax
-# Operations per element, in the script.
+CHOSEN = 0.15625  # 20 positions in 128: those for which the script counts an output softmax
+# Operations per element, according to the script.
 DROPOUT = 4
 NORM = 5
 GELU = 8
@@ -19,8 +19,8 @@ SOFTMAX = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """The numbers that the script knows a transformer by. Its heads are 64 wide and its
-    feed-forward layers 4 D, where nothing else is said."""
+    """The numbers by which the script describes a transformer. Unless given otherwise, heads are 64
+    wide and feed-forward layers 4 D."""
 
     width: int
     layers: int
@@ -32,7 +32,7 @@ class Sizes:
     attention: int | None = None
     """A: heads x head width; None = D."""
     attentions: int = 1
-    """How many a layer has: 2 in a decoder, which also attends to its encoder."""
+    """Attention sub-layers per layer: 2 in a decoder, which also attends to its encoder."""
 
     @property
     def e(self) -> int:
@@ -42,8 +42,8 @@ class Sizes:
 def layer_flops(s: Sizes) -> float:
     """Forward FLOPs of one block for one token, as the script counts.
 
-    Two terms are its own and kept: the norm after attention counts 5 once, not 5 D, and the
-    weighted average and output product are D wide also where A is not (T5).
+    Two peculiarities of the script are kept: the norm after attention counts as 5 once instead of 5
+    D, and the weighted average and the output product are D wide even if A is not (T5).
     """
     d = s.width
     length = s.length
@@ -59,14 +59,14 @@ def layer_flops(s: Sizes) -> float:
 
 def input_flops(s: Sizes) -> float:
     """Forward FLOPs of the input embedding for one token: three one-hot products, their sum, norm,
-    dropout, projection where E is not D."""
+    dropout, and a projection if E is not D."""
     tables = 2 * s.e * s.vocab + 2 * s.e * (s.length + 2)
     project = 2 * s.width * s.e + s.width if s.e != s.width else 0
     return tables + 2 * s.e + NORM * s.e + DROPOUT * s.e + project
 
 
 def output_flops(s: Sizes) -> float:
-    """Forward FLOPs of a language-model head for one position that it is asked for."""
+    """Forward FLOPs of a language-model head for one position at which it is computed."""
     hidden = 2 * s.width * s.e + s.e + GELU * s.e + NORM * s.e
     return hidden + 2 * s.e * s.vocab + SOFTMAX * s.vocab + 2 * s.vocab
 
@@ -82,7 +82,7 @@ def encoder_flops(s: Sizes) -> float:
 
 
 def linear_flops(network: nn.Module) -> float:
-    """Forward FLOPs of the linear layers of a network for one token that it runs on."""
+    """Forward FLOPs of the linear layers of a network for one token on which it runs."""
     return sum(2 * m.weight.numel() for m in network.modules() if isinstance(m, nn.Linear))
 
 

@@ -1,5 +1,5 @@
-"""Dropout that draws few random numbers. Torch on a CPU takes one of its own for every element, a
-fifth of a step; here one serves four."""
+"""Dropout that draws few random numbers. On a CPU, torch draws one for every element, which takes a
+fifth of a step; here one draw serves four elements."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _INTEGERS = {torch.bfloat16: torch.int16, torch.float16: torch.int16, torch.floa
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """As torch's: in training each element is 0 with probability p and divided by 1 - p otherwise.
-    p counts in steps of 2^-16 (2^-32 in float32)."""
+    """Works like torch's dropout: in training each element is 0 with probability p, and otherwise
+    divided by 1 - p. p is rounded to steps of 2^-16 (2^-32 in float32)."""
     if not (training and p):
         return x
     if x.device.type != "cpu" or x.dtype not in _INTEGERS or torch.compiler.is_compiling():
@@ -21,7 +21,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 
 def kept(shape: torch.Size, dtype: torch.dtype, p: float) -> Tensor:
-    """1 with probability 1 - p, else 0, from the CPU's generator."""
+    """1 with probability 1 - p, else 0, drawn from the CPU's generator."""
     integers = _INTEGERS[dtype]
     size = shape.numel()
     bits = 8 * dtype.itemsize
@@ -30,7 +30,8 @@ def kept(shape: torch.Size, dtype: torch.dtype, p: float) -> Tensor:
         .random_(-(2**63), None)
         .view(integers)[:size]
     )
-    # In place all is vectorised: 1 where it is kept, times the bits of a one of the type.
+    # Operations in place are vectorised: 1 for kept elements, times the bit pattern of the dtype's
+    # 1.0.
     random.ge_(min(round(p * 2**bits), 2**bits - 1) - 2 ** (bits - 1)).mul_(
         int(torch.ones((), dtype=dtype).view(integers))
     )

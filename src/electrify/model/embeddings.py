@@ -15,12 +15,12 @@ from .shape import Shape
 
 
 class DisentangledWords(nn.Module):
-    """A word table that is another one's values, without their gradient, plus a difference of its
-    own that starts at 0.
+    """A word table whose values are those of another table, without their gradient, plus a
+    difference of its own that starts at 0.
 
-    Gradient-disentangled embedding sharing (DeBERTaV3, 2111.09543 section 3.2.3): what the
-    discriminator asks of the words does not pull at the generator's table, what the generator
-    learns reaches both.
+    Gradient-disentangled embedding sharing (DeBERTaV3, 2111.09543 section 3.2.3): the
+    discriminator's gradient does not change the generator's table, but what the generator learns
+    reaches both.
     """
 
     def __init__(self, base: nn.Embedding) -> None:
@@ -30,7 +30,7 @@ class DisentangledWords(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """[V, E] the sum."""
+        """The sum [V, E]."""
         return self.base.weight.detach() + self.delta_VE
 
     def forward(self, ids_T: Tensor) -> Tensor:
@@ -41,13 +41,14 @@ Words = nn.Embedding | DisentangledWords
 
 
 def own_table(words: Words) -> nn.Embedding:
-    """The word table that holds values of its own, below a disentangled one."""
+    """The word table that holds the actual values: the underlying one of a disentangled table, else
+    the table itself."""
     return words.base if isinstance(words, DisentangledWords) else words
 
 
 class Embeddings(nn.Module):
-    """LayerNorm(word + position + segment), then dropout: width E. `words` may be another model's
-    table, or rest on it."""
+    """LayerNorm(word + position + segment), then dropout; width E. `words` may be another model's
+    table, or be built on it."""
 
     def __init__(self, shape: Shape, *, dropout: float, words: Words | None = None) -> None:
         super().__init__()

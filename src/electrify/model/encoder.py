@@ -1,5 +1,5 @@
-"""An encoder from parts that are handed in, so that sharing weights is passing the same object
-twice.
+"""An encoder that receives its parts as arguments, so that weights are shared by passing the same
+object twice.
 
 Shape suffixes: T flat tokens, E embedding width, D hidden width.
 """
@@ -20,8 +20,8 @@ from .shape import Shape
 
 
 class Contexts(Protocol):
-    """What makes the attention context of a batch: once for all blocks, each of which takes from it
-    what it needs."""
+    """Makes the attention context of a batch, once for all blocks; each block takes from it what it
+    needs."""
 
     def __call__(self, tokens: Tokens, dtype: torch.dtype, *, training: bool) -> Any: ...
 
@@ -29,10 +29,10 @@ class Contexts(Protocol):
 class Encoder(nn.Module):
     """Tokens -> hidden states [T, D].
 
-    embeddings: Tokens -> [T, E], with the word table as `words`. project: [T, E] -> [T, D] where
-    the widths differ. blocks: ([T, D], context) -> [T, D]. norm: of the last states, where the
-    blocks normalise their inputs. direction: `left` or `right` where each token sees itself and
-    what stands on that side of it only.
+    embeddings: Tokens -> [T, E], with the word table as `words`. project: [T, E] -> [T, D], if the
+    widths differ. blocks: ([T, D], context) -> [T, D]. norm: applied to the last states, if the
+    blocks normalise their inputs. direction: `left` or `right` if each token sees only itself and
+    the tokens on that side of it.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Encoder(nn.Module):
         if self.project is not None:
             x_TD = self.project(x_TD)
         kind = x_TD.device.type
-        # The residual stream follows autocast from its start; in float32 every block would cast it,
-        # forward and backward.
+        # The residual stream has autocast's dtype from the start; if it were float32, every block
+        # would cast it, forward and backward.
         return x_TD.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x_TD
 
     def forward(self, tokens: Tokens) -> Tensor:
@@ -72,7 +72,8 @@ class Encoder(nn.Module):
         return x_TD if self.norm is None else self.norm(x_TD)
 
     def hardware_flops(self, row_length: int) -> float:
-        """Matrix products of a forward pass for one token in a row of `row_length`."""
+        """FLOPs of the matrix products of a forward pass, for one token in a row of
+        `row_length`."""
         blocks: Any = self.blocks
         return linear_flops(self) + sum(block.attention_flops(row_length) for block in blocks)
 

@@ -1,5 +1,5 @@
-"""Heads: hidden states -> logits. A head does not know its task; it knows what it costs, and what
-it is exported as.
+"""Heads: hidden states -> logits. A head does not know its task; it knows its cost, and as what it
+is exported.
 
 Shape suffixes: N tokens asked for, V vocabulary, E embedding width, D hidden width, M chosen
 positions.
@@ -26,13 +26,14 @@ class Head(nn.Module, ABC):
     """[N, D] -> logits."""
 
     kind: ClassVar[HeadKind]
-    """What it says of a token: a logit for each word of the vocabulary [N, V], or one logit [N]."""
+    """What it gives for a token: a logit for each word of the vocabulary [N, V], or one logit
+    [N]."""
     paper_share: ClassVar[float | None] = None
-    """On which share of the tokens the script of the paper lets it run, where that is not the
-    head's own."""
+    """The share of the tokens on which it runs according to the paper's script, if that differs
+    from the actual share."""
 
     def hardware_flops(self, row_length: int) -> float:
-        """Matrix products of a forward pass for one token that it runs on."""
+        """FLOPs of the matrix products of a forward pass, for one token on which it runs."""
         return costs.linear_flops(self)
 
     @abstractmethod
@@ -40,7 +41,7 @@ class Head(nn.Module, ABC):
         """The same in the paper's convention (flops/)."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """The parameters by name, without the word table that it reads."""
+        """The parameters by name, without the word table that the head reads."""
         return {name: p for name, p in self.named_parameters() if not name.startswith("words.")}
 
 
@@ -111,7 +112,8 @@ class BinaryHead(Head):
 
 
 class MaskedLM(nn.Module):
-    """Encoder and LM head: a generator, and BERT itself. Logits only at the positions asked for."""
+    """Encoder and LM head: a generator, or BERT itself. Logits are computed only at the given
+    positions."""
 
     def __init__(self, encoder: Encoder, head: Head) -> None:
         super().__init__()
@@ -119,7 +121,7 @@ class MaskedLM(nn.Module):
         self.head = head
 
     def states(self, tokens: Tokens, at_M: Tensor) -> Tensor:
-        """[M, D] what the head reads."""
+        """The input of the head, [M, D]."""
         return self.encoder(tokens)[at_M]
 
     def forward(self, tokens: Tokens, at_M: Tensor) -> Tensor:

@@ -1,5 +1,5 @@
-"""Initial values. `bert`: as the papers state them. `published`: as ELECTRA's public code leaves
-them. `local`: attention heads that look at their neighbours from the first step.
+"""Initial values. `bert`: as stated in the papers. `published`: as ELECTRA's public code sets them.
+`local`: some attention heads look at neighbouring tokens from the first step.
 
 A test checks every line of the tables below. Shape suffixes: E embedding width, D hidden width, P
 position subspace, W head width, H heads.
@@ -20,13 +20,13 @@ from .heads import BinaryHead, LinearHead
 from .shape import Shape
 
 BERT_STD = 0.02
-# What the position subspace and the words of `local` start with; at .02 Adam overwrites the
-# positions within 20 steps.
+# The scale with which the position subspace and the words of `local` start; at .02, Adam would
+# overwrite the positions within 20 steps.
 TOKEN_SCALE = 0.1
-# The sub-layer outputs of `local`: small, so that post-norm keeps the position subspace readable
-# through the depth.
+# The scale of the sub-layer outputs of `local`: small, so that in spite of post-norm the position
+# subspace stays readable in deep layers.
 OUTPUT_SCALE = 0.1
-# The share of ordinary random weights that `local` keeps in queries and keys.
+# The scale of the ordinary random weights that `local` keeps in queries and keys.
 NOISE = 0.3
 
 
@@ -42,7 +42,7 @@ def init_bert(module: nn.Module, rng: torch.Generator, *, std: float = BERT_STD)
     seen: set[int] = set()
     for part in module.modules():
         for name, p in part.named_parameters(recurse=False):
-            if id(p) in seen:  # shared tables are drawn once
+            if id(p) in seen:  # a shared table is drawn only once
                 continue
             seen.add(id(p))
             with torch.no_grad():
@@ -55,9 +55,9 @@ def init_bert(module: nn.Module, rng: torch.Generator, *, std: float = BERT_STD)
 
 
 def init_published(module: nn.Module, rng: torch.Generator) -> None:
-    """What ELECTRA's public code really starts from, over what `init_bert` left. Two kinds of
-    layers name no initialiser there (modeling.py, embeddings_project; run_pretraining.py, the logit
-    of the discriminator) and get TensorFlow's default:
+    """The values from which ELECTRA's public code actually starts, set after `init_bert`. Two kinds
+    of layers do not name an initialiser there (modeling.py, embeddings_project; run_pretraining.py,
+    the logit of the discriminator) and get TensorFlow's default:
 
     - the projection of the embeddings, of every encoder
     - layers with one output: the logit of replaced tokens, and those of energy, copy gate, baseline
@@ -101,25 +101,24 @@ def rotation(offset: int, width: int) -> Tensor:
 
 def head_offset(head: int, direction: Direction = "both") -> int:
     """-1, 1, -2, 2, -3, 3, ...: where head 0, 1, 2, ... looks; 0, -1, -2, ... in an encoder that
-    sees its left only, 0, 1, 2, ... on the right."""
+    sees only the left side, 0, 1, 2, ... in one that sees only the right."""
     if direction != "both":
         return -head if direction == "left" else head
     return (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
 
 
 def local_heads(num_attention_heads: int) -> int:
-    """How many heads of a layer look at a neighbour: the first half, and two at least.
+    """How many heads of a layer look at a neighbour: the first half of them, and at least two.
 
-    The others are free to average over the sequence, which is what [CLS], and with it a classifier,
-    needs.
+    The other heads are free to average over the sequence, as [CLS], and so a classifier, needs.
     """
     return max(min(2, num_attention_heads), num_attention_heads // 2)
 
 
 def subspace_width(*shapes: Shape) -> int:
-    """The position subspace is as wide as the narrowest head, so that the heads of generator and
-    discriminator can both read it, and at most half of embeddings and hidden states: the words keep
-    the other half (even number)."""
+    """The width of the position subspace, an even number. It is as wide as the narrowest head, so
+    that the heads of both generator and discriminator can read it, but at most half as wide as
+    embeddings and hidden states, so that the words keep the other half."""
     return (
         min(min(s.head_width, s.embedding_size // 2, s.hidden_size // 2) for s in shapes) // 2 * 2
     )
@@ -128,7 +127,7 @@ def subspace_width(*shapes: Shape) -> int:
 def init_local_embeddings(
     e: Embeddings, words: nn.Embedding, width: int, *, scale_words: bool = True
 ) -> None:
-    """Words and positions of `local`, over what `init_bert` left (its words are scaled up).
+    """Sets words and positions for `local`, after `init_bert` (whose words are scaled up).
 
     | parameter              | first P dimensions            | the others                  |
     |------------------------|-------------------------------|-----------------------------|
@@ -137,10 +136,10 @@ def init_local_embeddings(
     | position 0             | 0                             | truncated normal, std .02   |
     | segments               | 0                             | truncated normal, std .02   |
 
-    Position 0 is [CLS], which a classifier reads later: with no position of its own its heads start
-    by averaging over the sequence. `words` is the table that holds the values (of a disentangled
-    one, the table below); `scale_words` is False for a second encoder that shares it with one
-    already done.
+    Position 0 is [CLS], which a classifier reads later. Without a position vector of its own, its
+    heads start by averaging over the sequence. `words` is the table that holds the actual values
+    (for a disentangled table, the underlying one); `scale_words` is False for a second encoder that
+    shares it with one already done.
     """
     with torch.no_grad():
         if scale_words:
@@ -154,11 +153,11 @@ def init_local_embeddings(
 
 
 def init_words(words: nn.Embedding, vectors_VK: Tensor, *, local_width: int = 0) -> None:
-    """Words that start from given vectors, over what the other initialisations left: the K
-    dimensions behind a position subspace of `local_width`.
+    """Sets the words to given vectors, after the other initialisations: the K dimensions after a
+    position subspace of `local_width`.
 
-    Rows of root mean square 1 are scaled to what the words had (.02, with `local` .1); a row of
-    zeros keeps what was drawn.
+    Rows of root mean square 1 are scaled to that of the words (.02, or .1 with `local`); for a row
+    of zeros the drawn values stay.
     """
     known_V = vectors_VK.any(1)
     with torch.no_grad():
@@ -167,12 +166,12 @@ def init_words(words: nn.Embedding, vectors_VK: Tensor, *, local_width: int = 0)
 
 
 def init_local_head(head: BinaryHead, rng: torch.Generator) -> None:
-    """A replaced-token head of `local`: dense and output row normal 1/sqrt(fan-in), over what
-    `init_bert` left.
+    """Sets a replaced-token head for `local`, after `init_bert`: dense layer and output row are
+    normal with deviation 1/sqrt(fan-in).
 
     At .02 the product of the two keeps the discriminator on a plateau of its own, long after its
-    encoder could see the difference (docs/log.md). The language-model head stays at .02: there the
-    larger values were no better.
+    encoder could tell the difference (docs/log.md). The language-model head stays at .02, because
+    larger values were not better there.
     """
     with torch.no_grad():
         for linear in (head.dense, head.out):
@@ -182,8 +181,8 @@ def init_local_head(head: BinaryHead, rng: torch.Generator) -> None:
 def init_local_blocks(
     encoder: Encoder, width: int, rng: torch.Generator, *, amplitude: float
 ) -> None:
-    """Half of the heads look at position i + o_j (o_j = -1, 1, -2, 2, ...), over what `init_bert`
-    left.
+    """Makes half of the heads look at position i + o_j (o_j = -1, 1, -2, 2, ...), after
+    `init_bert`.
 
     With r = normal 1/sqrt(fan-in):
 
@@ -221,7 +220,7 @@ def _draw_normal(linear: nn.Linear, rng: torch.Generator, scale: float = 1.0) ->
 
 
 def _turn_heads(qkv: nn.Linear, shape: Shape, s: float, width: int, direction: Direction) -> None:
-    """Queries and keys of the local heads, over what was drawn for them."""
+    """Sets queries and keys of the local heads, which `init_bert` has drawn before."""
     q_HWD, k_HWD, _ = qkv.weight.view(
         3, shape.num_attention_heads, shape.head_width, shape.hidden_size
     )

@@ -1,4 +1,4 @@
-"""Log-probabilities over the vocabulary, with the memory they need and no more.
+"""Log-probabilities over the vocabulary, computed with little memory.
 
 Shape suffixes: N tokens graded, C a chunk of them, V vocabulary, D width.
 """
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-# Tokens whose logits over the vocabulary are alive at a time; with 30 522 words 125 MB in bfloat16,
-# their probabilities 250 MB.
+# The number of tokens whose logits over the vocabulary exist at the same time: with 30 522 words
+# they take 125 MB in bfloat16, and their probabilities 250 MB.
 CHUNK = 2048
 
 
 class _TokenCE(torch.autograd.Function):
-    """Cross-entropy from the probabilities: computed once, by whoever drew from them or here, and
-    all that the gradient needs."""
+    """Cross-entropy from probabilities, which are computed once, here or by the code that sampled
+    from them. The gradient needs nothing else."""
 
     @staticmethod
     def forward(ctx: Any, logits_NV: Tensor, target_N: Tensor, p_NV: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ class _TokenCE(torch.autograd.Function):
         behind_N = (
             logits_NV.amax(-1).float() - logits_NV.gather(-1, target_N[:, None]).squeeze(-1).float()
         )
-        # The highest has at least 1 / V; the target's own probability may be 0 in float32.
+        # The highest probability is at least 1 / V, but that of the target may be 0 in float32.
         return behind_N - p_NV.amax(-1).log()
 
     @staticmethod
@@ -39,8 +39,8 @@ class _TokenCE(torch.autograd.Function):
 
 
 def token_ce(logits_NV: Tensor, target_N: Tensor, p_NV: Tensor | None = None) -> Tensor:
-    """[N] cross-entropy in nats, float32. p_NV: softmax(logits) in float32, where it is there
-    already."""
+    """[N] cross-entropy in nats, float32. p_NV: softmax(logits) in float32, if it is already
+    known."""
     if p_NV is None:
         p_NV = logits_NV.detach().softmax(-1, dtype=torch.float32)
     loss_N = _TokenCE.apply(logits_NV, target_N, p_NV)
@@ -49,8 +49,8 @@ def token_ce(logits_NV: Tensor, target_N: Tensor, p_NV: Tensor | None = None) ->
 
 
 def likeliest(score_NV: Tensor) -> Tensor:
-    """[N] the token of the highest logit (or probability). In float32: on a CPU the argmax of
-    bfloat16 takes nine times as long."""
+    """The token with the highest logit (or probability), [N]. It is computed in float32, because on
+    a CPU the argmax of bfloat16 takes nine times as long."""
     return score_NV.float().argmax(-1)
 
 
@@ -58,8 +58,8 @@ def log_probability(head: nn.Module, states_ND: Tensor, target_N: Tensor) -> tup
     """[N] log softmax(head(states))[target] in float32 with gradient, and [N] whether target is the
     most probable one.
 
-    In chunks whose logits are computed again for the backward pass, so that memory does not grow
-    with the number of tokens.
+    It works in chunks, whose logits are computed again in the backward pass, so that memory does
+    not grow with the number of tokens.
     """
 
     def chunk(states_CD: Tensor, target_C: Tensor) -> tuple[Tensor, Tensor]:

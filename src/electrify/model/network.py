@@ -1,4 +1,4 @@
-"""An encoder with the head that it is trained with."""
+"""An encoder together with the head with which it is trained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What an objective runs: the list from which its cost is counted."""
+"""The networks that an objective runs in a forward pass: the list from which its cost is
+counted."""
 
 from __future__ import annotations
 
@@ -15,16 +16,16 @@ class Pass:
     network: nn.Module
     """An Encoder, LMHead, BinaryHead, or a plain nn.Linear."""
     share: float
-    """Share of the tokens that it runs on: 1.0 = every token (pads, too), the mask rate = chosen
-    positions."""
+    """Share of the tokens on which it runs: 1.0 for every token (padding included), the mask rate
+    for the chosen positions."""
     trains: bool
-    """False where no gradient is computed (a frozen network): no backward pass is counted."""
+    """False if no gradient is computed (a frozen network): then no backward pass is counted."""
     again_above: int | None = None
-    """Where a forward pass of the objective has more tokens than this, the network runs a second
-    time for its gradient, so as not to keep its output; None = never."""
+    """If a forward pass of the objective has more tokens than this, the network runs a second time
+    for its gradient instead of keeping its output. None means never."""
 
 
 class Measured(Protocol):
-    """An objective that says what it runs."""
+    """An objective that can list the networks it runs."""
 
     def passes(self) -> list[Pass]: ...

@@ -9,7 +9,7 @@ from ..files.schema import Positive
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """An encoder's numbers under Hugging Face's names. An architecture with more of them has a
+    """An encoder's sizes under Hugging Face's names. An architecture that has more of them uses a
     subclass."""
 
     vocab_size: Positive

@@ -1,8 +1,8 @@
-"""BLiMP: minimal pairs of English grammar, without training (1912.00582). A pair is right where the
-good sentence has the higher score.
+"""BLiMP: minimal pairs of English grammar, without training (1912.00582). A pair counts as right if
+the good sentence gets the higher score.
 
 The data is a folder of JSON lines (`sentence_good`, `sentence_bad`), a file for each paradigm;
-those in `supplement/` are reported apart.
+those in `supplement/` are reported separately.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Paradigm:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What a model got right of a paradigm. A tie is not right."""
+    """The share of a paradigm that a model got right. A tie counts as wrong."""
 
     model: str
     paradigm: str

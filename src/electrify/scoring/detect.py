@@ -1,4 +1,4 @@
-"""Detection: each token of a text with its probability of being replaced, in one forward pass of a
+"""Detection: gives each token of a text its probability of being replaced, in one forward pass of a
 discriminator.
 
 Shape suffixes: B windows, L tokens of a window.
@@ -21,17 +21,17 @@ from ..export.folders import load_config, load_tokenizer, load_weights, logits_o
 from ..progress import say
 from ..train.threads import Threads, choose, computing_with
 
-# Seconds of work for the smallest models; measuring which number of threads is the fastest takes
-# one.
+# An amount of text that takes the smallest models seconds; measuring the fastest number of threads
+# takes one second.
 MANY_TOKENS = 20_000
-# Windows share a quarter: a token cut off from its neighbours on one side is judged in the window
-# where it has both.
+# Windows overlap by a quarter: a token at the edge of one window, where it lacks neighbours on one
+# side, is judged in the window where it has both.
 _OVERLAP = 4
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A token or a word of a text: text[start:end] is where it stands (offsets in characters)."""
+    """A token or a word of a text: it is text[start:end] (offsets in characters)."""
 
     token: str
     start: int
@@ -59,9 +59,9 @@ def detect(
 ) -> list[Detection]:
     """The probability of being replaced of every token of every text.
 
-    model: folder or Hub id of an ElectraForPreTraining. Texts longer than max_seq_length (None:
-    what the model can) are read in windows that overlap by a quarter. threads: a number, or auto.
-    Raises UserError where the model has no replaced-token head, or a text no token.
+    model: folder or Hub id of an ElectraForPreTraining. Texts longer than max_seq_length (None: the
+    model's maximum) are read in windows that overlap by a quarter. threads: a number, or auto.
+    Raises UserError if the model has no replaced-token head, or if a text has no tokens.
     """
     discriminator, tokenizer, architecture = load_discriminator(model)
     positions = architecture.shape_of(discriminator.config).max_position_embeddings
@@ -94,8 +94,8 @@ def _window_length(asked: int | None, positions: int, model: str) -> int:
 
 
 def _threads(given: str, tokens: int, *, width: int, batch_tokens: int) -> Threads:
-    """Measured only where there is so much to read that it pays; else torch's own number, or what
-    is asked for."""
+    """The number of threads. It is measured only if there is enough text to make that worth while;
+    otherwise it is torch's own number, or the requested one."""
     if given == "auto" and tokens < MANY_TOKENS:
         return Threads(torch.get_num_threads(), "own")
     threads = choose(
@@ -130,7 +130,7 @@ def _of_windows(
             _probabilities(discriminator, architecture, rows, pad=tokenizer.pad_token_id),
             strict=True,
         ):
-            # The deeper inside its window, the more of its surroundings a token sees.
+            # A token sees more of its surroundings the farther it is from the edges of its window.
             inside = torch.minimum(torch.arange(stop - start), torch.arange(stop - start).flip(0))
             better = inside > depths[i][start:stop]
             probabilities[i][start:stop][better] = row[1 : 1 + stop - start][better]
@@ -146,7 +146,7 @@ def _of_windows(
 def load_discriminator(model: str) -> tuple[Any, Any, Architecture]:
     """Model, tokenizer, and the architecture that reads the model's logits.
 
-    Raises UserError where the replaced-token head is missing: the library would make one of random
+    Raises UserError if the replaced-token head is missing; the library would fill it with random
     numbers.
     """
     if Path(model, KEPT, "config.json").is_file() and not Path(model, "config.json").is_file():
@@ -216,15 +216,16 @@ def _encode(tokenizer: Any, text: str, *, name: str) -> _Encoded:
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """Byte-level tokens carry the space before them; an offset is that of the visible part."""
+    """Byte-level tokens include the space before them; the offsets become those of the visible
+    part."""
     while start < end - 1 and text[start].isspace():
         start += 1
     return start, end
 
 
 def windows_of(n: int, *, size: int) -> list[tuple[int, int]]:
-    """Windows [start, stop) over n tokens: all of them covered, `size` long (the only one of a
-    short text: n), a quarter shared with the next."""
+    """Windows [start, stop) that cover all n tokens. Each is `size` long (or n, the only one of a
+    short text) and shares a quarter with the next."""
     if n <= size:
         return [(0, n)]
     step = max(1, size - size // _OVERLAP)

@@ -1,4 +1,4 @@
-"""`electrify evaluate`: models on BLiMP, and the folder that their accuracies are written into."""
+"""`electrify evaluate`: scores models on BLiMP and writes their accuracies into a folder."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SEAL = "<!-- electrify blimp"
 
 
 def evaluate(options: EvaluateConfig) -> list[Accuracy]:
-    """Every model on every paradigm; with an output folder blimp.json and blimp.md there. Raises
-    UserError before anything is scored.
+    """Scores every model on every paradigm, and writes blimp.json and blimp.md if an output folder
+    is given. Raises UserError before anything is scored.
 
-    That folder may hold other files. It is refused where one of the two is somebody else's, or of
-    other models, pairs or options.
+    That folder may hold other files. It is refused if one of the two files belongs to somebody
+    else, or to other models, pairs or options.
     """
     paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
     from ..train.device import pick_device  # heavy, so loaded once the data is known to be good
@@ -93,7 +93,8 @@ def _accuracies(
 def _identity(
     labels: dict[str, str], paradigms: Sequence[Paradigm], options: EvaluateConfig
 ) -> dict[str, Any]:
-    """What results are of: models by the hash of their files, pairs, options."""
+    """What the results belong to: the models (by the hash of their files), the pairs and the
+    options."""
     pairs = hashlib.sha256(repr(paradigms).encode()).hexdigest()[:16]
     return {
         "models": {label: fingerprint(name) for name, label in labels.items()},
@@ -103,10 +104,10 @@ def _identity(
 
 
 def _must_be_ours(out: Path, identity: dict[str, Any]) -> None:
-    """Raises UserError where one of the two files is not what this very command writes. The table
-    says by its last line what it is of.
+    """Raises UserError if one of the two files is not what this very command writes. The last line
+    of the table says to what it belongs.
 
-    Files of earlier versions do not say of what they are, and are refused.
+    Files of earlier versions do not say to what they belong, and are refused.
     """
     for name in FILES:
         path = out / name

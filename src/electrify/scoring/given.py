@@ -12,7 +12,8 @@ from ..text.whole import MAX_TEXT_BYTES, decode, joined, read_text
 
 
 def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:
-    """Raises UserError for an empty, binary or badly encoded text, and where there is none."""
+    """The text to judge. Raises UserError if it is empty, binary or badly encoded, or if there is
+    none."""
     if options.text is not None:
         try:
             data = options.text.encode("utf-8")
@@ -32,8 +33,8 @@ def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:
 
 
 def _piped(stdin: BinaryIO | None) -> bytes:
-    """What standard input holds. It may be a terminal, closed (`<&-`), or something that cannot be
-    read (`< folder`)."""
+    """The content of standard input. It may be a terminal, closed (`<&-`), or something that cannot
+    be read (`< folder`)."""
     stream = stdin or (sys.stdin.buffer if sys.stdin is not None else None)
     if stream is None:
         raise UserError("no text: standard input is closed; give TEXT or --file")

@@ -1,8 +1,8 @@
-"""Planted words: in sentences that a discriminator has not read, one word each gives way to a word
-of another sentence; does it notice?
+"""Planted words: in sentences that a discriminator has not read, one word is replaced by a word of
+another sentence; does the discriminator notice?
 
-One sentence shows what detection is; how often the planted word is the one suspected most, over
-many sentences, says how good it is.
+A single sentence shows what detection is. How often the planted word is the most suspected one,
+over many sentences, shows how good it is.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from .detect import detect
 
-# Plain words only: in code and numbers a planted word surprises nobody.
+# Only plain words, because in code and numbers a planted word is not surprising.
 _SENTENCE = re.compile(r"[A-Z][a-z]*(?:,? [a-z]+){5,19}\.")
 _WORD = re.compile(r"\b[a-z]{4,}\b")
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A sentence with a wrong word at text[start:end], and the word that stood there."""
+    """A sentence with a wrong word at text[start:end], and the original word."""
 
     text: str
     start: int
@@ -45,7 +45,7 @@ class Verdict:
 
     @property
     def caught(self) -> bool:
-        """True where no other word is suspected as much."""
+        """True if no other word is suspected as much."""
         return self.wrong > max(self.others)
 
 
@@ -78,8 +78,8 @@ def plant(sentences: list[str], *, count: int, seed: int = 0) -> list[Planted]:
 
 
 def judge(discriminator: str, planted: list[Planted]) -> list[Verdict]:
-    """What the discriminator (folder or Hub id) says of each. A word's probability is the highest
-    of its pieces."""
+    """The verdict of the discriminator (folder or Hub id) on each sentence. A word's probability is
+    the highest of its pieces."""
     verdicts = []
     for p, found in zip(planted, detect(discriminator, [p.text for p in planted]), strict=True):
         here = [w.probability for w in found.words if w.start < p.end and w.end > p.start]

@@ -1,9 +1,11 @@
-"""Pseudo-log-likelihood: how well a sentence fits what an encoder knows, by what the encoder was
-trained for.
+"""Pseudo-log-likelihood: how well a sentence fits what an encoder has learnt, computed with the
+head with which it was pre-trained.
 
-The score of a sentence is a sum over its tokens, special ones apart, by kind:
+The score of a sentence is a sum over its tokens without the special ones. Its terms depend on the
+head:
 
-- `mlm`: log p(token, given all the others), each masked by itself, a pass a token (1910.14659)
+- `mlm`: log p(token, given all the others), each token masked by itself, one forward pass per token
+(1910.14659)
 - `rtd`: log P(original), the replaced-token head's, in one pass (2003.10555)
 - `electric`: minus the energy, in one pass (2012.08561 section 3)
 
@@ -27,7 +29,7 @@ from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of
 
 Kind = Literal["mlm", "rtd", "electric"]
-# The number of its sentence, its ids, and the place that is asked about (0: all of them).
+# The number of its sentence, its ids, and the position to be scored (0: all of them).
 Row = tuple[int, list[int], int]
 
 
@@ -40,11 +42,11 @@ class Scorer:
     model: Any
     tokenizer: Any
     longest: int
-    """Tokens that the model reads at once, special ones included."""
+    """The most tokens that the model reads at once, including special ones."""
     architecture: Architecture | None = None
-    """What reads the logits of a binary head; None for a masked language model."""
+    """The architecture that reads the logits of a binary head; None for a masked language model."""
     short: bool = False
-    """Whether a masked language model's head may be run on the masked places alone."""
+    """Whether a masked language model's head can be run on the masked positions only."""
 
     def scores(
         self,
@@ -53,10 +55,9 @@ class Scorer:
         batch_tokens: int = 8192,
         after: Callable[[int], None] = lambda n: None,
     ) -> list[float]:
-        """One number a text, in nats; higher fits better.
-
-        batch_tokens: slots of a forward pass. after(n): called when n texts more are done. Raises
-        UserError for a text that the model cannot read whole.
+        """One number per text, in nats; a higher one means a better fit. batch_tokens: slots of a
+        forward pass. after(n): called when n more texts are done. Raises UserError for a text that
+        the model cannot read whole.
         """
         rows = [row for k, text in enumerate(texts) for row in self._rows(k, text)]
         rows.sort(key=lambda row: len(row[1]))
@@ -93,7 +94,7 @@ class Scorer:
 
     @torch.inference_mode()
     def _score(self, batch: list[Row]) -> Tensor:
-        """[B] the part of its sentence's score that each row gives."""
+        """The contribution of each row to the score of its sentence, [B]."""
         device = next(self.model.parameters()).device
         longest = max(len(ids) for _, ids, _ in batch)
         ids_BL = torch.tensor(
@@ -121,7 +122,8 @@ class Scorer:
 
 
 def _batches(rows: list[Row], batch_tokens: int) -> Iterator[list[Row]]:
-    """Rows, the shortest first, in batches of at most `batch_tokens` slots, or of one row."""
+    """The rows, the shortest first, in batches of at most `batch_tokens` slots, or of a single
+    row."""
     at = 0
     while at < len(rows):
         guess = max(1, batch_tokens // len(rows[at][1]))
@@ -132,10 +134,10 @@ def _batches(rows: list[Row], batch_tokens: int) -> Iterator[list[Row]]:
 
 
 def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Tensor:
-    """[B, V] a masked language model's logits at one place of each row.
+    """A masked language model's logits at one position of each row, [B, V].
 
-    short: the head sees those places only, put in by a hook behind the encoder: the other places'
-    logits are most of the work.
+    short: a hook after the encoder passes only those positions to the head, because the logits of
+    the other positions would be most of the work.
     """
     row_B = torch.arange(len(at_B), device=at_B.device)
     if not short:
@@ -154,7 +156,8 @@ def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Ten
 
 @torch.inference_mode()
 def is_short(model: Any, *, vocab_size: int) -> bool:
-    """Whether this model's head works on single places: tried on two rows, against all places."""
+    """Whether this model's head works on single positions. This is tried on two rows and compared
+    with the result for all positions."""
     ids_BL = torch.arange(12).view(2, 6) % vocab_size
     inputs = {"input_ids": ids_BL, "attention_mask": torch.tensor([[1] * 6, [1] * 4 + [0] * 2])}
     at_B = torch.tensor([4, 1])
@@ -170,10 +173,10 @@ def is_short(model: Any, *, vocab_size: int) -> bool:
 
 
 def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
-    """The scorer of a folder or Hub id: what its head says (electrify.json tells energies from
-    replaced-token logits).
+    """The scorer for a folder or Hub id. Its kind follows from the model's head (electrify.json
+    tells energies from replaced-token logits).
 
-    Raises UserError where the weights of a head are missing, or the tokenizer has no [MASK], [CLS]
+    Raises UserError if the weights of a head are missing, or if the tokenizer has no [MASK], [CLS]
     or [SEP].
     """
     config = load_config(model)
@@ -212,6 +215,6 @@ def _longest(config: Any, architecture: Architecture | None) -> int:
     """Tokens that a model reads at once."""
     if architecture is not None:
         return architecture.shape_of(config).max_position_embeddings
-    # The position ids of these begin behind the padding's.
+    # The position ids of these models begin after the padding id.
     offset = 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
     return getattr(config, "max_position_embeddings", 512) - offset

@@ -39,8 +39,8 @@ def main(
 
 
 def show(detection: Detection, out: TextIO, *, threshold: float, unit: str, as_json: bool) -> None:
-    """Coloured text on a terminal (not with NO_COLOR), else a line `token<TAB>probability` for
-    each, `<TAB>*` behind what reaches the threshold."""
+    """Coloured text on a terminal (not with NO_COLOR), otherwise a line `token<TAB>probability` for
+    each, with `<TAB>*` after those that reach the threshold."""
     if as_json:
         # Escaped throughout, so that no character of the text can steer a terminal.
         marks = {"threshold": threshold, "marked": _marked(detection, threshold)}

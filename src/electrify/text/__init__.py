@@ -1,1 +1,2 @@
-"""Raw text -> token shards: documents, tokenizer, byte layout, and `prepare`, which joins them."""
+"""Raw text -> token shards: documents, tokenizer, byte layout, and `prepare`, which combines
+them."""

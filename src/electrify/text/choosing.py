@@ -15,14 +15,14 @@ from .walk import LeftOut, sentence
 
 
 def choose_sources(options: PrepareConfig) -> list[Source]:
-    """The inputs that hold text. What is left out of a folder is said. Raises UserError where
-    nothing is left."""
+    """The inputs that hold text. Reports what is left out of a folder. Raises UserError if nothing
+    remains."""
     must_lead_somewhere(Path(options.output_dir))
     must_not_be_in_a_checkpoint(Path(options.output_dir))
     sources, left_out = resolve(options.inputs, output=Path(options.output_dir))
     chosen = []
     for source in sources:
-        # A table that lies beside the texts of a folder is usually about them.
+        # A table next to the texts of a folder usually holds metadata about them.
         if (
             source.in_folder
             and source.format in ("csv", "tsv")
@@ -43,6 +43,6 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
 
 
 def shown(sources: list[Source]) -> str:
-    """A few names for a message."""
+    """A few of the names, for a message."""
     names = [s.name for s in sources]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -2,10 +2,10 @@
 cluster has.
 
 Text goes to the hosts and parts come back through Ray's object store, and only this process touches
-the output folder. The other way, workers that write part files, needs storage that all hosts share,
-and it saves nothing: joining reads every part on this host anyway. What comes back is about half of
-what goes out, and this process, which reads, hashes and hands out all of the text, is the narrower
-place by far.
+the output folder. The alternative, workers that write part files, needs storage that all hosts
+share and saves nothing, because joining reads every part on this host anyway. The parts that come
+back have about half the size of the text that goes out, and the bottleneck by far is this process,
+which reads, hashes and hands out all of the text.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from ..errors import UserError
 from ..progress import say
 from .pool import Answer, answer, value_of
 
-# A host or process may be lost this often at the same task. What the task itself raises comes back
-# as a value and is never tried again.
+# This many hosts or processes may be lost on the same task. An exception of the task itself comes
+# back as a value, and the task is not tried again.
 RETRIES = 3
-# Finished parts that wait for an earlier one: as many as this times the tasks that run.
+# Limit on the finished parts that wait for an earlier one, as a multiple of the running tasks.
 _AHEAD = 4
-# The store of a local cluster: the text and the parts of the tasks in flight, four MB of characters
-# each.
+# Size of a local cluster's object store: it holds text and parts of the tasks in flight, each of
+# four million characters.
 _STORE = 128 << 20
 _STORE_A_WORKER = 64 << 20
 
 
 def require() -> Any:
-    """The package ray, imported. Raises UserError where it is not installed."""
+    """Imports the package ray. Raises UserError if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Otherwise Ray warns, over the progress bar, of what it will do to GPUs some day.
+    # Otherwise Ray prints a warning about a future change for GPUs over the progress bar.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         return importlib.import_module("ray")
@@ -56,8 +56,8 @@ def require() -> Any:
 
 @contextmanager
 def joined(workers: int | None) -> Iterator[None]:
-    """With a cluster: that of RAY_ADDRESS, or else one of `workers` processes on this host, which
-    ends with the block.
+    """A context with a cluster: the one at RAY_ADDRESS, or else a new one of `workers` processes on
+    this host, which ends with the context.
 
     A program that has called `ray.init` itself keeps its cluster.
     """
@@ -93,15 +93,15 @@ def joined(workers: int | None) -> Iterator[None]:
 
 
 def _must_answer(address: str) -> None:
-    """Raises OSError where nothing listens at HOST:PORT, which Ray would try for minutes."""
+    """Raises OSError if nothing listens at HOST:PORT; Ray would keep trying for minutes."""
     host, _, port = address.rpartition(":")
     if port.isdigit():
         socket.create_connection((host, int(port)), timeout=10).close()
 
 
 class _Aside(io.TextIOBase):
-    """Standard output belongs to results; what Ray prints there, of workers and hosts that died, is
-    said like everything else on the way."""
+    """Standard output is for results only. What Ray prints there, about workers and hosts that
+    died, is shown like all other progress messages."""
 
     def write(self, text: str) -> int:
         if plain := re.sub(r"\x1b\[\d*m", "", text).strip():
@@ -110,7 +110,8 @@ class _Aside(io.TextIOBase):
 
 
 def _why(error: BaseException) -> str:
-    """What Ray says, on one line; of its refusals of a token only the end of a chain speaks."""
+    """Ray's error message on one line. If it refuses a token, only the end of the exception chain
+    says so."""
     if "AuthenticationError" in f"{error} {error.__cause__}":
         return (
             "it asks for a token; set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to the file "
@@ -120,11 +121,11 @@ def _why(error: BaseException) -> str:
 
 
 class Cluster:
-    """Processes of the joined cluster, each of which imports `module` and calls its
-    `start(argument)`; what that returns is called with every task.
+    """Processes of the joined cluster. Each imports `module` and calls its `start(argument)`, which
+    returns a function that is then called with every task.
 
-    count: how many tasks run at the same time at most; None for as many as the cluster has CPUs,
-    hosts that join later included.
+    count: the maximal number of tasks that run at the same time; None for as many as the cluster
+    has CPUs, including hosts that join later.
     """
 
     def __init__(self, count: int | None, *, module: str, argument: Any) -> None:
@@ -142,13 +143,13 @@ class Cluster:
         return self
 
     def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
-        """The results in the order of the tasks. Tasks are drawn as the cluster has room, so few of
-        them are in memory."""
+        """Yields the results in the order of the tasks. A task is taken when the cluster has
+        capacity, so only few of them are in memory."""
         waiting = self._waiting
         for task in tasks:
             given = self._ray.put(task)
-            # Twice as many tasks as CPUs: the text of the next is there when one ends. A number
-            # that the user gave is kept to.
+            # Twice as many tasks as CPUs, so that the text of the next task is there when one ends.
+            # A number that the user gave is not exceeded.
             room = self._count or 2 * self.count
             while waiting:
                 running = self._ray.wait(list(waiting), num_returns=len(waiting), timeout=0)[1]
@@ -165,7 +166,7 @@ class Cluster:
     def _result(self, reference: Any) -> Any:
         try:
             return value_of(self._ray.get(reference))
-        # `_do` itself raises nothing: it could not be loaded there.
+        # `_do` itself raises nothing, so it could not be loaded there.
         except self._ray.exceptions.RayTaskError as e:
             last = str(e).strip().splitlines()[-1]
             raise UserError(
@@ -185,23 +186,23 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Left after an error; a cluster that was there before us shall not go on with them.
+        # Tasks left after an error; a cluster that was there before us shall not continue them.
         for reference in self._waiting:
             self._ray.cancel(reference)
         self._waiting.clear()
 
 
 def versions() -> dict[str, str]:
-    """What must be the same on every host for the same ids to come out."""
+    """The versions that must be the same on every host to give the same ids."""
     names = {name: version(name) for name in ("electrify", "tokenizers", "numpy")}
     return names | {
         "Python": platform.python_version().rpartition(".")[0]
-    }  # which characters are letters and spaces
+    }  # decides which characters are letters and spaces
 
 
 def _do(start: tuple[dict[str, str], str, Any], task: Any) -> Answer:
-    """What a process of the cluster does with a task. It raises nothing, so that only its death
-    makes Ray try again."""
+    """Runs a task in a process of the cluster. It raises nothing, so that Ray tries again only if
+    the process dies."""
     wanted, module, argument = start
     here = versions()
     if here != wanted:
@@ -219,5 +220,5 @@ def _do(start: tuple[dict[str, str], str, Any], task: Any) -> Answer:
 
 @lru_cache(maxsize=1)
 def _handle(module: str, argument: Any) -> Callable[[Any], Any]:
-    """Kept from task to task."""
+    """This is kept between tasks."""
     return importlib.import_module(module).start(argument)

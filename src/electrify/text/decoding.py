@@ -1,5 +1,5 @@
-"""Bytes -> text: newlines, byte order marks, files that are not text, and the policy for what is
-not UTF-8."""
+"""Bytes -> text: newlines, byte order marks, files that are not text, and the policy for bytes that
+are not UTF-8."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from ..errors import UserError
 from .streams import compression_of, read_chunks
 
-# Characters (bytes while a file is being cut). Bounds memory; no work of literature in the usual
-# corpora comes near it.
+# In characters (in bytes while a file is being cut). It bounds memory; no work in the usual corpora
+# comes near it.
 MAX_DOCUMENT = 1 << 23
 _UTF_16 = "UTF-16 text; convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`"
 _UTF_32 = "UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32 -t UTF-8`"
@@ -31,14 +31,14 @@ _MAGIC = {
 
 
 def text_chunks(path: Path, advance: Callable[[int], None] | None) -> Iterator[bytes]:
-    """The chunks of a text file: no byte order mark, \\n for every kind of newline. Raises
-    UserError for a file that is not text."""
+    """The chunks of a text file, without byte order mark and with \\n for every kind of newline.
+    Raises UserError for a file that is not text."""
     held = b""
     first = True
     for raw in read_chunks(path, advance=advance):
         chunk = held + raw
         if first:
-            if len(chunk) < 8:  # enough to recognise what it is
+            if len(chunk) < 8:  # enough to recognise the kind of file
                 held = chunk
                 continue
             must_be_text(path, chunk)
@@ -58,8 +58,8 @@ def text_chunks(path: Path, advance: Callable[[int], None] | None) -> Iterator[b
 
 
 def must_be_text(path: Path, chunk: bytes) -> None:
-    """Raises UserError where the beginning of a file is known to be no UTF-8 text, and says what it
-    is."""
+    """Raises UserError, saying what the file is, if its beginning shows that it is not UTF-8
+    text."""
     for magic, what in _MAGIC.items():
         if chunk.startswith(magic):
             packed = compression_of(path)
@@ -84,8 +84,8 @@ def must_be_text(path: Path, chunk: bytes) -> None:
 
 
 def decode(raw: bytes, errors: str, counts: Counter[str], where: Callable[[], str]) -> str | None:
-    """Bytes as text by the encoding policy; None where the document is to be skipped. Raises
-    UserError under `strict`."""
+    """Bytes as text by the encoding policy; None if the document is to be skipped. Raises UserError
+    under `strict`."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as e:
@@ -99,7 +99,7 @@ def decode(raw: bytes, errors: str, counts: Counter[str], where: Callable[[], st
 
 
 def first_bad_line(path: Path) -> str:
-    """`FILE, line N`: where the first byte that is not UTF-8 stands. Reads the file once more."""
+    """`FILE, line N`: the place of the first byte that is not UTF-8. Reads the file once more."""
     number = 0
     rest = b""
     for chunk in read_chunks(path):

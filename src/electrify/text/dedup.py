@@ -1,5 +1,5 @@
-"""Which documents occurred before: a set of 128-bit hashes in sorted arrays, 16 bytes a document
-(48 for a moment while two of them merge)."""
+"""Detects documents that occurred before: a set of 128-bit hashes in sorted arrays, with 16 bytes
+per document (48 for a moment while two arrays merge)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 
 import numpy as np
 
-# numpy pads and compares whole 16-byte strings, so bytes of zero are not a trap.
+# numpy pads and compares whole 16-byte strings, so zero bytes at the end do no harm.
 _HASH = np.dtype("S16")
 
 
@@ -23,8 +23,8 @@ def fraction(hashed: bytes, *, stream: int) -> float:
 
 
 class Seen:
-    """Hashes seen so far. Runs of sorted hashes whose lengths at least double, so each hash is
-    merged about log2(n) times."""
+    """The hashes seen so far, as sorted arrays whose lengths at least double from one to the next,
+    so that each hash is merged about log2(n) times."""
 
     def __init__(self) -> None:
         self._runs: list[np.ndarray] = []

@@ -1,8 +1,8 @@
 """Sources -> documents: text in memory-bounded pieces, whatever the file looks like.
 
-A document is what lies between blank lines, a line, a file, or a record. Newlines become \\n, a
-byte order mark and NUL characters go, white space at both ends goes, an empty document goes, and
-one longer than MAX_DOCUMENT is cut at white space into several.
+A document is the text between blank lines, a line, a file, or a record. Newlines become \\n. Byte
+order marks, NUL characters, white space at both ends and empty documents are removed. A document
+longer than MAX_DOCUMENT is cut at white space into several.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def documents(
     """The documents of one source in order. `counts` receives blank, encoding_errors,
     nul_characters and cuts.
 
-    advance: called with the bytes of the file consumed. Raises UserError naming file and line for
+    advance: called with the number of bytes consumed. Raises UserError, naming file and line, for
     input that cannot be right.
     """
     read = _of_text if source.format in ("txt", "md") else records.texts
@@ -89,8 +89,8 @@ def _of_text(
 def split(
     chunks: Iterable[bytes], separator: re.Pattern[bytes] | None, counts: Counter[str]
 ) -> Iterator[bytes]:
-    """Pieces between separators; one longer than MAX_DOCUMENT is cut at white space, or between
-    characters where it has none."""
+    """The pieces between separators; a piece longer than MAX_DOCUMENT is cut at white space, or
+    between characters if it has no white space."""
     rest = b""
     for chunk in chunks:
         *whole, rest = separator.split(rest + chunk) if separator else (rest + chunk,)
@@ -100,7 +100,7 @@ def split(
             cut = max(rest.rfind(b" ", 1, MAX_DOCUMENT), rest.rfind(b"\n", 1, MAX_DOCUMENT))
             if cut < 1:
                 cut = MAX_DOCUMENT
-                # Inside a character of UTF-8.
+                # The place is inside a UTF-8 character.
                 while cut > MAX_DOCUMENT - 4 and rest[cut] & 0xC0 == 0x80:
                     cut -= 1
             yield rest[:cut]

@@ -1,13 +1,13 @@
-"""One task of `prepare`: some documents -> a part with their token ids. Runs in a worker process,
-perhaps on another host, so it imports little.
+"""One task of `prepare`: some documents -> a part with their token ids. It runs in a worker
+process, perhaps on another host, so it imports little.
 
 A part is a line of JSON (key, hashes, counts) and then, for the splits train and valid, the lengths
 of the documents (uint32) and their tokens. The key is a hash of the task's documents and of every
-option that decides its bytes: a part is used again only where key and content agree.
+option that affects its bytes; a part is used again only if key and content agree.
 
-A worker reads and writes no file: the tokenizer comes to it as text, and the part goes back as
-bytes (about half of what came, 2 bytes a token). So it may run where the output folder cannot be
-seen, and one that is killed leaves nothing behind.
+A worker neither reads nor writes files: it receives the tokenizer as text and sends the part back
+as bytes (2 bytes a token, about half the size of the text). So it can run on a host that does not
+see the output folder, and a killed worker leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ import numpy as np
 from ..errors import UserError, failing_as
 from .splits import SPLITS
 
-# Longer documents are tokenised in pieces cut before a space, where no tokenizer here joins
-# anything; bounds the memory of the library's structures.
+# Longer documents are tokenised in pieces that are cut before a space, across which none of the
+# tokenizers here joins anything. This bounds the memory of the library's structures.
 PIECE = 1 << 17
 _BATCH = 1 << 18
 _ID = np.dtype("u4")
-# About 60 MB of chunks and ids; when full, the memory starts afresh.
+# About 60 MB of chunks and ids; when it is full, the cache is emptied.
 _MAX_KNOWN = 1 << 18
-# Python splits at these, BERT's normaliser deletes them and joins what is around them.
+# Python splits at these characters, but BERT's normaliser deletes them and joins their neighbours.
 _UNUSUAL_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a worker needs before its first task."""
+    """The data that a worker needs before its first task."""
 
     tokenizer: str
     """the content of tokenizer.json"""
     vocab_size: int
     unk: int
     forbidden: tuple[int, ...]
-    """ids that plain text must not become"""
+    """ids that plain text must never be tokenised to"""
     dtype: str
 
 
 @dataclass(frozen=True)
 class Task:
-    """Documents to encode: `texts[i]` belongs to the validation split where `valid[i]`."""
+    """Documents to encode: `texts[i]` belongs to the validation split if `valid[i]`."""
 
     key: str
     texts: list[str]
     valid: list[bool]
     about: str = ""
-    """what it is, for a message"""
+    """a description of the task, for messages"""
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A task that is done: what was counted, and the bytes of its part file."""
+    """A finished task: its counts, and the bytes of its part file."""
 
     counts: dict[str, int]
     part: bytes
 
 
 def start(settings: Start) -> Callable[[Task], Encoded]:
-    """The function that encodes a task."""
+    """Returns the function that encodes a task."""
     encode = Encoder(settings.tokenizer)
 
     def handle(task: Task) -> Encoded:
@@ -100,11 +100,11 @@ def start(settings: Start) -> Callable[[Task], Encoded]:
 
 
 class Encoder:
-    """Texts -> token ids without special tokens, by the content of a tokenizer.json.
+    """Texts -> token ids without special tokens, for the content of a tokenizer.json.
 
-    A tokenizer of BERT's kind never looks across white space, so a text's ids are those of its
-    chunks between white space, end to end. Few different chunks make most of any corpus;
-    remembering their ids gives the same result several times faster than the library's own loop.
+    A tokenizer like BERT's never looks across white space, so a text's ids are the concatenated ids
+    of its chunks between white space. A few different chunks make up most of any corpus, so caching
+    their ids gives the same result several times faster than the library's own loop.
     """
 
     def __init__(self, content: str, *, remember: bool = True) -> None:
@@ -113,7 +113,7 @@ class Encoder:
         self._tokenizer = Tokenizer.from_str(content)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        # "[MASK]" in a manual is six characters of text, not the token.
+        # "[MASK]" in a text is six characters, not the special token.
         self._tokenizer.encode_special_tokens = True
         self._known: dict[str, bytes] | None = (
             {} if remember and ignores_white_space(self._tokenizer) else None
@@ -148,8 +148,8 @@ class Encoder:
         return encoded
 
     def _plain(self, pieces: list[str]) -> list[bytes]:
-        # Most encodings here are those of one word: an array costs a quarter of what a numpy array
-        # does.
+        # Most encodings here are of single words, and a Python array costs a quarter of a numpy
+        # array.
         with failing_as(
             "the tokenizer fails on this text; its tokenizer.json is damaged, or does not fit"
         ):
@@ -168,7 +168,7 @@ class Encoder:
 
 
 def ignores_white_space(tokenizer: Any) -> bool:
-    """Whether white space does nothing but separate words, as in BERT."""
+    """Whether white space only separates words, as in BERT."""
     parts = json.loads(tokenizer.to_str())
     kinds = [
         (parts.get(name) or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model")
@@ -182,8 +182,8 @@ def ignores_white_space(tokenizer: Any) -> bool:
 
 
 def cut(text: str) -> Iterator[str]:
-    """A text in pieces of at most PIECE characters, cut before white space that follows none;
-    inside a word only where there is no such place."""
+    """A text in pieces of at most PIECE characters. They are cut before the first character of a
+    stretch of white space, and inside a word only if there is no such place."""
     start = 0
     while len(text) - start > PIECE:
         stop = start + PIECE
@@ -211,10 +211,10 @@ def _part(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, in
 
 
 def write_part(path: Path, part: bytes) -> None:
-    """In one rename, so a part file is whole or absent."""
+    """Writes a part file with one rename, so that it is either whole or absent."""
     temporary = path.with_suffix(".tmp")
     try:
-        # No folder above these: a corpus that was deleted is not made again by its parts.
+        # No parent folders are made: the parts must not bring back a corpus that was deleted.
         for folder in (path.parent.parent, path.parent):
             folder.mkdir(exist_ok=True)
         temporary.write_bytes(part)
@@ -233,8 +233,8 @@ def _hash(header: dict[str, Any], data: bytes) -> str:
 def read_part(
     path: Path, *, key: str, dtype: str
 ) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]] | None:
-    """(header, {split: (lengths, ids)}) of a part file, or None where it is absent, of another
-    task, or not what was written."""
+    """(header, {split: (lengths, ids)}) of a part file, or None if it is absent, belongs to another
+    task, or is not as it was written."""
     try:
         head, _, data = path.read_bytes().partition(b"\n")
         header = json.loads(head)

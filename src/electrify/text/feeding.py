@@ -1,5 +1,5 @@
-"""Texts into a trainer of the tokenizers library, batch by batch, with a line of progress for every
-phase; the library itself says nothing."""
+"""Feeds texts to a trainer of the tokenizers library, batch by batch, with a progress line for
+every phase; the library itself prints nothing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from ..progress import Progress, Waiting
 
-# Characters and texts of a batch: large enough that what a batch costs is spread over many short
-# texts, small beside the sample.
+# Characters and texts per batch: large enough to spread the cost of a batch over many short texts,
+# but small compared with the sample.
 BATCH_CHARACTERS = 1 << 20
 BATCH_TEXTS = 1 << 13
-# The library's merges take the square of a word's length: five megabytes without a space would take
-# days, and teach nothing.
+# The time of the library's merges grows with the square of a word's length: five megabytes without
+# a space would take days, and teach nothing.
 LONGEST_WORD = 1000
 _ENDLESS = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
 
@@ -36,7 +36,7 @@ def batches(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def with_ends(text: str) -> str:
-    """The text with a space after every LONGEST_WORD characters that have none."""
+    """The text with a space inserted after every LONGEST_WORD characters without one."""
     if len(text) <= LONGEST_WORD:
         return text
     return _ENDLESS.sub(
@@ -48,12 +48,13 @@ def with_ends(text: str) -> str:
 
 
 def in_megabytes(texts: list[str]) -> float:
-    """The size of the texts, a million characters each."""
+    """The size of the texts, in millions of characters."""
     return sum(map(len, texts)) / 1e6
 
 
 def emptied(texts: list[str]) -> Iterator[str]:
-    """The texts in order, each let go once it was read: the trainer keeps words, not texts."""
+    """The texts in order, each freed once it was read, because the trainer keeps words and not
+    texts."""
     texts.reverse()
     while texts:
         yield texts.pop()
@@ -62,8 +63,8 @@ def emptied(texts: list[str]) -> Iterator[str]:
 def feed(
     tokenizer: Any, texts: Iterable[str], trainer: Any, *, megabytes: float, then: str
 ) -> None:
-    """`tokenizer.train_from_iterator(texts, trainer)`. then: what the library does after it has
-    read all words, for the line that says how long."""
+    """`tokenizer.train_from_iterator(texts, trainer)`. then: the name of what the library does
+    after it has read all words, for the line with its duration."""
     with ExitStack() as stack:
 
         def told() -> Iterator[list[str]]:

@@ -1,4 +1,4 @@
-"""DATA as the user names it: a prepared corpus, or text that is prepared first."""
+"""Resolves DATA as the user gives it: a prepared corpus, or text that is prepared first."""
 
 from __future__ import annotations
 

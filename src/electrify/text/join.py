@@ -1,5 +1,5 @@
-"""Part files -> shards, unigram counts and the manifest, in that order: the manifest is what makes
-a folder a prepared corpus."""
+"""Part files -> shards, unigram counts and the manifest. The manifest comes last, because it is
+what makes a folder a prepared corpus."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def join(
 def _shards(
     parts: Sequence[Any], writers: dict[Split, ShardWriter], unigram: np.ndarray, *, dtype: str
 ) -> dict[Split, list[Shard]]:
-    """Writes the documents of the parts into shards, and adds to `unigram` how often each id
-    occurs in the train split."""
+    """Writes the documents of the parts into shards, and adds the counts of each id in the train
+    split to `unigram`."""
     with ExitStack() as opened, Progress(len(parts), title="joining", unit="parts") as bar:
         for writer in writers.values():
             opened.callback(writer.let_go)
@@ -95,8 +95,8 @@ def _shards(
 
 
 class ShardWriter:
-    """Documents of one split -> pairs of files of at most `shard_bytes` of tokens; a document never
-    crosses them."""
+    """Documents of one split -> pairs of files of at most `shard_bytes` of tokens; a document is
+    never split over two shards."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class ShardWriter:
         shard_bytes: int,
         placed: Placed | None = None,
     ) -> None:
-        """placed: what the files in the folder are written down by; without it whatever has one of
+        """placed: records the files that are put into the folder; without it, any file with one of
         their names is replaced."""
         self._placed = placed
         self._folder = folder
@@ -116,17 +116,17 @@ class ShardWriter:
         self._limit = shard_bytes // dtype.itemsize
         self._shards: list[Shard] = []
         self._file: IO[bytes] | None = None
-        self._part = folder  # where the open file is until it is whole
+        self._part = folder  # where the open file is until it is complete
         self._hash = hashlib.sha256()
         self._tokens = 0
         self._ends = [np.zeros(1, np.int64)]
 
     def add(self, lengths_D: np.ndarray, ids_T: np.ndarray) -> None:
-        """D documents laid end to end."""
+        """Adds D documents, laid end to end."""
         ends_D = np.cumsum(lengths_D, dtype=np.int64)
         first = start = 0
         while first < len(lengths_D):
-            # Documents that still fit; a document larger than a whole shard gets one of its own.
+            # The documents that still fit; a document larger than a whole shard gets its own shard.
             fit = int(np.searchsorted(ends_D, start + self._limit - self._tokens, side="right"))
             if fit <= first and self._tokens:
                 self._finish()
@@ -170,9 +170,9 @@ class ShardWriter:
         self._ends = [np.zeros(1, np.int64)]
 
     def let_go(self) -> None:
-        """Closes what is open after a mistake; what is left of it is removed by the next run."""
+        """Closes open files after an error; the next run removes what is left of them."""
         if self._file is not None:
-            with suppress(OSError):  # a full disk, whose sentence is on its way
+            with suppress(OSError):  # a full disk, whose error is already being raised
                 self._file.close()
 
     def close(self) -> list[Shard]:
@@ -181,13 +181,13 @@ class ShardWriter:
 
 
 def _atomic_npy(path: Path, array: np.ndarray, placed: Placed | None) -> str:
-    """The file whole or not at all. Returns its hash."""
+    """Writes the file whole or not at all. Returns its hash."""
     part = temporary(path.parent)
     try:
         with written(part) as f:
             np.save(f, array, allow_pickle=False)
     except OSError as e:
-        e.filename = str(path)  # what the user knows of
+        e.filename = str(path)  # the folder that the user knows
         raise
     digest = sha256_of(part)
     _put(part, path, digest, placed)

@@ -1,4 +1,4 @@
-"""The manifest of a prepared corpus: what is there, with the hash of every file."""
+"""The manifest of a prepared corpus: what the corpus holds, with the hash of every file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a prepared corpus holds."""
+    """The content of a prepared corpus."""
 
     format: int
     dtype: Dtype
@@ -66,19 +66,19 @@ class Manifest:
     unigram_sha256: str
     splits: dict[SplitName, list[Shard]]
     options: dict[str, Any]
-    """The options of `prepare` that decide the bytes."""
+    """The options of `prepare` that affect the bytes."""
     sources: list[SourceRow]
-    """One row an input: name (no absolute path), bytes, sha256."""
+    """One row for each input: name (not an absolute path), bytes, sha256."""
     counts: dict[str, float]
-    """documents, words, characters, bytes, tokens, unk_tokens, duplicates, dropped ...: what
-    `prepare` printed."""
+    """documents, words, characters, bytes, tokens, unk_tokens, duplicates, dropped ...: the numbers
+    that `prepare` printed."""
     tokenizer_files: dict[FileName, Sha256] = field(default_factory=dict)
-    """Hashes of every file in tokenizer/; empty in folders that were made before they were written
-    down."""
+    """Hashes of every file in tokenizer/; empty in folders made before these were recorded."""
 
     @property
     def fingerprint(self) -> str:
-        """Identity of the data: a hash of the contents of every shard and of the tokenizer."""
+        """The identity of the data: a hash over the contents of every shard and of the
+        tokenizer."""
         rows = {
             split: [(s.tokens_sha256, s.documents_sha256) for s in shards]
             for split, shards in self.splits.items()
@@ -93,14 +93,14 @@ def token_dtype(vocab_size: int) -> np.dtype[Any]:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Written last and in one rename, so a folder with a manifest is complete."""
+    """Writes the manifest last and with one rename, so a folder with a manifest is complete."""
     fields = asdict(manifest)
     write_atomically(folder / MANIFEST, manifest_text(fields | {SEAL: seal_of(fields)}))
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises UserError where the folder is not a prepared corpus, or is an unfinished or foreign
-    one."""
+    """Reads the manifest. Raises UserError if the folder is not a prepared corpus, or is an
+    unfinished or foreign one."""
     path = folder / MANIFEST
     try:
         raw = read_object(path, within=folder)
@@ -127,8 +127,8 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def wrong_in(m: Manifest) -> Iterator[str]:
-    """What no writer of ours writes, beyond the kinds of the values. Nothing behind `read_manifest`
-    looks at them again."""
+    """What is wrong in a manifest beyond the types of its values: things that we never write. No
+    code after `read_manifest` checks them again."""
     roles = {name: getattr(m.special_ids, name) for name in ("pad", "unk", "cls", "sep", "mask")}
     for name, value in roles.items():
         if not 0 <= value < m.vocab_size and not (name == "unk" and value == -1):

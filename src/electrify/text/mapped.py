@@ -1,10 +1,11 @@
-"""Reading mapped files that somebody may cut, change or replace meanwhile.
+"""Reads memory-mapped files that somebody may truncate, change or replace meanwhile.
 
-Whoever touches a mapped page behind the end of its file, or one that the disk cannot read, is
-killed by SIGBUS, and no handler in Python can say a sentence then. The kernel itself gets an error
-instead (EFAULT). So it is the kernel that copies: one system call writes all pieces of a batch from
-the maps into a file in memory, from where they are read. There is no time between a check and the
-reading in which something could happen, and it does not cost more than numpy's own concatenation.
+A process that touches a mapped page beyond the end of its file, or one that the disk cannot read,
+is killed by SIGBUS, and no handler in Python can report that. If the kernel itself touches such a
+page, it gets an error instead (EFAULT). So the kernel copies: one system call writes all pieces of
+a batch from the maps into a file in memory, from which they are read. This leaves no time between a
+check and the reading in which the file could change, and it does not cost more than numpy's own
+concatenation.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ import numpy as np
 from ..errors import UserError
 from ..files.folders import sha256
 
-AT_ONCE = 1024  # pieces of one system call: IOV_MAX of Linux
+AT_ONCE = 1024  # pieces per system call: IOV_MAX of Linux
 AGAIN = "put it back or prepare the corpus again, then run the same command again to continue"
-_scratch = threading.local()  # a file in memory for each thread that reads
+_scratch = threading.local()  # one file in memory for each reading thread
 
 
 @dataclass(frozen=True)
 class Named:
-    """A file, how many items it holds and the hash of its bytes, as a manifest says."""
+    """A file, the number of its items and the hash of its bytes, according to a manifest."""
 
     path: Path
     items: int
@@ -36,8 +37,8 @@ class Named:
 
 
 class MappedFiles:
-    """Files of one type of numbers, mapped. Raises UserError where one does not have the size that
-    it should have, OSError where it is not there."""
+    """Memory-mapped files of one dtype. Raises UserError if a file has the wrong size, and OSError
+    if it does not exist."""
 
     def __init__(self, files: list[Named], dtype: np.dtype[Any]) -> None:
         self.files = files
@@ -49,22 +50,22 @@ class MappedFiles:
             self._require_size(file, identity.size)
 
     def read(self, pieces: list[np.ndarray]) -> np.ndarray:
-        """Pieces of `arrays`, one behind the other. Raises UserError where a file was cut since it
-        was opened, or its disk fails."""
+        """Pieces of `arrays`, concatenated. Raises UserError if a file was truncated since it was
+        opened, or if its disk fails."""
         try:
             return joined(pieces)
         except OSError as e:
-            list(self.lost())  # a better sentence, where a file was cut
+            list(self.lost())  # raises a better message if a file was truncated
             raise UserError(
                 f"{self.files[0].path.parent} cannot be read any more ({e.strerror}); {AGAIN}"
             ) from e
 
     def lost(self) -> Iterator[str]:
-        """A sentence for each name that leads to another file than the one that is open, or to
-        none: the open one is still read as it was.
+        """A sentence for each name that now leads to another file than the open one, or to none.
+        The open file is still read as it was.
 
-        Raises UserError where the open one was changed or cut, for then nobody knows what was read
-        from it.
+        Raises UserError if the open file was changed or truncated, because then nobody knows what
+        was read from it.
         """
         for number, (file, before) in enumerate(zip(self.files, self._identities, strict=True)):
             try:
@@ -78,7 +79,7 @@ class MappedFiles:
             if now == before:
                 continue
             if now.size == before.size and sha256(file.path) == file.sha256:
-                self._identities[number] = now  # touched, or a copy put in its place
+                self._identities[number] = now  # only touched, or replaced by a copy
             elif same_file:
                 raise UserError(f"{file.path} was changed while it was read; {AGAIN}")
             else:
@@ -95,7 +96,7 @@ class MappedFiles:
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells whether a name still leads to the same file with the same content."""
+    """Tells whether a name still leads to the same file with the same content."""
 
     device: int
     inode: int
@@ -116,8 +117,8 @@ def _opened(path: Path, dtype: np.dtype[Any]) -> tuple[np.ndarray, Identity]:
 
 
 def joined(pieces: list[np.ndarray]) -> np.ndarray:
-    """The pieces, 1-dimensional and of one type, one behind the other. Raises OSError where one
-    lies in a page that is not there any more."""
+    """The pieces (1-dimensional, of one dtype), concatenated. Raises OSError if one of them is in a
+    page that no longer exists."""
     if not pieces:
         return np.empty(0, np.uint16)
     if not hasattr(os, "memfd_create"):  # not Linux: without the protection
@@ -127,7 +128,7 @@ def joined(pieces: list[np.ndarray]) -> np.ndarray:
     wanted = sum(piece.nbytes for piece in pieces)
     done = 0
     for first in range(0, len(pieces), AT_ONCE):
-        some: Any = pieces[first : first + AT_ONCE]  # any buffer will do
+        some: Any = pieces[first : first + AT_ONCE]  # any buffer is accepted
         done += os.pwritev(_scratch.fd, some, done)
     data = os.pread(_scratch.fd, wanted, 0) if done == wanted else b""
     if len(data) != wanted:

@@ -1,12 +1,12 @@
-"""The members of a compressed file: what .gz calls a member, .bz2 and .xz a stream, .zst a frame. A
-file may hold many, one behind the other.
+"""The members of a compressed file: .gz calls them members, .bz2 and .xz streams, .zst frames. A
+file may hold many, one after the other.
 
-Python's own BZ2File and LZMAFile end without an error where a later stream is damaged, and
-zstandard's decompressor where the last frame is cut. So the members are taken apart here, and every
-byte of the file must belong to one. What the formats allow is read: empty members, members behind
-each other, skippable frames of zstandard, padding of xz (zeros, a multiple of four). Zeros behind a
-member of gzip, with which tapes were filled up, are refused: they look the same as a member that a
-file system lost.
+Python's own BZ2File and LZMAFile end without an error if a later stream is damaged, and so does
+zstandard's decompressor if the last frame is truncated. So this module takes the members apart, and
+every byte of the file must belong to one. Everything that the formats allow is read: empty members,
+several members, skippable frames of zstandard, padding of xz (zeros, a multiple of four). Zeros
+after a gzip member, with which tapes used to be filled up, are refused, because they look like a
+member that a file system has lost.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Callable, Generator, Iterator
 from typing import IO, Protocol
 
 CHUNK = 1 << 20
-# zstandard returns all that a bite unpacks to at once, which can be thousands of times its size;
-# the others obey CHUNK.
+# zstandard returns everything that a piece of input unpacks to at once, which can be thousands of
+# times its size; the other libraries respect CHUNK.
 _BITE = 1 << 16
 _ZSTD_BITE = 1 << 12
 
 
 class Damaged(Exception):  # noqa: N818 - read_chunks makes a sentence of it
-    """The data are not what a packer of this format writes."""
+    """The data is not what a compressor of this format writes."""
 
 
 class Truncated(Exception):  # noqa: N818 - see above
@@ -48,7 +48,7 @@ class Member(Protocol):
 
 
 class _Inflater:
-    """A member of gzip. zlib compares its checksum and its length."""
+    """A gzip member. zlib verifies its checksum and its length."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(wbits=31)
@@ -73,7 +73,8 @@ class _Inflater:
 
 
 class _Frame:
-    """A frame of zstandard, skippable ones included. Gives all that its input unpacks to."""
+    """A zstandard frame, which may be a skippable one. Returns everything that its input unpacks
+    to."""
 
     needs_input = True
 
@@ -108,8 +109,8 @@ def unpacked(raw: IO[bytes], kind: str, *, padding: Callable[[int], None]) -> It
     """The content of all members in pieces of about CHUNK bytes. padding: called with the number of
     zeros at the end of an .xz file.
 
-    Raises Damaged or Truncated where any byte of the file is not part of a whole member, with the
-    member's number from the second one on; OSError where the file cannot be read.
+    Raises Damaged or Truncated if any byte of the file is not part of a whole member (from the
+    second member on, with its number), and OSError if the file cannot be read.
     """
     ready: list[bytes] = []
     size = 0
@@ -145,7 +146,7 @@ def _pieces(raw: IO[bytes], kind: str, padding: Callable[[int], None]) -> Iterat
 
 
 def _without_zeros(raw: IO[bytes], rest: bytes) -> tuple[bytes, int]:
-    """What follows the zeros at which the file stands, and how many there were."""
+    """Skips zeros at the current position. Returns the data after them, and their number."""
     zeros = 0
     while rest := rest or raw.read(_BITE):
         left = rest.lstrip(b"\0")
@@ -159,8 +160,8 @@ def _without_zeros(raw: IO[bytes], rest: bytes) -> tuple[bytes, int]:
 def _one(
     member: Member, raw: IO[bytes], kind: str, data: bytes, number: int
 ) -> Generator[bytes, None, bytes]:
-    """The pieces of one member, which begins with `data`; returns what stands behind it and was
-    read already."""
+    """Yields the pieces of one member, which begins with `data`. Returns the data after the member
+    that was already read."""
     part = f" in part {number}" if number > 1 else ""
     while not member.eof:
         if member.needs_input and not data:
@@ -171,8 +172,8 @@ def _one(
             piece = member.decompress(data, CHUNK)
         except MemoryError:
             raise
-        # OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError: each library has its own, and
-        # all mean the data
+        # OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError: each library has its own
+        # exception, and all of them mean bad data
         except Exception as e:
             raise Damaged(f"{e}{part}") from e
         data = b""

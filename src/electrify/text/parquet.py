@@ -12,11 +12,11 @@ from .row import Advance, no_column, valid_text
 from .sources import Source
 from .streams import BOMB_BYTES, BOMB_RATIO
 
-# What is read at once.
+# How much is read at once.
 BATCH_BYTES = 1 << 26
-"""Bytes at most, as far as the file's metadata tell."""
+"""Limit in bytes, according to the file's metadata."""
 USUAL_BATCH_BYTES = 1 << 16
-"""Bytes of rows of the usual length."""
+"""Aim in bytes for rows of usual length."""
 MAX_ROWS = 256
 
 
@@ -32,7 +32,7 @@ def of_parquet(
         ) from e
     row_number = 0
     try:
-        # Without a buffer in advance, which would hold all of a row group's bytes.
+        # Without read-ahead, whose buffer would hold all bytes of a row group.
         with parquet.ParquetFile(source.path, pre_buffer=False, buffer_size=1 << 20) as file:
             names = file.schema_arrow.names
             if options.text_column not in names:
@@ -73,11 +73,13 @@ def _batches(file: Any, column: str) -> Iterator[Any]:
 
 
 def rows_at_once(size: int, rows: int) -> int:
-    """Rows of a row group that are read together. size: unpacked bytes of the column in this group.
+    """The number of rows of a row group that are read together. size: uncompressed bytes of the
+    column in this group.
 
-    In a group of up to BATCH_BYTES so few that each might be as long as all of it (a dictionary can
-    make that of one long text), in a larger one by the mean length: reading costs 11 us a batch, so
-    there is no need for many short rows at once.
+    In a group of up to BATCH_BYTES, the number is so small that each row might be as long as the
+    whole group (with a dictionary, one long text can appear in many rows). In a larger group it
+    follows from the mean length. Reading costs only 11 us per batch, so batches of few rows do no
+    harm.
     """
     few = BATCH_BYTES // max(size, 1) if size <= BATCH_BYTES else USUAL_BATCH_BYTES * rows // size
     return min(max(few, 1), MAX_ROWS)

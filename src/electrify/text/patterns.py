@@ -1,5 +1,5 @@
-"""The files that a pattern of the user names (`corpus/**/*.txt`), however deep its folders are and
-whatever vanishes from them meanwhile."""
+"""The files that match a pattern of the user (`corpus/**/*.txt`), however deep the folders are, and
+even if files vanish meanwhile."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ DEEP = "**"
 
 
 def matching(pattern: Path) -> Iterator[Path]:
-    """What a pattern names, in no order, hidden names left out unless it asks for them.
+    """The paths that match a pattern, in no particular order, without hidden names unless it asks
+    for them.
 
-    `**` stands for any number of folders, none included; it follows no link to a folder: two that
-    lead back would make more paths than can be walked. Folders that cannot be read, or are gone,
-    hold nothing. Raises ValueError where `**` is not a whole part of the pattern.
+    `**` stands for any number of folders, including none. It does not follow links to folders,
+    because two links that lead back would give more paths than can be walked. Folders that cannot
+    be read or are gone count as empty. Raises ValueError if `**` is only a fragment of a path
+    component.
     """
     fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
     base = str(Path(*pattern.parts[:fixed]))
@@ -25,8 +27,8 @@ def matching(pattern: Path) -> Iterator[Path]:
     if any(DEEP in part and part != DEEP for part in parts):
         raise ValueError("** is a whole part of a pattern or none")
     asked = any(part.startswith(".") for part in parts)
-    # (folder, places in the pattern at which its content may go on): a stack and no recursion, for
-    # folders may be deeper than Python's stack.
+    # (folder, positions in the pattern at which its content may continue). A stack instead of
+    # recursion, because folders may be nested more deeply than Python's stack.
     waiting = [(base, _behind({0}, parts) - {len(parts)})]
     while waiting:
         folder, at = waiting.pop()
@@ -44,7 +46,8 @@ def matching(pattern: Path) -> Iterator[Path]:
 
 
 def _behind(at: set[int], parts: tuple[str, ...]) -> set[int]:
-    """The places with those behind each `**`, which may stand for nothing."""
+    """The positions, together with the position after each `**`, because `**` may stand for
+    nothing."""
     found = set(at)
     for i, part in enumerate(parts):
         if i in found and part == DEEP:
@@ -53,8 +56,8 @@ def _behind(at: set[int], parts: tuple[str, ...]) -> set[int]:
 
 
 def _below(folder: str, at: set[int], parts: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
-    """(path, name, whether `**` may stand for it) of what the folder holds, as far as the places
-    ask for it."""
+    """(path, name, whether `**` may stand for it) for the entries of the folder that the positions
+    ask for."""
     wanted = [parts[i] for i in at]
     if all(part != DEEP and not glob.has_magic(part) for part in wanted):
         yield from (

@@ -1,5 +1,5 @@
-"""Which files of a corpus that is being made are ours: each is written down, with its hash, before
-it gets its name; what is not stays.
+"""Records which files in the folder of an unfinished corpus are ours: each is recorded with its
+hash before it gets its name. All other files are left alone.
 
 DATA/unfinished/placed    a line for each file in DATA: its SHA-256 and its name
 """
@@ -27,7 +27,7 @@ _NAMES = re.compile(
     r"|unigram\.npy|prepare\.log\.json"
 )
 _PART = re.compile(r"[0-9]{8,}\.(part|tmp)")
-# In `unfinished`, beside its mark.
+# The record's file in `unfinished`, beside the mark.
 _FILES = (
     "tokenizer.done",
     "tokenizer.published",
@@ -39,10 +39,10 @@ _FILES = (
 
 
 def unfinished_state(folder: Path) -> dict[str, Any] | None:
-    """What the run that is unfinished in the folder wrote down; None where there is none, whatever
-    is called `unfinished` there.
+    """The state that an unfinished run has recorded in the folder. None if there is no such run,
+    whatever else may be called `unfinished` there.
 
-    Earlier versions wrote no mark: theirs holds options and sources, and nothing else.
+    Earlier versions did not write a mark: their state holds options and sources, and nothing else.
     """
     path = folder / UNFINISHED / STATE
     if os.path.islink(folder / UNFINISHED):
@@ -62,11 +62,11 @@ def unfinished_state(folder: Path) -> dict[str, Any] | None:
 
 
 class Placed:
-    """The files of one run in DATA."""
+    """The files that one run has put into DATA."""
 
     def __init__(self, folder: Path, inside: Path) -> None:
-        """inside: DATA/unfinished, where an earlier run of the same command may have written down
-        what it placed."""
+        """inside: DATA/unfinished, where an earlier run of the same command may have recorded the
+        files it placed."""
         self._folder = folder
         self._record = inside / RECORD
         lines = (own_bytes(self._record) or b"").decode("utf-8", "replace").splitlines()
@@ -75,12 +75,12 @@ class Placed:
             self._known.setdefault(name, set()).add(digest)
 
     def names(self) -> list[str]:
-        """What was placed, by this run or by an earlier one of the same command."""
+        """The names of the files placed by this run or by an earlier one of the same command."""
         return sorted(self._known)
 
     def must_be_ours(self) -> None:
-        """Raises UserError, before any text is read, where something with the name of one of our
-        files was not put there by this run."""
+        """Raises UserError, before any text is read, if something has the name of one of our files
+        but was not put there by this run."""
         for name in sorted(os.listdir(self._folder)):
             if _NAMES.fullmatch(name):
                 self._must_be_ours(name)
@@ -93,8 +93,8 @@ class Placed:
             )
 
     def put(self, part: Path, name: str, digest: str) -> None:
-        """Gives the file `part`, which is whole and has this hash, its name in DATA. Raises
-        UserError where another file has that name."""
+        """Gives the file `part`, which is complete and has this hash, its name in DATA. Raises
+        UserError if another file has that name."""
         self._must_be_ours(name, digest)
         self._known.setdefault(name, set()).add(digest)
         self.write_down()
@@ -111,7 +111,7 @@ class Placed:
         )
 
     def must_be_there(self, names: list[str]) -> None:
-        """Raises UserError where one of the files that a manifest will name is gone again."""
+        """Raises UserError if one of the files that the manifest will name has disappeared."""
         for name in names:
             if not (self._folder / name).is_file():
                 raise UserError(
@@ -124,15 +124,14 @@ class Placed:
 
 
 def must_have_no_links(inside: Path) -> None:
-    """Raises UserError where a folder in `unfinished` is a link: what is unfinished would be
-    written through it."""
+    """Raises UserError if a folder in `unfinished` is a link, because we would write through it."""
     for path in (inside / "tokenizer", inside / "parts", *inside.glob("parts/*")):
         must_stay_inside(path, inside)
 
 
 def clear(inside: Path) -> None:
-    """Removes what we wrote into `unfinished`, its mark last, and the folder where nothing else is
-    in it."""
+    """Removes what we wrote into `unfinished`, the mark last, and then the folder if it is
+    empty."""
     clear_tokenizer(inside)
     if not (inside / "parts").is_symlink():
         for folder in inside.glob("parts/*"):
@@ -148,7 +147,7 @@ def clear(inside: Path) -> None:
 
 
 def clear_tokenizer(inside: Path) -> None:
-    """Removes the tokenizer that was made there."""
+    """Removes the tokenizer that was made in `unfinished`."""
     _remove(
         inside / "tokenizer", [name for file in TOKENIZER_FILES for name in (file, f".{file}.part")]
     )
@@ -159,8 +158,8 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _remove(folder: Path, names: list[str]) -> None:
-    """Removes these files of the folder, and the folder where nothing else is in it; nothing behind
-    a link."""
+    """Removes these files of the folder, and the folder if it is then empty; never follows a
+    link."""
     if folder.is_symlink() or not folder.is_dir():
         return
     remove_temporaries(folder)

@@ -1,12 +1,12 @@
-"""Worker processes for `prepare`: fresh interpreters that talk over pipes, one thread of the parent
-for each.
+"""Worker processes for `prepare`: fresh interpreters that communicate over pipes, each served by a
+thread of the parent.
 
 Why not multiprocessing: a fork after the tokenizers library has started threads can hang, spawn
-imports the user's `__main__` again, and neither notices that the parent was killed. Here a thread
-of the worker reads the pipe all the time, so it ends when the parent does, in the middle of a task
-too; on Linux the kernel sees to that even where no thread runs. Ctrl-C reaches the parent only. A
-worker that takes long at a task is named and waited for: nobody can tell a slow one from one that
-hangs.
+imports the user's `__main__` again, and neither notices when the parent was killed. Here a thread
+of the worker always reads the pipe, so the worker ends when the parent does, even in the middle of
+a task; on Linux the kernel ensures this even if no thread can run. Ctrl-C reaches only the parent.
+If a worker takes long for a task, its task is named and the parent keeps waiting, because a slow
+worker cannot be told from a hanging one.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from ..errors import UserError
 from ..progress import duration, say
 
 _LENGTH = struct.Struct("<Q")
-# A task of `prepare` takes about a second; one that takes five minutes is named, and again whenever
-# it has taken twice as long.
+# A task of `prepare` takes about a second. One that takes five minutes is named, and again whenever
+# its time has doubled.
 LONG_S = 300.0
-# What the kernel's limit of open files must allow besides the pipes of the workers: the libraries,
-# the corpus, the parts.
+# Open files that the kernel's limit must allow besides the pipes of the workers, for the libraries,
+# the corpus and the parts.
 _FILES = 32
 _FILES_A_WORKER = 3
 _PR_SET_PDEATHSIG = 1
-# ("value", result), ("user", sentence) or ("bug", stack trace): what became of a task, fit to be
-# sent to another process.
+# ("value", result), ("user", sentence) or ("bug", stack trace): the outcome of a task, in a form
+# that can be sent to another process.
 Answer = tuple[str, Any]
 
 
 def must_have_files(workers: int) -> None:
-    """Raises UserError where so many workers need more open files than this process may have."""
+    """Raises UserError if so many workers need more open files than this process may have."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -69,8 +69,8 @@ def must_have_files(workers: int) -> None:
 
 @dataclass
 class _Busy:
-    """A worker's task: since when (time.monotonic), after how many seconds the user is told next,
-    and what it is about."""
+    """A worker's task: when it began (time.monotonic), after how many seconds the user is told
+    next, and what it is about."""
 
     since: float
     told_at: float
@@ -78,8 +78,8 @@ class _Busy:
 
 
 class Workers:
-    """`count` processes, each of which imports `module` and calls its `start(argument)`; what that
-    returns is called with every task."""
+    """`count` processes. Each imports `module` and calls its `start(argument)`, which returns a
+    function that is then called with every task."""
 
     def __init__(self, count: int, *, module: str, argument: Any) -> None:
         self.count = count
@@ -125,8 +125,8 @@ class Workers:
         return self
 
     def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
-        """The results in the order of the tasks. Tasks are drawn as workers become free, so few of
-        them are in memory."""
+        """Yields the results in the order of the tasks. A task is taken when a worker becomes free,
+        so only few of them are in memory."""
         waiting: deque[Future[Any]] = deque()
         for task in tasks:
             waiting.append(self._threads.submit(self._do, task))
@@ -163,7 +163,7 @@ class Workers:
             ) from e
         finally:
             del self._busy[process]
-            self._idle.put(process)  # a dead one too: what waits for it must fail, not hang
+            self._idle.put(process)  # also a dead one: whatever waits for it must fail, not hang
         return value_of(done)
 
     def __exit__(
@@ -187,7 +187,7 @@ class Workers:
 
 
 def answer(handle: Callable[[Any], Any], task: Any) -> Answer:
-    """Does a task. Nothing escapes but SystemExit, with which a process is told to end."""
+    """Does a task. No exception escapes except SystemExit, which tells a process to end."""
     try:
         return "value", handle(task)
     except UserError as e:
@@ -200,7 +200,7 @@ def answer(handle: Callable[[Any], Any], task: Any) -> Answer:
 
 
 def value_of(done: Answer) -> Any:
-    """The result of a task, or the error that it ended with."""
+    """The result of a task; raises the error with which it ended."""
     kind, value = done
     if kind == "user":
         raise UserError(value)
@@ -218,8 +218,8 @@ def _send(pipe: IO[bytes] | None, value: Any) -> None:
 
 
 def _receive(pipe: IO[bytes] | None) -> Any:
-    """Raises EOFError where the pipe ends, also in the middle of a value: the other process was
-    killed while it wrote."""
+    """Reads a value. Raises EOFError if the pipe ends, also in the middle of a value, when the
+    other process was killed while it wrote."""
     assert pipe is not None
     header = pipe.read(_LENGTH.size)
     if len(header) < _LENGTH.size:
@@ -232,23 +232,23 @@ def _receive(pipe: IO[bytes] | None) -> Any:
 
 
 def die_with(parent: int) -> None:
-    """The kernel kills this process when its parent dies, on Linux; elsewhere the end of the pipe
-    does it."""
+    """On Linux, asks the kernel to kill this process when its parent dies; elsewhere the end of the
+    pipe has this effect."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if hasattr(os, "getppid") and os.name == "posix" and os.getppid() != parent:
-        os._exit(0)  # it died before
+        os._exit(0)  # the parent has already died
 
 
 def serve(module: str, *, parent: int) -> None:
-    """What a worker process runs: answers tasks until its standard input ends, which also ends it
-    within a task."""
+    """The main function of a worker process: it answers tasks until its standard input ends, which
+    ends it even within a task."""
     wait_briefly()
     die_with(parent)
     tasks = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing that a library prints may get between the answers
+    os.dup2(2, 1)  # output printed by a library must not get between the answers
     come: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def read() -> None:
@@ -257,7 +257,7 @@ def serve(module: str, *, parent: int) -> None:
                 come.put(_receive(tasks))
         except (EOFError, OSError):
             os._exit(0)  # the parent is gone or done; flushing into its pipe would only fail
-        # A thread that ended would leave the parent waiting; this way it hears of it.
+        # If only this thread ended, the parent would wait for ever; this way it notices.
         except BaseException:  # noqa: BLE001
             traceback.print_exc()
             os._exit(1)

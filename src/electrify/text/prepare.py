@@ -1,11 +1,11 @@
-"""`electrify prepare`: documents x tokenizer -> shards. Parallel, in bounded memory, the same bytes
-however often it is stopped and continued.
+"""`electrify prepare`: documents x tokenizer -> shards. It runs in parallel and in bounded memory,
+and gives the same bytes however often it is stopped and continued.
 
 The main process reads, hashes, drops duplicates and hands out tasks of a few MB of text, in the
-order of the input; workers (processes of this host, or of a Ray cluster) tokenise them, and what
-comes back is written into part files. A part is known by a hash of its documents and of the
-options, so a later run reads the input again (cheap), finds the parts that are there (the expensive
-work) and only makes the others. The last step joins the parts into shards and writes the manifest.
+order of the input; workers (processes of this host or of a Ray cluster) tokenise them, and their
+results are written into part files. A part is identified by a hash of its documents and of the
+options, so a later run reads the input again (cheap), finds the existing parts (the expensive work)
+and makes only the others. The last step joins the parts into shards and writes the manifest.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def prepare(options: PrepareConfig) -> Manifest:
     """Writes the prepared corpus to options.output_dir and returns its manifest; a finished folder
     of the same command is verified and left as it is.
 
-    Raises UserError for input, options or an output folder that cannot work; KeyboardInterrupt
-    passes, and the same command continues later.
+    Raises UserError for input, options or an output folder that cannot work. A KeyboardInterrupt
+    passes through, and the same command continues later.
     """
     options.check()
     if options.engine == "ray":
@@ -85,7 +85,7 @@ def prepare(options: PrepareConfig) -> Manifest:
 
 
 def _tell_of_archives(sources: list[Source]) -> None:
-    """Says which archives could be damaged without anyone seeing it."""
+    """Reports the archives in which damage could go unnoticed."""
     bare = [s for s in sources if s.path.name and not has_checksum(s.path)]
     if bare:
         say(
@@ -132,8 +132,8 @@ def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest
 
 
 class Clock:
-    """Seconds, and processor seconds of this process and of the workers that ended, for each step
-    and in all."""
+    """Wall-clock seconds, and processor seconds of this process and of the finished workers, for
+    each step and in total."""
 
     def __init__(self) -> None:
         self._last = self._first = self._now()
@@ -160,7 +160,7 @@ class Part:
 
 
 class Plan:
-    """The encoding pass: which documents make which task, and what came of it."""
+    """The encoding pass: which documents go into which task, and the results."""
 
     def __init__(
         self, options: PrepareConfig, space: Workspace, *, vocab_size: int, special: Any
@@ -178,7 +178,7 @@ class Plan:
             forbidden=special.never_chosen,
             dtype=self.dtype,
         )
-        # What decides the bytes of a part besides its documents.
+        # What affects the bytes of a part besides its documents.
         self._salt = json.dumps(
             [tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction]
         ).encode()
@@ -187,8 +187,8 @@ class Plan:
         self._reading = ""
 
     def encode(self) -> tuple[Counter[str], list[Part]]:
-        """Every document encoded into the returned parts, and what was counted. Raises UserError
-        where there is no document."""
+        """Encodes every document. Returns the parts and the counts. Raises UserError if there is no
+        document."""
         total = sum(s.size for s in self.space.sources) / 1e6
         with Progress(total or None, title="tokenising", unit="MB") as bar, self._pool() as pool:
             self.workers = pool.count
@@ -207,8 +207,8 @@ class Plan:
         return self.counts, self._parts
 
     def _pool(self) -> Workers | cluster.Cluster:
-        """What tokenises: `map(tasks)` gives the results in the order of the tasks, with a bounded
-        number of them in flight."""
+        """The pool of workers that tokenise: `map(tasks)` gives the results in the order of the
+        tasks, with a bounded number of them in flight."""
         workers = self.options.workers
         module = "electrify.text.encode"
         if self.options.engine == "ray":
@@ -216,7 +216,7 @@ class Plan:
         return Workers(workers or cores(), module=module, argument=self._start)
 
     def _tasks(self, bar: Progress) -> Iterator[Task]:
-        """The tasks whose part is not there yet."""
+        """The tasks whose part does not exist yet."""
         for block in self._blocks(bar):
             texts = [text for _, text in block]
             valid = [fraction(h, stream=0) < self.options.valid_fraction for h, _ in block]
@@ -237,7 +237,7 @@ class Plan:
             )
 
     def _blocks(self, bar: Progress) -> Iterator[list[tuple[bytes, str]]]:
-        """(hash, text) of the documents that are kept, a task at a time."""
+        """(hash, text) of the documents that are kept, in lists of one task each."""
         seen = Seen()
         left = self.options.max_documents
         for block in _gathered(self._hashed(lambda n: bar.advance(n / 1e6, note=self._reading))):

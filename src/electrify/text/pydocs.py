@@ -2,8 +2,8 @@
 of its installed packages.
 
 Source files are parsed, never imported: importing packages runs code, and some of them cannot be
-imported at all. The order is that of sorted paths, so it is the same on every run; the text is that
-of what is installed, so it differs between installations.
+imported at all. The order is that of sorted paths, so it is the same on every run. The text comes
+from the installed packages, so it differs between installations.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ..progress import Progress
 from .pool import Workers
 
 STANDARD_LIBRARY = "python"
-# Shorter docstrings ("Return self.", "See base class.") say nothing; tests and vendored copies
-# repeat.
+# Shorter docstrings ("Return self.", "See base class.") say nothing; tests and vendored copies are
+# repetitive.
 MIN_CHARACTERS = 80
 _LEFT_OUT = {
     "test",
@@ -43,7 +43,7 @@ _FILES_A_TASK = 64
 
 
 def write(path: Path, *, key: str, workers: int) -> None:
-    """All of it as JSONL, the text under `key`: the whole file or none of it."""
+    """Writes the corpus as JSONL, with the text under `key`: the whole file or none of it."""
     with (
         written(path) as f,
         Progress(
@@ -56,11 +56,11 @@ def write(path: Path, *, key: str, workers: int) -> None:
 
 
 def documents(*, workers: int = 1) -> Iterator[tuple[str, str]]:
-    """(package, text): first the topics of `help()`, then every docstring. The package of the
-    standard library is called "python".
+    """Pairs (package, text): first the topics of `help()`, then every docstring. The standard
+    library's package is called "python".
 
-    workers: processes that parse (about 25 s of one core where torch, transformers and scipy are
-    installed). The order does not depend on them.
+    workers: number of processes that parse (about 25 s of one core if torch, transformers and scipy
+    are installed). The order does not depend on them.
     """
     for text in _topics():
         yield STANDARD_LIBRARY, text
@@ -76,20 +76,20 @@ def documents(*, workers: int = 1) -> Iterator[tuple[str, str]]:
 
 
 def start(_: None) -> Callable[[list[tuple[str, Path]]], list[tuple[str, str]]]:
-    """What a worker process does with a task, see pool.py."""
-    # Syntax trees are all alive until they are dropped whole; looking for cycles in them takes a
-    # fifth of the time.
+    """Returns the function that a worker process calls with a task, see pool.py."""
+    # A syntax tree stays alive until it is dropped as a whole, so looking for garbage cycles in it
+    # only costs time (a fifth).
     gc.disable()
     return parse
 
 
 def parse(files: list[tuple[str, Path]]) -> list[tuple[str, str]]:
-    """(package, text) of every docstring in some source files."""
+    """Pairs (package, text) for every docstring in some source files."""
     return [(package, text) for package, path in files for text in docstrings(path)]
 
 
 def identity() -> str:
-    """A hash of the names and sizes of all source files: changes when packages are installed or
+    """A hash of the names and sizes of all source files. It changes when packages are installed or
     removed."""
     hashed = hashlib.sha256()
     for package, path in source_files():
@@ -100,8 +100,8 @@ def identity() -> str:
 
 
 def source_files() -> list[tuple[str, Path]]:
-    """(package, file) for every Python source file of the standard library and of the installed
-    packages, sorted."""
+    """Pairs (package, file) for every Python source file of the standard library and of the
+    installed packages, sorted."""
     found: dict[Path, str] = {}
     library = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
     installed = {
@@ -123,8 +123,8 @@ def _python_files(root: Path) -> Iterator[Path]:
 
 
 def docstrings(path: Path) -> list[str]:
-    """The docstrings of a source file in the order they stand, cleaned of indentation. A file that
-    is not Python 3 has none."""
+    """The docstrings of a source file in their order, without indentation. A file that is not
+    Python 3 has none."""
     try:
         if path.stat().st_size > _MAX_SOURCE:
             return []
@@ -135,7 +135,7 @@ def docstrings(path: Path) -> list[str]:
         return []
     found: list[str] = []
     _collect(tree, found)
-    # A docstring may hold half a surrogate pair, which is not text.
+    # A docstring may contain half a surrogate pair, which is not valid text.
     return [
         inspect.cleandoc(text).encode("utf-8", "replace").decode()
         for text in found
@@ -144,7 +144,8 @@ def docstrings(path: Path) -> list[str]:
 
 
 def _collect(node: ast.AST, found: list[str]) -> None:
-    """Definitions sit in bodies only, so expressions, which are most of a tree, are not walked."""
+    """Definitions occur only in bodies, so expressions, which are most of a tree, are not
+    visited."""
     body = getattr(node, "body", None)
     if not isinstance(body, list):
         return
@@ -167,7 +168,7 @@ def _collect(node: ast.AST, found: list[str]) -> None:
 def _topics() -> Iterator[str]:
     try:
         from pydoc_data.topics import topics
-    except ImportError:  # some distributions leave it out
+    except ImportError:  # missing in some distributions
         return
     for name in sorted(topics):
         yield topics[name].strip()

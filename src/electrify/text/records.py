@@ -1,8 +1,8 @@
 """Texts of files whose rows are documents: JSON lines, CSV, TSV, parquet (parquet.py),
 and data sets.
 
-Strict: a row that lacks the text or holds something else stops the run and is named, because a
-silent "5" or None would be trained on.
+Reading is strict: a row that lacks the text or holds something else is named and stops the run,
+because otherwise a "5" or None would silently be trained on.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .row import Advance, no_column, valid_text
 from .sources import Source
 
 MAX_LINE = 1 << 26
-"""Bytes of one line or field at most; bounds memory."""
+"""Limit in bytes for one line or field; it bounds memory."""
 
 
 def texts(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
-    """The texts of a source of rows, in order, uncleaned."""
+    """The texts of a source of rows, in order, not yet cleaned."""
     if source.format == "hub":
         return _of_dataset(source, options, counts)
     if source.format == "parquet":
@@ -38,7 +38,7 @@ def texts(
 
 
 def _lines(source: Source, advance: Advance) -> Iterator[tuple[int, bytes]]:
-    """Line number from 1, and the line without its end."""
+    """The line number, counted from 1, and the line without its line end."""
     number = 0
     rest = b""
     for chunk in text_chunks(source.path, advance):
@@ -86,8 +86,8 @@ def _of_jsonl(
 
 
 def _each_once(key: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """Makes objects of JSON and raises ValueError where `key` stands twice in one: the first text
-    would be lost without a word."""
+    """Makes JSON objects, and raises ValueError if `key` occurs twice in one, because the first
+    text would be lost silently."""
 
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if sum(name == key for name, _ in pairs) > 1:
@@ -102,7 +102,7 @@ def _of_csv(
 ) -> Iterator[str]:
     csv.field_size_limit(MAX_LINE)
     lines = (line.decode("utf-8", "surrogateescape") + "\n" for _, line in _lines(source, advance))
-    # Tab-separated files in the wild do not quote (GLUE, WikiANN ...), comma-separated ones do.
+    # Tab-separated files in common use do not quote (GLUE, WikiANN ...), comma-separated ones do.
     rows = (
         csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
         if source.format == "tsv"
@@ -152,7 +152,7 @@ def _of_dataset(source: Source, options: PrepareConfig, counts: Counter[str]) ->
                 yield text
     except UserError:
         raise
-    # Every reader of `datasets` has exceptions of its own; all mean that this row cannot be had.
+    # Every reader of `datasets` has exceptions of its own; all mean that this row cannot be read.
     except Exception as e:
         raise UserError(
             f"data set {source.name} cannot be read after row {number} ({type(e).__name__}: "

@@ -13,7 +13,7 @@ Advance = Callable[[int], None] | None
 
 
 def valid_text(text: Any, where: str, options: PrepareConfig, counts: Counter[str]) -> str | None:
-    """The text of a row; None where it is to be dropped. Raises UserError where it is not text."""
+    """The text of a row; None if it is to be dropped. Raises UserError if it is not text."""
     if text is None:
         counts["blank"] += 1
         return None

@@ -1,4 +1,4 @@
-"""Whether a folder was made, or begun, by the same command."""
+"""Whether a folder was made, or begun, by the same command as the current one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .splits import SPLITS
 
 
 def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
-    """The options that decide the bytes of the result, without absolute paths."""
+    """The options that affect the bytes of the result, without absolute paths."""
     rest = {
         k: v
         for k, v in asdict(options).items()
@@ -32,14 +32,14 @@ def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
 
 
 def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
-    """The manifest of a folder that the same command finished, verified; None where none is. Raises
-    UserError where it holds something else."""
+    """The verified manifest of a folder that the same command has finished; None if it is not
+    finished. Raises UserError if the folder holds something else."""
     folder = Path(options.output_dir)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the prepared corpus")
     if not os.path.lexists(folder / MANIFEST):
         inside = folder / UNFINISHED
-        # Killed before it wrote whose it is.
+        # A run was killed here before it recorded that the folder is ours.
         begun = inside.is_dir() and not inside.is_symlink() and not foreign(inside)
         others = [
             name
@@ -92,8 +92,8 @@ def must_be_same(
 
 
 def mended(had: dict[str, Any], options: dict[str, Any], identities: list[dict[str, Any]]) -> str:
-    """The first input whose contents changed, where options and names did not: somebody mended the
-    file that stopped the run."""
+    """The first input whose content has changed, if options and names have not: somebody has mended
+    the file that stopped the run."""
     if had["options"] != options or [row["name"] for row in had["sources"]] != [
         row["name"] for row in identities
     ]:

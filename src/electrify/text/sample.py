@@ -1,5 +1,5 @@
-"""The tokenizer of a run: trained on a sample of the corpus, or taken over. The sample is chosen by
-hash, so neither order nor workers matter."""
+"""The tokenizer of a run: trained on a sample of the corpus, or an existing one. The sample is
+chosen by hash, so it depends neither on the order of the documents nor on the workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .workspace import Workspace
 
 def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
     """Puts the tokenizer into space.tokenizer, unless an earlier run of the same command did.
-    Raises UserError where there is nothing to train on."""
+    Raises UserError if there is nothing to train on."""
     if space.tokenizer_is_done():
         return
     if not options.trains_tokenizer:
@@ -38,7 +38,7 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
 
 
 def _trained(options: PrepareConfig, texts: list[str]) -> Any:
-    """A tokenizer of the texts. Says where they give fewer pieces than were asked for."""
+    """Trains a tokenizer on the texts. Reports if they give fewer pieces than were asked for."""
     size = sum(map(len, texts)) / 1e6
     say(
         f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {size:,.1f} MB "
@@ -72,7 +72,7 @@ def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
     limit = options.tokenizer_sample_mb * 1_000_000
     kept = Sample()
     read = 0
-    counts: Counter[str] = Counter()  # the encoding pass counts for the report
+    counts: Counter[str] = Counter()  # the counts for the report come from the encoding pass
     total = sum(s.size for s in space.sources) / 1e6
     with Progress(total or None, title="reading for the vocabulary", unit="MB") as bar:
         every = (
@@ -100,7 +100,7 @@ def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
 
 class Sample:
     """The documents with the smallest numbers whose sizes sum up to at most a limit, each text
-    once. Which they are does not depend on the order."""
+    once. The choice does not depend on the order in which they come."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, str]] = []

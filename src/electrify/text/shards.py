@@ -29,12 +29,12 @@ from .splits import Split
 
 
 def _npy(path: Path) -> np.ndarray:
-    """The array of a file. Mapped first, for a header may claim any size and the map compares it
-    with the file's; no pickles."""
+    """The array of a file. It is memory-mapped first, because a header may claim any size and
+    mapping compares that with the file's size. No pickles are loaded."""
     must_be_regular(path, within=path.parent)
     try:
         return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
-    # What numpy makes of odd headers.
+    # The exceptions that numpy raises for malformed headers.
     except (
         TypeError,
         SyntaxError,
@@ -83,8 +83,8 @@ class Corpus:
 
     @property
     def tokens(self) -> list[np.ndarray]:
-        """One read-only array of ids a shard. Read by `mapped.read`, which survives that a file is
-        cut."""
+        """One read-only array of ids per shard, to be read with `mapped.read`, which survives a
+        truncated file."""
         return self.mapped.arrays
 
     @cached_property
@@ -96,7 +96,7 @@ class Corpus:
 
     @cached_property
     def documents(self) -> list[np.ndarray]:
-        """One int64 array of documents + 1 offsets a shard."""
+        """One int64 array of documents + 1 offsets per shard."""
         arrays = []
         for s in self.shards:
             path = self.folder / s.documents_file
@@ -120,8 +120,8 @@ class Corpus:
         return arrays
 
     def sound(self, ids: np.ndarray) -> np.ndarray:
-        """The ids that were read. Raises UserError where one is beyond the vocabulary: asked of
-        each piece, for a corpus is not read as a whole."""
+        """Returns the ids that were read. Raises UserError if one is beyond the vocabulary. Each
+        piece is checked when it is read, because a corpus is never read as a whole."""
         if ids.max(initial=0) >= self.manifest.vocab_size:
             raise UserError(
                 f"{self.folder} holds the token {ids.max()}, beyond its vocabulary of "
@@ -151,13 +151,13 @@ class Corpus:
         self.verify_tokens()
 
     def verify_documents(self) -> None:
-        """What decides where documents lie; raises as `verify`."""
+        """Verifies the files that say where documents begin; raises as `verify`."""
         for s in self.shards:
             must_have(self.folder, s.documents_file, s.documents_sha256)
 
     def verify_tokens(self, *, max_bytes: int = 1 << 62, key: int = 0) -> int:
-        """Shards of up to `max_bytes`, others for another key; raises as `verify`. Returns the
-        bytes that were read."""
+        """Verifies shards of up to `max_bytes`; another key selects other shards. Raises as
+        `verify`. Returns the number of bytes that were read."""
         read = 0
         for k in np.random.default_rng(key).permutation(len(self.shards)):
             s = self.shards[k]
@@ -169,8 +169,8 @@ class Corpus:
 
 
 def verify_common(folder: Path, manifest: Manifest) -> None:
-    """What both splits need, counts and tokenizer; raises UserError naming the first file whose
-    hash differs from the manifest."""
+    """Verifies the counts and the tokenizer, which both splits need. Raises UserError naming the
+    first file whose hash differs from the manifest."""
     must_have(folder, "unigram.npy", manifest.unigram_sha256)
     for name, sha256 in sorted(
         (manifest.tokenizer_files | {"tokenizer.json": manifest.tokenizer_sha256}).items()
@@ -179,9 +179,9 @@ def verify_common(folder: Path, manifest: Manifest) -> None:
 
 
 def verify_sample(folder: Path, *, max_bytes: int, key: int) -> None:
-    """Reads what decides where tokens are and what they mean (documents, counts, tokenizer), and
-    token shards of up to `max_bytes`, of the small validation split first, others for another key.
-    Raises as `Corpus.verify`, which finds what this misses."""
+    """Verifies the files that say where tokens are and what they mean (documents, counts,
+    tokenizer), and token shards of up to `max_bytes`, the small validation split first; another key
+    selects other shards. Raises as `Corpus.verify`, which checks everything."""
     valid = Corpus(folder, "valid")
     train = Corpus(folder, "train")
     verify_common(folder, train.manifest)

@@ -1,5 +1,5 @@
-"""What the user names -> sources, in an order that does not depend on the file system. A source is
-a file, the corpus `pydocs`, or a data set."""
+"""The inputs named by the user -> sources, in an order that does not depend on the file system. A
+source is a file, the corpus `pydocs`, or a data set."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FORMATS: dict[str, Format] = {
 }
 PYDOCS = "pydocs"
 HUB = "hub:"
-# Files that describe a corpus and are not part of it; taken only where they are named themselves.
+# Files that describe a corpus and are not part of it. They are used only if the user names them.
 _ABOUT = re.compile(
     r"(readme|licen[cs]e|copying|notice|changelog|contributing|code_of_conduct)(\..*)?",
     re.IGNORECASE,
@@ -49,21 +49,21 @@ class Source:
     format: Format
     path: Path = Path()
     hub: str = ""
-    """data set name, or a local folder, with `:CONFIG` behind it where one was given"""
+    """data set name or a local folder, followed by `:CONFIG` if one was given"""
     in_folder: bool = False
-    """found in a folder or by a glob, not named itself"""
+    """found in a folder or by a glob, not named by the user"""
 
     @property
     def size(self) -> int:
-        """Bytes of the file; 0 where nobody knows."""
+        """Bytes of the file; 0 if unknown."""
         try:
             return self.path.stat().st_size if self.path.name else 0
         except OSError as e:
             raise UserError(f"{self.path} cannot be read: {e.strerror or e}") from e
 
     def stamp(self) -> tuple[int, int] | None:
-        """Size and time of the last change: whether the file is still what it was. None where it is
-        no file, or gone."""
+        """Size and modification time, which tell whether the file is unchanged. None if it is not a
+        file, or gone."""
         try:
             status = self.path.stat() if self.path.name else None
         except OSError:
@@ -71,8 +71,8 @@ class Source:
         return (status.st_size, status.st_mtime_ns) if status else None
 
     def identity(self) -> dict[str, Any]:
-        """name, bytes and sha256: whether this is the same input as before. A data set is known by
-        its name only."""
+        """name, bytes and sha256, which tell whether this is the same input as before. A data set
+        is identified only by its name."""
         if self.format == "hub":
             return {"name": self.name, "bytes": 0, "sha256": ""}
         if self.format == "pydocs":
@@ -91,27 +91,28 @@ class Source:
 
 
 def format_of(path: Path) -> Format | None:
-    """The format by the name, without a suffix of compression; None where it is not one of ours."""
+    """The format by the name, ignoring a suffix of compression; None if we do not support it."""
     stem = path.with_suffix("") if compression_of(path) else path
     kind = FORMATS.get(stem.suffix.lower())
     return None if kind == "parquet" and stem is not path else kind
 
 
 class _Places:
-    """Where files are, each folder looked at once: paths are not followed from the root for every
-    file, which takes the square of the depth."""
+    """The places of files. Each folder is looked up only once: following the path from the root for
+    every file takes time that grows with the square of the depth."""
 
     def __init__(self, made: Path | None) -> None:
         self._made = walk.place_of(made)
         self._inside: dict[Path, bool] = {}
 
     def key(self, path: Path) -> object:
-        """Equal for two names of one file: its folder and its name there, links followed."""
+        """A key that is equal for two names of the same file: its folder and its name there, with
+        links followed."""
         real = Path(os.path.realpath(path)) if path.is_symlink() else path
         return walk.place_of(real.parent) or str(real.parent), real.name
 
     def in_made(self, path: Path) -> bool:
-        """Whether a file lies in the folder that is made, at any depth."""
+        """Whether a file is inside the output folder, at any depth."""
         if self._made is None:
             return False
         real = Path(os.path.realpath(path)) if path.is_symlink() else path
@@ -132,11 +133,11 @@ class _Places:
 def resolve(
     inputs: tuple[str, ...], *, output: Path | None = None
 ) -> tuple[list[Source], list[LeftOut]]:
-    """Sources in order, each file once, and what lay in folders or matched a pattern and was left
-    out, with the reasons (walk.py).
+    """The sources in order, each file once; and the names that were found in folders or by patterns
+    and left out, with the reasons (walk.py).
 
-    output: a folder whose files are not input although it may lie inside one, for they are made
-    from it. Raises UserError for an input that does not exist or holds no text.
+    output: the output folder, whose files are not input even if it is inside an input folder.
+    Raises UserError for an input that does not exist or holds no text.
     """
     sources: list[Source] = []
     left_out: list[LeftOut] = []
@@ -171,7 +172,7 @@ def _resolve_one(item: str, left_out: list[LeftOut], output: Path | None) -> lis
     if path.is_dir():
         return _folder(path, item, left_out, output)
     if path.exists():
-        if not path.is_file():  # nothing is opened that would wait
+        if not path.is_file():  # never open anything on which we would have to wait
             raise UserError(
                 f"{path} is a pipe or a device; a corpus is read several times, so write it to a "
                 "file first"
@@ -188,7 +189,7 @@ def _resolve_one(item: str, left_out: list[LeftOut], output: Path | None) -> lis
         if not sources:
             raise UserError(f"no text file matches {item!r}")
         return sources
-    # A mistyped name, and not one of the Hub, which takes half a minute to say so.
+    # It is a mistyped name, and not a name on the Hub, which would take half a minute to say so.
     beside_a_folder = "/" in item and path.parent.is_dir()
     if format_of(path) is None and not beside_a_folder and _HUB_NAME.fullmatch(item):
         return [_hub(item)]
@@ -196,8 +197,7 @@ def _resolve_one(item: str, left_out: list[LeftOut], output: Path | None) -> lis
 
 
 def legible(name: str) -> str:
-    """A file name as text: bytes of it that are not UTF-8 are written out, for the manifest is
-    UTF-8."""
+    """A file name as text. Bytes that are not UTF-8 are escaped, because the manifest is UTF-8."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -236,8 +236,8 @@ def _nothing_in(item: str, left_out: list[LeftOut]) -> str:
 
 
 def _kind_of(path: Path, name: str, left_out: list[LeftOut], *, about: bool) -> Format | None:
-    """The format of a file that was found; None where it is left out. about: files that describe a
-    corpus are left out, too."""
+    """The format of a file that was found; None if it is left out. about: whether files that
+    describe a corpus are left out, too."""
     kind = format_of(path)
     reason = ""
     if kind is None:
@@ -252,18 +252,18 @@ def _kind_of(path: Path, name: str, left_out: list[LeftOut], *, about: bool) -> 
 
 
 def _empty_or_gone(path: Path) -> str:
-    """Why a file that was found holds no text; empty where it may."""
+    """Why a file that was found cannot hold text; empty if it can."""
     try:
         empty = path.stat().st_size == 0
     except OSError:
         return walk.UNREADABLE
-    # An archive of no bytes is damaged, and reading it says so.
+    # An empty archive is damaged, and reading it reports that.
     return walk.EMPTY if empty and not compression_of(path) else ""
 
 
 def _pattern(pattern: Path, item: str, left_out: list[LeftOut]) -> list[Source]:
-    """The text files that match; what matches and is left out is noted, and so are folders below
-    which nobody could look."""
+    """The text files that match. Matches that are left out, and folders that cannot be read, are
+    recorded."""
     fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
     deep = "**" in pattern.parts
     try:

@@ -1,5 +1,5 @@
-"""Whether the disk of a corpus has room for what `prepare` writes, asked before anything is
-written."""
+"""Checks, before anything is written, that the disk of a corpus has enough space for what `prepare`
+writes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..errors import UserError
 from .sources import Source
 from .streams import compression_of
 
-# How much text a compressed file holds at most in practice, per byte; and bytes of text a token has
-# at least on the average.
+# The most text that a compressed file holds per byte in practice; and the least bytes of text per
+# token on average.
 _UNPACKED = {"": 1.0, ".gz": 3.5, ".bz2": 4.5, ".xz": 4.5, ".zst": 4.0}
 _BYTES_PER_TOKEN = 3.0
 _SPARE_BYTES = 64 << 20
 
 
 def must_fit(options: PrepareConfig, sources: list[Source], folder: Path) -> None:
-    """Raises UserError where the disk is too small."""
+    """Raises UserError if the disk is too small."""
     need = bytes_needed(options, sources)
     room = shutil.disk_usage(_existing(folder)).free
     done = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else 0
@@ -33,8 +33,8 @@ def must_fit(options: PrepareConfig, sources: list[Source], folder: Path) -> Non
 
 
 def bytes_needed(options: PrepareConfig, sources: list[Source]) -> int:
-    """An estimate, on the safe side, of what the run writes: parts and shards. Data sets of the Hub
-    are not counted, nobody knows their size."""
+    """A generous estimate of the bytes that the run writes: parts and shards. Data sets on the Hub
+    are not counted, because their size is unknown."""
     text = sum(
         s.size * _UNPACKED[compression_of(s.path)] * (3.0 if s.format == "parquet" else 1.0)
         for s in sources

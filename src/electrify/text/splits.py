@@ -1,5 +1,5 @@
-"""The two parts of a corpus. By itself, so that worker processes need not load torch, which
-shards.py does."""
+"""The two splits of a corpus. They have their own module so that worker processes need not load
+torch, as shards.py does."""
 
 from __future__ import annotations
 

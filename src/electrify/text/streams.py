@@ -1,8 +1,8 @@
-"""Bytes of a file, decompressed in a stream. An archive that is damaged or ends too early is an
+"""Bytes of a file, decompressed as a stream. An archive that is damaged or ends too early is an
 error, never a shorter corpus; see members.py.
 
-What cannot be seen: a file cut exactly between two members is a whole archive of fewer members; and
-what `has_checksum` says.
+Two faults cannot be detected: a file that was cut exactly between two members, because it is a
+valid archive with fewer members; and what `has_checksum` describes.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ from ..progress import say
 from .members import CHUNK, Damaged, Truncated, unpacked
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
-# Text that compresses 250-fold beyond a quarter of a gigabyte is not text: a bomb, or one line
-# repeated.
+# More than a quarter of a gigabyte that is compressed 250-fold is not text, but a decompression
+# bomb or one repeated line.
 BOMB_BYTES = 1 << 28
 BOMB_RATIO = 250
-# Bytes of the smallest stream of .xz, an empty one: fewer zeros at the end cannot stand where a
-# stream was.
+# Bytes of the smallest .xz stream, an empty one: fewer zeros at the end cannot be a lost stream.
 _SMALLEST_XZ = 32
 
 
 def compression_of(path: Path) -> str:
-    """`.gz`, `.bz2`, `.xz`, `.zst`, or "" for none, by the name."""
+    """The compression by the file's name: `.gz`, `.bz2`, `.xz`, `.zst`, or "" for none."""
     return path.suffix.lower() if path.suffix.lower() in COMPRESSIONS else ""
 
 
 def read_chunks(path: Path, *, advance: Callable[[int], None] | None = None) -> Iterator[bytes]:
-    """The content of a file, decompressed, in pieces of about 1 MB. `advance` hears of every byte
-    of the file itself that was consumed.
+    """The content of a file, decompressed, in pieces of about 1 MB. `advance` is called with the
+    number of bytes of the file itself that were consumed.
 
-    Raises UserError naming the file where it cannot be read, is truncated, damaged or a
+    Raises UserError, naming the file, if it cannot be read, is truncated or damaged, or is a
     decompression bomb.
     """
     kind = compression_of(path)
@@ -96,18 +95,18 @@ def must_be_file(path: Path) -> None:
 
 
 def must_lead_somewhere(folder: Path) -> None:
-    """Raises UserError where a folder, or one above it, is a link to nothing or to itself."""
+    """Raises UserError if a folder, or one above it, is a link to nothing or to itself."""
     for path in (folder, *folder.parents):
         if path.is_symlink() and not os.path.exists(path):
             raise UserError(f"{path} is a link that leads nowhere; choose another folder")
 
 
 def has_checksum(path: Path) -> bool:
-    """Whether damage inside an archive can be seen; True where it is none. Judged by its first
-    member: .xz and .zst may go without, .gz and .bz2 not.
+    """Whether damage inside an archive can be detected; True if the file is not an archive. Its
+    first member decides: .xz and .zst may lack a checksum, .gz and .bz2 always have one.
 
-    Without checksum a flipped bit of .xz or .zst is seen only where the data cannot be unpacked any
-    more; else it changes the text.
+    Without a checksum, a flipped bit in .xz or .zst is noticed only if the data cannot be unpacked
+    any more; otherwise it changes the text.
     """
     kind = compression_of(path)
     if kind not in (".xz", ".zst") or not path.is_file():
@@ -116,11 +115,11 @@ def has_checksum(path: Path) -> bool:
         with opened(path) as raw:
             head = raw.read(
                 18
-                # The longest header of a frame of zstandard; the flags of an .xz stream are bytes 6
+                # The longest header of a zstandard frame; the flags of an .xz stream are bytes 6
                 # and 7.
             )
     except OSError:
-        return True  # read_chunks says it
+        return True  # read_chunks reports it
     if kind == ".xz":
         return (
             not head.startswith(b"\xfd7zXZ\0") or len(head) < 8 or head[7] & 0x0F != lzma.CHECK_NONE

@@ -1,4 +1,4 @@
-"""What `electrify prepare` found, as a table in plain text."""
+"""The statistics of a prepared corpus, as a table in plain text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOG = "prepare.log.json"
 
 
 def _seconds(folder: Path) -> dict[str, float]:
-    """What the run that made the folder took, by phase; {} where the folder does not say."""
+    """The seconds of each phase of the run that made the folder; {} if the folder does not say."""
     try:
         return check(
             dict[str, float],
@@ -26,8 +26,8 @@ def _seconds(folder: Path) -> dict[str, float]:
 
 
 def report(manifest: Manifest, *, folder: Path | None = None) -> str:
-    """What `prepare` found, as a table in plain text. `folder` (that of the manifest) adds the
-    seconds and the rate of the run that made it."""
+    """The statistics of the corpus, as a table in plain text. With `folder` (that of the manifest),
+    it also has the seconds and the rate of the run that made it."""
     c = defaultdict(float, manifest.counts)
     rows = [
         ("documents", f"{c['documents']:,.0f}"),

@@ -1,5 +1,5 @@
-"""The tokenizer of a corpus as a Hugging Face folder: written so that AutoTokenizer gives the ids
-that were trained, or taken over from elsewhere."""
+"""The tokenizer of a corpus as a Hugging Face folder: a trained one, written so that AutoTokenizer
+gives the same ids, or an existing one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..files.whole import write_atomically
 from ..special import SpecialIds
 
 MAX_LENGTH = 512
-MAX_GROWTH = 1000  # published normalizers replace a character by one, or put one before a text
+MAX_GROWTH = 1000  # published ones replace one character by another, or put one before a text
 MAX_STEPS = 100  # published ones have up to about ten; each costs time for every text
 _ROLES = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 _NAMES = {
@@ -38,7 +38,7 @@ def save_trained(
     """A trained `tokenizers.Tokenizer` as a folder for AutoTokenizer: tokenizer.json,
     tokenizer_config.json and, for WordPiece, vocab.txt.
 
-    transformers builds a BertTokenizer from the vocabulary and these settings, ignoring the
+    transformers builds a BertTokenizer from the vocabulary and these settings, and ignores the
     normaliser in tokenizer.json, so both must say the same.
     """
     settings: dict[str, Any] = {
@@ -67,11 +67,11 @@ def save_trained(
 
 
 def save_existing(name: str, folder: Path) -> None:
-    """The tokenizer in a folder or on the Hub, written to `folder`. Raises UserError where it
-    cannot be had or lacks a role."""
+    """Writes the tokenizer in a folder or on the Hub to `folder`. Raises UserError if it cannot be
+    loaded, or lacks a special token."""
     tokenizer = load_tokenizer(name)
     special_ids(tokenizer)
-    vocabulary_size(tokenizer)  # before the library writes a file with a line for every hole
+    vocabulary_size(tokenizer)  # before the library writes a file with a line for every unused id
     if tokenizer.model_max_length > 1 << 20:  # transformers' way of saying that nobody set it
         tokenizer.model_max_length = MAX_LENGTH
     with failing_as(f"{folder} could not be written"):
@@ -83,7 +83,7 @@ def save_existing(name: str, folder: Path) -> None:
 
 
 def load_tokenizer(name: str | Path) -> Any:
-    """The transformers tokenizer of a folder or of the Hub. Raises UserError where there is none,
+    """The transformers tokenizer in a folder or on the Hub. Raises UserError if there is none, or
     it is damaged, or it is not a fast tokenizer."""
     folder = Path(name)
     file = folder / TOKENIZER_FILE
@@ -116,7 +116,7 @@ def load_tokenizer(name: str | Path) -> Any:
 
 @contextmanager
 def without_code(name: str) -> Iterator[None]:
-    """A UserError where the library says inside that a model brings code of its own."""
+    """A context that raises a UserError if the library reports that a model brings its own code."""
     try:
         yield
     except ValueError as e:
@@ -130,7 +130,7 @@ def without_code(name: str) -> Iterator[None]:
 
 def must_be_sound(file: Path) -> None:
     """Raises UserError for a tokenizer.json that would exhaust memory or time when it is loaded or
-    used. One that is damaged passes: loading it says how."""
+    used. A damaged one passes, because loading it will report the damage."""
     if not file.is_file():
         return
     if file.stat().st_size > MAX_FILE_BYTES:
@@ -161,7 +161,7 @@ def must_be_sound(file: Path) -> None:
 
 
 def _growth(step: Any) -> int:
-    """Characters that a normalizer may make of one: replacements one after the other multiply."""
+    """How many characters a normalizer may make of one; consecutive replacements multiply."""
     if isinstance(step, dict):
         inner = prod(map(_growth, step.get("normalizers", ())))
         texts = (step.get(name, "") for name in ("content", "prepend"))
@@ -170,8 +170,8 @@ def _growth(step: Any) -> int:
 
 
 def _steps(part: Any) -> int:
-    """Steps of a normalizer, a pre-tokenizer, a post-processor or a decoder: those of sequences
-    inside sequences count."""
+    """The number of steps of a normalizer, a pre-tokenizer, a post-processor or a decoder,
+    including those of nested sequences."""
     if not isinstance(part, dict):
         return 0
     inner = [
@@ -183,8 +183,8 @@ def _steps(part: Any) -> int:
 
 
 def must_be_steady(tokenizer: Any, name: str) -> None:
-    """Raises UserError where a tokenizer draws lots (BPE with dropout), or one of its tokens has
-    two roles that a model tells apart."""
+    """Raises UserError if a tokenizer is random (BPE with dropout), or if one of its tokens has two
+    roles that a model must tell apart."""
     model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
     dropout = getattr(model, "dropout", None)
     if dropout:
@@ -195,7 +195,7 @@ def must_be_steady(tokenizer: Any, name: str) -> None:
         )
     ids = {role: getattr(tokenizer, f"{role}_token_id", None) for role in (*_ROLES, "unk")}
     for one, other in combinations(ids, 2):
-        # Models that only read from left to right pad with the token for unknown words.
+        # Left-to-right models use the token for unknown words as padding.
         if ids[one] is not None and ids[one] == ids[other] and {one, other} != {"pad", "unk"}:
             raise UserError(
                 f"{name}: its tokenizer uses one token for several roles ({one}={ids[one]}, "
@@ -205,8 +205,8 @@ def must_be_steady(tokenizer: Any, name: str) -> None:
 
 
 def special_ids(tokenizer: Any) -> SpecialIds:
-    """The ids of the tokens with a role ([MASK] or <mask>, ...); [UNK] is -1 where there is none.
-    Raises UserError naming roles without a token."""
+    """The ids of the tokens with a role ([MASK] or <mask>, ...); [UNK] is -1 if there is none.
+    Raises UserError naming the roles without a token."""
     ids: dict[str, Any] = {
         role: getattr(tokenizer, f"{role}_token_id", None) for role in (*_ROLES, "unk")
     }
@@ -238,8 +238,8 @@ def special_ids(tokenizer: Any) -> SpecialIds:
 
 
 def vocabulary_size(tokenizer: Any) -> int:
-    """Rows that an embedding needs: the largest id plus one. Raises UserError where the ids are not
-    those of a vocabulary."""
+    """The number of rows that an embedding table needs: the largest id plus one. Raises UserError
+    if the ids cannot be those of a vocabulary."""
     ids = list(tokenizer.get_vocab().values())
     size = max(ids, default=-1) + 1
     if len(set(ids)) < len(ids):

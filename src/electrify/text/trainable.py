@@ -1,5 +1,5 @@
-"""What the vocabularies that are trained here have in common: their special tokens, and the
-normalizer of BPE and Unigram."""
+"""The common parts of all vocabularies trained here: the special tokens, and the normalizer of BPE
+and Unigram."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def normalizer_of(
     lowercase: bool, strip_accents: bool, *, compose: Any, extra: tuple[Any, ...] = ()
 ) -> Any:
-    """The normalizer of a tokenizer: composed characters first, then what was asked for."""
+    """The normalizer of a tokenizer: it composes characters first, and then does what was asked
+    for."""
     from tokenizers import normalizers
 
     steps = [compose()]

@@ -10,11 +10,11 @@ from ..progress import say
 from .feeding import emptied, feed, in_megabytes
 from .trainable import SPECIALS, normalizer_of
 
-# Unigram training goes about 70 times through all distinct words (two rounds of expectation and one
-# of pruning, each of which drops a quarter of the pieces), at 2 us a character: no matter in a
-# language with spaces, where words repeat, but 100 s for .7 MB of molecules, where none does. 128
-# characters a piece show each some dozens of times. Judged by the first million characters; of
-# English they hold 16 % distinct ones.
+# Unigram training passes about 70 times over all distinct words (two rounds of expectation and one
+# of pruning, each of which drops a quarter of the pieces), at 2 us per character. This does not
+# matter in a language with spaces, where words repeat, but it takes 100 s for .7 MB of molecules,
+# where no word does. With 128 characters per piece, each piece is seen some dozens of times. The
+# first million characters decide; in English, 16 % of them are distinct.
 UNIGRAM_CHARACTERS = 128
 UNREPEATED = 0.75
 _JUDGED = 1_000_000
@@ -52,9 +52,8 @@ def unigram(
 
 
 def enough_for_unigram(texts: list[str], vocab_size: int) -> list[str]:
-    """Where hardly a word occurs twice, the first texts that are enough for so many pieces (see
-    UNIGRAM_CHARACTERS), and of the others those with a character that was not seen before; else
-    all.
+    """If hardly any word occurs twice: the first texts that suffice for so many pieces (see
+    UNIGRAM_CHARACTERS), and of the others only those with a new character. Otherwise all texts.
     """
     most = max(UNIGRAM_CHARACTERS * vocab_size, 1 << 16)
     size = sum(map(len, texts))
@@ -87,12 +86,12 @@ def _unrepeated(texts: list[str]) -> bool:
 
 
 def canonical_pieces(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """The pieces and scores of a Unigram model without the traces of the trainer's hash maps.
+    """The pieces and scores of a Unigram model, made independent of the trainer's hash maps.
 
-    Two trainings give the same pieces, but sums of floats in another order (1e-14 apart), and
-    characters that did not earn a place get the lowest score plus 0.0001, 0.0002, ... in the order
-    of a hash map. So scores are rounded, and those of such characters are dealt out by the
-    alphabet.
+    Two trainings give the same pieces, but add floats in different orders (results differ by
+    1e-14), and characters that did not earn a place of their own get the lowest score plus 0.0001,
+    0.0002, ... in the order of a hash map. So scores are rounded, and those of such characters are
+    assigned in alphabetical order.
     """
     free = [(piece, score) for piece, score in pieces if piece not in SPECIALS]
     single = sum(len(piece) == 1 for piece, _ in free)

@@ -1,8 +1,8 @@
 """Training a tokenizer, deterministically: the same documents give the same file, whatever the
 order of hash maps and the number of threads.
 
-The tokenizers library has one deterministic trainer, that of byte-level BPE. How the others are
-made so stands in wordpiece.py and unigram.py.
+The tokenizers library has one deterministic trainer, that of byte-level BPE. wordpiece.py and
+unigram.py say how the others are made deterministic.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def train(
     """A `tokenizers.Tokenizer` of kind wordpiece, bpe or unigram with the special tokens [PAD]
     [UNK] [CLS] [SEP] [MASK] = 0..4.
 
-    `texts` are let go one by one as they are read for the last time. Raises UserError where the
-    texts are too few for a vocabulary, or min_frequency too high for them.
+    Each of the `texts` is freed when it has been read for the last time. Raises UserError if there
+    are too few texts for a vocabulary, or if min_frequency is too high for them.
     """
     from tokenizers import processors
 

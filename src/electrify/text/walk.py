@@ -1,8 +1,9 @@
-"""The files of a folder, to the bottom and in sorted order, and what was left out of it, by reason:
-a corpus is never shortened without a word.
+"""The files of a folder and its subfolders in sorted order, and the names that were left out, by
+reason: a corpus is never shortened silently.
 
-Links to files are followed (caches of data sets are made of them), links to folders are not: two
-that lead back would make more paths than can be walked, and what is meant can be named as an input.
+Links to files are followed (caches of data sets consist of them). Links to folders are not, because
+two that lead back would give more paths than can be walked; the user can name such a folder as an
+input.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..files.reading import FileError, opened
 
-SHOWN = 3  # names of each reason in the line about what was left out
+SHOWN = 3  # names shown for each reason in the line about what was left out
 
 LINKED_FOLDER = "links to folders (not followed)"
 DEAD_LINK = "links that lead nowhere"
@@ -39,7 +40,7 @@ class LeftOut:
 
 
 def sentence(left_out: list[LeftOut]) -> str:
-    """`left out 3; hidden: 2 (.a, .b); empty files: 1 (c.txt)`; empty where nothing was."""
+    """`left out 3; hidden: 2 (.a, .b); empty files: 1 (c.txt)`; empty if nothing was."""
     groups: dict[str, list[str]] = {}
     for one in left_out:
         groups.setdefault(one.reason, []).append(one.name)
@@ -52,9 +53,9 @@ def sentence(left_out: list[LeftOut]) -> str:
 
 def files(folder: Path, left_out: list[LeftOut], *, besides: Path | None = None) -> Iterator[Path]:
     """The regular files below `folder` that may be read and are not empty. besides: a folder inside
-    that is passed over without a word.
+    it that is skipped silently.
 
-    Raises UserError where `folder` itself may not be read.
+    Raises UserError if `folder` itself may not be read.
     """
     passed = place_of(besides)
     waiting = _listed(folder, folder, left_out)
@@ -62,7 +63,7 @@ def files(folder: Path, left_out: list[LeftOut], *, besides: Path | None = None)
         path = waiting.pop()
         if path.name.startswith("."):
             left_out.append(LeftOut(_inside(path, folder), HIDDEN))
-        elif os.path.isdir(path):  # False where a link may not be followed, which `unfit` says
+        elif os.path.isdir(path):  # False if a link may not be followed, which `unfit` reports
             if passed is not None and place_of(path) == passed:
                 continue
             if path.is_symlink():
@@ -76,7 +77,7 @@ def files(folder: Path, left_out: list[LeftOut], *, besides: Path | None = None)
 
 
 def unfit(path: Path) -> str | None:
-    """Why what is not a folder holds no text, whatever its name; None where it may."""
+    """Why something that is not a folder cannot hold text, whatever its name; None if it can."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -92,8 +93,8 @@ def unfit(path: Path) -> str | None:
 
 
 def place_of(path: Path | None) -> tuple[int, int] | None:
-    """Where a folder is, whatever its name: the path of one that is a thousand folders deep takes a
-    thousand looks to follow, this takes one."""
+    """A folder's identity, whatever its name. Following the path of a folder that is a thousand
+    levels deep takes a thousand look-ups; this takes one."""
     try:
         facts = os.stat(path) if path is not None else None
     except OSError:
@@ -102,7 +103,7 @@ def place_of(path: Path | None) -> tuple[int, int] | None:
 
 
 def _listed(folder: Path, top: Path, left_out: list[LeftOut]) -> list[Path]:
-    """What is in a folder, the first at the end."""
+    """The entries of a folder in reverse order."""
     try:
         return sorted(folder.iterdir(), reverse=True)
     except OSError as e:

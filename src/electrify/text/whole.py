@@ -1,5 +1,5 @@
-"""A small text as a whole: a file of examples, a text to judge. Corpora are read in pieces, see
-decoding.py."""
+"""Reads a small text as a whole: a file of examples, or a text to judge. Corpora are read in
+pieces, see decoding.py."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..files.reading import MB, FileError, json_of, opened
 from .members import CHUNK
 from .streams import must_be_file
 
-# A text to judge, or the pairs of a paradigm: beyond what anybody judges in one piece, and a tenth
-# of a usual memory.
+# Limit for a text to judge, or for the pairs of a paradigm: more than anybody judges in one piece,
+# and a tenth of a usual machine's memory.
 MAX_TEXT_BYTES = 1 << 28
 
 
 def read_text(path: str | Path, *, name: str | None = None) -> str:
-    """A UTF-8 file without its byte-order mark. Raises UserError where it is missing, binary or
+    """A UTF-8 file without its byte-order mark. Raises UserError if it is missing, binary or in
     another encoding."""
     shown = name or str(path)
     must_be_file(Path(path))
@@ -33,9 +33,9 @@ def read_text(path: str | Path, *, name: str | None = None) -> str:
 
 
 def joined(chunks: Iterable[bytes], shown: str, *, limit: int, longest: int | None = None) -> bytes:
-    """All chunks. limit: bytes at most; longest: bytes of a line at most. Raises UserError as soon
-    as a chunk says that it will be no text of that size, so that nothing is held of a sparse file
-    but the beginning."""
+    """All chunks, joined. limit: bytes at most; longest: bytes of a line at most. Raises UserError
+    as soon as a chunk shows that this is not a text of that size, so that only the beginning of a
+    sparse file is ever held."""
     parts: list[bytes] = []
     size = lines = line = 0
     for chunk in chunks:
@@ -80,7 +80,8 @@ def decode(data: bytes, shown: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Split at line feeds only: str.splitlines would cut at characters that texts may hold."""
+    """The lines, split at line feeds only: str.splitlines would also split at characters that may
+    occur in texts."""
     lines = text.split("\n")
     return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
 

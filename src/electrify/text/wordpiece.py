@@ -1,8 +1,9 @@
 """Training a WordPiece vocabulary, deterministically.
 
 The trainer of the tokenizers library numbers the pieces `##c` in the order in which a hash map
-yields them, and later ties follow those numbers: naming every `##c` beforehand, sorted, as a
-"special token" fixes the numbers; the model is then built again with the true special tokens only.
+yields them, and breaks later ties by these numbers. To fix the numbers, every `##c` is passed
+beforehand, sorted, as a "special token"; afterwards the model is built again with only the true
+special tokens.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from ..progress import Progress
 from .feeding import batches, emptied, feed, in_megabytes
 from .trainable import SPECIALS
 
-# BERT's vocabulary knows a thousand characters; with a small vocabulary fewer, so that at most one
-# eighth of it is single characters (c and ##c).
+# BERT's vocabulary has a thousand characters. A small vocabulary has fewer, so that at most one
+# eighth of it are single characters (c and ##c).
 MAX_ALPHABET = 1000
 ALPHABET_SHARE = 16
 
@@ -29,7 +30,7 @@ class Characters:
         self._counts = np.zeros(0x110000, np.int64)
 
     def add(self, text: str) -> None:
-        """A call costs as much as a million characters do: texts are joined before."""
+        """Adds a text. A call costs as much as a million characters do, so join texts before."""
         self._counts += np.bincount(
             np.frombuffer(text.encode("utf-32-le"), np.uint32), minlength=0x110000
         )
@@ -104,7 +105,7 @@ def _alphabet(
             bar.advance(len(joined) / 1e6)
     counts: dict[str, int] = {}
     for character, n in raw.items():
-        # Normalisation and splitting look at one character at a time, so this is exact without
+        # Normalisation and splitting treat one character at a time, so this is exact without
         # normalising the whole text.
         for c in tokenizer.normalizer.normalize_str(character):
             counts[c] = counts.get(c, 0) + n

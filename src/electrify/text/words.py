@@ -1,4 +1,4 @@
-"""Where words begin, read from a tokenizer: what choosing whole words needs to know."""
+"""Where words begin, as read from a tokenizer: needed to choose whole words for masking."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..files.tokenizers import read_tokenizer
 from ..tokens import ALWAYS_BEGINS, ALWAYS_JOINS, WordEdges
 from .tokenizer import load_tokenizer
 
-# What the splitting of byte-level tokenizers keeps apart.
+# The classes of characters that byte-level tokenizers separate.
 LETTER = 1
 DIGIT = 2
 SIGN = 3
@@ -21,11 +21,12 @@ SIGN = 3
 def word_edges(folder: Path) -> WordEdges:
     """How the tokens of the tokenizer in `folder` join into words.
 
-    WordPiece: what carries the prefix of continuation joins. Metaspace (SentencePiece): what does
-    not carry the mark of a space joins. Byte-level: what carries no space joins a token whose last
-    character is, like its own first, a letter, a digit or a sign, or a space that stands alone (of
-    a contraction, which the splitting keeps whole, the sign and the letters count as two words
-    where they are two tokens). Raises UserError for other tokenizers.
+    WordPiece: a token with the continuation prefix joins the token before it. Metaspace
+    (SentencePiece): a token without the mark of a space joins. Byte-level: a token without a space
+    joins a token whose last character is of the same class as its own first one (letter, digit or
+    sign) or is a space that stands alone. (In a contraction, which the splitting keeps whole, the
+    sign and the letters count as two words if they are two tokens.) Raises UserError for other
+    tokenizers.
     """
     described = read_tokenizer(folder)
     pieces = load_tokenizer(folder).get_vocab()
@@ -74,15 +75,15 @@ def _byte_level(piece: str) -> tuple[int, int]:
 
 
 def _kind(character: str) -> int:
-    # Half a character: letters are split like this, in most texts.
+    # Part of a character: in most texts, such split characters are letters.
     if character == "\ufffd" or character.isalpha():
         return LETTER
     return DIGIT if character.isnumeric() else SIGN
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """The characters that byte-level tokenizers write for the 256 bytes: printable ones for
-    themselves, the others from U+0100 on, in order."""
+    """The characters with which byte-level tokenizers write the 256 bytes: printable ones stand for
+    themselves, the others are numbered from U+0100 on, in order."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(256) if b not in printable]
     return {chr(b): b for b in printable} | {chr(0x100 + i): b for i, b in enumerate(others)}

@@ -1,4 +1,4 @@
-"""The output folder of `prepare` while it is being made: whose it is, what is done, what may be
+"""The output folder of `prepare` while it is being made: who owns it, what is done, and what may be
 used again.
 
     DATA/unfinished/
@@ -13,7 +13,7 @@ used again.
     DATA/.lock                 held while a process works here; the system lets go of it when the
                                process dies
 
-`unfinished` is ours where its state.json has our mark, whatever else is called so; what we wrote in
+`unfinished` is ours if its state.json has our mark; its name alone does not count. What we wrote in
 it is removed after the manifest was written.
 """
 
@@ -63,8 +63,8 @@ class State:
 
 
 class Workspace:
-    """The folder of one run, locked. Raises UserError where another run owns it, another process
-    works in it, or the disk is too small."""
+    """The locked folder of one run. Raises UserError if another run owns it, if another process
+    works in it, or if the disk is too small."""
 
     def __init__(self, options: PrepareConfig, sources: list[Source]) -> None:
         self.folder = Path(options.output_dir)
@@ -75,7 +75,7 @@ class Workspace:
         self._stamps: list[Any] = []
         self._tokenizer_put: list[str] = []  # hashes of the files that were put into DATA/tokenizer
         self._inside = self.folder / UNFINISHED
-        self._fd = -1  # the folder that this run began in, whatever has its name later
+        self._fd = -1  # the folder in which this run began, whatever has its name later
         self.placed = Placed(self.folder, self._inside)
         self.tokenizer = self._inside / "tokenizer"
         self._held = ExitStack()
@@ -89,7 +89,7 @@ class Workspace:
             )
         with ExitStack() as held:
             held.enter_context(lock(self.folder))
-            # Asked again, for another process may have come first.
+            # Checked again, because another process may have been first.
             if finished(self._config, self.sources) is not None:
                 raise UserError(
                     f"{self.folder} was prepared by another process a moment ago; the same command "
@@ -108,12 +108,12 @@ class Workspace:
         return self
 
     def _leave(self) -> None:
-        """`unfinished` goes where nothing was begun in it."""
+        """Removes `unfinished` if nothing was begun in it."""
         with suppress(OSError):
             self._inside.rmdir()
 
     def _claim(self) -> None:
-        """Says whose folder this is, or finds that it is ours."""
+        """Marks the folder as ours, or finds that it already is."""
         self._stamps = [s.stamp() for s in self.sources]
         self.identities = [s.identity() for s in self.sources]
         path = self._inside / STATE
@@ -133,8 +133,8 @@ class Workspace:
         self._tokenizer_must_be_ours()
         self.placed.must_be_ours()
         if changed := mended(had, self.options, self.identities):
-            # Parts stay: each is known by a hash of its documents and of the tokenizer, and is used
-            # again only where both are the same.
+            # Parts stay: each is identified by a hash of its documents and of the tokenizer, and is
+            # used again only if both are the same.
             say(f"{changed} changed since this folder was begun: reading all input anew")
             clear_tokenizer(self._inside)
             for name in ("tokenizer.done", "pydocs.jsonl"):
@@ -145,8 +145,8 @@ class Workspace:
         say(f"continuing in {self.folder}")
 
     def _had(self, path: Path) -> dict[str, Any]:
-        """What the run that began here wrote down. Raises UserError where that is not what such a
-        run writes."""
+        """The state that the run which began here has recorded. Raises UserError if no such run
+        would write it."""
         try:
             return asdict(check(State, read_object(path, within=self.folder), str(path), more=True))
         except FileError as e:
@@ -159,8 +159,8 @@ class Workspace:
             ) from e
 
     def collect(self, *, workers: int) -> None:
-        """Writes the embedded corpus to a file, unless an earlier run did, and reads that file in
-        its place from now on."""
+        """Writes the embedded corpus to a file, unless an earlier run did; from then on that file
+        is read in its place."""
         for i, source in enumerate(self.sources):
             if source.format != "pydocs":
                 continue
@@ -170,8 +170,8 @@ class Workspace:
             self.sources[i] = replace(source, format="jsonl", path=path)
 
     def must_be_unchanged(self) -> None:
-        """Raises UserError where an input is not what was hashed: the text was read twice, and the
-        manifest would name neither."""
+        """Raises UserError if an input has changed since it was hashed: the text is read twice, and
+        the manifest would describe neither version."""
         for source, stamp in zip(self.sources, self._stamps, strict=True):
             if stamp is not None and source.stamp() != stamp:
                 raise UserError(
@@ -180,8 +180,8 @@ class Workspace:
                 )
 
     def part(self, number: int) -> Path:
-        """Where the part file of a task lies; a thousand a folder. Raises UserError where that
-        leads elsewhere, or the folder is gone."""
+        """The path of a task's part file, a thousand in each folder. Raises UserError if it leads
+        elsewhere, or if the folder is gone."""
         path = self._inside / "parts" / f"{number // 1000:05d}" / f"{number:08d}.part"
         self._must_be_there(path.parent)
         return path
@@ -198,7 +198,7 @@ class Workspace:
         )
 
     def tokenizer_is_done(self) -> bool:
-        """Whether an earlier run finished the tokenizer and it is still what it was."""
+        """Whether an earlier run finished the tokenizer, and it has not changed since."""
         self._must_be_there(self.tokenizer)
         mark = self._inside / "tokenizer.done"
         file = self.tokenizer / "tokenizer.json"
@@ -223,8 +223,8 @@ class Workspace:
         )
 
     def _tokenizer_must_be_ours(self) -> None:
-        """Raises UserError, before the text is read, where somebody put files into DATA/tokenizer
-        that this run could not replace."""
+        """Raises UserError, before the text is read, if somebody put files into DATA/tokenizer that
+        this run could not replace."""
         ours = [*self._published(), *tokenizer_hashes(self.tokenizer).values()]
         odd = in_the_way(dict.fromkeys(TOKENIZER_FILES, ""), self.folder / "tokenizer", ours=ours)
         if odd is not None:
@@ -233,8 +233,8 @@ class Workspace:
             )
 
     def publish_tokenizer(self) -> dict[str, str]:
-        """Copies the tokenizer to where it stays, file by file, and returns the files' hashes.
-        Raises UserError where another file is in the way."""
+        """Copies the tokenizer to its final place, file by file, and returns the files' hashes.
+        Raises UserError if another file is in the way."""
         path = self._inside / "tokenizer.published"
         ours = self._published()
         wanted = tokenizer_hashes(self.tokenizer)
@@ -248,8 +248,8 @@ class Workspace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # After a mistake of the user that was found before any text was tokenised there is nothing
-        # to continue from, and he starts with other input.
+        # If a mistake of the user was found before any text was tokenised, there is nothing to
+        # continue, and the next command may have other input.
         begun = (
             any(self._inside.glob("parts/*/*.part"))
             or self.placed.names()
@@ -266,8 +266,9 @@ class Workspace:
             raise UserError(self._lost()) from error
 
     def _mark_again(self) -> None:
-        """Somebody removed our mark and not all that we wrote: without it no later run could take
-        the folder for its own. Another folder that has its name since is left alone."""
+        """Writes the mark again if somebody removed it but not everything that we wrote: without it
+        no later run could recognise the folder as its own. If another folder has taken the name, it
+        is left alone."""
         with suppress(OSError):
             if os.path.samestat(os.fstat(self._fd), self.folder.stat()):
                 self._inside.mkdir(exist_ok=True)

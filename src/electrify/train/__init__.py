@@ -1,1 +1,1 @@
-"""The loop and what it stands on: optimiser, schedule, ranks, checkpoints, log, monitors."""
+"""The training loop and what it needs: optimiser, schedule, ranks, checkpoints, log, monitors."""

@@ -1,4 +1,4 @@
-"""One setting of the C allocator that a CPU step needs."""
+"""One setting of the C allocator that makes training steps on a CPU faster."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _M_MMAP_THRESHOLD = -3
 
 
 def keep_memory() -> bool:
-    """Tells glibc to keep freed memory instead of handing it back to the kernel. True where it
-    could be told.
+    """Tells glibc to keep freed memory instead of handing it back to the kernel. Returns whether
+    that worked.
 
-    By default every block above 32 MiB at most is mapped anew and zeroed page by page, so a step
-    spends up to a third of its time in page faults (logits and attention weights are such blocks).
-    Measured in docs/results.md.
+    By default glibc maps every large block (above 32 MiB at the latest) anew and the kernel zeroes
+    it page by page, so a step spends up to a third of its time in page faults (logits and attention
+    weights are such blocks). Measured in docs/results.md.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -45,7 +45,7 @@ class Board:
         self._writer.flush()
 
     def forget(self, first: int) -> None:
-        """What was written from step `first` on, here or in earlier files, is not shown."""
+        """Hides what was written from step `first` on, in this file or in earlier ones."""
         self._write(self._event(wall_time=time.time(), step=first, session_log=self._start))
 
     def add(self, step: int, numbers: Iterable[tuple[str, float]]) -> None:
@@ -71,7 +71,7 @@ def open_board(folder: Path, resume_step: int | None) -> Board:
 
 
 def numbers(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """What a tracker can draw: the numbers, nested names joined by a slash."""
+    """What a tracker can plot: the numbers, with nested names joined by a slash."""
     for name, value in fields.items():
         if isinstance(value, Mapping):
             yield from numbers(value, f"{prefix}{name}/")

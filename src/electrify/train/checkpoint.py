@@ -1,15 +1,15 @@
-"""Checkpoints of a run that survive kills, full disks and flipped bytes. Generic: tensors, JSON and
-folders; nothing about models.
+"""Checkpoints of a run that survive kills, full disks and flipped bytes. The code is generic: it
+deals with tensors, JSON and folders, and knows nothing about models.
 
     RUN/checkpoint-<step>/<group>.safetensors ...
                           state.json
                           manifest.json    sizes and hashes of the others; written last
 
 A checkpoint is written into `.tmp-<step>-<uuid>`, synced, renamed once; only then are older ones
-removed. Whoever reads believes nothing without a manifest whose every hash is right, because no
-tensor format notices a flipped byte by itself. Nothing is removed but what a checkpoint's own
-manifest lists: what has a checkpoint's name and holds anything else gets another name where a
-checkpoint must go, and stays where one is rotated away.
+removed. Readers trust a checkpoint only if it has a manifest and every hash in it is right, because
+no tensor format notices a flipped byte by itself. Only files that a checkpoint's own manifest lists
+are removed. A folder that has a checkpoint's name but holds anything else is renamed if a
+checkpoint must go in its place, and is left alone when old checkpoints are removed.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ def save(
     keeps all). Returns its folder.
 
     tensors: one file per group, e.g. {"model": {...}, "optimizer": {...}}; no two tensors of a
-    group may share memory. state: JSON with string keys. A step that is already there complete is
-    not written again. Raises UserError where the disk fails twice; then nothing has changed.
+    group may share memory. state: JSON with string keys. If a complete checkpoint of the step is
+    already there, it is not written again. Raises UserError if the disk fails twice; then nothing
+    has changed.
     """
     assert keep is None or keep >= 1
     final = run / f"checkpoint-{step}"
@@ -147,13 +148,13 @@ def _write_all(
 
 
 def manifest_text(manifest: Any) -> str:
-    """How a manifest is written, to the byte."""
+    """The exact text that is written for a manifest."""
     return json.dumps(manifest, sort_keys=True, indent=1) + "\n"
 
 
 def _rotate(run: Path, step: int, keep: int | None) -> None:
-    """Steps above `step` are left alone: they are damaged ones that resuming passed over, and the
-    run will write them again."""
+    """Leaves checkpoints of steps above `step` alone: they are damaged ones that resuming passed
+    over, and the run will write them again."""
     if keep is None:
         return
     older = [
@@ -169,11 +170,11 @@ def _rotate(run: Path, step: int, keep: int | None) -> None:
 
 
 def _retire(found: Found, run: Path, step: int) -> None:
-    """Removes a checkpoint's own files, and the folder where nothing else is in it."""
+    """Removes a checkpoint's own files, and the folder if nothing else is in it."""
     ours = written_here(found.path) or frozenset()
     if _nothing_but(found.path, ours):
         gone = run / f".tmp-{found.step}-{uuid.uuid4().hex}"
-        found.path.rename(gone)  # at once out of sight, so that a kill leaves no half checkpoint
+        found.path.rename(gone)  # hidden at once, so that a kill leaves no half checkpoint
         faults.at("during_rotation", step)
         _remove(gone)
         return
@@ -189,8 +190,8 @@ def _retire(found: Found, run: Path, step: int) -> None:
 
 
 def _nothing_but(folder: Path, names: frozenset[str] | None) -> bool:
-    """Whether the folder holds no other names than these, all of them regular files. False where it
-    cannot be listed."""
+    """Whether the folder holds only these names, all of them regular files. False if it cannot be
+    listed."""
     try:
         with os.scandir(folder) as found:
             return names is not None and all(
@@ -201,7 +202,8 @@ def _nothing_but(folder: Path, names: frozenset[str] | None) -> bool:
 
 
 def temporaries(run: Path) -> list[Path]:
-    """What writers that were killed have left: the next checkpoint of the run removes it."""
+    """The temporary folders that killed writers have left; the next checkpoint of the run removes
+    them."""
     return sorted(path for path in run.iterdir() if _TEMPORARY.fullmatch(path.name))
 
 
@@ -221,8 +223,8 @@ def _remove(path: Path) -> None:
 
 
 def numbered(run: Path) -> list[Found]:
-    """Every folder named checkpoint-<number>, whatever is in it, highest step first (times of files
-    lie after a backup)."""
+    """Every folder named checkpoint-<number>, whatever is in it, highest step first. (Modification
+    times are not used because they are wrong after a restored backup.)"""
     if not run.is_dir():
         return []
     named = ((NUMBERED.fullmatch(path.name), path) for path in run.iterdir())
@@ -230,8 +232,8 @@ def numbered(run: Path) -> list[Found]:
 
 
 def newest(run: Path) -> Found | None:
-    """The checkpoint with the highest step that is complete and whose every hash is right; worse
-    ones are named with the reason and passed over."""
+    """The checkpoint with the highest step among those that are complete and whose hashes are all
+    right. Damaged ones are passed over, and named with the reason."""
     for found in numbered(run):
         reason = why_bad(found.path)
         if reason is None:
@@ -241,8 +243,8 @@ def newest(run: Path) -> Found | None:
 
 
 def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-    """The tensors (on the CPU, by group) and the state of a checkpoint folder, verified first.
-    Raises UserError where it is damaged."""
+    """The tensors (on the CPU, by group) and the state of a checkpoint folder, which is verified
+    first. Raises UserError if it is damaged."""
     reason = why_bad(path)
     if reason is not None:
         raise UserError(
@@ -253,13 +255,13 @@ def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     }
     try:
         tensors = {group: load_file(path / name) for group, name in groups.items()}
-    except SafetensorError as e:  # right hashes of what is not tensors
+    except SafetensorError as e:  # the hashes are right, but the file does not hold tensors
         raise UserError(
             f"{path} is not a complete checkpoint: its tensors cannot be read ({e}); resume from "
             "an earlier one"
         ) from e
     file = path / STATE
-    # A figure of the validation may be NaN.
+    # A validation metric may be NaN.
     state = json_of(read_bytes(file, within=path.parent), file, finite=False)
     if not isinstance(state, dict):
         raise UserError(
@@ -273,8 +275,8 @@ def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
 
 
 def require_space(folder: Path, bytes_needed: int) -> None:
-    """Raises UserError where the disk of `folder` (which need not exist yet) has less room: asked
-    before step 0, not after the night."""
+    """Raises UserError if the disk of `folder` (which need not exist yet) has less free space. This
+    is asked before step 0, so that a run does not fail after a night of training."""
     there = folder.absolute()
     while not there.exists():
         there = there.parent

@@ -34,8 +34,8 @@ class Contents:
 
 
 def why_bad(path: Path, *, hashes: bool = True) -> str | None:
-    """What is wrong with a checkpoint folder, None if nothing. Without `hashes` only files and
-    sizes are looked at."""
+    """What is wrong with a checkpoint folder, or None. Without `hashes` only the names and sizes of
+    files are checked."""
     try:
         manifest = contents_of(path)
         match = NUMBERED.fullmatch(path.name)
@@ -59,8 +59,8 @@ def why_bad(path: Path, *, hashes: bool = True) -> str | None:
 
 
 def written_here(path: Path) -> frozenset[str] | None:
-    """The names of the files that we put into a checkpoint folder, by its own manifest; None where
-    that does not say so: the folder is not ours, or nobody can tell any more."""
+    """The names of the files that we put into a checkpoint folder, according to its own manifest.
+    None if the manifest does not tell: the folder is not ours, or it is too damaged to know."""
     match = NUMBERED.fullmatch(path.name)
     if path.is_symlink() or not path.is_dir():
         return None

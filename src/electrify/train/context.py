@@ -1,4 +1,4 @@
-"""What a run is given beside its recipe: where it runs, and what it reads."""
+"""What a run is given besides its recipe: where it runs, and what it reads."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class RunContext:
     """What bit-identical continuation rests on: corpus, tokenizer, version of torch, threads,
     processes, device."""
     deadline: float | None = None
-    """On the clock of time.monotonic(); after it the run saves and stops."""
+    """The time, on the clock of time.monotonic(), after which the run saves and stops."""
     peak: float = math.inf
     """FLOP/s that one device can do."""
     flops_before: float = 0.0
-    """FLOPs of an earlier stage."""
+    """FLOPs that an earlier stage has used."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,14 @@ class TrainingData:
 
     loader: Loader
     valid: Rows | None
-    """The rows that are validated on; None where the corpus has no valid split."""
+    """The rows used for validation; None if the corpus has no valid split."""
     micro_rows: int
-    """Rows of one forward pass of one process."""
+    """Rows that one process takes in one forward pass."""
     unigram_entropy: float
-    """Nats: the loss of the best model that sees no context."""
+    """The loss, in nats, of the best model that sees no context."""
     group_rows: int = 1
-    """Consecutive rows that a loss may compare with each other: no pass cuts such a group."""
+    """Number of consecutive rows that a loss may compare with each other; no forward pass splits
+    such a group."""
 
     def validated(self, eval_rows: int, *, processes: int) -> tuple[int, int]:
         """How many rows are validated on, and how many of them one process takes at a time."""
@@ -51,7 +52,8 @@ class TrainingData:
         return limit, min(self.micro_rows, groups * self.group_rows)
 
     def lost(self) -> list[str]:
-        """What was lost of the corpus and is still open here. Raises UserError where what is open
-        was changed: what has been trained since the last save may rest on it and is not saved."""
+        """The files of the corpus that were lost on disk but are still open here. Raises UserError
+        if an open file was changed: what was trained since the last save may be based on it, and is
+        not saved."""
         corpora = [self.loader.corpus] + ([self.valid.corpus] if self.valid else [])
         return [sentence for corpus in corpora for sentence in corpus.mapped.lost()]

@@ -1,5 +1,5 @@
-"""The machine: which device computes, what it is, how much memory and energy a run took. Nothing
-that names the host or a folder of it."""
+"""The machine: which device computes, what it is, and how much memory and energy a run took.
+Nothing here names the host or one of its folders."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ POWERCAP = Path("/sys/class/powercap")
 
 
 def pick_device(name: str) -> Any:
-    """A torch.device from `auto`, `cpu`, `cuda` or `cuda:N`. Raises UserError where that device
-    does not exist."""
+    """The torch.device for `auto`, `cpu`, `cuda` or `cuda:N`. Raises UserError if that device does
+    not exist."""
     import torch
 
     if name == "auto":
@@ -47,7 +47,8 @@ def pick_device(name: str) -> Any:
 
 
 def supports_bf16(device: Any) -> bool:
-    """Whether the device multiplies bfloat16 matrices in hardware, so that autocast gains speed."""
+    """Whether the device multiplies bfloat16 matrices in hardware, so that autocast makes training
+    faster."""
     import torch
 
     if device.type == "cuda":
@@ -62,7 +63,7 @@ def describe(device: Any = None) -> dict[str, Any]:
     """What a result depends on: device, cores, threads, versions, platform, commit. JSON; no host
     names, no paths.
 
-    device: a torch.device, None for what `auto` picks.
+    device: a torch.device, or None for the one that `auto` picks.
     """
     import torch
 
@@ -120,11 +121,11 @@ def _memory_bytes() -> int | None:
 
 
 def git_commit(file: Path | None = None) -> str | None:
-    """The commit of the source tree this package runs from, with `-dirty` where files were changed;
-    None where it is installed.
+    """The commit of the source tree this package runs from, with `-dirty` if files were changed;
+    None if the package is installed.
 
-    file: a file of the tree to ask about. A package installed inside somebody's repository is not
-    tracked by it, and gets no foreign commit.
+    file: a file of the tree to ask about. A package that is installed inside somebody else's
+    repository is not tracked there, so it does not get that repository's commit.
     """
     file = file or Path(__file__)
 
@@ -148,7 +149,7 @@ def git_commit(file: Path | None = None) -> str | None:
 
 
 def peak_memory_bytes(device: Any) -> int:
-    """The most memory so far: what torch had allocated on a GPU, what the process had resident on a
+    """The peak of memory so far: allocated by torch on a GPU, or resident in the process on a
     CPU."""
     if device.type == "cuda":
         import torch
@@ -156,7 +157,7 @@ def peak_memory_bytes(device: Any) -> int:
         return torch.cuda.max_memory_allocated(device)
     import resource
 
-    # On Linux what getrusage says of a process begins with what its parent had resident.
+    # On Linux, getrusage starts a process's peak at what its parent had resident.
     with suppress(OSError, ValueError, StopIteration):
         status = Path("/proc/self/status").read_text(encoding="ascii")
         return 1024 * int(
@@ -167,10 +168,10 @@ def peak_memory_bytes(device: Any) -> int:
 
 
 class EnergyMeter:
-    """Joules since it was made: of the GPU (NVML) for a CUDA device, of the processor packages
-    (RAPL) for a CPU.
+    """The joules used since it was created: by the GPU (NVML) for a CUDA device, by the processor
+    packages (RAPL) for a CPU.
 
-    `source` is "nvml", "rapl" or None; where nothing measures, `joules()` is None rather than a
+    `source` is "nvml", "rapl" or None; if neither is available, `joules()` is None rather than a
     guess. Both count the whole device, whoever uses it. RAPL's counter wraps (after minutes to
     hours): call `joules()` at every log step.
     """
@@ -191,8 +192,8 @@ class EnergyMeter:
             return None
         try:
             now = [read() for read, _ in self._counters]
-        # A counter that breaks off measures nothing any more, and the run goes on. NVML raises
-        # exceptions of its own kind.
+        # If a counter fails, nothing is measured any more and the run goes on. NVML raises its own
+        # kinds of exceptions.
         except Exception:  # noqa: BLE001
             self._counters = []
             self.source = None
@@ -208,10 +209,11 @@ _Counter = tuple[Callable[[], float], float]
 
 
 def _rapl(powercap: Path) -> list[_Counter]:
-    """One counter a processor package. Sub-zones (`intel-rapl:0:0`) are part of their package."""
+    """One counter for each processor package. Sub-zones (`intel-rapl:0:0`) are part of their
+    package."""
     counters: list[_Counter] = []
     for zone in sorted(powercap.glob("*-rapl:[0-9]*")):
-        if zone.name.count(":") != 1 or "mmio" in zone.name:  # mmio: the same package once more
+        if zone.name.count(":") != 1 or "mmio" in zone.name:  # mmio: the same package again
             continue
         try:
             name = (zone / "name").read_text(encoding="ascii")
@@ -239,7 +241,7 @@ def _nvml(device: Any) -> list[_Counter]:
             f"GPU-{torch.cuda.get_device_properties(device).uuid}"
         )
         pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
-    # It is not installed, or there is no driver, or the GPU is too old: then nothing measures.
+    # It is not installed, or there is no driver, or the GPU is too old: then nothing is measured.
     except Exception:  # noqa: BLE001
         return []
     return [(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) * 1e-3, float("inf"))]

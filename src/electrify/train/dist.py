@@ -21,15 +21,15 @@ from ..errors import Unfinished, UserError
 from .meeting import agent_keeps_store, store_of_this_attempt
 from .watch import Watch, connection
 
-# How long a process that lost another looks who it was; torchrun says that itself, and ends the
-# others meanwhile.
+# How long a process that lost another one tries to find out which it was. (torchrun reports that
+# itself, and ends the others meanwhile.)
 ALONE_S = 9.0
 _watches: list[Watch] = []  # the thread that watches the others, while there is a group
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among the others. device: where it computes."""
+    """The place of this process among the others. device: where it computes."""
 
     rank: int
     size: int
@@ -46,8 +46,8 @@ def start(device: torch.device, *, timeout_s: float) -> World:
     alone) there is none.
 
     A CUDA device without a number becomes that of LOCAL_RANK. timeout_s: how long a process waits
-    for the others, at the start and in every exchange. Raises UserError where the variables
-    contradict each other or the group cannot form.
+    for the others, at the start and in every collective operation. Raises UserError if the
+    variables contradict each other or the group cannot form.
     """
     rank, size, local_rank = _from_environment()
     if device.type == "cuda":
@@ -66,7 +66,8 @@ def start(device: torch.device, *, timeout_s: float) -> World:
 
 
 def _own_gpu(device: torch.device, local_rank: int) -> torch.device:
-    """The GPU of this process, made its current one. Raises UserError where there is none."""
+    """The GPU of this process, which becomes its current device. Raises UserError if there is
+    none."""
     device = torch.device("cuda", local_rank if device.index is None else device.index)
     if device.index >= torch.cuda.device_count():
         raise UserError(
@@ -78,8 +79,8 @@ def _own_gpu(device: torch.device, local_rank: int) -> torch.device:
 
 
 def _form_group(device: torch.device, *, rank: int, size: int, timeout_s: float) -> None:
-    """Makes the process group, watched from here on. Raises ValueError or RuntimeError where the
-    others do not come."""
+    """Makes the process group and starts watching it. Raises ValueError or RuntimeError if the
+    others do not arrive."""
     store, prefix = store_of_this_attempt(rank=rank, size=size, timeout_s=timeout_s)
     shared = td.PrefixStore(prefix, store)
     backend, device_id = ("nccl", device) if device.type == "cuda" else ("gloo", None)
@@ -119,7 +120,7 @@ def _from_environment() -> tuple[int, int, int]:
 
 @contextmanager
 def companions() -> Iterator[None]:
-    """Raises Unfinished where the work inside lost another process of the run."""
+    """Raises Unfinished if another process of the run is lost during the work inside."""
     try:
         yield
     except RuntimeError as e:  # gloo's errors have no type of their own
@@ -165,7 +166,7 @@ def _all_reduce(tensor: Tensor, op: td.ReduceOp.RedOpType = td.ReduceOp.SUM) -> 
 
 
 def _exchange() -> AbstractContextManager[None]:
-    """Inside, this process waits for the others, and the thread that watches them knows."""
+    """Marks that this process now waits for the others, for the thread that watches them."""
     return _watches[-1].exchange() if _watches else nullcontext()
 
 
@@ -191,7 +192,7 @@ def any_across(flag: bool) -> bool:
 
 
 def same_across(text: str, *, what: str) -> None:
-    """Raises UserError on every rank where `text` is not the same on all; `what` names it in the
+    """Raises UserError on every rank if `text` is not the same on all; `what` names it in the
     message."""
     if _size() == 1:
         return
@@ -211,8 +212,8 @@ def same_across(text: str, *, what: str) -> None:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """A UserError inside on one rank ends all: with its sentence there, silently with its status
-    elsewhere, where they would wait for it in vain."""
+    """A UserError inside on one rank ends all ranks, which would otherwise wait for it for ever:
+    with its message on that rank, and silently with the same exit status on the others."""
     error = None
     try:
         yield
@@ -233,30 +234,30 @@ def barrier() -> None:
 
 
 def averaging(module: nn.Module, dtype: str) -> nn.Module:
-    """A module whose gradients are averaged over the processes while the backward pass still runs;
-    sent as `dtype`, float32 or bfloat16."""
+    """A module whose gradients are averaged over the processes while the backward pass still runs.
+    They are sent as `dtype`, float32 or bfloat16."""
     from torch.nn.parallel import DistributedDataParallel
 
     wrapped = DistributedDataParallel(module)
     if dtype == "bfloat16":
-        # A lambda: the hook's annotations are looked at, and must not be text.
+        # A lambda, because torch inspects the hook's annotations, and they must not be strings.
         wrapped.register_comm_hook(None, lambda _, bucket: _in_bfloat16(bucket))
     return wrapped
 
 
 def at_home(module: nn.Module) -> AbstractContextManager[None]:
-    """Backward passes in here leave their gradients where they are, to be averaged with those of
-    the next one outside.
+    """Backward passes inside leave their gradients on this process, to be averaged together with
+    those of the next pass outside.
 
-    Not of a sharded module: they are whole until they are sent, and would take the room that it was
-    sharded for."""
+    This does not apply to a sharded module: until its gradients are sent they are unsharded, and
+    would take the memory that sharding is meant to save."""
     from torch.nn.parallel import DistributedDataParallel
 
     return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
 
 
 def _in_bfloat16(bucket: td.GradBucket) -> torch.futures.Future[Tensor]:
-    """Sends half of the bytes. torch's own hook of this kind is for NCCL alone."""
+    """Sends half as many bytes. torch's own hook for this works with NCCL only."""
     sent = (bucket.buffer() / td.get_world_size()).to(torch.bfloat16)
     waiting = td.all_reduce(sent, async_op=True)
     assert waiting is not None

@@ -1,4 +1,4 @@
-"""Validation: the same rows, the same masks, whatever the run."""
+"""Validation, on the same rows and with the same masks for every run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..objectives.objective import Objective, Step
 from .dist import World
 from .sums import MetricSums
 
-# "valid": masks of validation do not depend on the run's seed, so that runs compare on the same
+# "valid": validation masks do not depend on the run's seed, so that runs are compared on the same
 # task
 SEED = 0x76616C6964
 
@@ -28,11 +28,11 @@ def evaluate(
     bf16: bool,
     progress: float = 1.0,
 ) -> dict[str, float]:
-    """Means and detection figures of the objective over the first `limit` rows of the split. Ranks
-    share every batch; missing rows are pads.
+    """Means and detection metrics of the objective over the first `limit` rows of the split. The
+    ranks share every batch; missing rows are padding.
 
-    rows_each: of a forward pass of one process. progress: share of the run that is done, for
-    corruptors that change on the way.
+    rows_each: rows of one forward pass of one process. progress: share of the run that is done, for
+    corruptors that change during a run.
     """
     was_training = objective.training
     objective.eval()
@@ -59,8 +59,8 @@ def evaluate(
 
 
 def shown(validation: dict[str, float], *, losses: Iterable[str]) -> dict[str, float]:
-    """The figures of a validation that fit on a line: the losses, accuracies, the share replaced,
-    and how well replaced tokens are told."""
+    """The validation metrics that fit on one line: the losses, the accuracies, the share of
+    replaced tokens, and how well replaced tokens are detected."""
     ends = ("_accuracy", "_auc", "_recall", "_precision")
     return {
         k.replace("_detection_", " "): v

@@ -1,4 +1,4 @@
-"""run.json: what a run says of itself, as its own code and others read it again."""
+"""run.json: what a run records about itself, for this package and other programs to read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESTORE = "without it the vocabulary is unknown: restore it from a copy"
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """What the manifest of the corpus said."""
+    """What the manifest of the corpus says."""
 
     counts: dict[str, float] = field(default_factory=dict)
     sources: list[SourceRow] = field(default_factory=list)
@@ -30,28 +30,28 @@ class CorpusFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """The fields of run.json that are read again. Further ones may be there."""
+    """The fields of run.json that this package reads. Others may be there."""
 
     vocab_size: Positive
     special_ids: SpecialIds
     machine: dict[str, Any] = field(default_factory=dict)
     architecture: str = "electra"
-    """Its name; the first versions knew one."""
+    """Its name. The first versions knew only one architecture."""
     shapes: dict[str, Any] = field(default_factory=dict)
-    """The Shape of each network."""
+    """The shape of each network."""
     corpus: CorpusFacts = field(default_factory=CorpusFacts)
     data: str | None = None
     tokenizer_sha256: str | None = None
     tokenizer_files: dict[FileName, Sha256] | None = None
-    """Hash of every file in RUN/tokenizer; None in runs that were begun before these were written
-    down."""
+    """Hash of every file in RUN/tokenizer; None in runs that began before the hashes were
+    recorded."""
     parameters: int | None = None
     unigram_entropy: float | None = None
 
 
 def read_facts(run: Path) -> tuple[Facts, dict[str, Any]]:
-    """run.json, checked, and as it stands there. Raises UserError where it is missing, damaged or
-    changed, or says what no run writes."""
+    """run.json, as checked fields and as the raw JSON object. Raises UserError if it is missing,
+    damaged or changed, or says something that no run writes."""
     path = run / FACTS
     facts, raw = _checked(path, within=run)
     _must_have_a_vocabulary(facts, path)
@@ -66,7 +66,7 @@ def _damaged(path: Path, what: str) -> UserError:
 
 
 def _checked(path: Path, *, within: Path) -> tuple[Facts, dict[str, Any]]:
-    """The file by its seal and by the types of its fields."""
+    """The file, after its seal and the types of its fields have been checked."""
     try:
         raw = read_object(path, within=within)
         raw = unsealed(raw, path, must="tokenizer_files" in raw, advice=RESTORE)
@@ -80,7 +80,7 @@ def _checked(path: Path, *, within: Path) -> tuple[Facts, dict[str, Any]]:
 
 
 def _must_have_a_vocabulary(facts: Facts, path: Path) -> None:
-    """Raises UserError where the special tokens are not those of a tokenizer."""
+    """Raises UserError if the special tokens are not those of a tokenizer."""
     special = facts.special_ids
     roles = tuple(getattr(special, role) for role in ("pad", "cls", "sep", "mask"))
     size = facts.vocab_size
@@ -91,7 +91,7 @@ def _must_have_a_vocabulary(facts: Facts, path: Path) -> None:
 
 
 def _shapes(facts: Facts, path: Path) -> dict[str, Any]:
-    """The shapes of the networks, as their architecture has them."""
+    """The shapes of the networks, as objects of their architecture."""
     if facts.architecture not in ARCHITECTURES:
         raise UserError(
             f"{path} names an architecture that this version does not know: "

@@ -1,6 +1,6 @@
-"""The run folder: whose it is, and whether this run may continue there.
+"""The run folder: who owns it, and whether this run may continue there.
 
-A folder is refused before anything is written into it.
+If a folder is refused, that happens before anything is written into it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .home import TOKENIZER
 Resume = Literal["auto", "never", "must"]
 CONFIG = "config.yaml"
 STARTS = ("init_discriminator", "init_generator")
-GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
-# Fields that may differ when a run continues: they move no number that training computes, as long
-# as it computes numbers.
+GENERATOR_STAGE = "generator-stage"  # inside a run: the run of its first stage
+# Fields that may differ when a run continues: they do not change any number that training computes,
+# as long as the numbers are finite.
 FREE_FIELDS = {
     "max_minutes",
     "logging_steps",
@@ -49,13 +49,13 @@ FREE_FIELDS |= {
     "max_spikes",
     "ddp_timeout",
 }
-# Fields that say how the work is cut: they move sums by rounding only.
+# Fields that say how the work is divided: they change sums by rounding only.
 SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps", "fsdp"}
 
 
 def refuse(folder: Path, resume: Resume) -> None:
-    """Raises UserError where names in the folder already say that the wish cannot be: before
-    anything is written there, the lock included."""
+    """Raises UserError if the names in the folder already show that the run cannot go there. This
+    happens before anything is written, the lock included."""
     must_lead_somewhere(folder)
     must_be_utf8(folder)
     must_not_be_in_a_checkpoint(folder)
@@ -88,8 +88,8 @@ def refuse(folder: Path, resume: Resume) -> None:
 
 
 def _models_must_be_ours(folder: Path) -> None:
-    """Raises UserError where the run's models could not be written in the end: found now, and not
-    when the run has ended."""
+    """Raises UserError if the run's models could not be written at its end, so that this is found
+    now and not after training."""
     for name in network_names():
         if model_mark(folder / name) is None and (
             os.path.lexists(folder / name)
@@ -103,15 +103,16 @@ def _models_must_be_ours(folder: Path) -> None:
 
 
 def _stands_in_the_way(path: Path) -> bool:
-    """What a new run does not settle beside: anything but hidden files and its own first stage."""
+    """Names next to which a new run does not start: anything but hidden files and its own first
+    stage."""
     return not path.name.startswith(".") and not (
         path.name == GENERATOR_STAGE and path.is_dir() and (is_run(path) or not foreign(path))
     )
 
 
 def find_checkpoint(folder: Path) -> checkpoint.Found | None:
-    """The checkpoint to continue from, None in a new folder. Raises UserError where there are only
-    damaged ones: never begin anew over a run."""
+    """The checkpoint to continue from, or None in a new folder. Raises UserError if there are only
+    damaged ones, because a new run must never begin over an old one."""
     found = checkpoint.newest(folder)
     if found is None and any(folder.glob("checkpoint-*")):
         raise UserError(
@@ -122,11 +123,11 @@ def find_checkpoint(folder: Path) -> checkpoint.Found | None:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether the config.yaml in the folder is one that we wrote: by its first line.
+    """Whether we wrote the config.yaml in the folder; its first line tells.
 
-    Those of earlier versions have no such line. They are known by what lies beside: a run.json or a
-    checkpoint's manifest of ours. One whose run was killed before there was either is known by
-    being, to the byte, what its recipe is written as.
+    In earlier versions it had no such line. Those files are recognised by what lies beside them: a
+    run.json or a checkpoint's manifest of ours. If the run was killed before it wrote either, the
+    file is recognised because it equals, byte for byte, what we would write for its recipe.
     """
     try:
         text = (own_bytes(folder / CONFIG) or b"").decode("utf-8")
@@ -152,7 +153,7 @@ def is_run(folder: Path) -> bool:
 def same_run(
     folder: Path, config: PretrainConfig, manifest: Manifest, saved: dict[str, Any]
 ) -> None:
-    """Raises UserError where the folder's run has another recipe or other data, listing what
+    """Raises UserError if the folder's run has another recipe or other data, and lists what
     differs."""
     path = folder / CONFIG
     if not os.path.lexists(path):
@@ -184,7 +185,7 @@ def same_run(
 
 
 def fingerprint(manifest: Manifest, world: dist.World | None) -> dict[str, Any]:
-    """What bit-identical continuation rests on."""
+    """What must be the same for a bit-identical continuation."""
     data = {"data": manifest.fingerprint, "tokenizer": manifest.tokenizer_sha256}
     machine = (
         {
@@ -200,8 +201,8 @@ def fingerprint(manifest: Manifest, world: dist.World | None) -> dict[str, Any]:
 
 
 def earlier_threads(folder: Path, saved: dict[str, Any] | None) -> Any:
-    """The number of threads that a run which continues has had, by the fingerprint of its
-    checkpoint; of a new second stage that of the first."""
+    """The number of threads that the run has used so far, from the fingerprint of its checkpoint;
+    for a new second stage, the number of the first stage."""
     if saved:
         return saved.get("threads")
     threads = (own_object(folder / GENERATOR_STAGE / FACTS) or {}).get("threads")
@@ -209,8 +210,9 @@ def earlier_threads(folder: Path, saved: dict[str, Any] | None) -> Any:
 
 
 def _is_same_place(theirs: str | None, mine: str | None, folder: Path) -> bool:
-    """Whether two starts are one folder, there or not. theirs: as config.yaml has it, from `folder`
-    (earlier versions: as given); mine: as given."""
+    """Whether two paths to start from are the same folder, which need not exist. theirs: as in
+    config.yaml, relative to `folder` (in earlier versions, as the user gave it); mine: as the user
+    gave it."""
     if not theirs or not mine:
         return False
     there = os.path.normpath(os.path.join(os.path.realpath(folder), os.path.expanduser(theirs)))

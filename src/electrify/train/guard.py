@@ -1,10 +1,10 @@
 """Updates that are judged before a parameter moves: one whose loss or gradient is not a number, and
 one whose loss lies far above those before it (a spike). The run stops, warns, leaves the update
-out, or goes back to its newest checkpoint and on behind the batch.
+out, or goes back to its newest checkpoint and continues after the bad batch.
 
-The verdict is a number on the device, the same on all ranks: the optimiser and the sums for the log
-obey it without anybody waiting. On a GPU it is read where the run waits anyway, at a log line or a
-checkpoint.
+The verdict is a number on the device, the same on all ranks. The optimiser and the sums for the log
+obey it, so the host does not have to wait for it. On a GPU it is read when the run waits anyway, at
+a log line or a checkpoint.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..errors import UserError
 from .dist import World, sum_across
 
 Kind = Literal["non_finite", "spike"]
-LOSSES = 128  # what a spike is compared with: the losses of the last accepted updates
-ENOUGH = 64  # before there are so many nothing is a spike
+LOSSES = 128  # a loss is compared with those of so many last accepted updates
+ENOUGH = 64  # with fewer losses than this, nothing is a spike
 BEGIN_ANEW = (
     "begin anew in another folder with a lower --learning-rate, a higher --warmup-steps or --bf16 "
     "false"
@@ -30,19 +30,19 @@ BEGIN_ANEW = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """An update that something is wrong with."""
+    """An update with which something is wrong."""
 
     step: int
     kind: Kind
     text: str
     """What is wrong, as the beginning of a sentence."""
     refused: bool
-    """Whether it was left out; False where the policy is to warn."""
+    """Whether it was left out; False if the policy is to warn."""
 
 
 class Recent:
-    """The losses of the last accepted updates [LOSSES], on the device; NaN where there has been
-    none yet."""
+    """The losses of the last accepted updates [LOSSES], on the device; NaN in the places not yet
+    filled."""
 
     def __init__(self, device: torch.device) -> None:
         self.losses_U = torch.full((LOSSES,), torch.nan, device=device)
@@ -53,7 +53,7 @@ class Recent:
         )
 
     def mean_and_deviation(self) -> tuple[Tensor, Tensor]:
-        """NaN, with which every comparison is false, where there are not ENOUGH."""
+        """Returns NaN if there are fewer than ENOUGH; every comparison with NaN is false."""
         known = ~self.losses_U.isnan()
         count = torch.where(known.sum() >= ENOUGH, known.sum(), torch.nan)
         mean = self.losses_U.nansum() / count
@@ -68,7 +68,7 @@ class Recent:
 
 
 class Guard:
-    """Judges updates, and counts those that were refused in a run."""
+    """Judges updates, and counts those that a run has refused."""
 
     def __init__(self, config: TrainConfig, world: World) -> None:
         self.policies: dict[Kind, str] = {"non_finite": config.non_finite, "spike": config.spike}
@@ -84,21 +84,21 @@ class Guard:
 
     @property
     def free_to_read(self) -> bool:
-        """Whether a verdict can be read at once: a GPU would have to be waited for."""
+        """Whether a verdict can be read at once; on a GPU the host would have to wait for it."""
         return self.world.device.type == "cpu"
 
     def judge(self, step: int, loss: Tensor, norm: Tensor) -> Tensor:
-        """0-dim float32: 1 where the update is refused, else 0, the same on all ranks.
+        """A 0-dim float32: 1 if the update is refused, else 0; the same on all ranks.
 
-        step: the update's, counted from 1. loss: this rank's share of it, the shares of all sum to
-        the loss. norm: of the whole gradient.
+        step: number of the update, counted from 1. loss: this rank's share of the loss; the shares
+        of all ranks add up to it. norm: norm of the whole gradient.
         """
         bad = 1.0 - torch.stack([loss.isfinite(), norm.isfinite()]).all().float()
         loss = loss.detach().clone()
         sum_across([bad, loss])
         bad = bad > 0
         mean, deviation = self.recent.mean_and_deviation()
-        # Nothing is above where a side is NaN, and an infinite loss is bad already.
+        # A comparison with NaN is false, and an infinite loss already counts as bad.
         spike = loss > mean + self.sigmas * deviation
         refused = bad if self.policies["spike"] == "warn" else bad | spike
         self.recent.add(loss, unless=refused)
@@ -108,11 +108,11 @@ class Guard:
         return refused.float()
 
     def settle(self) -> list[Verdict]:
-        """What was wrong with updates since the last time, the same on all ranks. Raises UserError
-        where the policy is to stop, or it is enough."""
+        """The verdicts on updates that went wrong since the last call, the same on all ranks.
+        Raises UserError if the policy is to stop, or if there have been too many."""
         unread = self._unread
         self._unread = []
-        # The device is waited for once for all of them.
+        # The host waits for the device only once for all of them.
         figures = torch.stack([figures for _, figures in unread]).tolist() if unread else []
         verdicts = []
         for (step, _), (bad, spike, loss, mean, deviation) in zip(unread, figures, strict=True):
@@ -155,7 +155,7 @@ class Guard:
             )
 
     def state(self) -> dict[str, Any]:
-        """For the checkpoint, as JSON that `restore` reads back to the bit."""
+        """The guard's state for the checkpoint, as JSON that `restore` reads back to the bit."""
         return {"refused": self.refused.copy(), "losses": self.recent.save()}
 
     def restore(self, state: dict[str, Any]) -> None:

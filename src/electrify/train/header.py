@@ -1,5 +1,5 @@
-"""The files at the head of a run folder (config.yaml, run.json, tokenizer): written at the start,
-looked at when the run continues, and enough to export without the corpus.
+"""The header files of a run folder (config.yaml, run.json, tokenizer): written at the start,
+checked when the run continues, and sufficient for an export without the corpus.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def write_header(
     device: torch.device,
     unigram_entropy: float,
 ) -> None:
-    """config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the tokenizer:
-    what ran, enough to export without DATA.
+    """Writes config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the
+    tokenizer: what ran, and enough to export without DATA.
 
-    lost: the names among them that are written; the others are there."""
+    lost: the names that are to be written; the others are already there."""
     facts = _what_ran(manifest, built, device)
     facts |= {
         "threads": threads.facts(),
@@ -65,7 +65,7 @@ def write_header(
     for name, text in written.items():
         if name not in lost:
             continue
-        # config.yaml comes first: with it the folder is known as a run's, however this ends.
+        # config.yaml comes first: it makes the folder recognisable as a run, however this ends.
         write_atomically(folder / name, text)
         faults.at("header")
     if TOKENIZER in lost:
@@ -73,7 +73,7 @@ def write_header(
 
 
 def _what_ran(manifest: Manifest, built: Built, device: torch.device) -> dict[str, Any]:
-    """What run.json says of machine, corpus and networks."""
+    """What run.json says about machine, corpus and networks."""
     return {
         "machine": describe(device),
         "data": manifest.fingerprint,
@@ -91,8 +91,8 @@ def _texts(found: Any) -> list[str]:
 
 
 def header_lost(folder: Path, manifest: Manifest, *, tokenizer: Path) -> list[str]:
-    """What a run that continues does not find at the head of its folder any more, or finds changed:
-    run.json by its seal and by what it says of the corpus. tokenizer: that of the corpus."""
+    """The header files that a continuing run finds missing or changed; run.json is judged by its
+    seal and by what it says about the corpus. tokenizer: that of the corpus."""
     lost = [name for name in HEADER if content(folder / name) is None]
     if FACTS not in lost and _says_otherwise(folder, manifest, tokenizer):
         lost.append(FACTS)
@@ -101,8 +101,8 @@ def header_lost(folder: Path, manifest: Manifest, *, tokenizer: Path) -> list[st
 
 
 def _says_otherwise(folder: Path, manifest: Manifest, tokenizer: Path) -> bool:
-    """Whether run.json is not of this corpus: else it would be found out when the run has ended and
-    is exported."""
+    """Whether run.json is about another corpus. Otherwise this would only be noticed at the export,
+    after the run has ended."""
     try:
         facts = read_facts(folder)[1]
     except UserError:
@@ -113,7 +113,7 @@ def _says_otherwise(folder: Path, manifest: Manifest, tokenizer: Path) -> bool:
         "vocab_size": manifest.vocab_size,
         "special_ids": json.loads(json.dumps(asdict(manifest.special_ids))),
     }
-    # Runs that were begun before the hashes of the tokenizer's files were written down have none.
+    # Runs that began before the hashes of the tokenizer's files were recorded have none.
     wanted |= (
         {"tokenizer_files": tokenizer_hashes(tokenizer)}
         if facts.get("tokenizer_files") is not None
@@ -123,8 +123,8 @@ def _says_otherwise(folder: Path, manifest: Manifest, tokenizer: Path) -> bool:
 
 
 def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:
-    """The recipe with the folders that it starts from as they are found from `folder`: a
-    config.yaml names no place of this machine."""
+    """The recipe with the folders that it starts from as paths relative to `folder`, so that a
+    config.yaml does not contain absolute paths of this machine."""
     starts = {name: start for name in STARTS if (start := getattr(config.train, name))}
     found = {name: relative(start, folder) for name, start in starts.items()}
     return override(
@@ -137,8 +137,8 @@ def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:
 
 
 def saved_shape(folder: Path, network: str) -> Shape | None:
-    """The shape of a network of the run that has begun in the folder; None where none has. So the
-    folders that it started from may be gone by then."""
+    """The shape of a network of the run that has already begun in the folder, or None if none has.
+    So the folders from which it started may be gone by then."""
     if not os.path.lexists(folder / FACTS):
         return None
     shapes = read_facts(folder)[0].shapes

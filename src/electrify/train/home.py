@@ -1,9 +1,9 @@
-"""A run folder while its run trains: whether it is still there and whole, and what is done where it
-is not.
+"""A run folder during training: whether it is still there and complete, and what is done if it is
+not.
 
-config.yaml, run.json and tokenizer/ are kept in memory from the start, so a folder that loses them
-gets them again, at the next save. Without them its checkpoints would be refused. What somebody else
-has put in their place is moved aside and never overwritten.
+config.yaml, run.json and tokenizer/ are kept in memory from the start, and if the folder loses them
+they are written again at the next save. Without them its checkpoints would be refused. Whatever
+somebody else has put in their place is moved aside and never overwritten.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..files.whole import write_atomically
 
 HEADER = ("config.yaml", "run.json")
 TOKENIZER = "tokenizer"
-LARGEST = 256 << 20  # bytes of one file that are kept in memory: tokenizers have a few MB
+LARGEST = 256 << 20  # limit on the bytes of one file kept in memory; tokenizers have a few MB
 AGAIN = "run the same command again to continue"
 
 
@@ -33,14 +33,14 @@ class Place:
     folder: Path
     warnings: list[str] = field(default_factory=list)
     ends: str = ""
-    """The sentence that the run ends with once it is saved; empty where it goes on."""
+    """The message with which the run ends after saving; empty if it goes on."""
 
 
 class Home:
-    """The folder of a run as this process knows it; a context manager. Only rank 0 has one."""
+    """The folder of a run as this process knows it. A context manager; only rank 0 has one."""
 
     def __init__(self, folder: Path) -> None:
-        """The folder has its header. Raises OSError where it cannot be read."""
+        """The folder must already have its header files. Raises OSError if they cannot be read."""
         self.folder = folder
         self._held = ExitStack()
         self._header = header_of(folder)
@@ -53,14 +53,14 @@ class Home:
         self._held.close()
 
     def _opened(self) -> int:
-        """A descriptor that stays with the folder, wherever that is moved to."""
+        """A file descriptor that stays with the folder wherever that is moved."""
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         self._held.callback(os.close, fd)
         return fd
 
     def settle(self) -> Place:
-        """Before a save: puts back what was lost and says where the checkpoint goes. Raises
-        UserError where nothing can be written."""
+        """Called before a save: puts back what was lost, and returns where the checkpoint goes.
+        Raises UserError if nothing can be written."""
         try:
             if same(self.folder, self._fd):
                 return Place(self.folder, self._put_back(self.folder))
@@ -98,7 +98,7 @@ class Home:
         )
 
     def _beside(self) -> Place:
-        """Somebody else's folder has taken the name."""
+        """Where to save if somebody else's folder has taken the name."""
         names = (f"{self.folder.name}-saved{n}" for n in ("", *(f"-{k}" for k in range(2, 1000))))
         beside = next(p for p in map(self.folder.with_name, names) if not os.path.lexists(p))
         beside.mkdir()
@@ -116,7 +116,7 @@ class Home:
         said = []
         for name, data in self._header.items():
             path = folder / name
-            below = path.parent != folder  # which may be a link itself: the user named it
+            below = path.parent != folder  # which may itself be a link, because the user named it
             if below and (path.parent.is_symlink() or not path.parent.is_dir()):
                 aside(path.parent)
             if data == content(path):
@@ -135,14 +135,14 @@ class Home:
 
 
 def header_of(folder: Path) -> dict[str, bytes]:
-    """The files at the head of a run folder, by name."""
+    """The header files of a run folder, by name."""
     tokenizer = (f"{TOKENIZER}/{p.name}" for p in sorted((folder / TOKENIZER).iterdir()))
     found = {name: content(folder / name) for name in (*HEADER, *tokenizer)}
     return {name: data for name, data in found.items() if data is not None}
 
 
 def content(path: Path) -> bytes | None:
-    """What a regular file holds that is not a link and not too large, else None."""
+    """The content of a file if it is a regular file, not a link and not too large, else None."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST:
             return None
@@ -152,7 +152,7 @@ def content(path: Path) -> bytes | None:
 
 
 def same(path: Path, fd: int) -> bool:
-    """Whether the name leads to the open folder."""
+    """Whether the path leads to the open folder."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(fd))
     except OSError:

@@ -1,9 +1,9 @@
-"""The record of a run: metrics.jsonl, one JSON object a line, and trackers that show the same
-numbers.
+"""The record of a run: metrics.jsonl, with one JSON object per line, and trackers that show the
+same numbers.
 
-Every record is {"kind": "train" | "valid" | "event", "step": ..., ...}. The log of a run that broke
-and was resumed equals that of an unbroken one, except for TIMING_FIELDS and events: see
-`comparable`.
+Every record is {"kind": "train" | "valid" | "event", "step": ..., ...}. The log of a run that was
+interrupted and resumed equals that of an uninterrupted one, except for TIMING_FIELDS and events:
+see `comparable`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .board import BOARD, Board, numbers, open_board
 
 KINDS = ("train", "valid", "event")
 FILE = "metrics.jsonl"
-# What the machine's speed decides, and so differs between two runs of the same numbers.
+# Fields that depend on the machine's speed, and so differ between two runs with the same numbers.
 TIMING_FIELDS = frozenset(
     {"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes", "joules"}
 )
@@ -37,9 +37,9 @@ class MetricsLog:
     """Appends records to RUN/metrics.jsonl and to the trackers of `report_to`. Only rank 0 writes;
     elsewhere every method does nothing.
 
-    resume_step: the step of the checkpoint the run goes on from; later records are dropped first,
-    for they come again. None begins a new log. Raises UserError where `report_to` names an unknown
-    or missing tracker or the file cannot be written.
+    resume_step: the step of the checkpoint from which the run continues; later records are dropped
+    first, because they will be written again. None begins a new log. Raises UserError if
+    `report_to` names an unknown or missing tracker or the file cannot be written.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class MetricsLog:
         try:
             run.mkdir(parents=True, exist_ok=True)
             rewind(path, resume_step)
-            self._file = path.open("a+b")  # read, too, where the file loses its name
+            self._file = path.open("a+b")  # readable too, in case the file loses its name
         except OSError as e:
             raise UserError(f"{path} cannot be written ({e.strerror})") from e
         if "tensorboard" in report_to:
             self._board = open_board(run / BOARD, resume_step)
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """One record with "kind" and "step". Numbers that are not finite become the strings "nan",
-        "inf", "-inf"; 0-dim tensors become numbers."""
+        """Writes one record with "kind" and "step". Numbers that are not finite become the strings
+        "nan", "inf", "-inf"; 0-dim tensors become numbers."""
         if self._file is None:
             return
         assert record["kind"] in KINDS, record
@@ -91,7 +91,7 @@ class MetricsLog:
             return
         try:
             call(self._board)
-        # A tracker may fail in any way, and none is worth the run.
+        # A tracker may fail in any way, and no tracker is worth losing the run.
         except Exception as e:  # noqa: BLE001
             say(
                 f"warning: TensorBoard failed ({type(e).__name__}: {e}) and is switched off; "
@@ -100,14 +100,14 @@ class MetricsLog:
             self._board = None
 
     def warn(self, step: int, warning: str, **more: Any) -> None:
-        """An event of the run, which is shown, too."""
+        """Records an event of the run, and also shows it to the user."""
         if self._file is None:
             return
         self.write({"kind": "event", "step": step, "warning": warning} | more)
         say(f"warning: {warning}")
 
     def rewind(self, step: int) -> None:
-        """Drops the records after `step`: the run has gone back there."""
+        """Drops the records after `step`, because the run has gone back to it."""
         if self._file is None:
             return
         try:
@@ -123,8 +123,8 @@ class MetricsLog:
         self._show(lambda board: board.forget(step + 1))
 
     def put_back(self) -> bool:
-        """Writes the records again where the file has lost its name since; what has taken the name
-        is moved aside. Whether it had."""
+        """Writes the records again if the file has lost its name; whatever has taken the name is
+        moved aside. Returns whether that was so."""
         if self._file is None:
             return False
         with suppress(OSError):
@@ -148,7 +148,7 @@ class MetricsLog:
 
     def sync(self) -> None:
         """Forces the records to the disk. Called before a checkpoint, so that the log is never
-        behind it."""
+        behind the checkpoint."""
         if self._file is not None:
             try:
                 self._file.flush()
@@ -178,8 +178,8 @@ class MetricsLog:
 
 
 def rewind(path: Path, resume_step: int | None) -> None:
-    """Drops, in one rename, every record after `resume_step` (all for None) and every torn or
-    damaged line."""
+    """Drops, with one rename, every record after `resume_step` (all of them for None) and every
+    incomplete or damaged line."""
     if not os.path.lexists(path):
         return
     kept = (
@@ -191,7 +191,7 @@ def rewind(path: Path, resume_step: int | None) -> None:
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    """Each line and its record, None where the line is torn or damaged."""
+    """Each line with its record, which is None if the line is incomplete or damaged."""
     with open_regular(path, within=path.parent) as f:
         for line in f:
             line = line.rstrip(b"\n")
@@ -210,17 +210,18 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The whole records of a metrics.jsonl, in order."""
+    """The complete records of a metrics.jsonl, in order."""
     return [record for _, record in _lines(path) if record is not None]
 
 
 def torn(path: Path) -> list[int]:
-    """The numbers of the lines, from 1, that are not a whole record."""
+    """The numbers, counted from 1, of the lines that are not a complete record."""
     return [number for number, (_, record) in enumerate(_lines(path), start=1) if record is None]
 
 
 def comparable(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What two runs of the same numbers must share: no events, and no TIMING_FIELDS."""
+    """The part of a log that must be equal for two identical runs: without events and
+    TIMING_FIELDS."""
     return [
         {k: v for k, v in r.items() if k not in TIMING_FIELDS}
         for r in records

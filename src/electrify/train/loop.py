@@ -1,5 +1,5 @@
-"""The loop. It knows two calls, `objective.plan(tokens, draws)` ahead of an update and
-`step(tokens, plan) -> terms` in it, and never which objective it is.
+"""The training loop. It makes two calls, `objective.plan(tokens, draws)` ahead of an update and
+`step(tokens, plan) -> terms` during it, and never knows which objective it trains.
 """
 
 from __future__ import annotations
@@ -43,23 +43,24 @@ class Summary:
 
     step: int
     finished: bool
-    """False where a signal or max_minutes stopped it; the newest checkpoint then continues it."""
+    """False if a signal or max_minutes stopped the run; it then continues from the newest
+    checkpoint."""
     validation: dict[str, float]
     tokens: int
     seconds: float
-    """Wall time of the run, over all its legs."""
+    """Wall time of the run, including the time before it was resumed."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """This rank's share of one update, cut into micro-batches, each with its plan."""
+    """This rank's share of one update, split into micro-batches, each with its plan."""
 
     parts: list[tuple[Tokens, Plan]]
 
 
 def wrapped(objective: Objective, config: TrainConfig, world: World, *, graphs: bool) -> Any:
-    """The objective as the loop calls it: compiled where the recipe says so, its gradients averaged
-    over the ranks where each holds all of it."""
+    """The objective as the loop calls it: compiled if the recipe says so, and with gradients
+    averaged over the ranks if each rank holds the whole model."""
     module: Any = Step(objective)
     if config.torch_compile:
         module = torch.compile(module, dynamic=False, mode="reduce-overhead" if graphs else None)
@@ -68,8 +69,8 @@ def wrapped(objective: Objective, config: TrainConfig, world: World, *, graphs: 
 
 
 def hardware_flops(objective: Objective, data: TrainingData) -> dict[int, float]:
-    """FLOPs of a token by the length of its row: matrix products of the model, pads included,
-    whatever the machine does in fact (flops/, convention hardware)."""
+    """FLOPs per token for each row length: the matrix products of the model, padding included,
+    whatever the machine actually does (see flops/, convention `hardware`)."""
     return {
         n: flops_per_token(objective, row_length=n, convention="hardware", rows=data.micro_rows)
         for n in data.loader.phases.row_lengths
@@ -89,15 +90,15 @@ class Run:
         weights: dict[str, float],
         kept: set[str],
     ) -> None:
-        """weights: of the losses. kept: names of the parameters of the encoder that is kept; the
-        others take generator_learning_rate."""
+        """weights: weights of the losses. kept: names of the parameters of the encoder that is
+        kept; all other parameters use generator_learning_rate."""
         self.config = config
         self.data = data
         self.context = context
         self.world = context.world
         self.weights = weights
         on_gpu = context.world.device.type == "cuda"
-        # Whether lists have one of a few lengths, so that graphs fit every batch.
+        # Whether lists are padded to one of a few lengths, so that compiled graphs fit every batch.
         self.fixed = config.torch_compile or on_gpu
         self.graphs = config.torch_compile and on_gpu
         self.objective = place(objective, config, context.world)
@@ -124,8 +125,8 @@ class Run:
     # ------------------------------------------------------------------ one update
 
     def batch(self, step: int) -> Batch:
-        """This rank's share of the batch of an update, with everything that is chosen in it: made
-        in the loader's thread."""
+        """This rank's share of the batch of an update, with everything that is chosen in it. It is
+        made in the loader's thread."""
         at = step + self.state.left_out
         loader = self.data.loader
         phase = loader.phases.at(at)
@@ -153,8 +154,8 @@ class Run:
         return Batch(parts)
 
     def counts(self, parts: list[tuple[Tokens, Plan]]) -> dict[str, Tensor]:
-        """Tokens in each loss of this update over all micro-batches and ranks: known from their
-        plans, before any forward pass."""
+        """The number of tokens in each loss of this update, over all micro-batches and ranks. The
+        plans give it before any forward pass."""
         plans = [plan for _, plan in parts]
         total = {
             name: torch.stack([p.counts[name] for p in plans]).sum().double()
@@ -164,9 +165,9 @@ class Run:
         return {name: t.float() for name, t in total.items()}
 
     def update(self, batch: Batch) -> None:
-        """Forward, backward, clip, optimiser. The loss is sum / global count, so any split of the
-        batch gives the same gradient. Where safety.py refuses the update, optimiser and sums leave
-        everything as it is."""
+        """Forward, backward, clipping, optimiser. The loss is sum / global count, so any split of
+        the batch gives the same gradient. If safety.py refuses the update, optimiser and sums
+        change nothing."""
         device = self.world.device
         parts = [(tokens.to(device), plan.to(device)) for tokens, plan in batch.parts]
         self.seed_dropout()
@@ -176,7 +177,7 @@ class Run:
         norm = clip(list(self.state.named.values()), self.config.max_grad_norm or math.inf)
         one = torch.ones((), device=device)
         share = self.world.size
-        # Every rank has the same norm; each adds its share.
+        # Every rank has the same norm, so each adds an equal share of it.
         found.add({"grad_norm": Term(norm / share, one / share)})
         refused = self.safety.refuses(total, norm)
         self.state.sums.merge(found, unless=refused)
@@ -186,12 +187,13 @@ class Run:
         self.state.step += 1
 
     def accumulate(self, parts: list[tuple[Tokens, Plan]]) -> tuple[MetricSums, Tensor]:
-        """Forward and backward passes of an update: the sums of what was computed, and this rank's
-        share of the loss."""
+        """Runs the forward and backward passes of an update. Returns the sums of the terms, and
+        this rank's share of the loss."""
         device = self.world.device
         counts = self.counts(parts)
         if self.graphs:
-            # What the last update put out has been read; gradients of this one's passes add up.
+            # The outputs of the last update have been read. The gradients of this update's passes
+            # add up.
             torch.compiler.cudagraph_mark_step_begin()
         found = MetricSums(device)
         total = torch.zeros((), device=device)
@@ -201,7 +203,7 @@ class Run:
                 with torch.autocast(device.type, torch.bfloat16, enabled=self.config.bf16):
                     terms = self.module(tokens, plan)
                 loss = self.safety.loss(weighted(terms, self.weights, counts))
-                # Gradients are averaged over ranks; the sum is wanted.
+                # Gradients are averaged over the ranks, but we need their sum.
                 (loss * self.world.size).backward()
                 total += loss.detach()
             found.add(terms | {"tokens": Term(tokens.real_T.sum(), torch.zeros((), device=device))})
@@ -210,7 +212,7 @@ class Run:
     def seed_dropout(self) -> None:
         drawn = hashed(self.config.seed, self.step + self.state.left_out, self.world.rank)
         seed = int(drawn) & (1 << 62) - 1
-        # torch.manual_seed asks every kind of device that there might be, a millisecond in all.
+        # torch.manual_seed asks every kind of device that might exist, which takes a millisecond.
         if self.world.device.type == "cpu":
             torch.default_generator.manual_seed(seed)
         else:
@@ -221,7 +223,7 @@ class Run:
             group["lr"] = group["peak_lr"] * schedule.planned(self.config, self.step)
 
     def flops(self, step: int) -> float:
-        """The FLOPs of the run before `step`, those of an earlier stage included."""
+        """The FLOPs of the run before `step`, including those of an earlier stage."""
         return self.context.flops_before + flops_of(
             self.data.loader.phases, step, self.flops_per_token
         )
@@ -229,8 +231,8 @@ class Run:
     # ------------------------------------------------------------------ the whole run
 
     def train(self, log: MetricsLog) -> Summary:
-        """Runs to max_steps, a signal, or max_minutes, and ends on a checkpoint. Raises Stopped for
-        a signal that comes in the first update."""
+        """Runs until max_steps, a signal, or max_minutes, and ends with a checkpoint. Raises
+        Stopped if a signal comes in the first update."""
         c = self.config
         state = self.state
         state.meter.start(step=self.step, tokens=state.tokens_seen())
@@ -244,8 +246,8 @@ class Run:
         )
 
     def leg(self, log: MetricsLog, stop: Stop, bar: Progress) -> bool:
-        """Updates to max_steps, to a stop (then True), or to where the run goes back to a
-        checkpoint."""
+        """Runs updates until max_steps, until it must stop (then it returns True), or until the run
+        goes back to a checkpoint."""
         c = self.config
         for batch in prefetch(self.batch, range(self.step, c.max_steps)):
             self.update(batch)
@@ -270,10 +272,10 @@ class Run:
         return False
 
     def must_stop(self, stop: Stop) -> bool:
-        """Whether a signal or the deadline ends the run here, on all ranks at the same update."""
+        """Whether a signal or the deadline ends the run at this update, the same on all ranks."""
         deadline = self.context.deadline
         late = deadline is not None and time.monotonic() >= deadline
-        # With several GPUs a question to all ranks makes the device wait: ask every tenth update
-        # only.
+        # With several GPUs, asking all ranks makes the device wait, so this is done every tenth
+        # update only.
         ask = self.world.size == 1 or self.world.device.type == "cpu" or self.step % 10 == 0
         return ask and any_across(stop.requested or late)

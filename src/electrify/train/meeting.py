@@ -1,9 +1,10 @@
 """How the processes of one attempt find each other after a restart.
 
-The agent of torchrun keeps one store for all attempts, with what the processes of an attempt that
-failed have left there: addresses where nobody listens any more (pytorch issue 135712). Counting
-attempts does not help, for a host that comes back counts anew. So the processes agree first on a
-name that contains a random number of each, and meet under that name.
+The agent of torchrun keeps one store for all attempts. It still contains what the processes of a
+failed attempt have left there: addresses where nobody listens any more (pytorch issue 135712).
+Counting attempts does not help, because a host that comes back starts counting again. So the
+processes first agree on a name that contains a random number from each of them, and then meet under
+that name.
 """
 
 from __future__ import annotations
@@ -20,23 +21,24 @@ import torch.distributed as td
 from ..progress import say
 
 POLL_S = 0.05
-CONNECT_S = 1.0  # for one attempt to connect, in which no signal is heard
-SAY_S = 10.0  # before the first line about a wait; then after twice the time
-MOST_S = 300.0  # between two lines
+CONNECT_S = 1.0  # for one attempt to connect, during which no signal is heard
+SAY_S = 10.0  # before the first message about waiting; the next comes after twice the time
+MOST_S = 300.0  # at most between two messages
 
 
 def agent_keeps_store() -> bool:
-    """Whether torchrun keeps the store, and not rank 0."""
+    """Whether torchrun, and not rank 0, keeps the store."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def store_of_this_attempt(*, rank: int, size: int, timeout_s: float) -> tuple[td.TCPStore, str]:
-    """A store, and the prefix of its names that only the processes of this attempt share. It is
-    torchrun's where that keeps one; else rank 0 opens one at MASTER_ADDR and MASTER_PORT.
+    """A store, and a prefix for its keys that only the processes of this attempt share. It is
+    torchrun's store if torchrun keeps one; otherwise rank 0 opens one at MASTER_ADDR and
+    MASTER_PORT.
 
-    Nothing here waits inside torch, where no signal is heard: it is asked again and again. Raises
-    ValueError where the two variables are missing, RuntimeError after `timeout_s` without all
-    processes, saying which are missing.
+    Nothing here waits inside torch, where no signal is heard; instead torch is asked again and
+    again. Raises ValueError if the two variables are missing, and RuntimeError, naming the missing
+    processes, if not all have come after `timeout_s`.
     """
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if missing or not os.environ["MASTER_PORT"].isdecimal():
@@ -55,8 +57,8 @@ def store_of_this_attempt(*, rank: int, size: int, timeout_s: float) -> tuple[td
 
 
 def _wait_for_listener(host: str, port: int, *, timeout_s: float) -> None:
-    """Returns when somebody listens there. torch's own client would write a stack trace a second,
-    and hear no signal."""
+    """Returns when somebody listens there. torch's own client would print a stack trace every
+    second, and hear no signal."""
     line = _Line(timeout_s)
     while True:
         try:
@@ -74,7 +76,7 @@ def _wait_for_listener(host: str, port: int, *, timeout_s: float) -> None:
 
 
 class _Line:
-    """A line now and then about a wait, and whether it has lasted too long."""
+    """Prints a message now and then during a wait, and says whether it has lasted too long."""
 
     def __init__(self, timeout_s: float) -> None:
         self.began = time.monotonic()
@@ -93,11 +95,12 @@ class _Line:
 
 
 def agree(store: td.Store, *, rank: int, size: int, timeout_s: float) -> str:
-    """The same new name on all ranks, whatever earlier attempts have left in the store. Raises
+    """A new name, the same on all ranks, whatever earlier attempts have left in the store. Raises
     RuntimeError after `timeout_s`.
 
-    Everybody writes its random number; rank 0 reads them all out; whoever hears its own number
-    nods; when all have nodded at one reading, it holds.
+    Every rank writes its random number. Rank 0 publishes a list of all of them. A rank that finds
+    its own number in the list confirms it. When all ranks have confirmed the same list, the name is
+    agreed.
     """
     mine = uuid.uuid4().hex
     line = _Line(timeout_s)
@@ -138,7 +141,7 @@ def _ranks(ranks: list[int]) -> str:
 
 
 def _get(store: td.Store, key: str) -> str:
-    """Its value, empty where there is none."""
+    """The value of the key, or an empty one if there is none."""
     return store.get(key).decode() if store.check([key]) else ""
 
 

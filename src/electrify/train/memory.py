@@ -1,5 +1,5 @@
-"""Whether a model fits into memory, asked before anything is allocated: a wrong number in a file
-must not take the machine down."""
+"""Whether a model fits into memory. This is checked before anything is allocated, because a wrong
+number in a file must not take the machine down."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..files.models import MAX_LAYERS
 from ..model.shape import Shape
 from .dist import World
 
-TRAINED_BYTES = 16  # of a parameter in float32 with its gradient and two moments
-HELD_BYTES = 4  # of a parameter alone
+TRAINED_BYTES = 16  # for a parameter in float32 with its gradient and two moments
+HELD_BYTES = 4  # for a parameter alone
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def available_bytes() -> int:
-    """Memory that this process may still take: what the system can give, below the limit of its
-    container."""
+    """The memory that this process may still take: what the system has available, up to the limit
+    of its container."""
     pages = (
         os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if hasattr(os, "sysconf")
@@ -41,7 +41,7 @@ def available_bytes() -> int:
 
 
 def least_parameters(shape: Shape) -> int:
-    """The weight matrices of an encoder."""
+    """The number of parameters in the weight matrices of an encoder."""
     d = shape.hidden_size
     e = shape.embedding_size
     blocks = shape.num_hidden_layers * (4 * d * d + 2 * d * shape.intermediate_size)
@@ -49,8 +49,8 @@ def least_parameters(shape: Shape) -> int:
 
 
 def must_fit(shape: Shape, *, what: str, bytes_each: int = HELD_BYTES) -> None:
-    """Raises UserError where the parameters of an encoder alone exceed the memory, or its layers
-    are more than anybody means."""
+    """Raises UserError if the parameters of an encoder alone exceed the memory, or if it has more
+    layers than anybody could intend."""
     if shape.num_hidden_layers > MAX_LAYERS:
         raise UserError(
             f"{what} has {shape.num_hidden_layers:,} layers; at most {MAX_LAYERS:,} are built"
@@ -65,11 +65,11 @@ def must_fit(shape: Shape, *, what: str, bytes_each: int = HELD_BYTES) -> None:
 def run_must_fit(
     config: PretrainConfig, shape: Shape, generator: Shape | None, *, rows: int, world: World
 ) -> None:
-    """Raises UserError where a training run of this shape cannot fit: a lower bound, of what is
-    there for certain.
+    """Raises UserError if a training run of this shape cannot fit. The estimate is a lower bound:
+    it counts only what is certainly needed.
 
-    rows: of a forward pass of this process. The parameters with their optimiser, and one state of
-    each token and layer for the backward pass.
+    rows: rows of one forward pass of this process. Counted are the parameters with their optimiser
+    state, and one hidden state per token and layer for the backward pass.
     """
     must_fit(shape, what="the model of this recipe")
     if generator is not None:
@@ -96,8 +96,8 @@ def run_must_fit(
 
 
 def loaded_must_fit(path: str, config: Any) -> None:
-    """Raises UserError where a model of the library with this configuration exceeds the memory, or
-    cannot be built. Nothing is allocated."""
+    """Raises UserError if a model of the transformers library with this configuration exceeds the
+    memory or cannot be built. Nothing is allocated."""
     from transformers import AutoModel
 
     layers = getattr(config, "num_hidden_layers", 0)
@@ -108,7 +108,7 @@ def loaded_must_fit(path: str, config: Any) -> None:
     try:
         with torch.device("meta"):
             parameters = sum(p.numel() for p in AutoModel.from_config(config).parameters())
-    # Numbers that no tensor can have, of types that no field has: each has an exception of its own.
+    # Impossible sizes and wrong types of fields raise many kinds of exceptions.
     except Exception as e:
         raise UserError(
             f"{path}: its config.json describes no model that can be built "

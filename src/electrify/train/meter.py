@@ -1,5 +1,5 @@
-"""What a run has used and how fast it is: seconds, joules, FLOPs, tokens a second, and the share of
-the machine's peak (MFU)."""
+"""What a run has used and how fast it is: seconds, joules, FLOPs, tokens per second, and the share
+of the machine's peak rate (MFU)."""
 
 from __future__ import annotations
 
@@ -14,27 +14,26 @@ import torch
 from ..cores import OWN_CHOICES, SPINS
 from .device import EnergyMeter, peak_memory_bytes
 
-FIRST_S = 60.0  # seconds of work that the rate is held against
-WINDOW_S = 30.0  # seconds of work that are held against it
-# One busy process takes half of a core; what takes more than half of the rate is not sharing but
-# waiting.
+FIRST_S = 60.0  # seconds of work at the start that give the reference rate
+WINDOW_S = 30.0  # seconds of work that are compared with it
+# One busy neighbour takes half of a core. If the rate falls by more than half, the threads are not
+# sharing cores but waiting.
 SLOW = 0.5
 
 
 class Pace:
-    """Notices that a process has become much slower than it was in its first minute, and says so
-    once."""
+    """Notices when a process becomes much slower than in its first minute, and reports it once."""
 
     def __init__(self) -> None:
         self._first: tuple[float, float] | None = (
-            None  # tokens and FLOPs a second of the first minute
+            None  # tokens and FLOPs per second in the first minute
         )
         self._seconds = self._tokens = self._flops = 0.0
         self._slow: tuple[float, float] | None = None
         self._told = False
 
     def add(self, *, seconds: float, tokens: float, flops: float) -> None:
-        """Work that took so many seconds. Lines of the log are joined until they are long enough to
+        """Adds work that took so many seconds. Log lines are joined until they are long enough to
         judge."""
         self._seconds += seconds
         self._tokens += tokens
@@ -46,8 +45,8 @@ class Pace:
         self._seconds = self._tokens = self._flops = 0.0
         if self._first is None:
             self._first = tokens_per_s, flops_per_s
-        # Both: longer rows take fewer tokens a second and do no less work, and shorter ones are the
-        # other way round.
+        # Both rates must have fallen: longer rows give fewer tokens per second although they do as
+        # much work, and with shorter rows it is the other way round.
         elif (
             not self._told
             and tokens_per_s < SLOW * self._first[0]
@@ -56,7 +55,8 @@ class Pace:
             self._slow = self._first[0], tokens_per_s
 
     def news(self) -> tuple[float, float] | None:
-        """Tokens a second at first and now, where the rate has fallen and nobody was told yet."""
+        """The tokens per second at first and now, if the rate has fallen and this was not reported
+        yet."""
         slow = self._slow
         self._slow = None
         self._told = self._told or slow is not None
@@ -64,7 +64,7 @@ class Pace:
 
 
 def slow_text(first: float, now: float, *, device: str, threads: int) -> str:
-    """What to say of a rate that fell. threads: that the run computes with."""
+    """The message about a rate that fell. threads: the number with which the run computes."""
     text = (
         f"the rate fell from {first / 1e3:.1f} k to {now / 1e3:.1f} k tokens/s: another process "
         "may be using the "
@@ -76,7 +76,7 @@ def slow_text(first: float, now: float, *, device: str, threads: int) -> str:
         if threads > 1
         else ""
     )
-    # They have not been told where torch was loaded before electrify.
+    # OpenMP's threads do not have our setting if torch was loaded before electrify.
     told = any(name in os.environ for name in OWN_CHOICES)
     return (
         text
@@ -88,8 +88,8 @@ def slow_text(first: float, now: float, *, device: str, threads: int) -> str:
 
 
 class Meter:
-    """Counts over all legs of a run. flops: those of the run before an update; peak: FLOP/s that
-    all devices together can do at most."""
+    """Counts over all legs of a run (a leg is one start of the command). flops: gives the FLOPs of
+    the run before an update; peak: the FLOP/s that all devices together can do at most."""
 
     def __init__(self, device: torch.device, *, flops: Callable[[int], float], peak: float) -> None:
         self.device = device
@@ -102,7 +102,7 @@ class Meter:
         self.start(step=0, tokens=0)
 
     def start(self, *, step: int, tokens: int) -> None:
-        """The leg begins now, after that many updates and tokens."""
+        """Begins the leg now, after that many updates and tokens."""
         self._began = self._line_began = time.monotonic()
         self._line = step, tokens
         self._aside = 0.0
@@ -112,25 +112,26 @@ class Meter:
         return self.seconds_before + time.monotonic() - self._began
 
     def joules(self) -> float | None:
-        """Energy of the run; None where nothing measures it."""
+        """Energy of the run; None if nothing measures it."""
         here = self.energy.joules()
         return None if here is None else self.joules_before + here
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Time in here (a validation, a checkpoint) is part of the run and not of its rate."""
+        """Time spent inside (a validation, a checkpoint) counts for the run but not for its
+        rate."""
         began = time.monotonic()
         yield
         self._aside += time.monotonic() - began
 
     def went_back(self, *, step: int, tokens: int) -> None:
-        """The run is at an earlier update again; the time counts."""
+        """The run has gone back to an earlier update; the time it used still counts."""
         self._line = (step, tokens)
         self._line_began = time.monotonic()
         self._aside = 0.0
 
     def line(self, *, step: int, tokens: int) -> dict[str, Any]:
-        """The fields of a line of the log. Rates are those of the updates since the last one."""
+        """The fields of a log line. Rates are those of the updates since the last line."""
         now = time.monotonic()
         step_before, tokens_before = self._line
         worked = max(now - self._line_began - self._aside, 1e-9)

@@ -1,25 +1,25 @@
-"""Watching a run for the ways in which it quietly learns nothing. Fed with the numbers of
-validation, it answers with warnings."""
+"""Watches a run for the ways in which it can quietly learn nothing. It gets the validation metrics
+and returns warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# On the unigram plateau the measured loss of [MASK] positions lies up to .05 nats below the entropy
-# of the unigram; the first context that is learnt takes it .2 below (docs/results.md).
+# On the unigram plateau the measured loss at [MASK] positions lies up to .05 nats below the unigram
+# entropy; as soon as the model learns any context, it falls .2 below (docs/results.md).
 UNIGRAM_MARGIN_NATS = 0.1
-# A model that says "original" everywhere has recall 0; a few positives by chance are not yet
-# learning.
+# A model that says "original" everywhere has recall 0; a few positives by chance are not learning
+# yet.
 MIN_RECALL = 0.01
-# Plain initialisation leaves the plateau after about 5 million tokens at the smallest sizes, local
-# heads after half a million.
+# At the smallest sizes, models with the plain initialisation leave the plateau after about 5
+# million tokens, those with local heads after half a million.
 GRACE_TOKENS = 5_000_000
 LOCAL_GRACE_TOKENS = 500_000
 # Repeating a corpus gains next to nothing from about 40 times on (Muennighoff et al. 2023, "Scaling
 # data-constrained language models").
 MAX_EPOCHS = 40
-# Losses of language models on tokens that they could not see.
+# Losses of language models on tokens that they could not see in their input.
 BLIND = {
     "_loss_masked": " on [MASK]",
     "mlm_loss_replaced": " on replaced tokens",
@@ -28,12 +28,13 @@ BLIND = {
 
 
 class Monitor:
-    """Each warning is said once, and again only after the trouble was gone in between.
+    """Gives each warning once, and again only if the problem had gone away in between.
 
-    unigram_entropy: of the tokens that can be chosen, in nats. generator_learns: whether it is
-    trained as a language model; otherwise (frozen, or paid for fooling) it is not judged as one.
-    warmup_tokens: while the learning rate still rises nothing is expected, so the silence at the
-    start lasts that long, and at least GRACE_TOKENS.
+    unigram_entropy: entropy of the tokens that can be chosen, in nats. generator_learns: whether
+    the generator is trained as a language model; otherwise (if it is frozen or trained
+    adversarially) it is not judged as one. warmup_tokens: nothing is expected while the learning
+    rate still rises, so there are no warnings during these tokens, nor during the first
+    GRACE_TOKENS.
     """
 
     def __init__(
@@ -45,14 +46,14 @@ class Monitor:
         self._in_trouble: set[str] = set()
 
     def watch(self, record: Mapping[str, Any]) -> list[str]:
-        """The warnings that this record of the log newly gives cause for.
+        """The new warnings that this record of the log gives cause for.
 
-        Read are "epoch" (how often the corpus was seen), and of validation "tokens" (trained on so
-        far), the losses of language models where the answer cannot be seen, in nats
+        It reads "epoch" (how often the corpus was seen) and, from records of validation, "tokens"
+        (trained on so far), the losses of language models where the answer cannot be seen, in nats
         ("*_loss_masked" on [MASK], "mlm_loss_replaced" and "softmax_loss_replaced" on replaced
         tokens, "generator" of a cloze model), and "*_detection_recall", "*_precision" and
-        "*_replaced" (of the replaced tokens the share found; share replaced). What is missing is
-        not judged.
+        "*_replaced" (the share of the replaced tokens that was found; the share of tokens that was
+        replaced). Fields that are missing are not judged.
         """
         said = []
         if "epoch" in record:
@@ -69,12 +70,13 @@ class Monitor:
         return [text for text in said if text]
 
     def _say_of_context(self, name: str, loss: float, tokens: int) -> str:
-        """On a language model's loss where the answer cannot be seen."""
+        """Warnings about a language model's loss where the input does not show the answer."""
         bad = not loss < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
         return self._say(name, bad, _unigram_text(name, loss, self.unigram_entropy, tokens))
 
     def _say_of_detection(self, name: str, recall: float, record: Mapping[str, Any]) -> list[str]:
-        """On a discriminator that gives every token the same answer: original, or replaced."""
+        """Warnings about a discriminator that gives every token the same answer, original or
+        replaced."""
         replaced = record.get(name.replace("_recall", "_replaced"), 0.5)
         precision = record.get(name.replace("_recall", "_precision"), 1.0)
         spared = spared_share(recall, precision, replaced)
@@ -101,7 +103,8 @@ class Monitor:
         return text if new else ""
 
     def state(self) -> list[str]:
-        """What has been said, for the checkpoint: a resumed run does not say it again."""
+        """The warnings already given, for the checkpoint, so that a resumed run does not repeat
+        them."""
         return sorted(self._in_trouble)
 
     def restore(self, state: list[str]) -> None:
@@ -109,8 +112,8 @@ class Monitor:
 
 
 def _is_blind(name: str, record: Mapping[str, Any]) -> bool:
-    """Whether a figure of validation is a language model's loss on tokens that it cannot see; a
-    cloze model's whole loss is."""
+    """Whether a validation metric is a language model's loss on tokens that it cannot see; the
+    whole loss of a cloze model is."""
     if name == "generator":
         return "generator_loss_masked" not in record
     return name.endswith(tuple(BLIND))
@@ -134,8 +137,8 @@ def _unigram_text(name: str, loss: float, entropy: float, tokens: int) -> str:
 
 
 def spared_share(recall: float, precision: float, replaced: float) -> float:
-    """The share of the original tokens that is called original; 1 where there are none, or where
-    nothing is called replaced."""
+    """The share of the original tokens that the model calls original; 1 if there are no original
+    tokens, or if the model calls nothing replaced."""
     if replaced >= 1 or not precision:
         return 1.0
     return 1 - recall * replaced * (1 - precision) / precision / (1 - replaced)

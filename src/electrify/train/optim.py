@@ -1,4 +1,4 @@
-"""Parameter groups as a table, the published Adam, and clipping."""
+"""Parameter groups as a table, the published Adam, and gradient clipping."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .sharding import like, whole
 
 FOREVER = (
     2.0**24
-    # Updates after which a bias correction is exactly 1, in float32 too; one more is the same
-    # float32 number.
+    # A number of updates after which the bias corrections are exactly 1, also in float32, and which
+    # does not change in float32 when 1 is added.
 )
 
 
@@ -26,8 +26,9 @@ class ElectraAdam(torch.optim.AdamW):
         p -= lr * (m / (sqrt(v) + eps) + decay * p)
 
     Without the correction the first updates are large (about 3 lr each, for b2 = .999): warm-up is
-    part of the method. It is torch's fused AdamW with zero moments and a count of updates at which
-    its corrections are over: a third of the time of the same formula in single operations.
+    part of the method. It is implemented as torch's fused AdamW with zero moments and a step count
+    so high that the corrections are 1. This takes a third of the time of the same formula in single
+    operations.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class ElectraAdam(torch.optim.AdamW):
             state = self.state[p]
             if "exp_avg" not in state:
                 state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-            if "step" not in state:  # nor does a checkpoint hold it
+            if "step" not in state:  # a checkpoint does not hold it either
                 state["step"] = torch.full((), FOREVER, device=p.device)
         super().step()
 
@@ -49,14 +50,15 @@ class ElectraAdam(torch.optim.AdamW):
 def parameter_groups(
     named: dict[str, nn.Parameter], *, rates: dict[str, float], weight_decay: float
 ) -> list[dict[str, Any]]:
-    """Every parameter in exactly one group.
+    """Puts every parameter into exactly one group.
 
     | group        | parameters                    | weight decay |
     |--------------|-------------------------------|--------------|
     | <rate>       | matrices and tables           | weight_decay |
     | <rate>, flat | biases and LayerNorm          | 0            |
 
-    once for every distinct peak learning rate in `rates` (parameter name -> rate).
+    These groups exist once for every distinct peak learning rate in `rates` (parameter name ->
+    rate).
     """
     groups: list[dict[str, Any]] = []
     for rate in sorted(set(rates.values())):
@@ -89,8 +91,8 @@ def make_optimizer(
 
 
 def clip(parameters: list[nn.Parameter], limit: float) -> Tensor:
-    """Scales the gradients so that the norm of all together is at most `limit`; returns what it
-    was, of sharded ones over all processes."""
+    """Scales the gradients so that their joint norm is at most `limit`, and returns the norm that
+    they had. The norm of sharded gradients is taken over all processes."""
     norm = whole(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
     nn.utils.clip_grads_with_norm_(parameters, limit, norm)
     return norm
@@ -116,7 +118,7 @@ def load_optimizer_tensors(
         name, slot = key.rsplit(".", 1)
         p = named[name]
         optimizer.state[p][slot] = like(p, t) if t.ndim or slot != "step" else t.clone()
-    # Fused AdamW keeps its step counter beside the parameter.
+    # Fused AdamW keeps its step counter on the parameter's device.
     if isinstance(optimizer, torch.optim.AdamW):
         for p in named.values():
             if "step" in optimizer.state[p]:

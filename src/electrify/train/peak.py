@@ -1,5 +1,5 @@
-"""What this machine can do at most: the rate of plain matrix products, measured once and
-remembered, against which a step is held (MFU)."""
+"""The peak rate of this machine, in FLOP/s: that of plain matrix products, measured once and
+remembered. The rate of training steps is given as a share of it (MFU)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ..files.reading import MB, read_object
 from ..files.whole import write_atomically
 from .device import device_name
 
-MAX_BYTES = MB  # of the cache file: one line a processor and dtype
-SECONDS = 0.25  # of each size; a whole measurement takes a second
+MAX_BYTES = MB  # maximal size of the cache file: one line per processor and dtype
+SECONDS = 0.25  # for each size; a whole measurement takes a second
 SIZES = {"cpu": (512, 1024, 2048), "cuda": (4096, 8192)}
 
 
@@ -27,7 +27,7 @@ def measure_peak(device: torch.device, dtype: torch.dtype, *, seconds: float = S
     """FLOP/s of the fastest of some square matrix products in `dtype`, with the threads that torch
     has now.
 
-    It is what the machine does at this moment: a neighbour on the cores lowers it.
+    This is what the machine reaches at this moment; other processes on the cores lower it.
     """
     return max(
         _rate(size, device, dtype, seconds) for size in SIZES.get(device.type, SIZES["cuda"])
@@ -36,7 +36,7 @@ def measure_peak(device: torch.device, dtype: torch.dtype, *, seconds: float = S
 
 def _rate(size: int, device: torch.device, dtype: torch.dtype, seconds: float) -> float:
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-    F.linear(a, b)  # the first product chooses and builds its kernel
+    F.linear(a, b)  # the first product selects and builds its kernel
     best = 0.0
     end = time.perf_counter() + seconds
     with torch.inference_mode():
@@ -59,10 +59,10 @@ def _wait(device: torch.device) -> None:
 
 
 def machine_peak(device: torch.device, dtype: torch.dtype) -> float:
-    """`measure_peak`, once for each processor, dtype, number of threads and version of torch; then
-    from the user's cache folder.
+    """The result of `measure_peak`, measured once for each processor, dtype, number of threads and
+    version of torch, and afterwards read from the user's cache folder.
 
-    A cache that cannot be read or written costs a second, never the run.
+    If the cache cannot be read or written, this costs a second but never ends the run.
     """
     key = (
         f"{device_name(device)}, {device.type}, {str(dtype).removeprefix('torch.')}, "
@@ -86,7 +86,8 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def cache_folder() -> Path:
-    """Where measurements of this machine are: $ELECTRIFY_CACHE, else the user's cache folder."""
+    """The folder for measurements of this machine: $ELECTRIFY_CACHE, else the user's cache
+    folder."""
     given = os.environ.get("ELECTRIFY_CACHE")
     if given:
         return Path(given)

@@ -1,6 +1,5 @@
-"""What a run says of itself between updates: lines of the log, validation, and the monitor's
-warnings about both.
-"""
+"""What a run reports between updates: log lines, validation, and the monitor's warnings about
+both."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from .sums import MetricSums
 
 
 class Reporter:
-    """Validates one run and writes its log. Every method is called on all ranks."""
+    """Runs the validation of one run and writes its log. Every method is called on all ranks."""
 
     def __init__(
         self,
@@ -34,7 +33,7 @@ class Reporter:
         *,
         losses: dict[str, float],
     ) -> None:
-        """losses: the weight of each, by name; the names are shown in this order."""
+        """losses: the weight of each loss, by name; they are shown in this order."""
         self.objective = objective
         self.config = config
         self.state = state
@@ -43,8 +42,8 @@ class Reporter:
         self.losses = losses
 
     def log_line(self, log: MetricsLog) -> str:
-        """Closes a line of the log: means since the last one, and rates. Returns what the bar
-        shows of it."""
+        """Completes a log line: means since the last line, and rates. Returns what the progress bar
+        shows."""
         state = self.state
         meter = state.meter
         sums = state.sums.across()
@@ -63,7 +62,7 @@ class Reporter:
         return f"{losses}, {shown_rate(timing)}"
 
     def learning_rates(self) -> dict[str, float]:
-        """The learning rates of the last update."""
+        """The learning rates used in the last update."""
         c = self.config
         factor = schedule.planned(c, self.state.step - 1)
         rates = {"learning_rate": c.learning_rate * factor}
@@ -97,7 +96,7 @@ class Reporter:
     def record(
         self, log: MetricsLog, kind: Literal["train", "valid"], figures: dict[str, Any]
     ) -> None:
-        """One line of the log, and the monitor's warnings about it."""
+        """Writes one record to the log, and the monitor's warnings about it."""
         state = self.state
         record = {
             "kind": kind,

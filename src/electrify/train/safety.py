@@ -1,8 +1,8 @@
-"""What protects a run from bad updates, behind three calls of the loop: what becomes of a loss,
+"""Protects a run from bad updates. The loop makes three calls: to decide what happens with a loss,
 whether an update counts, and whether the run has gone back to a checkpoint.
 
-Updates that were refused are written down with their rows; a run that rolls back goes to its newest
-checkpoint.
+Refused updates are logged with the rows of their batches. A run that rolls back returns to its
+newest checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .sums import MetricSums
 
 
 class Safety:
-    """Guard, faults of tests, and the way back, of one run."""
+    """The guard, the faults that tests provoke, and the rollback, for one run."""
 
     def __init__(
         self, guard: Guard, state: RunState, data: TrainingData, context: RunContext
@@ -32,22 +32,22 @@ class Safety:
         self.context = context
 
     def loss(self, loss: Tensor) -> Tensor:
-        """Before the backward pass: the loss, spoilt where a test asks for it."""
+        """Called before the backward pass: the loss, made invalid if a test asks for that."""
         for action in faults.asked("batch", self.state.step + self.state.left_out + 1):
             loss = loss * faults.SPOILS.get(action, 1.0)
         return loss
 
     def refuses(self, loss: Tensor, norm: Tensor) -> Tensor:
-        """Before the optimiser: 0-dim float32, 1 where the update must leave everything as it is,
-        the same on all ranks.
+        """Called before the optimiser: a 0-dim float32, 1 if the update must change nothing, else
+        0; the same on all ranks.
 
-        loss: this rank's share of it. norm: that of the whole gradient.
+        loss: this rank's share of the loss. norm: the norm of the whole gradient.
         """
         return self.guard.judge(self.state.step + 1, loss, norm)
 
     def went_back(self, log: MetricsLog, *, wait: bool) -> bool:
-        """Between updates: reads the verdicts and writes down what was wrong. True where the run is
-        at an earlier step now.
+        """Called between updates: reads the verdicts and logs what was wrong. Returns True if the
+        run is now at an earlier step.
 
         wait: whether the device may be waited for. All ranks ask at the same updates.
         """
@@ -82,8 +82,8 @@ class Safety:
         return back
 
     def go_back(self, *, behind: Verdict) -> None:
-        """To the newest checkpoint, and on with the batches behind that of `behind`. What was
-        refused and the time spent still count."""
+        """Returns to the newest checkpoint, and continues with the batches after that of `behind`.
+        The number of refused updates and the time spent still count."""
         found = checkpoint.newest(self.context.folder)
         if found is None:
             flag = behind.kind.replace("_", "-")

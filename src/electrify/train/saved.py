@@ -1,5 +1,5 @@
-"""What the state.json of a checkpoint holds. A right hash says who wrote it last, not that a run
-can go on from it."""
+"""The content of a checkpoint's state.json, and its checks. A correct hash only shows that the file
+is as it was written, not that a run can continue from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..files.schema import Count, Rule, SchemaError, check
 from .guard import LOSSES
 
 EARLIER = "remove that checkpoint, and the run goes on from an earlier one"
-# Figures of a validation may be NaN, too.
+# Validation metrics may be NaN, too.
 Real = Annotated[
     Any, Rule("a number", lambda x: isinstance(x, int | float) and not isinstance(x, bool))
 ]
@@ -37,7 +37,7 @@ Losses = Annotated[
 
 @dataclass(frozen=True)
 class GuardState:
-    """What the guard counted."""
+    """What the guard has counted."""
 
     refused: dict[str, Count]
     losses: Losses
@@ -45,7 +45,7 @@ class GuardState:
 
 @dataclass(frozen=True)
 class State:
-    """The fields that resuming reads. Further ones may be there."""
+    """The fields that resuming reads. Others may be there."""
 
     step: Count
     tokens: Count
@@ -55,13 +55,13 @@ class State:
     validation: dict[str, Real]
     monitor: list[str]
     fingerprint: Conditions
-    guard: GuardState | None = None  # checkpoints of the first versions have none
+    guard: GuardState | None = None  # absent in checkpoints of the first versions
     left_out: Count = 0
 
 
 def current_names(tensors: Mapping[str, Mapping[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
-    """The tensors of a checkpoint under the names of this version: in the first one a masked
-    language model had its encoder and head in a part of its own, `lm`, and none beside it."""
+    """The tensors of a checkpoint under the names of this version. In the first version, a masked
+    language model had its encoder and head inside one module, `lm`, and nothing else."""
     if any(name.startswith("encoder.") for name in tensors.get("model", {})):
         return {group: dict(named) for group, named in tensors.items()}
     return {
@@ -73,7 +73,8 @@ def current_names(tensors: Mapping[str, Mapping[str, Tensor]]) -> dict[str, dict
 def must_go_on(
     path: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: dict[str, Any]
 ) -> None:
-    """Raises UserError where a run cannot go on from what the checkpoint folder `path` holds."""
+    """Raises UserError if a run cannot continue from the content of the checkpoint folder
+    `path`."""
     for group in ("model", "optimizer"):
         if group not in tensors:
             raise UserError(
@@ -84,8 +85,8 @@ def must_go_on(
 
 
 def must_be_state(path: Path, state: dict[str, Any]) -> None:
-    """Raises UserError where what the state.json of a checkpoint folder says is not what a run
-    writes at that step."""
+    """Raises UserError if the state.json of a checkpoint folder does not say what a run would write
+    at that step."""
     try:
         found = check(State, state, f"{path}/state.json", more=True)
     except SchemaError as e:
@@ -95,7 +96,7 @@ def must_be_state(path: Path, state: dict[str, Any]) -> None:
 
 
 def must_be_floats(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Raises UserError where a parameter is stored as whole numbers."""
+    """Raises UserError if a parameter is stored as integers."""
     odd = next((name for name, t in tensors.items() if not t.is_floating_point()), None)
     if odd is not None:
         raise UserError(
@@ -104,8 +105,8 @@ def must_be_floats(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def must_be_moments(path: Path, moments: Mapping[str, Tensor], named: Mapping[str, Any]) -> None:
-    """Raises UserError where the optimiser's tensors are not of the parameters `named`: each
-    `PARAMETER.SLOT`, of its shape or a single number."""
+    """Raises UserError if the optimiser's tensors do not belong to the parameters `named`: each
+    must be called `PARAMETER.SLOT` and have that parameter's shape or be a single number."""
     slots: dict[str, set[str]] = {}
     for key, t in moments.items():
         name, _, slot = key.rpartition(".")

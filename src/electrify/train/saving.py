@@ -1,5 +1,5 @@
-"""Checkpoints of a run: before each, folder and data are looked at, and what was lost is put back
-or said."""
+"""Writes the checkpoints of a run. Before each one it checks the folder and the data, and puts back
+what was lost, or reports it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Saver:
     def __init__(
         self, state: RunState, data: TrainingData, context: RunContext, *, keep: int | None
     ) -> None:
-        """keep: how many checkpoints stay; None: all."""
+        """keep: how many checkpoints to keep; None keeps all."""
         self.state = state
         self.data = data
         self.context = context
         self.keep = keep
-        self.home: Home | None = None  # rank 0's, once the folder has its header
-        self.lost: list[str] = []  # what the last save missed of the data
+        self.home: Home | None = None  # on rank 0 only, once the folder has its header
+        self.lost: list[str] = []  # files of the corpus that the last save found missing
 
     def save(self, log: MetricsLog, *, leaving: bool) -> None:
-        """A checkpoint of the step that the run is at. Called on all ranks; rank 0 writes. Where
-        the disk fails the run goes on until the next one, and raises UserError only where it is
-        leaving.
+        """Writes a checkpoint of the current step. Called on all ranks; rank 0 writes. If the disk
+        fails, the run goes on until the next checkpoint; a UserError is raised only if the run is
+        ending.
 
-        Raises UserError, and saves nothing, where the data was changed under the run; saves, and
-        raises it, where the folder is not the run's any more (home.py).
+        Raises UserError and saves nothing if the data was changed during the run. Saves, and then
+        raises UserError, if the folder no longer belongs to the run (home.py).
         """
         main = self.context.world.is_main
         facts = self.state.facts() | {"fingerprint": self.context.fingerprint}
@@ -54,8 +54,8 @@ class Saver:
                 raise UserError(place.ends)
 
     def settled(self, log: MetricsLog, lost: list[str]) -> Place:
-        """The folder for the next checkpoint, made whole again, and the warnings about it and about
-        the data. Raises UserError where it cannot be written."""
+        """The folder for the next checkpoint, after it has been repaired, and the warnings about it
+        and about the data. Raises UserError if the folder cannot be written."""
         place = self.home.settle() if self.home else Place(self.context.folder)
         again = [LOG_AGAIN] if not place.ends and log.put_back() else []
         new = [f"{sentence}: {OPEN_HERE}" for sentence in lost if sentence not in self.lost]

@@ -11,9 +11,9 @@ DECAY_SHARE = 0.2
 
 
 def factor(kind: str, step: int, *, warmup_steps: float, max_steps: int) -> float:
-    """What the peak learning rate is multiplied by in the update after `step` completed ones.
+    """The factor on the peak learning rate in the update after `step` completed ones.
 
-    After the warm-up, in which it rises from 0 to 1, it is by kind:
+    It rises from 0 to 1 during the warm-up; after that it depends on the kind:
 
     - electra: min(1, step / warmup) * (1 - step / total), as in the published code: the decay
       already runs during the warm-up

@@ -1,10 +1,10 @@
-"""A model cut over the processes (fully sharded data parallelism, torch's FSDP2): of every
-parameter, its gradient and its optimiser state each process holds some rows, as a DTensor. For
-models that one device does not hold.
+"""A model sharded over the processes (fully sharded data parallelism, torch's FSDP2), for models
+that do not fit on one device. Each process holds some rows of every parameter, of its gradient and
+of its optimiser state, as DTensors.
 
-The matrices of a block are whole only while it runs, forward and backward. All else stands in one
-group that is whole during a pass: embeddings and heads are shared between networks and read outside
-of their own modules, and norms stay in float32.
+The matrices of a block are gathered only while it runs, forward and backward. Everything else is in
+one group that is gathered during a whole pass, because embeddings and heads are shared between
+networks and read outside their own modules, and norms stay in float32.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def place(objective: M, config: TrainConfig, world: World) -> M:
-    """The objective on the device of this process: its share where the recipe says so and there are
-    others, else the whole."""
+    """Moves the objective to the device of this process: only its share if the recipe asks for
+    sharding and there are other processes, else the whole."""
     if config.fsdp == "full_shard" and world.size > 1:
         shard(objective, world, bf16=config.bf16, reduce_dtype=config.reduce_dtype)
         return objective
@@ -37,11 +37,11 @@ def place(objective: M, config: TrainConfig, world: World) -> M:
 
 @torch.no_grad()
 def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) -> None:
-    """Cuts the values of rank 0. The objective may lie on the CPU: no more of it than its share and
-    one group is ever on the device.
+    """Shards the values of rank 0. The objective may be on the CPU: the device never holds more
+    than its share and one group.
 
-    With bf16 the matrices are gathered as what autocast would make of them anyway: half the
-    traffic, and no second copy that outlives the block.
+    With bf16 the matrices are gathered in bfloat16, to which autocast would convert them anyway.
+    This halves the traffic, and no second copy outlives the block.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -67,19 +67,19 @@ def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) 
 
 
 def is_sharded(t: Tensor) -> TypeGuard[DTensor]:
-    # isinstance would import DTensor, which a run of whole tensors need not wait for.
+    # isinstance would have to import DTensor, for which an unsharded run need not wait.
     return hasattr(t, "full_tensor")
 
 
 def whole(t: Tensor) -> Tensor:
-    """The rows of all processes of a sharded tensor; called on all of them."""
+    """A sharded tensor with the rows of all processes. Called on all ranks."""
     return t.full_tensor() if is_sharded(t) else t
 
 
 def gathered(named: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
-    """The tensors in whole, those that were sharded on the CPU: one after the other, so that no
-    device holds two. Called on all ranks with the same names in the same order; a rank that does
-    not `keep` them gets none."""
+    """The tensors without sharding; those that were sharded are put on the CPU one after the other,
+    so that no device holds two. Called on all ranks with the same names in the same order; a rank
+    that does not `keep` them gets none."""
     found: dict[str, Tensor] = {}
     for name, t in named.items():
         one = whole(t)
@@ -89,8 +89,8 @@ def gathered(named: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
 
 
 def like(p: Tensor, t: Tensor) -> Tensor:
-    """A whole tensor `t`, the same on all ranks, on the device of `p`; where that is sharded, the
-    rows that it has here."""
+    """The tensor `t`, which is the same on all ranks, on the device of `p`; if `p` is sharded, only
+    the rows that `p` has on this rank."""
     if not is_sharded(p):
         return t.to(p.device)
     from torch.distributed.tensor import distribute_tensor

@@ -1,9 +1,9 @@
-"""Stopping on request. While a run trains a signal sets a flag, the loop looks at the flag, saves
-and leaves; elsewhere a signal ends the verb with the promise that the same command continues. A
-second signal ends the process at once.
+"""Stopping on request. While a run trains, a signal sets a flag; the loop sees the flag, saves and
+ends. Elsewhere a signal ends the verb, and the same command continues it. A second signal ends the
+process at once.
 
-Under torchrun a signal that a scheduler sends to every process comes twice, once more from torchrun
-itself: that echo does not count as a second one.
+Under torchrun, a signal that a scheduler sends to every process arrives twice, because torchrun
+passes its own on; that echo does not count as a second signal.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from typing import Any
 SAVED_EXIT = (
     75  # EX_TEMPFAIL of sysexits.h, "try again": everything is saved, please start me again
 )
-ECHO_S = 3.0  # torchrun passes a signal on within a tenth of a second, later on a busy machine
-# Schedulers, Ctrl-C, Slurm's `--signal=USR1@60`, a terminal or an ssh session that is closed.
+ECHO_S = 3.0  # torchrun passes a signal on within .1 s, or later on a busy machine
+# These come from schedulers, Ctrl-C, Slurm's `--signal=USR1@60`, and a terminal or ssh session that
+# is closed.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal came where nothing had to be saved. Its text is the signal's name."""
+    """Raised when a signal comes while nothing has to be saved. Its text is the signal's name."""
 
 
 class Heard:
-    """A context manager inside which the first of SIGNALS calls `first`. The handlers of before
-    come back on leaving.
+    """A context manager inside which the first of SIGNALS calls `first`. The previous handlers are
+    restored at its end.
 
-    Outside the main thread Python allows no handlers: there it is inert. SIGHUP stays ignored where
-    it was ignored before: that is what `nohup` asks for.
+    Outside the main thread Python allows no handlers, so it does nothing there. If SIGHUP was
+    ignored before, it stays ignored: that is what `nohup` asks for.
     """
 
     def __init__(self) -> None:
@@ -59,7 +60,7 @@ class Heard:
         ):
             return
         if self.name:
-            # Dying of the signal itself, without clean-up, is what whoever sends two of them wants;
+            # Whoever sends two signals wants the process to die at once, without clean-up;
             # checkpoints are atomic.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
@@ -74,9 +75,9 @@ class Heard:
 
 
 class Stop(Heard):
-    """Inside, a signal sets `requested`, for whoever has something to save. While `at_once` is set
-    it raises Stopped as elsewhere: in the first update of a process, which may compile for minutes,
-    there is nothing to save."""
+    """Inside this context, a signal sets `requested`, for code that has something to save. While
+    `at_once` is set it raises Stopped as elsewhere: in the first update of a process, which may
+    compile for minutes, there is nothing to save."""
 
     def __init__(self, *, at_once: bool = False) -> None:
         super().__init__()
@@ -92,7 +93,7 @@ class Stop(Heard):
 
 
 class Interruptible(Heard):
-    """Inside, a signal raises Stopped in the main thread."""
+    """Inside this context, a signal raises Stopped in the main thread."""
 
     def first(self) -> None:
         raise Stopped(self.name)

@@ -27,7 +27,7 @@ from .sums import MetricSums
 
 
 class RunState:
-    """Where a run is: at step 0 until `load`."""
+    """The state of a run: at step 0 until `load` is called."""
 
     def __init__(
         self,
@@ -47,25 +47,25 @@ class RunState:
         self.sums = MetricSums(device)
         self.step = 0
         self.tokens = 0
-        """Tokens trained on up to the last line of the log."""
+        """Tokens trained on up to the last log line."""
         self.validation: dict[str, float] = {}
         self.left_out = 0
-        """Batches that rollbacks have passed over: update n takes batch n - 1 + left_out."""
+        """Number of batches that rollbacks have skipped: update n takes batch n - 1 + left_out."""
 
     def tokens_seen(self) -> int:
-        """Tokens trained on, pads not counted, over all ranks."""
+        """Tokens trained on over all ranks, without padding."""
         waiting = self.sums.across().get("tokens")
         return self.tokens + (int(waiting.sum) if waiting else 0)
 
     def tensors(self, *, keep: bool) -> dict[str, dict[str, Tensor]]:
-        """Parameters and moments in whole. Called on all ranks; a rank that does not `keep` them
-        gets none."""
+        """Parameters and moments, without sharding. Called on all ranks; a rank that does not
+        `keep` them gets none."""
         parameters = {n: p.detach() for n, p in self.named.items()}
         groups = {"model": parameters, "optimizer": optimizer_tensors(self.optimizer, self.named)}
         return {group: gathered(named, keep=keep) for group, named in groups.items()}
 
     def facts(self) -> dict[str, Any]:
-        """The rest, as JSON that `load` reads back to the bit."""
+        """The rest of the state, as JSON that `load` reads back to the bit."""
         return {
             "step": self.step,
             "tokens": self.tokens,
@@ -86,8 +86,8 @@ class RunState:
         folder: Path,
         rank: int,
     ) -> None:
-        """Goes on from what a checkpoint of the run in `folder` holds. Raises UserError where it
-        belongs to another model, naming what differs."""
+        """Takes over the state that a checkpoint of the run in `folder` holds. Raises UserError,
+        naming what differs, if it belongs to another model."""
         model = tensors["model"]
         must_be_of(self.named, model, folder)
         with torch.no_grad():
@@ -103,12 +103,12 @@ class RunState:
         self.validation = facts["validation"]
         self.monitor.restore(facts["monitor"])
         self.left_out = facts.get("left_out", 0)
-        if "guard" in facts:  # checkpoints of the first versions have none
+        if "guard" in facts:  # absent in checkpoints of the first versions
             self.guard.restore(facts["guard"])
 
 
 def must_be_of(named: dict[str, nn.Parameter], model: dict[str, Tensor], folder: Path) -> None:
-    """Raises UserError where the tensors of a checkpoint are not of these parameters."""
+    """Raises UserError if the tensors of a checkpoint do not belong to these parameters."""
     mine = {n: tuple(p.shape) for n, p in named.items()}
     theirs = {n: tuple(t.shape) for n, t in model.items()}
     if mine != theirs:
@@ -129,8 +129,8 @@ def fresh_state(
     generator_learns: bool,
     flops: Callable[[int], float],
 ) -> RunState:
-    """The state before the first update. kept: names of the parameters of the encoder that is
-    kept; the others take generator_learning_rate. flops(step): of the run before that step."""
+    """The state before the first update. kept: names of the parameters of the encoder that is kept;
+    all others use generator_learning_rate. flops(step): the FLOPs of the run before that step."""
     c = config
     world = context.world
     rates = {

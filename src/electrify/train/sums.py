@@ -1,4 +1,5 @@
-"""Sums between two log lines. Exact in a checkpoint, so a resumed log equals an unbroken one."""
+"""Sums of the metrics between two log lines. A checkpoint holds them exactly, so the log of a
+resumed run equals that of an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from .dist import sum_across
 
 
 class MetricSums:
-    """Terms added up since the last log line, on the device, in float64 where it has that."""
+    """Terms added up since the last log line, on the device, in float64 if the device supports
+    it."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -30,8 +32,8 @@ class MetricSums:
                 self.sums[name] = Term(total.clone(), count.clone(), term.kind)
 
     def merge(self, other: MetricSums, *, unless: Tensor) -> None:
-        """Adds the sums of `other`, or zeros where `unless` is 1: then they may not be numbers.
-        unless: 0-dim, on the device."""
+        """Adds the sums of `other`, or zeros if `unless` is 1, because the sums may then be NaN or
+        infinite. unless: 0-dim, on the device."""
         self.add({name: zeroed(term, where=unless > 0) for name, term in other.sums.items()})
 
     def across(self) -> Terms:
@@ -51,8 +53,8 @@ class MetricSums:
         return {name: [float(term.sum), float(term.count)] for name, term in self.across().items()}
 
     def load(self, saved: dict[str, list[float]], *, rank: int) -> None:
-        """The sums are global: rank 0 carries them on, the others have zeros of the same names,
-        because all add up the same list."""
+        """Loads global sums: rank 0 takes them, and the other ranks get zeros under the same names,
+        because all ranks must add up the same list."""
 
         def number(x: float) -> Tensor:
             return torch.tensor(x if rank == 0 else 0.0, dtype=torch.float64, device=self.device)
@@ -63,7 +65,7 @@ class MetricSums:
 
 
 def zeroed(term: Term, *, where: Tensor) -> Term:
-    """The term, or 0 where `where` (0-dim) is True."""
+    """The term, or 0 if `where` (0-dim) is True."""
     return replace(
         term, sum=term.sum.masked_fill(where, 0.0), count=term.count.masked_fill(where, 0.0)
     )

@@ -1,7 +1,7 @@
-"""How many threads compute: measured in a second at the start of a run, written down, and kept when
-it continues.
+"""How many threads compute: measured in a second at the start of a run, recorded, and kept when the
+run continues.
 
-The order of sums depends on the number of threads, so a run changes it only where the user says so.
+The order of sums depends on the number of threads, so a run changes it only if the user says so.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from torch.nn import functional as F
 
 from ..cores import cores, thread_count
 
-# Longer than the turns in which a scheduler gives a core away, or the first of them decides.
+# Longer than a scheduler's time slice; otherwise the first slice would decide the result.
 TURN_S = 0.08
-# At most, and as many as begin within BUDGET_S: beside busy neighbours a pass may take half a
-# second.
+# At most so many, and only as many as begin within BUDGET_S: on a busy machine one pass may take
+# half a second.
 ROUNDS = 5
 BUDGET_S = 1.0
-GAIN = 1.05  # a further thread must bring so much, or the core is left to others
-FLOPS = 5e9  # of one pass: 10 to 25 milliseconds of a core
-# Those of the tiny recipes: tokens of a row, and the width of a head.
+GAIN = 1.05  # the least gain of a further thread; with less, the core is left to others
+FLOPS = 5e9  # of one pass, which takes 10 to 25 ms of a core
+# As in the tiny recipes: the tokens of a row, and the width of an attention head.
 ROW = 64
 HEAD = 32
 USERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # torchrun sets the first
@@ -37,15 +37,16 @@ USERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # torchrun sets the first
 
 @dataclass(frozen=True)
 class Threads:
-    """A number of threads and who chose it. own: torch, its environment, or what the process has
-    set before."""
+    """A number of threads and who chose it. own: chosen by torch, by the environment, or earlier in
+    this process."""
 
     number: int
     chosen_by: Literal["user", "own", "earlier", "measurement"]
     asked: int | None = None
-    """What the user asked for, where it is more than there are cores."""
+    """The number that the user asked for, if it exceeds the number of cores."""
     speeds: dict[int, float] = field(default_factory=dict)
-    """By number of threads, how many times as fast as one; empty where nothing was measured."""
+    """For each number of threads, the speed relative to one thread; empty if nothing was
+    measured."""
 
     def facts(self) -> dict[str, Any]:
         """For run.json."""
@@ -56,8 +57,8 @@ class Threads:
         }
 
     def text(self) -> str:
-        """`computing with 1 thread (measured: 2 threads 0.87 times as fast as one)`; empty where
-        there is nothing to say."""
+        """`computing with 1 thread (measured: 2 threads 0.87 times as fast as one)`; empty if there
+        is nothing to say."""
         if self.asked:
             return (
                 f"warning: threads {self.asked} is more than the cores that this process may use: "
@@ -80,12 +81,12 @@ def choose(
     earlier: object = None,
     processes: int = 1,
 ) -> Threads:
-    """The threads of a run. given: --threads; earlier: the number that a run which continues has
-    had, if any.
+    """Chooses the threads of a run. given: --threads; earlier: the number that a continued run has
+    used so far, if any.
 
     In this order: what the user asked for; what the environment says (OMP_NUM_THREADS), or torch's
-    own number on a GPU and with several processes; what the run had; a measurement with at most
-    torch's own number. Raises UserError where `given` is neither auto nor a number.
+    own number on a GPU or with several processes; what the run has used so far; a measurement with
+    at most torch's own number. Raises UserError if `given` is neither auto nor a number.
     """
     asked = thread_count(given)
     own = torch.get_num_threads()
@@ -103,7 +104,8 @@ def choose(
 
 @contextmanager
 def computing_with(threads: Threads) -> Iterator[Threads]:
-    """torch computes with so many threads inside, and as before behind it."""
+    """A context in which torch computes with so many threads; afterwards the number is as
+    before."""
     before = torch.get_num_threads()
     if threads.number == before:
         yield threads
@@ -116,12 +118,12 @@ def computing_with(threads: Threads) -> Iterator[Threads]:
 
 
 def candidates(most: int) -> list[int]:
-    """1, 2, 4, ... and `most`."""
+    """The numbers to measure: 1, 2, 4, ... and `most`."""
     return sorted({2**k for k in range(most.bit_length()) if 2**k <= most} | {most})
 
 
 def fewest_fast(speeds: dict[int, float]) -> int:
-    """The number of threads that is the fastest, where each step up brings at least GAIN."""
+    """The fastest number of threads such that each step up to it gains at least GAIN."""
     best = 1
     for number, speed in sorted(speeds.items()):
         if speed > GAIN * speeds[best]:
@@ -130,11 +132,11 @@ def fewest_fast(speeds: dict[int, float]) -> int:
 
 
 def measured(numbers: list[int], *, width: int, tokens: int, bf16: bool) -> dict[int, float]:
-    """How many times as fast as one thread each number is, on passes through a layer of this width:
-    in turns, medians of paired rounds.
+    """The speed of each number of threads relative to one thread, for passes through a layer of
+    this width. The numbers are measured in turns; the result is the median of paired rounds.
 
-    tokens: of a pass, fewer where the layer is wide. torch's number of threads and its random
-    generator are left as they were.
+    tokens: per pass, fewer if the layer is wide. torch's number of threads and its random generator
+    are left as they were.
     """
     before = torch.get_num_threads()
     layer = Layer(width, max(256, min(tokens, int(FLOPS / (72 * width**2)))), bf16=bf16)
@@ -156,8 +158,8 @@ def measured(numbers: list[int], *, width: int, tokens: int, bf16: bool) -> dict
 
 
 class Layer:
-    """A Transformer layer of random numbers, forward and backward: the mix of matrix products and
-    small operations that a step is made of."""
+    """A Transformer layer with random weights, forward and backward: it has the mix of matrix
+    products and small operations of a training step."""
 
     def __init__(self, width: int, tokens: int, *, bf16: bool) -> None:
         rng = torch.Generator().manual_seed(0)
@@ -194,8 +196,8 @@ class Layer:
         return F.layer_norm(x_TD + F.linear(F.gelu(F.linear(x_TD, up)), down), shape)
 
     def seconds(self, turn: float) -> float:
-        """The time of a pass, over a turn of so many seconds. The first pass, which is not counted,
-        starts the threads."""
+        """The time of one pass, averaged over a turn of so many seconds. The first pass starts the
+        threads and is not counted."""
         self()
         began = time.perf_counter()
         passes = 0

@@ -1,12 +1,13 @@
-"""Who of several processes does not answer, and signals that a process cannot hear while it waits
-for another.
+"""Finds out which of several processes does not answer, and handles signals that a process cannot
+hear while it waits for another.
 
-A thread in each process writes a sign of life into the store where the processes have met: a number
-that grows, and how many exchanges its main thread has begun. Who waits long reads those of the
-others. torch itself says only that an exchange did not end, and only when its time is over.
+A thread in each process writes a sign of life into the common store: a number that grows, and the
+number of exchanges (collective operations) that its main thread has begun. A process that waits
+long reads those of the others. torch itself only says that an exchange did not finish, and only
+when its timeout is over.
 
-While the main thread waits inside torch, Python runs no handler of a signal; the number of the
-signal comes through `set_wakeup_fd` all the same.
+While the main thread waits inside torch, Python runs no signal handler, but the number of the
+signal still arrives through `set_wakeup_fd`.
 """
 
 from __future__ import annotations
@@ -30,37 +31,36 @@ from ..progress import say
 from .signals import SAVED_EXIT, SIGNALS
 
 BEAT_S = 2.0  # between two signs of life
-LOOK_S = 3.0  # an exchange lasts milliseconds: who waits longer looks at the others
-SILENT_S = (
-    10.0  # five signs that did not come: longer than any call of ours that keeps Python's lock
-)
-SURE_S = 5.0  # where one of them is known to be lost: two signs
-SAY_S = 30.0  # before the first line about a wait; then after twice the time
-MOST_S = 600.0  # between two lines
-TICK_S = 0.25  # between two looks at the clock
-DEAF_S = 1.5  # a signal that the main thread has not answered by then finds it inside torch
-# An answer of the store comes within a millisecond; at the end of a run no thread is waited for
-# longer.
+LOOK_S = 3.0  # an exchange lasts milliseconds: a process that waits longer checks the others
+SILENT_S = 10.0  # five missing signs: longer than any call of ours that holds Python's lock
+SURE_S = 5.0  # if one of them is known to be lost: two missing signs
+SAY_S = 30.0  # before the first message about waiting; the next comes after twice the time
+MOST_S = 600.0  # at most between two messages
+TICK_S = 0.25  # between two checks of the clock
+DEAF_S = 1.5  # if the main thread has not reacted to a signal by then, it is inside torch
+# The store answers within a millisecond; at the end of a run we do not wait longer for a thread.
 STORE_S = 5.0
 
 
 @dataclass
 class Life:
-    """What is known of another process."""
+    """What is known about another process."""
 
     signs: int = -1
     entered: int = 0
     who: str = ""
     since: float = 0.0
-    """When its number of signs was last seen to grow, on the clock of time.monotonic()."""
+    """The time, on the clock of time.monotonic(), when its number of signs was last seen to
+    grow."""
 
 
 class Watch:
-    """The threads of this process. `forming` and `exchange` say what its main thread does."""
+    """The watching threads of this process. `forming` and `exchange` tell them what the main thread
+    does."""
 
     def __init__(self, store: td.Store, *, rank: int, size: int, keeper: int | None) -> None:
-        """store: a connection of its own. keeper: the rank whose process keeps the store, None
-        where it is another one (torchrun's)."""
+        """store: a connection of its own to the store. keeper: the rank whose process keeps the
+        store, None if that is another process (torchrun)."""
         self.store = store
         self.rank = rank
         self.size = size
@@ -73,7 +73,7 @@ class Watch:
         self._signs = 0
         self._looking = False
         self._store_lost = False
-        self._beat()  # the others know this process from its first moment
+        self._beat()  # so that the others know this process from the first moment
         self._asked: tuple[int, float] | None = None
         self._next_line = SAY_S
         self._mine, self._wakeup = socket.socketpair()
@@ -84,8 +84,8 @@ class Watch:
             self._before = signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         self._over = threading.Event()
         self._answered = time.monotonic()  # the store did then
-        # The store's own thread, for a store whose process hangs keeps whoever asks it waiting for
-        # ever.
+        # The store needs a thread of its own, because a request to a store whose process hangs
+        # waits for ever.
         self._threads = [
             threading.Thread(target=work, name="watch", daemon=True)
             for work in (self._talk, self._watch)
@@ -94,7 +94,7 @@ class Watch:
             thread.start()
 
     def close(self) -> None:
-        """Ends the threads; signals are heard as before."""
+        """Ends the threads and restores the handling of signals."""
         if self._before is not None:
             signal.set_wakeup_fd(self._before)
             self._before = None
@@ -108,7 +108,8 @@ class Watch:
 
     @contextmanager
     def forming(self) -> Iterator[None]:
-        """Inside, the group is made: there is nothing to save, so a signal ends the process."""
+        """A context in which the group is made. There is nothing to save, so a signal ends the
+        process."""
         self._forming = True
         self._moved = time.monotonic()
         try:
@@ -119,7 +120,7 @@ class Watch:
 
     @contextmanager
     def exchange(self) -> Iterator[None]:
-        """Inside, the main thread waits for the others."""
+        """A context in which the main thread waits for the others."""
         self._entered += 1
         self._inside = True
         self._moved = time.monotonic()
@@ -130,12 +131,12 @@ class Watch:
             self._moved = time.monotonic()
 
     def named(self, *, wait_s: float = 0.0) -> str:
-        """The processes that do not answer, in words; empty where all do, or nobody knows. wait_s:
-        how long to look at them first."""
+        """The processes that do not answer, in words; empty if all do, or if that cannot be known.
+        wait_s: how long to observe them first."""
         deadline = time.monotonic() + wait_s
         enough_s = SURE_S if wait_s else SILENT_S
         while not self._silent(enough_s) and time.monotonic() < deadline:
-            self._moved = min(self._moved, time.monotonic() - LOOK_S)  # look at them
+            self._moved = min(self._moved, time.monotonic() - LOOK_S)  # observe them
             time.sleep(0.1)
         return words(self.lives, self._silent(enough_s))
 
@@ -170,7 +171,7 @@ class Watch:
         now = time.monotonic()
         for rank, life in self.lives.items():
             if not self._looking:
-                life.since = now  # what it did before nobody has seen
+                life.since = now  # we have not seen what it did before
             if self.store.check([f"life/{rank}"]):
                 signs, life.entered, life.who = json.loads(self.store.get(f"life/{rank}"))
                 if signs != life.signs:
@@ -179,7 +180,7 @@ class Watch:
         self._looking = True
 
     def _silent(self, seconds: float) -> list[int]:
-        """Ranks that have given no sign of life for so long."""
+        """The ranks that have given no sign of life for so long."""
         now = time.monotonic()
         if self._store_lost or now - self._answered >= BEAT_S + seconds:
             return [self.keeper] if self.keeper in self.lives else []
@@ -216,7 +217,7 @@ class Watch:
         )
         missing = silent or behind
         if not missing or self.rank > min(set(range(self.size)) - {*missing}):
-            return  # the first of those who wait speaks for all
+            return  # the first of the waiting ranks speaks for all
         how = "gives no sign of life" if silent else "is still at work"
         say(
             f"waiting for {len(missing)} of {self.size} processes, {waited:.0f} s: "
@@ -232,7 +233,7 @@ class Watch:
                 self._asked = self._asked or (number, now)
 
     def _leave_if_asked(self) -> None:
-        """Ends the process where a signal cannot be obeyed: the main thread waits for a process
+        """Ends the process if it cannot obey a signal because the main thread waits for a process
         that gives no sign of life."""
         if not self._asked or time.monotonic() - max(self._asked[1], self._moved) < DEAF_S:
             return
@@ -257,8 +258,8 @@ def words(lives: dict[int, Life], ranks: list[int], *, most: int = 8) -> str:
 
 
 def connection(store: td.TCPStore) -> td.Store:
-    """A second connection to the store, for another thread: one that waits keeps all other callers
-    of its connection waiting."""
+    """A second connection to the store, for another thread, because a thread that waits blocks all
+    others that use the same connection."""
     own = store.clone()  # pyright: ignore[reportAttributeAccessIssue] - not in its stubs
     own.set_timeout(timedelta(seconds=STORE_S))
     return own

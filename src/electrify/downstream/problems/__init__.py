@@ -1,2 +1,2 @@
-"""What a kind of task adds to a run: how examples become rows, which head learns them, what its
-answers are worth."""
+"""What each kind of task adds to a run: how examples become rows, which head learns them, and how
+its answers are scored."""

@@ -1,6 +1,6 @@
 """Tagging with the encoder left as it is: the states of words are computed once a run, and a small
-head learns on them (seconds where fine-tuning takes minutes). What a linear head finds there is the
-measure that tells small encoders apart.
+head learns on them (seconds where fine-tuning takes minutes). The score of a linear head is the
+measure that best distinguishes small encoders.
 
 Shape suffixes: W words, F features, S sentences of a batch, L words of the longest, C tags.
 """
@@ -29,8 +29,8 @@ LSTM_WIDTH = 200  # of each direction
 
 @dataclass(frozen=True)
 class Words:
-    """Sentences as runs of words with their features: rows for the loop, one a sentence. starts_N:
-    each one's first word."""
+    """Sentences as runs of words with their features: rows for the loop, one per sentence.
+    starts_N: the first word of each sentence."""
 
     states_WF: Tensor
     targets_W: Tensor

@@ -1,4 +1,4 @@
-"""The one shape of all problems: training rows, held-out rows, a model, scores, files."""
+"""The common interface of all problems: training rows, held-out rows, a model, scores, files."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Answers = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Examples to be answered: their rows, and of each row where in the examples it stands (as each
-    problem needs it)."""
+    """Examples to be answered: their rows, and for each row its place in the examples (in the form
+    that the problem needs)."""
 
     examples: Sequence[Any]
     data: Data

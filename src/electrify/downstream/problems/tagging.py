@@ -1,8 +1,8 @@
-"""Words with a tag each: the state of a word's first piece is its state, and each word is scored
+"""Tagging of words: the state of a word's first piece stands for the word, and each word is scored
 once, however long the sentence.
 
 A sentence that does not fit is read through windows that overlap by half; a word is tagged in the
-window where it stands farther from an edge.
+window in which it is farther from an edge.
 """
 
 from __future__ import annotations

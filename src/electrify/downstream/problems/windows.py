@@ -1,4 +1,4 @@
-"""Windows over a context that is longer than a sequence, and the tokens of an answer in it."""
+"""Windows over a context that is longer than a sequence, and the tokens of an answer in them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Window:
 
 
 def tokens_of(answer: Answer, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """The first and the last token that hold a character of the answer, where any does."""
+    """The first and the last token that contain a character of the answer, if any do."""
     end = answer.start + len(answer.text)
     inside = [k for k, (a, b) in enumerate(offsets) if a < end and answer.start < b]
     return (inside[0], inside[-1]) if inside else None

@@ -1,5 +1,5 @@
-"""What `electrify finetune` was asked for -> the examples of its tasks. Loads nothing heavy: a
-wrong file or column is named within a second."""
+"""The request to `electrify finetune` -> the examples of its tasks. It imports nothing heavy, so a
+wrong file or column is reported within a second."""
 
 from __future__ import annotations
 

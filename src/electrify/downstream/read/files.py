@@ -1,4 +1,4 @@
-"""A file of examples as one text, compressed or not, and the ending that tells its layout."""
+"""A file of examples as one text, compressed or not, and the file ending that tells its layout."""
 
 from __future__ import annotations
 

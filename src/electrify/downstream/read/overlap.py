@@ -1,4 +1,4 @@
-"""Examples that are in the training data and in the validation data."""
+"""Finds examples that are in both the training data and the validation data."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable, Sequence
 
 
 def shared_examples(train: Iterable[Hashable], validation: Sequence[Hashable]) -> tuple[str, ...]:
-    """A note where texts of the validation are among those of the training: their scores say
-    nothing about new text."""
+    """A note if texts of the validation data are among the training texts: their scores say nothing
+    about new text."""
     known = set(train)
     n = sum(text in known for text in validation)
     return (

@@ -1,4 +1,4 @@
-"""One's own files: the columns and the kind of label are detected where they are not given."""
+"""The user's own files: the columns and the kind of label are detected if they are not given."""
 
 from __future__ import annotations
 

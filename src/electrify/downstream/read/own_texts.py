@@ -1,4 +1,4 @@
-"""One's own texts with labels: the columns and the kind of label are detected where they are not
+"""The user's own texts with labels: the columns and the kind of label are detected if they are not
 given."""
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _holding(path: str, row: Row, columns: list[str]) -> list[str]:
-    """The names of the columns that hold a 1."""
+    """The names of the columns that contain a 1."""
     number, cells = row
     held = []
     for column in columns:
@@ -165,8 +165,8 @@ def _label(value: Any, kind: Kind, classes: dict[str, int], where: str) -> float
 
 
 def _are_decimals(values: list[Any]) -> bool:
-    """Numbers all, and not whole ones all: as written, so that 3.0 is a decimal number and 3 is
-    not."""
+    """Whether all labels are numbers and not all of them integers. The spelling counts: 3.0 is a
+    decimal number and 3 is not."""
     try:
         numbers = [float(v) for v in values if not isinstance(v, bool)]
     except (TypeError, ValueError, OverflowError):

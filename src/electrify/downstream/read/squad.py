@@ -1,8 +1,8 @@
 """Questions about a context: SQuAD's JSON (1.1 and 2.0), one's own as JSON lines, rows of the Hub's
-data sets. No answers: the context holds none.
+data sets. A question without answers means that the context holds none.
 
-Every answer is checked to stand at its place, for a model learns places, and a shifted one teaches
-nonsense.
+It is checked that every answer is at its stated place, because a model learns places, and a shifted
+one teaches nonsense.
 """
 
 from __future__ import annotations

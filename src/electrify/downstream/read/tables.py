@@ -16,8 +16,8 @@ from ..tasks import Kind
 from .files import ending_of, whole
 
 MAX_CLASSES = 50_000
-"""A head of more would be larger than the encoder; the published sets with most labels have some
-ten thousand."""
+"""A head with more classes would be larger than the encoder; the published sets with most labels
+have some ten thousand."""
 Row = tuple[int, dict[str, Any]]
 
 
@@ -108,8 +108,8 @@ def label_of(value: Any, kind: Kind, classes: dict[str, int], where: str) -> flo
 
 
 def must_be_classes(path: str, classes: int, flag: str) -> None:
-    """Raises UserError where there are so many different labels that they are texts or numbers of
-    something else."""
+    """Raises UserError if there are so many different labels that they must be texts, or numbers
+    with another meaning."""
     if classes > MAX_CLASSES:
         raise UserError(
             f"{path}: {classes:,} different labels, and at most {MAX_CLASSES:,} are learnt; is "

@@ -1,4 +1,5 @@
-"""A task's row and a place -> its examples, by the reader of its kind of files."""
+"""A task's row and a folder (or data set) -> its examples, read by the reader for its kind of
+files."""
 
 from __future__ import annotations
 
