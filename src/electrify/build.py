@@ -29,8 +29,8 @@ from .tokens import SpecialIds, WordEdges
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What corruption must know of the tokens. `edges` and `counts_V` may be missing where nothing
-    is trained (an export, a count of FLOPs)."""
+    """The facts about the vocabulary that corruption needs. `edges` and `counts_V` may be missing
+    if nothing is trained (an export, a count of FLOPs)."""
 
     size: int
     special: SpecialIds
@@ -49,7 +49,7 @@ class Built:
 
     @property
     def kept(self) -> ExportedModel:
-        """The network that the run is for."""
+        """The network that is the purpose of the run."""
         return self.exports[KEPT]
 
 
@@ -117,7 +117,7 @@ def class_at(place: str) -> Any:
 def networks(
     config: PretrainConfig, architecture: Architecture, vocabulary: Vocabulary, g_shape: Shape
 ) -> tuple[Encoder, Corruptor]:
-    """The kept encoder and what corrupts its text, sharing what `tie` says: sharing is passing the
+    """The kept encoder and the corruptor of its text, which share what `tie` says by holding the
     same object."""
     m = config.model
     c = config.corruption

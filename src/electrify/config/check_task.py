@@ -1,4 +1,4 @@
-"""Whether the objective of a recipe can grade what its corruptor makes."""
+"""Checks whether the objective of a recipe can grade the text that its corruptor makes."""
 
 from __future__ import annotations
 

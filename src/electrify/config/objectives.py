@@ -1,4 +1,5 @@
-"""One row for each objective: everything that is said of it outside of its own file. Free of torch.
+"""One row for each objective, with everything that other files need to know about it. This module
+does not import torch.
 
 The choices and the help of `--objective`, the objective's own flags, the checks of a recipe, the
 model card, the meaning of an exported head's logits and the table in docs/objectives.md all follow
@@ -32,9 +33,9 @@ class Objective:
     cls: str
     """Where its class lies, `module:Class`; built by `Class.build(parts, **options)`."""
     help: str
-    """What it asks, in a clause for the help of `--objective`."""
+    """A clause that describes the task, for the help of `--objective`."""
     corruptors: tuple[str, ...]
-    """Whose text it can grade."""
+    """The corruptors whose text it can grade."""
     losses: dict[str, float]
     """The losses that it weighs and their default weights, without `generator`, which comes with a
     generator that learns by likelihood."""

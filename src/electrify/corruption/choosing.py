@@ -1,5 +1,5 @@
-"""Which positions are chosen: how many of each sequence, by single tokens or whole words, evenly or
-the rare ones first.
+"""Which positions are chosen for corruption: how many in each sequence, as single tokens or whole
+words, uniformly or preferring rare ones.
 
 Shape suffixes: R rows, L row length, S sequence number, T = R * L flat tokens, M chosen positions,
 V vocabulary.
@@ -16,7 +16,7 @@ from .plan import Plan, positions
 
 
 class Candidates:
-    """True for every token that may be chosen: all but the special ones; [UNK] may."""
+    """True for every token that may be chosen: all except the special ones. [UNK] may be chosen."""
 
     def __init__(self, special: SpecialIds, vocab_size: int) -> None:
         self.allowed_V = torch.ones(vocab_size, dtype=torch.bool)
@@ -46,8 +46,8 @@ def wanted(tokens: Tokens, candidate_T: Tensor, rate: float) -> Tensor:
 
 
 class Chooser:
-    """In every sequence `wanted` positions, without replacement. Published choosers differ in its
-    arguments:
+    """Chooses `wanted` positions in every sequence, without replacement. Published methods differ
+    only in the arguments:
 
     - BERT, ELECTRA: uniform over the candidates, so neither edges nor weight_V
     - whole words (BERT's later release): edges
@@ -80,11 +80,11 @@ class Chooser:
 
     @property
     def share(self) -> float:
-        """The share of all tokens, about, that is chosen."""
+        """The approximate share of all tokens that is chosen."""
         return self.rate * (1 - self.clean_rate)
 
     def wanted(self, tokens: Tokens, candidate_T: Tensor, draws: Draws) -> Tensor:
-        """[R, L + 1], as the function `wanted`, and 0 for sequences left whole."""
+        """[R, L + 1], like the function `wanted`, but 0 for sequences that are left uncorrupted."""
         want_RS = wanted(tokens, candidate_T, self.rate)
         if not self.clean_rate:
             return want_RS
@@ -142,8 +142,8 @@ class Chooser:
         )
 
     def word_starts(self, tokens: Tokens, candidate_T: Tensor) -> Tensor:
-        """[R, L]: where in its row the word of each token begins. What may not be chosen stands
-        alone."""
+        """[R, L]: where in its row the word of each token begins. A token that may not be chosen is
+        a word of its own."""
         assert self.edges is not None
         candidate_RL, ids_RL = (t.view(-1, tokens.row_length) for t in (candidate_T, tokens.ids_T))
         joins_RL = torch.zeros_like(candidate_RL)

@@ -27,7 +27,7 @@ NEVER = math.log(torch.finfo(torch.float32).tiny)
 
 
 class Frequency(nn.Module):
-    """Fills the chosen positions from one distribution, whatever stands around them: with the
+    """Fills the chosen positions from one distribution, regardless of the context: with the
     corpus's counts the "unigram generator" of ELECTRA (2003.10555 section 3.2), with equal counts
     uniform. Never a special token or [UNK]. It shows that replacements must be plausible to teach.
     """
@@ -56,8 +56,8 @@ class Frequency(nn.Module):
         return []
 
     def log_q_now(self, z: Corrupted) -> Tensor:
-        """[T] log q of the token that stands there NOW: the noise that Electric contrasts with.
-        NEVER for what is not drawn."""
+        """[T] log q of the CURRENT token at each position: the noise with which Electric contrasts.
+        NEVER for tokens that are never drawn."""
         assert isinstance(self.log_q_V, Tensor)
         return self.log_q_V[z.tokens.ids_T]
 

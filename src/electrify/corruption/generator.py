@@ -23,11 +23,11 @@ from .source import Source
 
 @dataclass(frozen=True, kw_only=True)
 class Generated(Corrupted):
-    """What a generator knows besides."""
+    """Corrupted text, with what a generator knows in addition."""
 
     mask_id: int
     states_MD: Tensor
-    """The hidden states that it believed `logits_MV` from."""
+    """The hidden states from which it computed `logits_MV`."""
     p_MV: Tensor | None
     """softmax(logits_MV) in float32, without gradient, where the samples were drawn from just that.
     """
@@ -60,7 +60,7 @@ class Generator(nn.Module):
         return cls(MaskMix.build(source), lm, sampling=source.sampling, trains=source.trains)
 
     def train(self, mode: bool = True) -> Generator:
-        """A frozen generator stays in evaluation: without dropout."""
+        """A frozen generator stays in evaluation mode, without dropout."""
         super().train(mode)
         self.lm.train(mode and self.trains)
         return self

@@ -1,4 +1,4 @@
-"""What corruption hands on, and the corruptor without parameters: [MASK], the same, or a random
+"""The result of corruption, and the corruptor without parameters: [MASK], the same, or a random
 token.
 
 Shape suffixes: T flat tokens, M chosen positions, V vocabulary, N ordinary tokens, D hidden width.
@@ -25,15 +25,15 @@ from .source import Source
 
 @dataclass(frozen=True)
 class Corrupted:
-    """Corrupted text and everything that a grader may ask about it. A corruptor that knows more
-    returns a subclass."""
+    """Corrupted text and everything that an objective may need to know about it. A corruptor that
+    knows more returns a subclass."""
 
     tokens: Tokens
     """The changed text."""
     original_T: Tensor
     plan: Plan
     logits_MV: Tensor | None = None
-    """What a learned corruptor believed; None for one without parameters."""
+    """The predictions (logits) of a learned corruptor; None for one without parameters."""
 
     @property
     def at_M(self) -> Tensor:
@@ -77,12 +77,12 @@ class Corruptor(Protocol):
 
     chooser: Chooser
     trains: bool
-    """Whether it learns beside the objective, by the likelihood of the original tokens: the loss
-    `generator`."""
+    """Whether it is trained together with the objective, with the likelihood of the original tokens
+    (the loss `generator`)."""
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
-        """What is chosen in this batch, with the count of its own loss. fixed: in lists of one of
-        few lengths."""
+        """Everything that is chosen in this batch, and the count of its own loss. fixed: pad lists
+        to one of a few lengths."""
         ...
 
     def __call__(self, tokens: Tokens, plan: Plan) -> Corrupted: ...

@@ -1,5 +1,6 @@
-"""What is decided about a batch before any network runs: which positions are chosen, what is shown
-there, the random numbers that are drawn with, and how many tokens each loss divides by.
+"""Everything that is decided about a batch before any network runs: the chosen positions, the
+tokens shown there, the random numbers for sampling, and the number of tokens by which each loss is
+divided.
 
 It depends on tokens and draws alone, so the loader's thread makes it on the CPU, and a forward pass
 chooses nothing.
@@ -35,19 +36,19 @@ class Plan:
     candidates_T: Tensor
     """True for every token that may be chosen: all but the special ones."""
     progress: Tensor
-    """Share of the run that is done, 0-dim float32: what schedules of a corruptor read."""
+    """Share of the run that is done (0-dim float32), which a corruptor's schedules read."""
     valid_M: Tensor | None = None
     """Which entries of at_M are chosen positions; None where all are."""
     shown_M: Tensor | None = None
-    """What a language model is shown at the chosen positions: [MASK], the original, or a random
-    token."""
+    """The tokens that a language model is shown at the chosen positions: [MASK], the original, or a
+    random token."""
     uniform_M: Tensor | None = None
-    """float64 in [0, 1): what the new tokens are drawn with."""
+    """float64 in [0, 1): the random numbers with which the new tokens are drawn."""
     counts: dict[str, Tensor] = field(default_factory=dict)
     """How many tokens each loss divides by, 0-dim, whatever the networks say."""
 
     def counting(self: P, **counts: Tensor) -> P:
-        """With the counts of further losses."""
+        """The same plan with the counts of further losses."""
         return replace(self, counts=self.counts | counts)
 
     def to(self: P, device: torch.device | str) -> P:

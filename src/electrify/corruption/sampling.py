@@ -48,8 +48,8 @@ def sample(
     temperature: float | Tensor = 1.0,
     never_M: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """One token a row, distributed as softmax(logits / temperature), and that distribution [M, V]
-    in float32, both without gradient; `never_M` names a token a row that has no chance."""
+    """One token per row, distributed as softmax(logits / temperature), and that distribution [M, V]
+    in float32, both without gradient; `never_M` names one token per row that is never drawn."""
     plain = isinstance(temperature, float) and temperature == 1.0
     scaled_MV = logits_MV if plain else logits_MV.float() / temperature
     if never_M is not None:

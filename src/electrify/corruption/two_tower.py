@@ -1,4 +1,4 @@
-"""The cloze model of Electric: every token from all the others, in one pass.
+"""The cloze model of Electric: predicts every token from all the others, in one forward pass.
 
 Shape suffixes: T flat tokens, M chosen positions, V vocabulary, D width of a tower.
 """
@@ -79,8 +79,7 @@ class TwoTower(nn.Module):
         return [*own, Pass(self.head, self.chooser.share, False)]
 
     def context(self, tokens: Tokens) -> Tensor:
-        """[T, 2 D]: what stands left of each token and what stands right of it; 0 where nothing
-        does."""
+        """[T, 2 D]: the states to the left and to the right of each token; 0 if there is none."""
         left_TD = self.left(tokens)
         right_TD = self.right(tokens)
         first_T = tokens.pos_T == 0

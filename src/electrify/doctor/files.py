@@ -1,5 +1,5 @@
-"""Reading files that nobody vouches for: only regular ones, only so much of them, and every
-complaint as a finding."""
+"""Reads untrusted files: only regular ones, only up to a limit, and every problem becomes a
+finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The weights of a Hugging Face folder against its config.json: names, shapes, layers."""
+"""Compares the weights of a Hugging Face folder with its config.json: names, shapes, layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A Hugging Face folder: what its config.json promises, its code, and the seal of an export."""
+"""Checks a Hugging Face folder: what its config.json promises, code files in it, and the seal of an
+export."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The model card of an exported folder, from what the run wrote. What is not known is left out;
-nothing names the machine's folders."""
+"""The model card of an exported folder, from what the run wrote. Unknown facts are left out, and no
+folder of the machine is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a folder is. A file is ours where our mark stands inside of it, never because of its name.
+"""Decides who owns a folder. A file is ours if our mark is inside it, never because of its name.
 
 A mark is a small JSON object in a regular file (never a link) that says `"electrify": KIND`:
 
@@ -80,7 +80,7 @@ def marked(kind: str, facts: dict[str, Any]) -> str:
 
 
 def foreign(folder: Path) -> list[str]:
-    """Names in a folder, but for those of its lock and of what a killed writer left; none where the
+    """The names in a folder, except its lock and the leftovers of a killed writer; none if the
     folder is missing."""
     if not folder.is_dir():
         return []

@@ -1,5 +1,5 @@
-"""The one way in which files of others are opened: regular ones, inside their folder, of a size
-that was compared before a byte was read.
+"""The only way in which foreign files are opened: they must be regular files inside their folder,
+and their size is checked before a byte is read.
 
 | what lies there                       | what would follow without this           |
 |---------------------------------------|------------------------------------------|

@@ -30,8 +30,8 @@ def tokenizer_hashes(folder: Path) -> dict[str, str]:
 
 
 def in_the_way(wanted: dict[str, str], target: Path, *, ours: Collection[str]) -> Path | None:
-    """What of `target` the wanted files may not replace, if anything. ours: hashes of files that we
-    put there earlier."""
+    """The file in `target` that must not be replaced by one of the wanted files, if there is any.
+    ours: hashes of files that we put there earlier."""
     if os.path.lexists(target) and (target.is_symlink() or not target.is_dir()):
         return target
     for name, digest in wanted.items():

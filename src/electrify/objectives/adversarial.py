@@ -22,8 +22,8 @@ from .objective import Graded, Objective, Parts
 
 
 def reward(logits_M: Tensor, replaced_M: Tensor) -> Tensor:
-    """[M] what the generator is paid for a sample: the discriminator's loss on it (2003.10555,
-    appendix on adversarial training)."""
+    """[M] the generator's reward for a sample: the discriminator's loss on it (2003.10555, appendix
+    on adversarial training)."""
     return binary_ce(logits_M, replaced_M).detach()
 
 
@@ -68,7 +68,7 @@ class Adversarial(Objective):
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         plan = super().plan(tokens, draws, fixed=fixed)
         counts = plan.counts.copy()
-        counts.pop("generator")  # its likelihood is not what it is trained by
+        counts.pop("generator")  # the generator is not trained with its likelihood
         return replace(plan, counts=counts)
 
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:

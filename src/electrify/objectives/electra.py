@@ -23,7 +23,7 @@ from .objective import Graded, Objective, Parts
 
 @dataclass(frozen=True, kw_only=True)
 class Judged(Graded):
-    """What is said of the sequences besides."""
+    """What the forward pass leaves, with predictions about whole sequences."""
 
     sentence_T: Tensor | None
     """The sentence head's logit at every token; None without that head."""
@@ -119,7 +119,7 @@ class Electra(Objective):
             return terms
         logits_T = graded.logits if self.loss_on == "all" else self.head(x_TD)
         terms["rtd_detection"] = histogram(logits_T, label_T, z.tokens.real_T)
-        if self.loss_on == "chosen":  # what it learns; of the other tokens it has never been told
+        if self.loss_on == "chosen":  # only these have labels in training
             terms["rtd_chosen_detection"] = histogram(logits_T, label_T, z.chosen_T)
         return terms | entropy(z)
 

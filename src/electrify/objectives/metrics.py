@@ -1,5 +1,5 @@
-"""What is watched beside the losses: accuracies, losses by kind of token, histograms of a
-detector's logits.
+"""Metrics beside the losses: accuracies, losses by kind of token, histograms of a detector's
+logits.
 
 Nothing here is differentiated. Shape suffixes: T flat tokens, N tokens graded, M chosen positions,
 V vocabulary, B bins.
@@ -78,7 +78,8 @@ def replaced_share(z: Corrupted) -> Terms:
 
 
 def apart(name: str, loss: Loss, replaced_N: Tensor) -> Terms:
-    """A loss on replaced and on original tokens apart (most tokens are original, and easy)."""
+    """A loss separately for replaced and for original tokens (most tokens are original, and
+    easy)."""
     where_N = torch.ones_like(replaced_N) if loss.where_N is None else loss.where_N
     return {
         f"{name}_loss_replaced": term(loss.values_N, where_N & replaced_N),

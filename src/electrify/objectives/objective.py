@@ -1,4 +1,4 @@
-"""What every objective answers. Shape suffixes: T flat tokens, D hidden width."""
+"""The interface of every objective. Shape suffixes: T flat tokens, D hidden width."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..tokens import Tokens
 
 @dataclass(frozen=True)
 class Parts:
-    """What an objective is built from."""
+    """The parts from which an objective is built."""
 
     corruptor: Any
     """A Corruptor."""
@@ -94,12 +94,12 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def watch(self, graded: Any) -> Terms:
-        """What is logged beside the losses; outside of training also what is too dear to be
-        computed in each update."""
+        """Metrics to log beside the losses; outside training also those that are too expensive for
+        every update."""
 
     @abstractmethod
     def passes(self) -> list[Pass]:
-        """What it runs, for the count of FLOPs."""
+        """The forward passes that it runs, for counting FLOPs."""
 
     def networks(self) -> dict[str, Network]:
         """The networks that it leaves beside the encoder that is kept, by the name of their folder:
