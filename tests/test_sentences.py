@@ -36,7 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (["prepare", "x"], "--output-dir is missing (the folder of the prepared corpus"),
         (["export", "x"], "--output-dir is missing (the folder to write"),
-        (["finetune", "m", *OWN], "--output-dir is missing (Where scores.jsonl"),
+        (["finetune", "m", *OWN], "--output-dir is missing (Folder for scores.jsonl"),
         (["evaluate", "m"], "--data-dir is missing (The folder of BLiMP's"),
         (
             ["prepare", "x", "--output-dir", "y", "--vocab-size", "3"],
