@@ -1,0 +1,89 @@
+"""Statistics of a study against synthetic data whose truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from electrify.compare.statistics import crossing, mean, mean_ranks, paired, reached
+
+STUDIES = 1000
+# Of so many studies with a chance of .95 each, fewer than this hold the truth once in 10,000.
+ENOUGH = int(stats.binom.ppf(1e-4, STUDIES, 0.95))
+BUDGETS = (1e14, 4e14, 1e15, 3e15)
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_the_interval_of_a_mean_holds_the_truth(seeds: int) -> None:
+    rng = np.random.default_rng(seeds)
+    found = [mean(list(rng.normal(70, 2, seeds))) for _ in range(STUDIES)]
+    assert ENOUGH <= sum(i.low <= 70 <= i.high for i in found) < STUDIES
+
+
+def test_one_seed_bounds_nothing() -> None:
+    found = mean([3.0])
+    assert (found.value, found.low, found.high) == (3.0, -math.inf, math.inf)
+
+
+def test_pairs_remove_what_both_share() -> None:
+    rng = np.random.default_rng(0)
+    shared = dict(enumerate(rng.normal(70, 10, 5)))
+    ours = {seed: value + 1 + rng.normal(0, 0.1) for seed, value in shared.items()}
+    found = paired(ours, shared | {9: 0.0})
+    assert found is not None
+    assert found.excludes_zero
+    assert 0.5 < found.low < 1 < found.high < 1.5
+    assert paired({1: 2.0}, {2: 3.0}) is None
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+@pytest.mark.parametrize("truth", [2e14, 7e14, 2e15])
+def test_a_planted_crossing_lies_in_its_interval(seeds: int, truth: float) -> None:
+    """Ours is behind at first and overtakes at the planted budget; the curves are straight between
+    the budgets there, as the interpolation assumes."""
+    rng = np.random.default_rng(seeds)
+    x = np.log(BUDGETS)
+    true_differences = 1.5 * (x - math.log(truth))
+    studies = 300
+    held = 0
+    for _ in range(studies):
+        found = crossing(BUDGETS, [list(d + rng.normal(0, 0.8, seeds)) for d in true_differences])
+        held += found.low <= truth <= found.high
+    assert held >= int(stats.binom.ppf(1e-4, studies, 0.95))
+
+
+def test_a_crossing_by_hand() -> None:
+    found = crossing([1e14, 1e16], [[-1.0, -1.0], [1.0, 1.0]])
+    assert found.value == pytest.approx(1e15)
+    assert (found.low, found.high) == pytest.approx((1e15, 1e15))
+
+
+def test_a_curve_that_does_not_cross_says_so() -> None:
+    found = crossing(BUDGETS, [[-5.0, -5.1], [-4.0, -4.1], [-3.0, -3.1], [-2.0, -2.1]])
+    assert found.value == found.low == found.high == math.inf
+    found = crossing(BUDGETS, [[2.0, 2.1], [3.0, 3.1], [4.0, 4.1], [5.0, 5.1]])
+    assert found.value == found.low == found.high == -math.inf
+
+
+def test_a_crossing_downwards_is_one_too() -> None:
+    found = crossing([1e14, 1e16], [[1.0, 1.0], [-1.0, -1.0]])
+    assert found.value == pytest.approx(1e15)
+
+
+def test_where_a_score_is_reached() -> None:
+    found = reached([1e14, 1e16], [[60.0, 60.0], [80.0, 80.0]], 70.0)
+    assert found.value == pytest.approx(1e15)
+    assert reached([1e14, 1e16], [[60.0], [80.0]], 90.0).value == math.inf
+    assert reached([1e14, 1e16], [[60.0], [80.0]], 50.0).value == -math.inf
+
+
+def test_mean_ranks_by_hand() -> None:
+    scores = {
+        "cola": {"bert": 10.0, "electra": 12.0, "random": 1.0},
+        "stsb": {"bert": 60.0, "electra": 60.0, "random": 20.0},
+    }
+    assert mean_ranks(scores) == {"bert": 1.75, "electra": 1.25, "random": 3.0}
+    assert mean_ranks({}) == {}
