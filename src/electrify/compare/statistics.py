@@ -3,8 +3,8 @@ budget at which a score is reached.
 
 A study has three to five seeds. Resampling so few values gives intervals that are too narrow (the
 percentile bootstrap of three values holds the truth in 80 of 100 studies instead of 95), so means
-have Student's interval, and curves are drawn again with Student's errors whose spread is pooled over
-the budgets.
+have Student's interval, and curves are drawn again with Student's errors whose spread is pooled
+over the budgets.
 
 Shape suffixes: B budgets, D draws.
 """
@@ -60,9 +60,9 @@ def crossing(budgets: Sequence[float], differences: Sequence[Sequence[float]]) -
     """The budget at which a difference changes its sign for good, between the means of neighbouring
     budgets, on a logarithmic scale.
 
-    budgets: rising. differences: for each budget one value a seed. -inf where the difference has its
-    final sign from the first budget on and inf where the sign does not change within the range: of
-    the value and of each bound.
+    budgets: rising. differences: for each budget one value a seed. -inf where the difference has
+    its final sign from the first budget on and inf where the sign does not change within the range:
+    of the value and of each bound.
     """
     first, last = np.mean(differences[0]), np.mean(differences[-1])
     # Which way the means go decides what counts as the final sign.

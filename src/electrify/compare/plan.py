@@ -1,0 +1,191 @@
+"""The plan of a study: recipes x budgets x seeds -> cells, each one encoder to pre-train.
+
+    read_entry("electra-tiny:mask_rate=0.3")  ->  Entry  ->  cells(...)  ->  list[Cell]
+
+With a learning rate that is held and then decays over the last fifth (`wsd`), runs of one entry and
+one seed that differ only in length are the same up to four fifths of the shorter one. The longest
+run is the trunk; each shorter run starts from the trunk's checkpoint at `starts_at` and only
+decays. So a curve over budgets costs little more than its longest run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..config.checks import check
+from ..config.flops import Convention
+from ..config.pretrain import PretrainConfig, load_recipe, override
+from ..errors import UserError
+from ..flops.count import recipe_flops
+from ..train.schedule import planned
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A recipe of a study, perhaps with changes: a line in its curves and tables."""
+
+    name: str
+    """As the user wrote it: `electra-tiny:mask_rate=0.3,tie=gdes`."""
+    recipe: str
+    changes: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One encoder to pre-train."""
+
+    entry: str
+    budget: float
+    """FLOPs that were asked for."""
+    seed: int
+    config: PretrainConfig
+    """The whole run's recipe, `max_steps` and seed included."""
+    flops: float
+    """FLOPs that it costs from scratch: the budget, to within one update."""
+    starts_at: int | None
+    """The update at which it leaves the trunk of its entry and seed; None if it is run whole."""
+
+    @property
+    def steps(self) -> int:
+        return self.config.train.max_steps
+
+    @property
+    def own_steps(self) -> int:
+        """Updates that are computed for this cell alone, a first stage included."""
+        return self.steps - (self.starts_at or 0) + self.config.train.generator_steps
+
+
+def read_entry(text: str) -> Entry:
+    """`RECIPE` or `RECIPE:field=value,...`. Raises UserError for a change that is not one."""
+    recipe, _, rest = text.strip().partition(":")
+    changes: dict[str, str] = {}
+    for part in filter(None, rest.split(",")):
+        name, sign, value = (word.strip() for word in part.partition("="))
+        if not sign or not name or not value:
+            raise UserError(f"{text}: {part.strip()!r} is not a change; write field=value")
+        if name in changes:
+            raise UserError(f"{text}: {name} is changed twice")
+        changes[name.replace("-", "_")] = value
+    return Entry(text.strip(), recipe, changes)
+
+
+def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConfig:
+    """The entry's recipe with its changes. schedule: a learning-rate schedule for all entries; None
+    keeps the recipe's. Raises UserError where the changes are not possible."""
+    fields: dict[str, Any] = {"seed": seed}
+    if schedule is not None:
+        fields["lr_scheduler_type"] = schedule
+    try:
+        return override(load_recipe(entry.recipe), fields | entry.changes)
+    except UserError as e:
+        raise UserError(f"{entry.name}: {e}") from e
+
+
+def of_length(config: PretrainConfig, steps: int) -> PretrainConfig:
+    """The recipe with so many updates; a first stage keeps its share of them."""
+    t = config.train
+    fields: dict[str, Any] = {"max_steps": steps}
+    if t.generator_steps:
+        fields["generator_steps"] = max(1, round(steps * t.generator_steps / t.max_steps))
+    return override(config, fields)
+
+
+def steps_for(
+    config: PretrainConfig, budget: float, *, vocab_size: int, convention: Convention
+) -> tuple[int, float]:
+    """How many updates cost `budget` FLOPs, first stage included, and what they cost. The cost
+    grows with the number of updates, though not evenly where rows or batches grow on the way."""
+
+    def cost(steps: int) -> float:
+        return recipe_flops(
+            of_length(config, steps), vocab_size=vocab_size, convention=convention
+        ).train
+
+    steps = config.train.max_steps
+    for _ in range(8):
+        found = cost(steps)
+        better = max(1, round(steps * budget / found))
+        if better == steps:
+            break
+        steps = better
+    return steps, cost(steps)
+
+
+def can_share(config: PretrainConfig) -> bool:
+    """Whether a longer run of this recipe begins as a shorter one does: the learning rate is held,
+    and nothing else depends on the share of the run that is done."""
+    c = config.corruption
+    moves = c.temperature_end not in (None, c.temperature)
+    return (
+        config.train.lr_scheduler_type == "wsd"
+        and not moves
+        and not config.data.seq_length_schedule
+        and not config.train.batch_size_schedule
+        and not config.train.generator_steps
+    )
+
+
+def leaves_at(short: PretrainConfig, long: PretrainConfig) -> int:
+    """The number of updates that both runs have in common: those with the same learning rate."""
+    steps = min(short.train.max_steps, long.train.max_steps)
+    # The schedules agree until the shorter one decays, so the first difference is found by halving.
+    low, high = 0, steps
+    while low < high:
+        middle = (low + high) // 2
+        if planned(short.train, middle) == planned(long.train, middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def cells(
+    entries: Sequence[Entry],
+    budgets: Sequence[float],
+    seeds: Sequence[int],
+    *,
+    vocab_size: int,
+    schedule: str | None = "wsd",
+    convention: Convention = "hardware",
+) -> list[Cell]:
+    """The cells of a study: for each entry and seed the longest run first, then those that start
+    from it. Raises UserError for an entry that cannot be run, and for a budget that ends within its
+    warm-up."""
+    planned_cells = []
+    for entry in entries:
+        base = configured(entry, schedule=schedule, seed=seeds[0])
+        lengths = {}
+        for budget in sorted(budgets, reverse=True):
+            steps, flops = steps_for(base, budget, vocab_size=vocab_size, convention=convention)
+            _must_be_long_enough(entry, base, budget, steps)
+            lengths[budget] = of_length(base, steps), flops
+        for seed in seeds:
+            planned_cells += _of_one_seed(entry, lengths, seed)
+    return planned_cells
+
+
+def _of_one_seed(
+    entry: Entry, lengths: dict[float, tuple[PretrainConfig, float]], seed: int
+) -> list[Cell]:
+    runs = {b: (override(config, {"seed": seed}), f) for b, (config, f) in lengths.items()}
+    trunk = next(iter(runs.values()))[0]
+    found = []
+    for budget, (config, flops) in runs.items():
+        check(config)
+        shared = config is not trunk and can_share(config)
+        starts_at = leaves_at(config, trunk) if shared else None
+        found.append(Cell(entry.name, budget, seed, config, flops, starts_at or None))
+    return found
+
+
+def _must_be_long_enough(entry: Entry, config: PretrainConfig, budget: float, steps: int) -> None:
+    warmup = config.train.warmup_steps
+    if steps <= warmup:
+        raise UserError(
+            f"{entry.name}: a budget of {budget:.3g} FLOPs is {steps:,} updates, which end within "
+            "the "
+            f"warm-up of {warmup:,}; give larger --budgets, or {entry.recipe}:warmup_steps="
+            f"{max(1, steps // 10)}"
+        )

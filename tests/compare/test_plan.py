@@ -1,0 +1,128 @@
+"""The plan of a study: which encoders are pre-trained, for how long, and from where."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from electrify.compare.plan import (
+    Entry,
+    can_share,
+    cells,
+    configured,
+    leaves_at,
+    of_length,
+    read_entry,
+    steps_for,
+)
+from electrify.errors import UserError
+from electrify.flops.count import recipe_flops
+from electrify.train.schedule import planned
+
+V = 1000
+
+
+def test_an_entry_is_a_recipe_with_changes() -> None:
+    entry = read_entry("electra-tiny:mask_rate=0.3, tie=gdes")
+    assert (entry.recipe, entry.changes) == ("electra-tiny", {"mask_rate": "0.3", "tie": "gdes"})
+    config = configured(entry, schedule="wsd", seed=3)
+    assert (config.corruption.mask_rate, config.model.tie) == (0.3, "gdes")
+    assert (config.train.lr_scheduler_type, config.train.seed) == ("wsd", 3)
+    assert configured(read_entry("bert-tiny"), schedule=None, seed=0).train.lr_scheduler_type != ""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("electra-tiny:mask_rate", "'mask_rate' is not a change; write field=value"),
+        ("electra-tiny:seed=1,seed=2", "seed is changed twice"),
+        ("electra-tiny:mask_rat=1", "there is no field 'mask_rat'"),
+        ("electra-tiny:mask_rate=much", "electra-tiny:mask_rate=much: "),
+        ("elektra-tiny", "elektra-tiny: "),
+    ],
+)
+def test_what_is_not_an_entry(text: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        configured(read_entry(text), schedule="wsd", seed=0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "electra-tiny",
+        "bert-tiny",
+        "two-stage-tiny",
+        "electra-tiny:batch_size_schedule=8=.2,warmup_steps=10",
+    ],
+)
+def test_a_budget_is_met_to_within_an_update(text: str) -> None:
+    config = configured(read_entry(text), schedule="wsd", seed=0)
+    steps, flops = steps_for(config, 3e13, vocab_size=V, convention="hardware")
+    one = recipe_flops(config, vocab_size=V, convention="hardware").step
+    # A first stage grows along, so one more update is more than one update's cost.
+    assert flops == pytest.approx(3e13, abs=3 * one)
+    assert of_length(config, steps).train.max_steps == steps
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    short=st.integers(20, 5000),
+    more=st.integers(0, 5000),
+    warmup=st.integers(0, 15),
+)
+def test_runs_are_shared_exactly_as_long_as_their_learning_rates_agree(
+    short: int, more: int, warmup: int
+) -> None:
+    base = configured(read_entry(f"bert-tiny:warmup_steps={warmup}"), schedule="wsd", seed=0)
+    a, b = of_length(base, short), of_length(base, short + more)
+    at = leaves_at(a, b)
+    assert all(planned(a.train, k) == planned(b.train, k) for k in range(at))
+    if more > 5:
+        assert planned(a.train, at) != planned(b.train, at)
+        assert abs(at - 0.8 * short) <= 1
+    if not more:
+        assert at == short
+
+
+@pytest.mark.parametrize(
+    ("text", "shares"),
+    [
+        ("bert-tiny", True),
+        ("electra-tiny", True),
+        ("electra-tiny:temperature=2,temperature_end=1", False),
+        ("electra-tiny:lr_scheduler_type=linear", False),
+        ("electra-tiny:batch_size_schedule=8=.2", False),
+        ("two-stage-tiny", False),
+    ],
+)
+def test_which_recipes_share_a_trunk(text: str, shares: bool) -> None:
+    config = configured(read_entry(text), schedule="wsd", seed=0)
+    assert can_share(config) == shares
+
+
+def test_the_cells_of_a_study() -> None:
+    entries = [
+        read_entry("bert-tiny:warmup_steps=10"),
+        read_entry("two-stage-tiny:warmup_steps=10"),
+    ]
+    found = cells(entries, [1e13, 4e13], [5, 6], vocab_size=V)
+    assert [(c.entry.partition(":")[0], c.budget, c.seed) for c in found] == [
+        (name, budget, seed)
+        for name in ("bert-tiny", "two-stage-tiny")
+        for seed in (5, 6)
+        for budget in (4e13, 1e13)
+    ]
+    for cell in found:
+        assert cell.flops == pytest.approx(cell.budget, rel=0.02)
+        assert cell.config.train.seed == cell.seed
+        shares = cell.entry.startswith("bert") and cell.budget == 1e13
+        assert (cell.starts_at is not None) == shares
+        if cell.starts_at is not None:
+            assert cell.starts_at == pytest.approx(0.8 * cell.steps, abs=1)
+            assert cell.own_steps == cell.steps - cell.starts_at
+
+
+def test_a_budget_within_the_warm_up_is_refused() -> None:
+    with pytest.raises(UserError, match="which end within the warm-up of"):
+        cells([Entry("bert-tiny", "bert-tiny", {})], [1e10], [0], vocab_size=V)
