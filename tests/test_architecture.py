@@ -37,6 +37,7 @@ ORDER = [
     {"batches", "starting"},
     {"running"},
     {"pretraining", "downstream", "scoring", "doctor"},
+    {"compare"},
     {"curves"},
     {"demo"},
     {"verbs"},

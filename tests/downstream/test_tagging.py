@@ -278,8 +278,6 @@ def test_what_is_refused(zoo: Path, tmp_path: Path, reviews: tuple[str, str]):
         "models": (str(zoo / "bert"),),
         "output_dir": str(tmp_path / "out"),
     }
-    with pytest.raises(UserError, match="--frozen-encoder is for tagging; none of the tasks is"):
-        finetune(FinetuneConfig(**own, settings=FinetuneSettings(frozen_encoder="all")))
     with pytest.raises(UserError, match="--doc-stride is for question answering"):
         finetune(FinetuneConfig(**own, settings=FinetuneSettings(doc_stride=64)))
     with pytest.raises(UserError, match="--tagging-head bilstm needs --frozen-encoder"):

@@ -21,7 +21,7 @@ class FinetuneSettings:
         "max_seq_length": "the examples, as the model sees them",
         "dropout": "training",
         "bf16": "computing",
-        "frozen_encoder": "tagging only",
+        "frozen_encoder": "with the encoder left as it is",
         "answer_head": "question answering only",
         "eval_steps": "training",
         "device": "computing",
@@ -89,10 +89,10 @@ class FinetuneSettings:
     torch_compile: bool = False
     """Compile the encoder (one graph for all lengths): slower at first, faster in long runs."""
     frozen_encoder: Literal["none", "last", "last4", "all"] = "none"
-    """Tagging: leave the encoder as it is and train a head on the states of its last layer, its
-    last four, or all."""
+    """Leave the encoder as it is and train a head on the states of its last layer, its last four,
+    or all: for tagging on the state of each word, for texts on the mean of a text's states."""
     tagging_head: Literal["linear", "bilstm"] = "linear"
-    """With --frozen-encoder: a linear layer, or a bidirectional LSTM before it."""
+    """Tagging with --frozen-encoder: a linear layer, or a bidirectional LSTM before it."""
     answer_head: Literal["electra", "joint", "plain"] | None = None
     """Question answering. electra: the public code's head, the end given the start with beam
     search, where the class token stands for no answer in this window; joint: the same without the

@@ -183,7 +183,6 @@ def _run_all(
 
 
 _ONLY_FOR: dict[str, tuple[Kind, str]] = {
-    "frozen_encoder": ("tagging", "tagging"),
     "tagging_head": ("tagging", "tagging"),
     "answer_head": ("answering", "question answering"),
     "doc_stride": ("answering", "question answering"),
@@ -207,9 +206,11 @@ def _require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
             "--double-unordered is for pairs whose order does not matter (MRPC, STS-B, your own); "
             "none of the tasks has such"
         )
-    others = [task.name for task in tasks if task.kind != "tagging"]
-    if options.settings.frozen_encoder != "none" and others:
-        raise UserError(f"--frozen-encoder is for tagging, not for {', '.join(others)}")
+    answering = [task.name for task in tasks if task.kind == "answering"]
+    if options.settings.frozen_encoder != "none" and answering:
+        raise UserError(
+            f"--frozen-encoder is for tagging and texts, not for {', '.join(answering)}"
+        )
     if (
         options.predict_test
         and not any(task.test for task in tasks)

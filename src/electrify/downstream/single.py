@@ -28,6 +28,7 @@ from .examples import Example
 from .heads import Finetuned
 from .problems.answering import Answering
 from .problems.frozen import FrozenTagging
+from .problems.frozen_texts import FrozenTexts
 from .problems.problem import Problem
 from .problems.tagging import Tagging
 from .problems.texts import Texts
@@ -221,9 +222,11 @@ def problem_of(
                 beam=BEAM,
             )
         case _:
-            return Texts(
-                task, loaded, **common, regression_targets=str(settings.regression_targets)
-            )
+            common["regression_targets"] = str(settings.regression_targets)
+            if settings.frozen_encoder == "none":
+                return Texts(task, loaded, **common)
+            layers = settings.frozen_encoder
+            return FrozenTexts(task, loaded, **common, layers=layers, bf16=bf16)
 
 
 def _length(task: TaskData, loaded: Loaded, settings: FinetuneSettings, name: str) -> int:

@@ -16,7 +16,7 @@ from ..submission import answers_tsv
 from ..tasks import TaskData
 from .problem import Answers, HeldOut
 
-_GRADES = {"classification": grade_class, "multilabel": grade_each, "regression": grade_value}
+GRADES = {"classification": grade_class, "multilabel": grade_each, "regression": grade_value}
 
 
 class Texts:
@@ -55,7 +55,7 @@ class Texts:
             dropout=dropout,
             std=std,
             last=self.loaded.last,
-            grade=_GRADES[self.task.kind],
+            grade=GRADES[self.task.kind],
         )
         return Finetuned(self.loaded.encoder, head)
 
