@@ -94,12 +94,13 @@ class Electra(Architecture):
         tables = {id(own_table(e.embeddings.words)): e for e in reversed(encoders)}
         width = subspace_width(*(e.shape for e in encoders)) if values.init == "local" else 0
         if values.init == "local":
+            done: set[nn.Module] = set()
             for encoder in encoders:
                 words = own_table(encoder.embeddings.words)
                 init_local_embeddings(
                     encoder.embeddings, words, width, scale_words=tables[id(words)] is encoder
                 )
-                init_local_blocks(encoder, width, rng, amplitude=values.local_amplitude)
+                init_local_blocks(encoder, width, rng, amplitude=values.local_amplitude, done=done)
             for head in objective.modules():
                 if isinstance(head, BinaryHead):
                     init_local_head(head, rng)

@@ -179,7 +179,12 @@ def init_local_head(head: BinaryHead, rng: torch.Generator) -> None:
 
 
 def init_local_blocks(
-    encoder: Encoder, width: int, rng: torch.Generator, *, amplitude: float
+    encoder: Encoder,
+    width: int,
+    rng: torch.Generator,
+    *,
+    amplitude: float,
+    done: set[nn.Module] | None = None,
 ) -> None:
     """Makes half of the heads look at position i + o_j (o_j = -1, 1, -2, 2, ...), after
     `init_bert`.
@@ -196,9 +201,11 @@ def init_local_blocks(
     | attention output, down           | .1 * r                                              |
 
     with s = sqrt(amplitude * 4 * sqrt(W) / P): the logit of the preferred position starts at 4 *
-    amplitude. Only initial values differ from `bert`.
+    amplitude. Only initial values differ from `bert`. done: blocks that another encoder shares and
+    has filled; these are added.
     """
     shape = encoder.shape
+    done = set() if done is None else done
     with torch.no_grad():
         if encoder.project is not None:
             _draw_normal(encoder.project, rng)
@@ -208,6 +215,9 @@ def init_local_blocks(
         s = math.sqrt(amplitude * 4 * math.sqrt(shape.head_width) / width)
         for block in encoder.blocks:
             assert isinstance(block, Block)
+            if block in done:
+                continue
+            done.add(block)
             _draw_normal(block.qkv, rng)
             _draw_normal(block.up, rng)
             _draw_normal(block.out, rng, OUTPUT_SCALE)
