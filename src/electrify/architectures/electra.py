@@ -25,6 +25,7 @@ from ..model.init import (
     subspace_width,
 )
 from ..model.shape import Shape
+from ..special import SpecialIds
 from .architecture import Architecture, InitialValues
 from .keys import KeyTable, Row, layer
 
@@ -112,7 +113,13 @@ class Electra(Architecture):
     # ---------------------------------------------------------------- in Hugging Face's library
 
     def hf_config(
-        self, shape: Shape, kind: HeadKind, *, pad: int, dropout: float, attention_dropout: float
+        self,
+        shape: Shape,
+        kind: HeadKind,
+        *,
+        special: SpecialIds,
+        dropout: float,
+        attention_dropout: float,
     ) -> Any:
         from transformers import ElectraConfig
 
@@ -120,7 +127,7 @@ class Electra(Architecture):
             **{name: getattr(shape, name) for name in HF_NUMBERS},
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=attention_dropout,
-            pad_token_id=pad,
+            pad_token_id=special.pad,
         )
         config.architectures = [self.table(shape, kind).name]
         config.dtype = "float32"

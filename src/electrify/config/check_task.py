@@ -37,7 +37,7 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
             "default"
         ),
     )
-    wrong = row.check(o.options) or c.row.check(c.options)
+    wrong = row.check(m, o.options) or c.row.check(m, c.options)
     need(wrong is None, str(wrong))
     frozen = c.generator_training == "frozen"
     need(
