@@ -57,7 +57,8 @@ class Objective:
     group_rows: Callable[[Collection[str], Any], int] | None = None
     """With a loss over whole batches (a contrast): how many consecutive rows it compares, from the
     losses that are weighed and the own options. No split of a batch may cut such a group, so a
-    recipe whose passes do not hold whole groups is refused. None where every loss is a sum over tokens."""
+    recipe whose passes do not hold whole groups is refused. None where every loss is a sum over
+    tokens."""
     card: Card
 
 

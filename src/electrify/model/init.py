@@ -213,16 +213,25 @@ def init_local_blocks(
             encoder.project.weight[:, :width] = 0
             encoder.project.weight[:width, :width] = torch.eye(width)
         s = math.sqrt(amplitude * 4 * math.sqrt(shape.head_width) / width)
-        for block in encoder.blocks:
-            assert isinstance(block, Block)
-            if block in done:
-                continue
-            done.add(block)
-            _draw_normal(block.qkv, rng)
-            _draw_normal(block.up, rng)
-            _draw_normal(block.out, rng, OUTPUT_SCALE)
-            _draw_normal(block.down, rng, OUTPUT_SCALE)
-            _turn_heads(block.qkv, shape, s, width, encoder.direction)
+        for block in [b for b in encoder.blocks if b not in done]:
+            _turn_block(block, shape, s, width, encoder.direction, rng)
+        done.update(encoder.blocks)
+
+
+def _turn_block(
+    block: nn.Module,
+    shape: Shape,
+    s: float,
+    width: int,
+    direction: Direction,
+    rng: torch.Generator,
+) -> None:
+    assert isinstance(block, Block)
+    _draw_normal(block.qkv, rng)
+    _draw_normal(block.up, rng)
+    _draw_normal(block.out, rng, OUTPUT_SCALE)
+    _draw_normal(block.down, rng, OUTPUT_SCALE)
+    _turn_heads(block.qkv, shape, s, width, direction)
 
 
 def _draw_normal(linear: nn.Linear, rng: torch.Generator, scale: float = 1.0) -> None:
