@@ -64,7 +64,7 @@ def must_hold_groups(config: PretrainConfig, micro_rows: int, world_size: int) -
     t = config.train
     if o.row.group_rows is None:
         return
-    group = o.row.group_rows(o.options)
+    group = o.row.group_rows(o.term_weights, o.options)
     shares = [min(micro_rows, rows // world_size) for rows in t.batch_size_schedule]
     smaller = [("forward passes of batch_size_schedule", rows) for rows in shares]
     for what, rows in [("forward passes", micro_rows), ("eval_rows", t.eval_rows), *smaller]:

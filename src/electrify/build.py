@@ -105,6 +105,8 @@ def compose(
         name: ExportedModel(network.encoder, network.head, architecture)
         for name, network in left.items()
     }
+    for name, model in exports.items():
+        model.must_have_a_class(name)
     return Built(objective, exports)
 
 

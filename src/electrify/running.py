@@ -134,8 +134,8 @@ def opened(loader: Loader, config: PretrainConfig, micro_rows: int) -> TrainingD
     valid = None
     if held_out.num_documents:
         valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
-    row, options = config.objective.row, config.objective.options
-    group = row.group_rows(options) if row.group_rows else 1
+    o = config.objective
+    group = o.row.group_rows(o.term_weights, o.options) if o.row.group_rows else 1
     return TrainingData(loader, valid, micro_rows, unigram_entropy(corpus), group)
 
 

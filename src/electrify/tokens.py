@@ -69,6 +69,11 @@ class Tokens:
         return self.seq_T > 0
 
     @property
+    def first_T(self) -> Tensor:
+        """True at the first token of each sequence: [CLS]."""
+        return (self.pos_T == 0) & self.real_T
+
+    @property
     def used_R(self) -> Tensor:
         """[R] True for rows that hold text. The last batch of a validation may have rows without
         any: a loss that is over rows counts these rows only."""

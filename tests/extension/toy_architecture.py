@@ -25,7 +25,7 @@ from electrify.model.encoder import Encoder
 from electrify.model.heads import Head, HeadKind, LinearHead
 from electrify.model.init import init_bert
 from electrify.model.shape import Shape
-from electrify.tokens import Tokens
+from electrify.tokens import SpecialIds, Tokens
 
 PAD = 0  # positions 0 to PAD of the table are nobody's
 
@@ -129,11 +129,17 @@ class Roberta(Architecture):
         init_bert(objective, rng)
 
     def hf_config(
-        self, shape: Shape, kind: HeadKind, *, pad: int, dropout: float, attention_dropout: float
+        self,
+        shape: Shape,
+        kind: HeadKind,
+        *,
+        special: SpecialIds,
+        dropout: float,
+        attention_dropout: float,
     ) -> Any:
         from transformers import RobertaPreLayerNormConfig
 
-        assert pad == PAD
+        assert special.pad == PAD
         config = RobertaPreLayerNormConfig(
             **{
                 name: getattr(shape, name)
@@ -142,7 +148,7 @@ class Roberta(Architecture):
             max_position_embeddings=shape.max_position_embeddings + PAD + 1,
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=attention_dropout,
-            pad_token_id=pad,
+            pad_token_id=special.pad,
             num_labels=2,
         )
         config.architectures = [self.classes[kind]]

@@ -66,6 +66,6 @@ ROW = CorruptorRow(
     cls="toy_corruptor:Shift",
     help="the token that stands behind the original in the vocabulary",
     options=ShiftOptions,
-    check=lambda o: None if o.shift else "shift must not be 0",
+    check=lambda model, o: None if o.shift else "shift must not be 0",
     card="A text encoder that read text in which tokens were shifted, {asked}.",
 )

@@ -141,7 +141,7 @@ ROW = Objective(
     corruptors=("generator", "uniform", "toy_shift"),
     losses={"margin": 20.0, "contrast": 0.5, "named": 1.0},
     options=MarginOptions,
-    check=lambda o: None if o.margin > 0 else f"margin must be positive, not {o.margin}",
+    check=lambda model, o: None if o.margin > 0 else f"margin must be positive, not {o.margin}",
     logits="replaced",
     leaves={
         "namer": Exported(
@@ -151,7 +151,7 @@ ROW = Objective(
             fills=False,
         )
     },
-    group_rows=lambda o: o.group,
+    group_rows=lambda losses, o: o.group if "contrast" in losses else 1,
     card=Card(
         title="margin detector",
         tag="toy-margin",

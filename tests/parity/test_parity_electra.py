@@ -16,7 +16,7 @@ from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import KeyTable, to_ours, to_theirs, without_tied
 from electrify.model.heads import BinaryHead, LMHead
 from electrify.model.shape import Shape
-from electrify.tokens import Tokens
+from electrify.tokens import SpecialIds, Tokens
 
 # (V, E, D, layers, heads, F, positions, eps)
 SIZES = [
@@ -78,7 +78,9 @@ def table_of(half: ExportedModel) -> KeyTable:
 
 
 def theirs(shape: Shape, name: str) -> nn.Module:
-    config = ELECTRA.hf_config(shape, KINDS[name], pad=0, dropout=0.5, attention_dropout=0.5)  # type: ignore[arg-type]
+    config = ELECTRA.hf_config(
+        shape, KINDS[name], special=SpecialIds(0, 1, 2, 3, 4), dropout=0.5, attention_dropout=0.5
+    )  # type: ignore[arg-type]
     assert isinstance(config, ElectraConfig)
     assert config.architectures == [name]
     return MODELS[name](config).eval()

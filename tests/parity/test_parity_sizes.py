@@ -18,6 +18,7 @@ from electrify.build import generator_shape, kept_shape
 from electrify.config.pretrain import PretrainConfig, parse
 from electrify.model.heads import BinaryHead, LMHead
 from electrify.model.shape import Shape
+from electrify.special import SpecialIds
 
 RECIPES = sorted((Path(electrify.__file__).parent / "recipes").glob("*.yaml"))
 PUBLISHED = {
@@ -53,7 +54,11 @@ def test_as_many_parameters_as_transformers(path):
     for shape, is_lm in shapes(recipe(path)).values():
         half = on_meta(shape, is_lm=is_lm)
         config = architecture_named("electra").hf_config(
-            shape, half.head.kind, pad=0, dropout=0.1, attention_dropout=0.1
+            shape,
+            half.head.kind,
+            special=SpecialIds(0, 1, 2, 3, 4),
+            dropout=0.1,
+            attention_dropout=0.1,
         )
         with torch.device("meta"):
             theirs: nn.Module = (

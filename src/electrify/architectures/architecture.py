@@ -16,7 +16,7 @@ from ..model.embeddings import Words
 from ..model.encoder import Encoder
 from ..model.heads import BinaryHead, Head, HeadKind, LMHead
 from ..model.shape import Shape
-from ..tokens import Tokens
+from ..tokens import SpecialIds, Tokens
 from .keys import KeyTable
 
 WordVectors = Callable[[int], Tensor]  # dimensions K -> [V, K]
@@ -98,7 +98,13 @@ class Architecture(ABC):
 
     @abstractmethod
     def hf_config(
-        self, shape: Shape, kind: HeadKind, *, pad: int, dropout: float, attention_dropout: float
+        self,
+        shape: Shape,
+        kind: HeadKind,
+        *,
+        special: SpecialIds,
+        dropout: float,
+        attention_dropout: float,
     ) -> Any:
         """The library's configuration of an exported network."""
 

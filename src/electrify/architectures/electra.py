@@ -25,6 +25,7 @@ from ..model.init import (
     subspace_width,
 )
 from ..model.shape import Shape
+from ..special import SpecialIds
 from .architecture import Architecture, InitialValues
 from .keys import KeyTable, Row, layer
 
@@ -94,12 +95,13 @@ class Electra(Architecture):
         tables = {id(own_table(e.embeddings.words)): e for e in reversed(encoders)}
         width = subspace_width(*(e.shape for e in encoders)) if values.init == "local" else 0
         if values.init == "local":
+            done: set[nn.Module] = set()
             for encoder in encoders:
                 words = own_table(encoder.embeddings.words)
                 init_local_embeddings(
                     encoder.embeddings, words, width, scale_words=tables[id(words)] is encoder
                 )
-                init_local_blocks(encoder, width, rng, amplitude=values.local_amplitude)
+                init_local_blocks(encoder, width, rng, amplitude=values.local_amplitude, done=done)
             for head in objective.modules():
                 if isinstance(head, BinaryHead):
                     init_local_head(head, rng)
@@ -111,7 +113,13 @@ class Electra(Architecture):
     # ---------------------------------------------------------------- in Hugging Face's library
 
     def hf_config(
-        self, shape: Shape, kind: HeadKind, *, pad: int, dropout: float, attention_dropout: float
+        self,
+        shape: Shape,
+        kind: HeadKind,
+        *,
+        special: SpecialIds,
+        dropout: float,
+        attention_dropout: float,
     ) -> Any:
         from transformers import ElectraConfig
 
@@ -119,7 +127,7 @@ class Electra(Architecture):
             **{name: getattr(shape, name) for name in HF_NUMBERS},
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=attention_dropout,
-            pad_token_id=pad,
+            pad_token_id=special.pad,
         )
         config.architectures = [self.table(shape, kind).name]
         config.dtype = "float32"

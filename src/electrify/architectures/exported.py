@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..errors import UserError
 from ..model.embeddings import DisentangledWords
 from ..model.network import Network
 from .architecture import Architecture
@@ -26,6 +27,17 @@ class ExportedModel(Network):
         """The key table of the class as which it is exported. model_type: given for a folder to
         start from."""
         return self.architecture.table(self.encoder.shape, self.head.kind, model_type=model_type)
+
+    def must_have_a_class(self, part: str) -> None:
+        """Raises UserError where the class of the library has no place for what the network
+        learns: asked before it is trained."""
+        table = self.table()
+        odd = {row.ours for row in table.rows} ^ self.parameters().keys()
+        if odd:
+            raise UserError(
+                f"{part} could not be exported: {table.name} of architecture "
+                f"{self.architecture.name} has no {type(self.head).__name__} ({min(odd)})"
+            )
 
     def parameters(self) -> dict[str, Tensor]:
         """The parameters under the names of the tables: the parameters themselves if we have them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from ..errors import need
 from .pretrain import CorruptionConfig, ModelConfig
@@ -24,8 +25,10 @@ def check_model(m: ModelConfig, c: CorruptionConfig) -> None:
         m.init in m.row.inits,
         f"init {m.init} is not known for architecture {m.architecture}: {' or '.join(m.row.inits)}",
     )
-    wrong = m.row.check(m, m.options)
-    need(wrong is None, str(wrong))
+    own = [m, replace(m, **m.generator_numbers())] if c.row.learned else [m]
+    for network in own:
+        wrong = m.row.check(network, m.options)
+        need(wrong is None, str(wrong))
     need(
         m.hidden_size % m.num_attention_heads == 0,
         f"hidden_size {m.hidden_size} is not a multiple of num_attention_heads "

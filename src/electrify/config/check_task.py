@@ -37,7 +37,7 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
             "default"
         ),
     )
-    wrong = row.check(o.options) or c.row.check(c.options)
+    wrong = row.check(m, o.options) or c.row.check(m, c.options)
     need(wrong is None, str(wrong))
     frozen = c.generator_training == "frozen"
     need(
@@ -52,7 +52,8 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
 
 def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:
     losses = set(o.row.losses) | ({"generator"} if learns_by_likelihood(c, o) else set())
-    extra = {loss for loss, option in o.row.optional.items() if getattr(c, option)}
+    options = vars(c) | vars(o.options)
+    extra = {loss for loss, option in o.row.optional.items() if options[option]}
     names = set(o.term_weights)
     for row_name, row in OBJECTIVES.items():
         for loss in sorted(names & row.optional.keys() - extra - losses):

@@ -27,8 +27,8 @@ class CorruptorRow:
     """Whether the encoder that is kept reads [MASK]."""
     options: type = NoOptions
     """Its own options, a frozen dataclass whose fields are bare flags."""
-    check: Callable[[Any], str | None] = lambda options: None
-    """A sentence about own options that cannot go together, None where they can."""
+    check: Callable[[Any, Any], str | None] = lambda model, options: None
+    """A sentence if own options do not go together or with the model, else None."""
     leaves: dict[str, Exported] = field(default_factory=dict)
     """Networks of its own that are exported, by the name of their folder. Only `generator` can be
     started from a folder, frozen, and trained in a first stage."""

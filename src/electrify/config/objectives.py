@@ -8,7 +8,7 @@ from the rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -44,8 +44,8 @@ class Objective:
     not be 0."""
     options: type = NoOptions
     """Its own options, a frozen dataclass whose fields are bare flags."""
-    check: Callable[[Any], str | None] = lambda options: None
-    """A sentence about own options that cannot go together, None where they can."""
+    check: Callable[[Any, Any], str | None] = lambda model, options: None
+    """A sentence if own options do not go together or with the model, else None."""
     uncovered: tuple[str, ...] = ()
     """Options of the corruption that its mathematics does not cover."""
     rewarded: bool = False
@@ -54,10 +54,11 @@ class Objective:
     """What the head of the kept network says."""
     leaves: dict[str, Exported] = field(default_factory=dict)
     """Further networks of its own that are exported, by the name of their folder."""
-    group_rows: Callable[[Any], int] | None = None
+    group_rows: Callable[[Collection[str], Any], int] | None = None
     """With a loss over whole batches (a contrast): how many consecutive rows it compares, from the
-    own options. No split of a batch may cut such a group, so a recipe whose passes do not hold
-    whole groups is refused. None where every loss is a sum over tokens."""
+    losses that are weighed and the own options. No split of a batch may cut such a group, so a
+    recipe whose passes do not hold whole groups is refused. None where every loss is a sum over
+    tokens."""
     card: Card
 
 
@@ -84,7 +85,7 @@ class AllTokensOptions:
     is predicted by the softmax alone."""
 
 
-def _rtd_check(o: RTDOptions) -> str | None:
+def _rtd_check(model: Any, o: RTDOptions) -> str | None:
     if o.correct_as_replaced and o.loss_on == "chosen":
         return (
             "correct_as_replaced calls every chosen token replaced: it needs loss_on all, or there "

@@ -89,7 +89,7 @@ class Chooser:
         if not self.clean_rate:
             return want_RS
         # A sequence's own draw is that of its first token.
-        first_T = (tokens.pos_T == 0) & tokens.real_T
+        first_T = tokens.first_T
         clean_RS = per_sequence(first_T & (draws.uniform_T("sentence") < self.clean_rate), tokens)
         return want_RS * (clean_RS == 0)
 

@@ -145,8 +145,10 @@ def generator(config: PretrainConfig) -> Iterator[Finding]:
         f"{config.model.hidden_size}"
     )
     # For two stages and shared encoders, equal size is part of the method; a given generator has a
-    # fixed size.
-    meant = t.generator_steps or t.init_generator is not None or config.model.tie == "all"
+    # fixed size; a shallower one is small though it is as wide.
+    shallower = own["num_hidden_layers"] < config.model.num_hidden_layers
+    given = t.generator_steps or t.init_generator is not None or config.model.tie == "all"
+    meant = given or shallower
     if share >= 1 and not meant:
         advice = (
             "So strong a generator leaves the discriminator little to find; published: 1/4 (small, "

@@ -201,7 +201,7 @@ def _write(
                 "dropout": config.model.dropout,
                 "attention_dropout": config.model.attention_dropout,
             }
-            write_model(new, model, pad=facts["special_ids"]["pad"], **dropout)
+            write_model(new, model, special=special_ids(facts), **dropout)
             check_folder(new, model, special_ids(facts))
             text = card.model_card(run, part=part, model=model, facts=facts, step=step)
             (new / CARD).write_text(sealed(text), encoding="utf-8")
@@ -213,14 +213,19 @@ def _write(
 
 
 def write_model(
-    folder: Path, model: ExportedModel, *, pad: int, dropout: float, attention_dropout: float
+    folder: Path,
+    model: ExportedModel,
+    *,
+    special: SpecialIds,
+    dropout: float,
+    attention_dropout: float,
 ) -> None:
     """config.json and model.safetensors of a network."""
     with quiet():
         config = model.architecture.hf_config(
             model.encoder.shape,
             model.head.kind,
-            pad=pad,
+            special=special,
             dropout=dropout,
             attention_dropout=attention_dropout,
         )

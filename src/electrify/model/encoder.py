@@ -77,10 +77,10 @@ class Encoder(nn.Module):
         blocks: Any = self.blocks
         return linear_flops(self) + sum(block.attention_flops(row_length) for block in blocks)
 
-    def paper_flops(self, row_length: int) -> float:
-        """The same in the paper's convention (flops/)."""
+    def sizes(self, row_length: int) -> costs.Sizes:
+        """What the paper's script knows it by."""
         s = self.shape
-        sizes = costs.Sizes(
+        return costs.Sizes(
             width=s.hidden_size,
             layers=s.num_hidden_layers,
             length=row_length,
@@ -89,5 +89,9 @@ class Encoder(nn.Module):
             feed_forward=s.intermediate_size,
             heads=s.num_attention_heads,
         )
+
+    def paper_flops(self, row_length: int) -> float:
+        """The same in the paper's convention (flops/)."""
+        sizes = self.sizes(row_length)
         blocks: Any = self.blocks
         return costs.input_flops(sizes) + sum(block.paper_flops(sizes) for block in blocks)

@@ -59,8 +59,12 @@ class LMHead(Head):
         self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
         self.bias_V = nn.Parameter(self.words.weight.new_zeros(shape.vocab_size))
 
+    def features(self, x_ND: Tensor) -> Tensor:
+        """[N, E] what is compared with the words."""
+        return self.norm(F.gelu(self.dense(x_ND)))
+
     def forward(self, x_ND: Tensor) -> Tensor:
-        return F.linear(self.norm(F.gelu(self.dense(x_ND))), self.words.weight, self.bias_V)
+        return F.linear(self.features(x_ND), self.words.weight, self.bias_V)
 
     def hardware_flops(self, row_length: int) -> float:
         return costs.linear_flops(self) + 2 * self.dense.out_features * len(self.bias_V)

@@ -179,7 +179,12 @@ def init_local_head(head: BinaryHead, rng: torch.Generator) -> None:
 
 
 def init_local_blocks(
-    encoder: Encoder, width: int, rng: torch.Generator, *, amplitude: float
+    encoder: Encoder,
+    width: int,
+    rng: torch.Generator,
+    *,
+    amplitude: float,
+    done: set[nn.Module] | None = None,
 ) -> None:
     """Makes half of the heads look at position i + o_j (o_j = -1, 1, -2, 2, ...), after
     `init_bert`.
@@ -196,9 +201,11 @@ def init_local_blocks(
     | attention output, down           | .1 * r                                              |
 
     with s = sqrt(amplitude * 4 * sqrt(W) / P): the logit of the preferred position starts at 4 *
-    amplitude. Only initial values differ from `bert`.
+    amplitude. Only initial values differ from `bert`. done: blocks that another encoder shares and
+    has filled; these are added.
     """
     shape = encoder.shape
+    done = set() if done is None else done
     with torch.no_grad():
         if encoder.project is not None:
             _draw_normal(encoder.project, rng)
@@ -206,13 +213,25 @@ def init_local_blocks(
             encoder.project.weight[:, :width] = 0
             encoder.project.weight[:width, :width] = torch.eye(width)
         s = math.sqrt(amplitude * 4 * math.sqrt(shape.head_width) / width)
-        for block in encoder.blocks:
-            assert isinstance(block, Block)
-            _draw_normal(block.qkv, rng)
-            _draw_normal(block.up, rng)
-            _draw_normal(block.out, rng, OUTPUT_SCALE)
-            _draw_normal(block.down, rng, OUTPUT_SCALE)
-            _turn_heads(block.qkv, shape, s, width, encoder.direction)
+        for block in [b for b in encoder.blocks if b not in done]:
+            _turn_block(block, shape, s, width, encoder.direction, rng)
+        done.update(encoder.blocks)
+
+
+def _turn_block(
+    block: nn.Module,
+    shape: Shape,
+    s: float,
+    width: int,
+    direction: Direction,
+    rng: torch.Generator,
+) -> None:
+    assert isinstance(block, Block)
+    _draw_normal(block.qkv, rng)
+    _draw_normal(block.up, rng)
+    _draw_normal(block.out, rng, OUTPUT_SCALE)
+    _draw_normal(block.down, rng, OUTPUT_SCALE)
+    _turn_heads(block.qkv, shape, s, width, direction)
 
 
 def _draw_normal(linear: nn.Linear, rng: torch.Generator, scale: float = 1.0) -> None:

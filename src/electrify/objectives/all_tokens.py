@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..corruption.masking import Corruptor
@@ -16,15 +14,9 @@ from ..model.likelihood import CHUNK, log_probability
 from ..model.passes import Pass
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
+from .losses import copy_log_probability
 from .metrics import apart, generator_rates, histogram, replaced_share
 from .objective import Graded, Objective, Parts
-
-
-def copy_log_probability(log_p_T: Tensor, copy_T: Tensor, same_T: Tensor) -> Tensor:
-    """[T] log of c * 1[token = input] + (1 - c) * p(token), with c = sigmoid(copy) and same_T true
-    where the token asked for is the input."""
-    new_T = F.logsigmoid(-copy_T) + log_p_T
-    return torch.where(same_T, torch.logaddexp(F.logsigmoid(copy_T), new_T), new_T)
 
 
 @dataclass(frozen=True, kw_only=True)

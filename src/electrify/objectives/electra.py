@@ -74,9 +74,7 @@ class Electra(Objective):
 
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
         counts = {"rtd": tokens.real_T.sum() if self.loss_on == "all" else count(plan)}
-        return (
-            counts if self.sentence_head is None else counts | {"sentence": first_T(tokens).sum()}
-        )
+        return counts if self.sentence_head is None else counts | {"sentence": tokens.first_T.sum()}
 
     def passes(self) -> list[Pass]:
         graded = 1.0 if self.loss_on == "all" else self.corruptor.chooser.share
@@ -102,7 +100,7 @@ class Electra(Objective):
         # Computed for every token, because the number of sequences is not fixed.
         sentence_T = None if self.sentence_head is None else self.sentence_head(states_TD)
         if sentence_T is not None:
-            losses["sentence"] = Loss(binary_ce(sentence_T, changed_T(z)), first_T(tokens))
+            losses["sentence"] = Loss(binary_ce(sentence_T, changed_T(z)), tokens.first_T)
         return Judged(z, losses, states_TD, logits, sentence_T=sentence_T)
 
     def watch(self, graded: Judged) -> Terms:
@@ -114,7 +112,7 @@ class Electra(Objective):
             terms |= apart("rtd", graded.losses["rtd"], label_T[z.at_M])
         if graded.sentence_T is not None:
             right_T = (graded.sentence_T > 0) == changed_T(z)
-            terms["sentence_accuracy"] = term(right_T.float(), first_T(z.tokens))
+            terms["sentence_accuracy"] = term(right_T.float(), z.tokens.first_T)
         if self.training:
             return terms
         logits_T = graded.logits if self.loss_on == "all" else self.head(x_TD)
@@ -122,11 +120,6 @@ class Electra(Objective):
         if self.loss_on == "chosen":  # only these have labels in training
             terms["rtd_chosen_detection"] = histogram(logits_T, label_T, z.chosen_T)
         return terms | entropy(z)
-
-
-def first_T(tokens: Tokens) -> Tensor:
-    """True at the first token of each sequence: [CLS]."""
-    return (tokens.pos_T == 0) & tokens.real_T
 
 
 def changed_T(z: Corrupted) -> Tensor:

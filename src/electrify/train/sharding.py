@@ -55,9 +55,8 @@ def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) 
     matrices = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=sent, cast_forward_inputs=False
     )
-    for block in [
-        block for part in objective.modules() if isinstance(part, Encoder) for block in part.blocks
-    ]:
+    encoders = [part for part in objective.modules() if isinstance(part, Encoder)]
+    for block in dict.fromkeys(block for one in encoders for block in one.blocks):
         fully_shard(
             [part for part in block.modules() if isinstance(part, nn.Linear)],
             mesh=mesh,
