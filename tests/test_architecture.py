@@ -163,7 +163,7 @@ def test_imports_point_one_way(path: Path):
             "from electrify.config import pretrain",
             "never the configuration",
         ),
-        ("compare/plan.py", "", "no place in ORDER"),
+        ("serve/http.py", "", "no place in ORDER"),
         ("data/loader.py", "from ..serve import http", "no place in ORDER"),
     ],
 )
