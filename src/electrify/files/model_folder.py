@@ -49,6 +49,8 @@ UNFINISHED = "unfinished"
 # new one.
 EARLIER = "earlier"
 FORMAT = 1
+# The first versions wrote none of these keys.
+_SINCE_SEALS = {KEY, "files", EARLIER, UNFINISHED, seals.SEAL}
 _SEAL = re.compile(rb"\n<!-- electrify ([0-9a-f]{64}) -->\n\Z")
 
 
@@ -65,9 +67,9 @@ def model_mark(folder: Path) -> dict[str, Any] | None:
         or not files.keys() <= set(MODEL_FILES)
     ):
         return None
-    # The first versions wrote no kind, no list of files and no seal. With a list, what it says may
-    # be deleted: nobody else may have written it.
-    return found if not files or found.get(seals.SEAL) == seals.seal_of(found) else None
+    # What a mark lists may be deleted: nobody else may have written it.
+    first = not found.keys() & _SINCE_SEALS
+    return found if first or found.get(seals.SEAL) == seals.seal_of(found) else None
 
 
 def must_be_whole(folder: Path) -> None:
