@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -318,3 +319,28 @@ def test_a_name_that_is_not_utf8(zoo: Path, reviews: tuple[str, str], tmp_path: 
     with pytest.raises(UserError, match="not UTF-8"):
         finetune(options(zoo, reviews, out, save_model=True))
     assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "tokenizer_config.json"])
+def test_a_model_replaced_while_another_trains(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Its scores would be kept under the hashes of what was there before."""
+    model = shutil.copytree(zoo / "bert", tmp_path / "second")
+    one = verb.finetune_one
+
+    def replaced_meanwhile(*given: Any, **more: Any) -> Any:
+        if given[0] == str(model):
+            content = bytearray((model / name).read_bytes())
+            at = content.rindex(b"}") - 1 if name != "model.safetensors" else len(content) - 2
+            content[at:at] = b" " if name != "model.safetensors" else b""
+            content[-2] ^= 1 if name == "model.safetensors" else 0
+            (model / name).write_bytes(bytes(content))
+        return one(*given, **more)
+
+    monkeypatch.setattr(verb, "finetune_one", replaced_meanwhile)
+    out = tmp_path / "out"
+    two = {"models": (str(zoo / "bert"), str(model))}
+    with pytest.raises(UserError, match="second was changed while the runs before it trained"):
+        finetune(options(zoo, reviews, out, **two))
+    assert len((out / "scores.jsonl").read_text().splitlines()) == 1

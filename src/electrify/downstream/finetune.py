@@ -159,6 +159,7 @@ def _run_all(
                 progress=progress,
                 save_to=run.save_to,
                 top=out,
+                hashes=run.hashes,
             )
             submission.write_files(run.predictions, outcome.files, top=out)
             odd = [

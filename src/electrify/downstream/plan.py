@@ -15,7 +15,7 @@ from ..errors import UserError
 from ..export.places import RANDOM
 from ..files.folders import relative, sha256
 from ..files.model_folder import is_whole
-from .encoder import encoder_fingerprint, tokenizer_fingerprint
+from .encoder import fingerprints
 from .single import updates_of
 from .tasks import TaskData
 
@@ -70,7 +70,7 @@ def planned(
     }
     for model in models:
         label = _label(model, out)
-        known = {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)}
+        known = fingerprints(model)
         for task in tasks:
             updates = updates_of(task, settings)
             for seed in range(options.seed, options.seed + options.seeds):
