@@ -253,7 +253,8 @@ def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     }
     try:
         tensors = {group: load_file(path / name) for group, name in groups.items()}
-    except SafetensorError as e:  # right hashes of what is not tensors
+    # Right hashes of what is not tensors; RuntimeError for a file that is gone by now.
+    except (SafetensorError, RuntimeError, OSError) as e:
         raise UserError(
             f"{path} is not a complete checkpoint: its tensors cannot be read ({e}); resume from "
             "an earlier one"
