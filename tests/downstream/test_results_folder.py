@@ -19,6 +19,7 @@ from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import finetune as verb
 from electrify.downstream import submission
 from electrify.downstream.finetune import finetune
+from electrify.downstream.plan import folder_name, short
 from electrify.downstream.records import line_of
 from electrify.errors import UserError
 from electrify.files.lock import lock
@@ -344,3 +345,36 @@ def test_a_model_replaced_while_another_trains(
     with pytest.raises(UserError, match="second was changed while the runs before it trained"):
         finetune(options(zoo, reviews, out, **two))
     assert len((out / "scores.jsonl").read_text().splitlines()) == 1
+
+
+def test_scores_of_an_earlier_version_with_fewer_metrics(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    finetune(options(zoo, reviews, out))
+    record = json.loads((out / "scores.jsonl").read_text())
+    record["scores"].pop("macro_f1")
+    (out / "scores.jsonl").write_text(line_of(record))
+    with pytest.raises(UserError, match="without macro_f1, made by an earlier version"):
+        finetune(options(zoo, reviews, out))
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "ä" * 300, "a/" * 200 + "b"])
+def test_long_names(name: str) -> None:
+    """Two of them make one name of a folder; the hash tells what was cut apart."""
+    folder = f"{short(name.replace('/', '-'))}-{folder_name(name)}-seed{1 << 63}"
+    assert len(folder.encode()) <= 255 - 40
+    assert folder_name(name) != folder_name(name + "y")
+    assert short(name) != short(name + "y")
+    assert short("reviews") == "reviews"
+
+
+def test_a_name_that_no_disk_takes(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said before the first update."""
+    monkeypatch.setattr(verb, "finetune_one", None)
+    deep = tmp_path.joinpath(*["d" * 200] * 19)
+    deep = deep / ("e" * (4095 - 40 - len(str(deep))))
+    with pytest.raises(UserError, match="the name is too long for this disk"):
+        finetune(options(zoo, reviews, deep))

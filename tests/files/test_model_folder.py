@@ -336,3 +336,13 @@ def test_a_link_inside_the_folder_that_the_user_named(tmp_path: Path) -> None:
     ):
         pass
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_files_have_the_modes_that_the_umask_gives(tmp_path: Path) -> None:
+    """A library writes weights that only their owner may read."""
+    with replaced(tmp_path / "model", MINE) as new:
+        (new / "config.json").write_text("{}")
+        (new / "model.safetensors").touch(mode=0o600)
+    (tmp_path / "other").touch()
+    found = {p.stat().st_mode for p in (tmp_path / "model").iterdir() if p.suffix != ".lock"}
+    assert found == {(tmp_path / "other").stat().st_mode}

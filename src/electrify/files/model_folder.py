@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -205,8 +206,12 @@ def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
     kept = {name: None if name == CARD else digest for name, digest in new.items()} | (
         {CARD: None} if CARD in had else {}
     )
+    (staged / MARK).touch()
+    mode = stat.S_IMODE((staged / MARK).stat().st_mode)
     last = _mark({"format": FORMAT, **identity, "weights_sha256": new.get(WEIGHTS), "files": kept})
     for name in changed:
+        # Libraries make files that only their owner may read.
+        (staged / name).chmod(mode)
         sync(staged / name)
     if changed or gone:
         there = {name: sha256(target / name) for name in had if os.path.lexists(target / name)}

@@ -29,7 +29,7 @@ from .reading import (
     read_object,
     sha256_of,
 )
-from .schema import Rule, Sha256, check, is_file_name
+from .schema import Rule, Sha256, check, is_count, is_file_name
 from .seals import unsealed
 from .tokenizers import TOKENIZER_FILES, must_be_plain, read_settings
 
@@ -51,9 +51,19 @@ COUNTED = re.compile(
 )
 SAVED_AGAIN = "load it where it was made and save it in float32"
 WRONG = "the number is wrong: restore the file from a copy"
+RIGHT_NUMBERS = "restore the file from a copy"
 EXPORT_AGAIN = (
     "remove it and export again; if the change is yours, remove electrify.json, and the folder is "
     "a model like any other"
+)
+SIZES = (  # what configurations of the library call so, whatever the model
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
 )
 # Endings of files that the libraries look for.
 _READ = (".json", ".jinja", ".safetensors", ".model", ".tiktoken", ".bpe", ".codes")
@@ -112,6 +122,7 @@ def look_over(folder: Path) -> None:
             "tokenizer_config.json": read_settings(folder),
         }
         _must_be_modest(folder / CONFIG, settings[CONFIG])
+        _must_be_possible(folder / CONFIG, settings[CONFIG])
         for name, keys in _ELSEWHERE.items():
             _must_stay(folder / name, {k: settings[name][k] for k in keys if k in settings[name]})
         if settings[CONFIG].get("quantization_config") is not None:
@@ -163,6 +174,23 @@ def _must_be_modest(path: Path, settings: dict[str, Any]) -> None:
                 raise FileError(
                     path, f"says num_labels {_shown(value)}, and no model has so many labels", WRONG
                 )
+
+
+def impossible_sizes(settings: dict[str, Any]) -> list[str]:
+    """Sizes in a config.json that are not numbers from 1. A list of them is the library's."""
+    found = ((name, settings[name]) for name in SIZES if name in settings)
+    return [
+        f"{name} {brief(value)}"
+        for name, value in found
+        if not isinstance(value, list) and (not is_count(value) or value == 0)
+    ]
+
+
+def _must_be_possible(path: Path, settings: dict[str, Any]) -> None:
+    """Raises FileError for sizes with which a model cannot be built, or computes nonsense."""
+    odd = [text for text in impossible_sizes(settings) if not text.endswith(" None")]
+    if odd:
+        raise FileError(path, f"has numbers that no model has: {', '.join(odd)}", RIGHT_NUMBERS)
 
 
 def _shown(n: int) -> str:

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Mapping
@@ -138,6 +139,9 @@ def _write_all(
     (folder / STATE).write_text(
         json.dumps(state, sort_keys=True, indent=1) + "\n", encoding="utf-8"
     )
+    mode = stat.S_IMODE((folder / STATE).stat().st_mode)
+    for name in files:  # the library makes files that only their owner may read
+        (folder / name).chmod(mode)
     seal(STATE)
     faults.at("before_manifest", step)
     manifest = {"format": FORMAT, "step": step, "files": files}

@@ -88,7 +88,9 @@ def must_agree(run: Path, config: PretrainConfig, facts: Mapping[str, Any]) -> N
 def _other_shapes(config: PretrainConfig, facts: Mapping[str, Any]) -> str:
     """The numbers of the networks that run.json says otherwise."""
     own = {KEPT: kept_shape(config.model, facts["vocab_size"])}
-    if config.corruption.row.learned and not config.train.init_generator:
+    # Before the recipe was written down, a shape in run.json decided over the recipe's.
+    own_generator = config.corruption.row.learned and not config.train.init_generator
+    if own_generator and facts.get("recipe"):
         own["generator"] = generator_shape(config.model, facts["vocab_size"])
     if config.model.tie == "all":
         own.pop("generator", None)  # its encoder is the kept one
