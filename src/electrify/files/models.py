@@ -29,7 +29,7 @@ from .reading import (
     read_object,
     sha256_of,
 )
-from .schema import Rule, Sha256, check, is_count, is_file_name
+from .schema import Rule, Sha256, check, is_file_name
 from .seals import unsealed
 from .tokenizers import TOKENIZER_FILES, must_be_plain, read_settings
 
@@ -182,7 +182,8 @@ def impossible_sizes(settings: dict[str, Any]) -> list[str]:
     return [
         f"{name} {brief(value)}"
         for name, value in found
-        if not isinstance(value, list) and (not is_count(value) or value == 0)
+        if not isinstance(value, list)
+        and (isinstance(value, bool) or not isinstance(value, int) or value < 1)
     ]
 
 
