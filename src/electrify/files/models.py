@@ -51,7 +51,6 @@ COUNTED = re.compile(
 )
 SAVED_AGAIN = "load it where it was made and save it in float32"
 WRONG = "the number is wrong: restore the file from a copy"
-RIGHT_NUMBERS = "restore the file from a copy"
 EXPORT_AGAIN = (
     "remove it and export again; if the change is yours, remove electrify.json, and the folder is "
     "a model like any other"
@@ -122,7 +121,6 @@ def look_over(folder: Path) -> None:
             "tokenizer_config.json": read_settings(folder),
         }
         _must_be_modest(folder / CONFIG, settings[CONFIG])
-        _must_be_possible(folder / CONFIG, settings[CONFIG])
         for name, keys in _ELSEWHERE.items():
             _must_stay(folder / name, {k: settings[name][k] for k in keys if k in settings[name]})
         if settings[CONFIG].get("quantization_config") is not None:
@@ -157,7 +155,10 @@ def _read_by_libraries(folder: Path) -> Iterator[Path]:
 
 def _must_be_modest(path: Path, settings: dict[str, Any]) -> None:
     """Raises FileError for numbers of which the library makes a list while it reads them: of
-    labels, and in some architectures of layers."""
+    labels, and in some architectures of layers; and for sizes that no model has."""
+    odd = [text for text in impossible_sizes(settings) if not text.endswith(" None")]
+    if odd:
+        raise FileError(path, f"has numbers that no model has: {', '.join(odd)}", WRONG)
     waiting: list[Any] = [settings]
     while waiting:
         found = waiting.pop()
@@ -185,13 +186,6 @@ def impossible_sizes(settings: dict[str, Any]) -> list[str]:
         if not isinstance(value, list)
         and (isinstance(value, bool) or not isinstance(value, int) or value < 1)
     ]
-
-
-def _must_be_possible(path: Path, settings: dict[str, Any]) -> None:
-    """Raises FileError for sizes with which a model cannot be built, or computes nonsense."""
-    odd = [text for text in impossible_sizes(settings) if not text.endswith(" None")]
-    if odd:
-        raise FileError(path, f"has numbers that no model has: {', '.join(odd)}", RIGHT_NUMBERS)
 
 
 def _shown(n: int) -> str:

@@ -47,13 +47,12 @@ def write_header(
     what ran, enough to export without DATA.
 
     lost: the names among them that are written; the others are there."""
-    facts = _what_ran(manifest, built, device)
+    facts = _what_ran(manifest, built, device) | {"recipe": decisive(config)}
     facts |= {
         "threads": threads.facts(),
         "parameters": parameters,
         "unigram_entropy": unigram_entropy,
         "tokenizer_files": tokenizer_hashes(tokenizer),
-        "recipe": decisive(config),
     }
     earlier = own_object(folder / FACTS) or {}
     ours = {earlier.get("tokenizer_sha256"), *_texts(earlier.get("tokenizer_files"))}
