@@ -3,12 +3,14 @@ refuse, and what would be misread."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer
+from ..files.tokenizers import SETTINGS_FILE, TOKENIZER_FILES
 from ..text.tokenizer import TOKENIZER_FILE
 from .files import is_regular, named, read_bytes
 from .findings import Finding, error, warning
@@ -92,7 +94,7 @@ def loading_findings(folder: Path, config: dict[str, Any], *, tokenizer: bool) -
             "`evaluate` can score with it; `finetune` and `detect` need an encoder.",
         )
     elif said:
-        yield error("cannot-load", said, CONFIG_ADVICE)
+        yield error("cannot-load", said, restoring(said) or CONFIG_ADVICE)
     elif tokenizer:
         loaded: list[Any] = []
         said = refusal(
@@ -100,9 +102,18 @@ def loading_findings(folder: Path, config: dict[str, Any], *, tokenizer: bool) -
             lambda: loaded.append(load_tokenizer(path, vocab_size=config.get("vocab_size") or 0)),
         )
         if said:
-            yield error("cannot-load", said, TOKENIZER_ADVICE)
+            settings = said.startswith(f"{folder}/{SETTINGS_FILE}")
+            yield error(
+                "cannot-load", said, (None if settings else restoring(said)) or TOKENIZER_ADVICE
+            )
         elif is_regular(folder / TOKENIZER_FILE):
             yield from same_ids(folder, loaded[0])
+
+
+def restoring(said: str) -> str | None:
+    """What to do about the tokenizer's file that a refusal names; None where it names none."""
+    odd = [name for name in TOKENIZER_FILES if re.search(rf"(^|[\s/]){re.escape(name)}\b", said)]
+    return f"No verb takes it like that: restore {odd[0]} from where it came from." if odd else None
 
 
 def same_ids(folder: Path, tokenizer: Any) -> Iterator[Finding]:

@@ -37,6 +37,7 @@ from ..files.tokenizers import SETTINGS_FILE, copy_tokenizer, read_settings, rea
 from ..model.shape import Shape
 from ..tokens import SpecialIds
 from ..train import checkpoint
+from ..train.decisive import must_agree, must_be_of_recipe
 from ..train.facts import FACTS, read_facts
 from ..train.memory import must_fit
 from ..train.saved import current_names, must_be_floats, must_be_state
@@ -45,6 +46,8 @@ from .agreement import check_folder
 from .places import must_be_run
 from .quiet import quiet
 from .start import folder_shape
+
+TRIES = 5
 
 # ------------------------------------------------------------------ verbs
 
@@ -76,8 +79,7 @@ def export(run: Path, *, output_dir: Path, part: str = KEPT, step: int | None = 
     """
     config, facts = read_run(run)
     may_write(output_dir, identity_of(run, part, config, facts))
-    found = _checkpoint(run, step)
-    built, state = _restored(config, facts, found)
+    built, state = _found(run, step, config, facts)
     if part not in built.exports:
         raise UserError(
             f"{run} has no {part}: its objective {config.objective.objective} trains "
@@ -87,9 +89,12 @@ def export(run: Path, *, output_dir: Path, part: str = KEPT, step: int | None = 
 
 
 def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
-    """Recipe and facts of a run folder. Raises UserError where it is not one."""
+    """Recipe and facts of a run folder. Raises UserError where it is not one, or where the two are
+    not of one run."""
     must_be_run(run)
-    return load_file(run / "config.yaml", within=run), read_facts(run)[1]
+    config, facts = load_file(run / "config.yaml", within=run), read_facts(run)[1]
+    must_agree(run, config, facts)
+    return config, facts
 
 
 def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
@@ -118,6 +123,21 @@ def _checkpoint(run: Path, step: int | None) -> Path:
     return found.path
 
 
+def _found(
+    run: Path, step: int | None, config: PretrainConfig, facts: Mapping[str, Any]
+) -> tuple[Built, dict[str, Any]]:
+    """The networks of the wanted checkpoint and its state. A run at work removes old checkpoints:
+    where nobody said which one, the newest is asked for again."""
+    for left in reversed(range(TRIES)):
+        there = [found.path for found in checkpoint.numbered(run)]
+        try:
+            return _restored(config, facts, _checkpoint(run, step))
+        except UserError:
+            if step is not None or not left or all(path.exists() for path in there):
+                raise
+    raise AssertionError
+
+
 def _generator_shape(config: PretrainConfig, facts: Mapping[str, Any]) -> Shape | None:
     """The generator's shape where a folder decided it (written into run.json, for that folder may
     be gone)."""
@@ -141,6 +161,7 @@ def _restored(
     tensors, state = checkpoint.load(path)
     tensors = current_names(tensors)
     must_be_state(path, state)
+    must_be_of_recipe(path, state, config)
     _fill(built, tensors.get("model", {}), path)
     return built, state
 

@@ -54,6 +54,15 @@ EXPORT_AGAIN = (
     "remove it and export again; if the change is yours, remove electrify.json, and the folder is "
     "a model like any other"
 )
+SIZES = (  # what configurations of the library call so, whatever the model
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+)
 # Endings of files that the libraries look for.
 _READ = (".json", ".jinja", ".safetensors", ".model", ".tiktoken", ".bpe", ".codes")
 _LIMITS = {CONFIG: MAX_CONFIG_BYTES} | TOKENIZER_FILES
@@ -145,7 +154,10 @@ def _read_by_libraries(folder: Path) -> Iterator[Path]:
 
 def _must_be_modest(path: Path, settings: dict[str, Any]) -> None:
     """Raises FileError for numbers of which the library makes a list while it reads them: of
-    labels, and in some architectures of layers."""
+    labels, and in some architectures of layers; and for sizes that no model has."""
+    odd = [text for text in impossible_sizes(settings) if not text.endswith(" None")]
+    if odd:
+        raise FileError(path, f"has numbers that no model has: {', '.join(odd)}", WRONG)
     waiting: list[Any] = [settings]
     while waiting:
         found = waiting.pop()
@@ -162,6 +174,17 @@ def _must_be_modest(path: Path, settings: dict[str, Any]) -> None:
                 raise FileError(
                     path, f"says num_labels {_shown(value)}, and no model has so many labels", WRONG
                 )
+
+
+def impossible_sizes(settings: dict[str, Any]) -> list[str]:
+    """Sizes in a config.json that are not numbers from 1. A list of them is the library's."""
+    found = ((name, settings[name]) for name in SIZES if name in settings)
+    return [
+        f"{name} {brief(value)}"
+        for name, value in found
+        if not isinstance(value, list)
+        and (isinstance(value, bool) or not isinstance(value, int) or value < 1)
+    ]
 
 
 def _shown(n: int) -> str:
