@@ -8,7 +8,8 @@ from typing import Any
 
 from ..architectures import reading
 from ..files.folders import MARK
-from ..files.models import MAX_LAYERS, read_mark
+from ..files.followed import MAX_LAYERS
+from ..files.models import read_mark
 from ..files.schema import is_count
 from ..files.tokenizers import VOCABULARY_FILES
 from .files import AGAIN, Bar, files_below, is_regular, links_out, named, read_json, sha256
