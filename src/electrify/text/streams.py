@@ -7,7 +7,6 @@ what `has_checksum` says.
 
 from __future__ import annotations
 
-import lzma
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import IO
 from ..errors import UserError
 from ..files.reading import opened
 from ..progress import say
-from .members import CHUNK, Damaged, Truncated, unpacked
+from .members import CHUNK, HEAD, Damaged, Truncated, is_checked, unpacked
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 # Text that compresses 250-fold beyond a quarter of a gigabyte is not text: a bomb, or one line
@@ -75,7 +74,12 @@ def read_chunks(path: Path, *, advance: Callable[[int], None] | None = None) -> 
 
 def _content(raw: IO[bytes], kind: str, path: Path) -> Iterator[bytes]:
     if kind:
-        yield from unpacked(raw, kind, padding=lambda zeros: _may_be_lost(path, zeros))
+        yield from unpacked(
+            raw,
+            kind,
+            padding=lambda zeros: _may_be_lost(path, zeros),
+            unchecked=lambda number: _tell_unchecked(path, number),
+        )
         return
     while chunk := raw.read(CHUNK):
         yield chunk
@@ -86,6 +90,15 @@ def _may_be_lost(path: Path, zeros: int) -> None:
         say(
             f"{path} ends with {zeros} bytes of zeros: padding, or the place of a part that was "
             "lost; `xz -l` and its source tell"
+        )
+
+
+def _tell_unchecked(path: Path, number: int) -> None:
+    """Of the first member is told before anything is read (`has_checksum`)."""
+    if number > 1:
+        say(
+            f"{path}: part {number} is packed without checksum, so a changed bit may pass for "
+            "text; pack with `xz -C crc64` or `zstd --check`"
         )
 
 
@@ -104,7 +117,7 @@ def must_lead_somewhere(folder: Path) -> None:
 
 def has_checksum(path: Path) -> bool:
     """Whether damage inside an archive can be seen; True where it is none. Judged by its first
-    member: .xz and .zst may go without, .gz and .bz2 not.
+    member: .xz and .zst may go without, .gz and .bz2 not. Of later ones reading tells.
 
     Without checksum a flipped bit of .xz or .zst is seen only where the data cannot be unpacked any
     more; else it changes the text.
@@ -114,15 +127,7 @@ def has_checksum(path: Path) -> bool:
         return True
     try:
         with opened(path) as raw:
-            head = raw.read(
-                18
-                # The longest header of a frame of zstandard; the flags of an .xz stream are bytes 6
-                # and 7.
-            )
+            head = raw.read(HEAD)
     except OSError:
         return True  # read_chunks says it
-    if kind == ".xz":
-        return (
-            not head.startswith(b"\xfd7zXZ\0") or len(head) < 8 or head[7] & 0x0F != lzma.CHECK_NONE
-        )
-    return not head.startswith(b"\x28\xb5\x2f\xfd") or len(head) < 5 or bool(head[4] & 0x04)
+    return is_checked(kind, head)
