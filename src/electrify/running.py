@@ -24,6 +24,7 @@ from .flops.count import first_stage_flops
 from .progress import say
 from .starting import Starts, from_folders, kept_names, shapes_of, starting_point, unigram_entropy
 from .text.shards import Corpus, verify_sample
+from .text.tokenizer import must_be_of
 from .train import checkpoint, dist
 from .train.context import RunContext, TrainingData
 from .train.decisive import decisive, must_be_of_recipe
@@ -175,6 +176,7 @@ def claim(
             verify_sample(
                 corpus.folder, max_bytes=VERIFIED_BYTES, key=loaded[1]["step"] if loaded else 0
             )
+            must_be_of(manifest, corpus.folder / "tokenizer")
     dist.same_across(
         f"{manifest.fingerprint} {found}", what="prepared corpus and newest checkpoint"
     )

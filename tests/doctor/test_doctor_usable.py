@@ -17,7 +17,7 @@ from folders import edit, levels, of
 from safetensors.torch import load_file, save_file
 
 from electrify.doctor.model import examine_model
-from electrify.doctor.usable import restoring, same_ids
+from electrify.doctor.usable import same_ids
 from electrify.export.folders import load_tokenizer
 from electrify.files.folders import MARK
 from small import environment, mistake
@@ -186,16 +186,3 @@ def test_the_advice_names_the_file(model: Path) -> None:
     (model / MARK).unlink()
     found = next(f for f in examine_model(model).findings if f.code == "cannot-load")
     assert "restore tokenizer_config.json" in found.advice
-
-
-@pytest.mark.parametrize(
-    ("said", "file"),
-    [
-        ("m/tokenizer.json is not a tokenizer", "tokenizer.json"),
-        ("m/added_tokens.json is a link", "added_tokens.json"),
-        ("m/config.json asks for 5 layers", None),
-        ("m/x_tokenizer.json is odd", None),
-    ],
-)
-def test_advice_about_a_file_of_the_tokenizer(said: str, file: str | None) -> None:
-    assert (file or "None") in str(restoring(said))

@@ -9,7 +9,8 @@ from typing import Any
 
 from ..architectures import reading
 from ..files.folders import MARK
-from ..files.models import MAX_LAYERS, impossible_sizes, read_mark
+from ..files.followed import MAX_LAYERS, impossible_sizes
+from ..files.models import read_mark
 from ..files.tokenizers import VOCABULARY_FILES
 from .files import AGAIN, Bar, files_below, is_regular, links_out, named, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, ok, warning

@@ -24,12 +24,12 @@ from ..train.folder import GENERATOR_STAGE
 from .checkpoints import CONFIG, FACTS, checkpoints_findings
 from .data import Data
 from .files import AGAIN, is_regular, links_out, named, read_bytes, read_json
-from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
+from .findings import DamageError, Diagnosis, Finding, error, guarded, note, ok, warning
 from .history import history_findings
 from .model import examine_model
 from .recipe import recipe_traps
 from .together import entropy_of, with_data
-from .tokenizers import ROLES, check_tokenizer
+from .tokenizers import ROLES, check_tokenizer, leading_out
 
 NEEDED = "Without them nothing can be exported."
 
@@ -142,6 +142,7 @@ def tokenizer_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
             "Copy the folder `tokenizer` of the prepared corpus there (continuing the run does): "
             "with another one the ids mean other words.",
         )
+    yield from guarded(lambda: leading_out(folder / "tokenizer"))
     yield from check_tokenizer(
         folder / "tokenizer", vocab_size=facts["vocab_size"], special=kept["special"]
     )

@@ -90,8 +90,8 @@ def finetune_one(
 
     model: folder, Hub id, or `random:` and one of them. save_to: write the fine-tuned model there
     as a Hugging Face folder; it lies in `top`, which no link may lead out of. progress: advanced by
-    the number of updates that `updates_of` predicts. hashes: fingerprints that the model must still have
-    when it is loaded. Raises UserError.
+    the number of updates that `updates_of` predicts. hashes: fingerprints that the model must still
+    have when it is loaded. Raises UserError.
     """
     began = time.monotonic()
     settings = settings.filled()

@@ -12,7 +12,6 @@ put in place.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,13 @@ from ..errors import UserError
 from ..files.model_folder import CARD, may_write, replaced, sealed
 from ..files.reading import is_there
 from ..files.schema import check
-from ..files.tokenizers import SETTINGS_FILE, copy_tokenizer, read_settings, read_tokenizer
+from ..files.tokenizers import (
+    copy_tokenizer,
+    read_settings,
+    read_tokenizer,
+    without_origin,
+    write_settings,
+)
 from ..model.shape import Shape
 from ..tokens import SpecialIds
 from ..train import checkpoint
@@ -266,11 +271,9 @@ def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positi
             "`tokenizer` of its prepared corpus there"
         )
     copy_tokenizer(source, folder, within=run, hashes=facts.get("tokenizer_files"))
-    options = read_settings(folder)
+    options = without_origin(read_settings(folder))
     options["model_max_length"] = min(positions, options.get("model_max_length") or positions)
-    (folder / SETTINGS_FILE).write_text(
-        json.dumps(options, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8"
-    )
+    write_settings(folder, options)
     model = read_tokenizer(folder)["model"]
     if model.get("type") == "WordPiece" and not (folder / "vocab.txt").is_file():
         words = sorted(model["vocab"], key=model["vocab"].__getitem__)

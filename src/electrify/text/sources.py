@@ -71,10 +71,10 @@ class Source:
         return (status.st_size, status.st_mtime_ns) if status else None
 
     def identity(self) -> dict[str, Any]:
-        """name, bytes and sha256, which tell whether this is the same input as before. A data set
-        is identified only by its name."""
+        """name, bytes and sha256: whether this is the same input as before. A data set is known by
+        its name only, unless it is a folder here."""
         if self.format == "hub":
-            return {"name": self.name, "bytes": 0, "sha256": ""}
+            return {"name": self.name} | walk.identity_of(Path(self.hub.partition(":")[0]))
         if self.format == "pydocs":
             from .pydocs import identity
 
@@ -219,6 +219,11 @@ def _folder(folder: Path, item: str, left_out: list[LeftOut], output: Path | Non
                 Source(legible(f"{top}/{inside.as_posix()}"), kind, path, in_folder=True)
             )
     if not sources:
+        if output is not None and os.path.realpath(output) == os.path.realpath(folder):
+            raise UserError(
+                f"all text of {item} lies in the output folder, whose files are not input; choose "
+                "another --output-dir"
+            )
         raise UserError(_nothing_in(item, left_out[before:]))
     return sources
 
