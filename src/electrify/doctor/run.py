@@ -117,7 +117,11 @@ def agreement_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     if "config" not in kept or "facts" not in kept:
         return
     try:
-        must_agree(folder, kept["config"], kept["facts"])
+        facts = read_facts(folder)[1]
+    except UserError:  # which `facts_findings` says
+        return
+    try:
+        must_agree(folder, kept["config"], facts)
     except UserError as e:
         yield error(
             "recipe", str(e), "Continuing and exporting refuse it, or would take a wrong model."
