@@ -143,11 +143,14 @@ def resolve(
     left_out: list[LeftOut] = []
     places = _Places(output)
     for item in inputs:
-        sources += [
-            s
-            for s in _resolve_one(item, left_out, output)
-            if not (s.in_folder and places.in_made(s.path))
-        ]
+        found = _resolve_one(item, left_out, output)
+        kept = [s for s in found if not (s.in_folder and places.in_made(s.path))]
+        if found and not kept:
+            raise UserError(
+                f"all text of {item} lies in the output folder, whose files are not input; choose "
+                "another --output-dir"
+            )
+        sources += kept
     seen: set[object] = set()
     once = []
     for source in sources:
@@ -219,11 +222,6 @@ def _folder(folder: Path, item: str, left_out: list[LeftOut], output: Path | Non
                 Source(legible(f"{top}/{inside.as_posix()}"), kind, path, in_folder=True)
             )
     if not sources:
-        if output is not None and os.path.realpath(output) == os.path.realpath(folder):
-            raise UserError(
-                f"all text of {item} lies in the output folder, whose files are not input; choose "
-                "another --output-dir"
-            )
         raise UserError(_nothing_in(item, left_out[before:]))
     return sources
 
