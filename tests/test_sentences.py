@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from electrify.cli import ending_of
 from electrify.config.checks import cautions
 from electrify.config.flags import in_flags
 from electrify.config.pretrain import dump, load_recipe, override, parse
@@ -261,3 +262,9 @@ def test_a_warm_up_that_never_ends_is_said() -> None:
         "warmup_steps 10,000 is not below max_steps 500, so the learning rate never reaches "
         "0.0005; give --warmup-steps 50 or so"
     )
+
+
+def test_too_many_open_files() -> None:
+    error = OSError(errno.EMFILE, "Too many open files", "a/b")
+    ending = ending_of(error, "export")
+    assert ending == ("a/b: Too many open files; raise the limit (ulimit -n)", 2)

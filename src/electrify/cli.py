@@ -42,7 +42,11 @@ REFUSALS = {
     "EEXIST",
     "ENAMETOOLONG",
     "ELOOP",
+    "EMFILE",
+    "ENFILE",
 }
+# What helps beside the name of the file.
+ADVICE = {"EMFILE": "; raise the limit (ulimit -n)", "ENFILE": "; the machine has no more to give"}
 # Set in the environment of a process that `keep_docstrings` has started.
 RESTARTED = "ELECTRIFY_RESTARTED"
 HOSTILE = "its tokenizer.json is damaged or hostile"
@@ -142,8 +146,10 @@ def ending_of(e: BaseException, verb: str) -> Ending | None:
         case MemoryError():
             return Ending("memory ran out: choose smaller numbers, or another machine", 2)
         case OSError():
-            refused = errno.errorcode.get(e.errno or 0) in REFUSALS or not is_here()
-            return Ending(f"{place_of(e)}: {e.strerror}", 2) if refused else None
+            code = errno.errorcode.get(e.errno or 0, "")
+            refused = code in REFUSALS or not is_here()
+            said = f"{place_of(e)}: {e.strerror}{ADVICE.get(code, '')}"
+            return Ending(said, 2) if refused else None
     # The exceptions with which the Rust code of tokenizers gives up; nothing else raises them.
     if type(e).__name__ == "PanicException" or type(e) is Exception:
         return panicked(e)

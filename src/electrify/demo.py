@@ -28,7 +28,7 @@ from .downstream.examples import Example
 from .downstream.single import Outcome, finetune_one
 from .downstream.tasks import TaskData
 from .errors import Unfinished, UserError
-from .files.folders import own_bytes
+from .files.folders import foreign, must_be_new, own_bytes
 from .files.inside import must_stay_inside
 from .files.lock import lock
 from .pretraining import pretrain
@@ -79,6 +79,8 @@ def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
             f"{picture} is not a picture that electrify demo drew; move it away, or choose another "
             "--output-dir"
         )
+    if not {"data", "run"} & set(foreign(folder)) and not os.path.lexists(picture):
+        must_be_new(folder, "demo")
     with lock(folder):
         return _demo(folder, max_steps=max_steps, threads=threads)
 

@@ -24,8 +24,10 @@ from .flops.count import first_stage_flops
 from .progress import say
 from .starting import Starts, from_folders, kept_names, shapes_of, starting_point, unigram_entropy
 from .text.shards import Corpus, verify_sample
+from .text.tokenizer import must_be_of
 from .train import checkpoint, dist
 from .train.context import RunContext, TrainingData
+from .train.decisive import decisive, must_be_of_recipe
 from .train.folder import (
     Resume,
     earlier_threads,
@@ -146,6 +148,7 @@ def context_of(job: Job, config: PretrainConfig, corpus: Corpus, built: Built) -
         job.world,
         job.folder,
         fingerprint=fingerprint(corpus.manifest, job.world),
+        recipe=decisive(config),
         deadline=job.deadline,
         peak=machine_peak(job.world.device, dtype) if job.world.is_main else math.inf,
         flops_before=first_stage_flops(config, built, convention="hardware"),
@@ -167,11 +170,13 @@ def claim(
             tensors, state = checkpoint.load(found.path)
             loaded = current_names(tensors), state
             must_go_on(found.path, *loaded)
-            same_run(folder, config, manifest, loaded[1]["fingerprint"])
+            same_run(folder, config, manifest, loaded[1])
+            must_be_of_recipe(found.path, loaded[1], config)
         if world.rank == 0:
             verify_sample(
                 corpus.folder, max_bytes=VERIFIED_BYTES, key=loaded[1]["step"] if loaded else 0
             )
+            must_be_of(manifest, corpus.folder / "tokenizer")
     dist.same_across(
         f"{manifest.fingerprint} {found}", what="prepared corpus and newest checkpoint"
     )
@@ -211,7 +216,7 @@ def begin(
     checkpoint.require_space(folder, 12 * parameters * copies)
     tokenizer = corpus.folder / TOKENIZER
     lost = (
-        header_lost(folder, corpus.manifest, tokenizer=tokenizer)
+        header_lost(folder, config, corpus.manifest, tokenizer=tokenizer)
         if loaded
         else [*HEADER, TOKENIZER]
     )

@@ -252,6 +252,10 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
         "asks for 1,000,000,000 layers; at most 1,000 are built",
     ),
     "a width of 0 heads": ({"num_attention_heads": 0}, ""),
+    "negative heads": (
+        {"num_attention_heads": -2},
+        "config.json has numbers that no model has: num_attention_heads -2",
+    ),
     "a negative width": ({"hidden_size": -16}, ""),
     "a width that is text": ({"hidden_size": "wide"}, ""),
     "a width that is none": ({"hidden_size": None}, ""),

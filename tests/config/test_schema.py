@@ -257,3 +257,9 @@ def test_fixed_values_stand_beside_the_flags():
     namespace = parser.parse_args(["--tie", "all"])
     namespace.verb = "pretrain"  # what is no field is left out
     assert from_flags(Options, namespace, max_steps=3) == Options(max_steps=3, tie="all")
+
+
+def test_words_of_the_command_line_are_taken_as_they_are() -> None:
+    """A folder may be called `m `; what stands between commas has spaces around it by custom."""
+    assert convert(["m ", " n"], tuple[str, ...], "models") == ("m ", " n")
+    assert convert("m , n", tuple[str, ...], "models") == ("m", "n")

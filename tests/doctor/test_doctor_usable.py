@@ -179,3 +179,10 @@ def test_json_of_a_healthy_model_names_no_error(
 
     assert cli.main(["doctor", str(finished / "discriminator"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"]["error"] == 0
+
+
+def test_the_advice_names_the_file(model: Path) -> None:
+    options(tokenizer_class=3)(model)
+    (model / MARK).unlink()
+    found = next(f for f in examine_model(model).findings if f.code == "cannot-load")
+    assert "restore tokenizer_config.json" in found.advice

@@ -86,6 +86,11 @@ def test_windows_line_ends_and_odd_separators_in_texts(tmp_path: Path):
         ("sst2", "sentence\tlabel\nfine\t1\nmore\t2\n", r"line 3: label '2' is none"),
         ("sst2", "sentence\tlabel\nfine\t1\t0\n", r"line 2: 3 columns, expected 2"),
         ("sst2", "sentence\tlabel\n", r"no examples"),
+        (
+            "sst2",
+            "sentence\tlabel\tsentence\na\t1\tb\n",
+            r"line 1: the column 'sentence' stands twice in the header",
+        ),
         ("sst2", "", r"line 1: no column 'sentence' in the header; found: nothing"),
         ("stsb", STSB.replace("4.500", "nan"), r"line 2: label 'nan' is not a number"),
         ("stsb", STSB.replace("4.500", "much"), r"line 2: label 'much' is not a number"),

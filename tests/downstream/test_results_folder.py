@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import finetune as verb
 from electrify.downstream import submission
 from electrify.downstream.finetune import finetune
+from electrify.downstream.plan import folder_name, short
 from electrify.downstream.records import line_of
 from electrify.errors import UserError
 from electrify.files.lock import lock
@@ -318,3 +320,61 @@ def test_a_name_that_is_not_utf8(zoo: Path, reviews: tuple[str, str], tmp_path: 
     with pytest.raises(UserError, match="not UTF-8"):
         finetune(options(zoo, reviews, out, save_model=True))
     assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "tokenizer_config.json"])
+def test_a_model_replaced_while_another_trains(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Its scores would be kept under the hashes of what was there before."""
+    model = shutil.copytree(zoo / "bert", tmp_path / "second")
+    one = verb.finetune_one
+
+    def replaced_meanwhile(*given: Any, **more: Any) -> Any:
+        if given[0] == str(model):
+            content = bytearray((model / name).read_bytes())
+            at = content.rindex(b"}") - 1 if name != "model.safetensors" else len(content) - 2
+            content[at:at] = b" " if name != "model.safetensors" else b""
+            content[-2] ^= 1 if name == "model.safetensors" else 0
+            (model / name).write_bytes(bytes(content))
+        return one(*given, **more)
+
+    monkeypatch.setattr(verb, "finetune_one", replaced_meanwhile)
+    out = tmp_path / "out"
+    two = {"models": (str(zoo / "bert"), str(model))}
+    with pytest.raises(UserError, match="second was changed while the runs before it trained"):
+        finetune(options(zoo, reviews, out, **two))
+    assert len((out / "scores.jsonl").read_text().splitlines()) == 1
+
+
+def test_scores_of_an_earlier_version_with_fewer_metrics(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    finetune(options(zoo, reviews, out))
+    record = json.loads((out / "scores.jsonl").read_text())
+    record["scores"].pop("macro_f1")
+    (out / "scores.jsonl").write_text(line_of(record))
+    with pytest.raises(UserError, match="without macro_f1, made by an earlier version"):
+        finetune(options(zoo, reviews, out))
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "ä" * 300, "a/" * 200 + "b"])
+def test_long_names(name: str) -> None:
+    """Two of them make one name of a folder; the hash tells what was cut apart."""
+    folder = f"{short(name.replace('/', '-'))}-{folder_name(name)}-seed{1 << 63}"
+    assert len(folder.encode()) <= 255 - 40
+    assert folder_name(name) != folder_name(name + "y")
+    assert short(name) != short(name + "y")
+    assert short("reviews") == "reviews"
+
+
+def test_a_name_that_no_disk_takes(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said before the first update."""
+    monkeypatch.setattr(verb, "finetune_one", None)
+    deep = tmp_path.joinpath(*["d" * 200] * 19)
+    deep = deep / ("e" * (4095 - 40 - len(str(deep))))
+    with pytest.raises(UserError, match="the name is too long for this disk"):
+        finetune(options(zoo, reviews, deep))

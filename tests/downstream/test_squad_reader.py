@@ -220,6 +220,14 @@ def test_bad_files_of_squad_name_the_place(tmp_path: Path, content: Any, said: s
     str(error.value).encode()
 
 
+@pytest.mark.parametrize("key", ["data", "context"])
+def test_a_key_twice_would_lose_a_text(tmp_path: Path, key: str):
+    text = json.dumps(squad(qa())).replace(f'"{key}":', f'"{key}": [], "{key}":', 1)
+    (tmp_path / "dev.json").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=f"dev.json: broken JSON .the key '{key}' stands twice"):
+        read_questions(tmp_path / "dev.json")
+
+
 def test_a_file_that_is_missing(tmp_path: Path):
     for reader in (read_questions, read_question_rows):
         with pytest.raises(UserError, match=r"none.json: no such file"):

@@ -146,7 +146,7 @@ def test_an_export_of_an_earlier_version_is_replaced(tmp_path: Path) -> None:
     old = {
         k: v
         for k, v in (model_mark(target) or {}).items()
-        if k not in ("electrify", "files", "run")
+        if k not in ("electrify", "files", "run", "seal")
     }
     (target / "electrify.json").write_text(json.dumps(old))
     (target / "notes.txt").write_text("mine")
@@ -230,6 +230,19 @@ def test_a_mark_that_was_edited_is_not_believed(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match="or one that was changed"):
         fill(target, version="2")
+
+
+@pytest.mark.parametrize("key", ["files", "electrify", "seal", "format", "part"])
+def test_a_mark_with_a_damaged_key_is_not_believed(tmp_path: Path, key: str) -> None:
+    """Without its list nothing in the folder would be known to be the user's."""
+    target = tmp_path / "model"
+    fill(target)
+    (target / "tokenizer.json").write_text("mine")
+    mark = (target / "electrify.json").read_text()
+    (target / "electrify.json").write_text(mark.replace(f'"{key}"', f'"{key[:-1]}b"'))
+    with pytest.raises(UserError, match="or one that was changed"):
+        fill(target, version="2")
+    assert there(target)["tokenizer.json"] == "mine"
 
 
 def test_a_folder_where_a_mark_is_looked_for(tmp_path: Path) -> None:
@@ -323,3 +336,13 @@ def test_a_link_inside_the_folder_that_the_user_named(tmp_path: Path) -> None:
     ):
         pass
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_files_have_the_modes_that_the_umask_gives(tmp_path: Path) -> None:
+    """A library writes weights that only their owner may read."""
+    with replaced(tmp_path / "model", MINE) as new:
+        (new / "config.json").write_text("{}")
+        (new / "model.safetensors").touch(mode=0o600)
+    (tmp_path / "other").touch()
+    found = {p.stat().st_mode for p in (tmp_path / "model").iterdir() if p.suffix != ".lock"}
+    assert found == {(tmp_path / "other").stat().st_mode}

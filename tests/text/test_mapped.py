@@ -13,6 +13,7 @@ import pytest
 from electrify.errors import UserError
 from electrify.files.folders import sha256
 from electrify.text.mapped import MappedFiles, Named, joined
+from small import files_of_at_most
 
 PAGE = 4096
 
@@ -49,6 +50,16 @@ def test_every_reading_of_a_cut_file_is_a_sentence(mapped: MappedFiles) -> None:
             UserError, match=r"1\.bin has 40960 bytes where the manifest says 409600: it was cut"
         ):
             mapped.read([first[:5], piece, first[:5]])
+
+
+def test_a_limit_on_the_size_of_files(mapped: MappedFiles) -> None:
+    """It holds for files in memory, too, and is not damage of the corpus."""
+    with (
+        files_of_at_most(PAGE),
+        pytest.raises(UserError, match=r"the limit on the size of files \(ulimit -f\)"),
+    ):
+        mapped.read([mapped.arrays[0]])
+    assert mapped.read([mapped.arrays[0]]).size == len(mapped.arrays[0])
 
 
 def test_cut_and_grown_while_it_is_read(mapped: MappedFiles) -> None:

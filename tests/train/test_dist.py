@@ -183,6 +183,23 @@ def test_variables_that_contradict_each_other_are_one_sentence(
         dist.start(CPU, timeout_s=60.0)
 
 
+def test_more_processes_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in zip(VARIABLES, ("0", "9" * 30, "0"), strict=True):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match="WORLD_SIZE=99999999999999999999 processes are more than"):
+        dist.start(CPU, timeout_s=60.0)
+
+
+@pytest.mark.parametrize("port", ["65536", "9" * 30, "9" * 5000])
+def test_a_port_that_no_machine_has(monkeypatch: pytest.MonkeyPatch, port: str) -> None:
+    for name, value in zip(VARIABLES, "020", strict=True):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", port)
+    with pytest.raises(UserError, match=f"MASTER_PORT is {port[:20]}, and ports end at 65535"):
+        dist.start(CPU, timeout_s=60.0)
+
+
 def test_no_meeting_point_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in zip(VARIABLES, "020", strict=True):
         monkeypatch.setenv(name, value)

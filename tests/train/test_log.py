@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
+from electrify.train import log
 from electrify.train.log import FILE, MetricsLog, comparable, read
 
 
@@ -144,6 +145,24 @@ def test_damaged_lines_are_dropped(tmp_path: Path, torn: bytes) -> None:
     with open_log(tmp_path, resume_step=5) as log:
         log.write({"kind": "train", "step": 6})
     assert [strict(line)["step"] for line in (tmp_path / FILE).read_text().splitlines()] == [1, 6]
+
+
+def test_a_line_without_end_is_not_read_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "MAX_LINE", 100)
+    first, last = b'{"kind": "train", "step": 1}\n', b'{"kind": "train", "step": 2}'
+    long = b'{"kind": "train", "step": 1, "x": "' + 1000 * b"x" + b'"}\n'
+    full = b'{"kind": "train", "step": 3, "x": "'.ljust(97, b"x") + b'"}\n'
+    assert len(full) == 100
+    path = tmp_path / FILE
+    path.write_bytes(first + long + full + last)
+    assert [record["step"] for record in log.read(path)] == [1, 3, 2]
+    assert log.torn(path) == [2]
+    path.write_bytes(first + long + long[:-1])
+    assert log.torn(path) == [2, 3]
+    log.rewind(path, 5)
+    assert path.read_bytes() == first
 
 
 def test_only_rank_0_writes(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import os
 import re
 import typing
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,16 @@ from .help import HelpFormatter, usage_of
 from .schema import choices_of, convert, field_docs, field_types, help_of, metavar_of, without_none
 
 C = TypeVar("C")
+# Flags that name a file or a folder.
+PATHS = {
+    "output_dir",
+    "tokenizer",
+    "config",
+    "data_dir",
+    "file",
+    "train_file",
+    "validation_file",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,7 +54,20 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             self.error(self._about(unknown[0].split("=", 1)[0]))
         self._refuse_empty(namespace)
+        self._expand_homes(namespace)
         return namespace, unknown
+
+    def _expand_homes(self, namespace: argparse.Namespace) -> None:
+        """`--output-dir=~/data`: the shell expands a tilde at the beginning of a word only."""
+        for name in sorted(PATHS & vars(namespace).keys()):
+            value = getattr(namespace, name)
+            if isinstance(value, str) and value.startswith("~"):
+                path = os.path.expanduser(value)
+                if path.startswith("~"):
+                    self.error(
+                        f"{flag_of(name)}: no user of this name has a home folder here: {value}"
+                    )
+                setattr(namespace, name, path)
 
     def _refuse_empty(self, namespace: argparse.Namespace) -> None:
         """Refuses an empty word, which comes from an unset shell variable; as a path, it would be

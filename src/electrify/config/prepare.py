@@ -124,6 +124,12 @@ class PrepareConfig:
                 "an input is an empty text: name a file, folder or glob (`.` is the folder you are "
                 "in)"
             )
+        zeros = [name for name in ("output_dir", "tokenizer") if "\0" in getattr(self, name)]
+        if zeros or any("\0" in item for item in self.inputs):
+            raise UserError(
+                f"{(zeros or ['inputs'])[0]} holds a zero byte, which no path does: look at how it "
+                "was made"
+            )
         if not self.output_dir.strip():
             raise UserError("output_dir is empty: name the folder of the prepared corpus")
         self._check_tokenizer()
@@ -167,7 +173,13 @@ class PrepareConfig:
             raise UserError(
                 f"tokenizer is empty: choose {', '.join(TRAINED)}, a folder or a name on the Hub"
             )
-        # os.path.exists, because Path.exists raises for names that are too long for a file.
+        if os.path.isfile(self.tokenizer):
+            folder = os.path.dirname(self.tokenizer) or "."
+            raise UserError(
+                f"tokenizer {brief(self.tokenizer)} is a file; name the folder that it lies in, "
+                f"{brief(folder)}"
+            )
+        # os.path.exists, for Path.exists raises for names too long for a file.
         if self.trains_tokenizer or os.path.exists(self.tokenizer):
             return
         plain = "".join(c for c in self.tokenizer.lower() if c.isalnum())

@@ -4,6 +4,7 @@ checked before anything runs."""
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -53,6 +54,11 @@ def recipe_names() -> list[str]:
 def load_recipe(name: str) -> PretrainConfig:
     """A shipped recipe by name. Raises UserError with the nearest name."""
     if name not in recipe_names():
+        if os.path.isfile(name):
+            raise UserError(
+                f"{brief(name)} is a file, not the name of a shipped recipe; `electrify pretrain` "
+                f"takes it as --config {name}"
+            )
         raise UserError(
             f"there is no recipe {brief(name)}{nearest(name[:MAX_TYPO], recipe_names())}"
         )

@@ -115,11 +115,12 @@ def _choice(value: Any, kind: Any, name: str) -> Any:
 
 
 def _items(value: Any, kind: Any, name: str) -> tuple[Any, ...]:
-    items = [v for v in value.split(",") if v.strip()] if isinstance(value, str) else value
+    # A word of the command line is taken as it is: a folder's name may end with a space.
+    items = [v.strip() for v in value.split(",") if v.strip()] if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)):
         raise TypeError
     each = typing.get_args(kind)[0]
-    return tuple(convert(v.strip() if isinstance(v, str) else v, each, name) for v in items)
+    return tuple(convert(v, each, name) for v in items)
 
 
 def _pairs(value: Any, kind: Any, name: str) -> dict[Any, Any]:

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ..config.pretrain import PretrainConfig
+from ..errors import UserError
 from ..files.lock import holder
 from ..train import checkpoint
+from ..train.decisive import must_be_of_recipe
+from ..train.saved import must_be_state
 from .files import AGAIN, Bar, files_below, is_regular, named, read_bytes, read_json, size_of
 from .findings import Finding, error, note, ok
 from .weights import Header, open_header
@@ -92,6 +95,12 @@ def model_findings(path: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     config: PretrainConfig | None = kept.get("config")
     if config is None or "facts" not in kept or not (path / "model.safetensors").exists():
         return
+    state = read_json(path / checkpoint.STATE)
+    try:
+        must_be_state(path, state)
+        must_be_of_recipe(path, state, config)
+    except UserError as e:
+        yield error("recipe", str(e), "Continuing and exporting refuse it.")
     header: Header = open_header(path / "model.safetensors")
     words = {
         name: shape

@@ -20,7 +20,7 @@ from .corpus import traps
 from .files import Bar, files_below, is_regular, links_out, named, read_bytes, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
 from .shards import PREPARE, Seen, load_array, shard_findings
-from .tokenizers import check_tokenizer
+from .tokenizers import check_tokenizer, leading_out
 
 MAX_VOCABULARY = 1 << 24  # tables below have this many numbers at most
 
@@ -53,6 +53,7 @@ def examine_data(folder: Path) -> tuple[Diagnosis, Data | None]:
     found.run(lambda: links_out(folder))
     if not found.count("error"):
         found.findings.insert(0, whole(manifest))
+    found.run(lambda: leading_out(folder / "tokenizer"))
     found.run(
         lambda: check_tokenizer(
             folder / "tokenizer", vocab_size=manifest.vocab_size, special=manifest.special_ids

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..architectures import reading
 from ..files.folders import MARK
-from ..files.models import MAX_LAYERS, read_mark
-from ..files.schema import is_count
+from ..files.followed import MAX_LAYERS, impossible_sizes
+from ..files.models import read_mark
 from ..files.tokenizers import VOCABULARY_FILES
 from .files import AGAIN, Bar, files_below, is_regular, links_out, named, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, ok, warning
@@ -24,15 +24,6 @@ from .weights import PICKLES, weights_findings
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 # Of anything but layers: a table of the size of a damaged number would fill the memory.
 MOST = 1 << 24
-SIZES = (  # what configurations of the library call so, whatever the model
-    "vocab_size",
-    "embedding_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-)
 
 
 def examine_model(folder: Path) -> Diagnosis:
@@ -114,11 +105,7 @@ def must_be_plausible(config: dict[str, Any]) -> None:
     """Raises DamageError where a number is such that the model could not be built, or would fill
     the memory."""
     mad = [f"{k} {v!r}" for k, v in config.items() if isinstance(v, int) and abs(v) > limit(k)]
-    odd = [
-        f"{k} {config[k]!r}"
-        for k in SIZES
-        if k in config and (not is_count(config[k]) or config[k] == 0)
-    ]
+    odd = impossible_sizes(config)
     if mad or odd:
         shown = named(dict.fromkeys(n[:60] for n in mad + odd))
         raise DamageError("config", f"{CONFIG} has numbers that no model has: {shown}", AGAIN)

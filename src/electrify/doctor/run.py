@@ -11,23 +11,25 @@ from typing import Any
 from ..config.checks import check
 from ..config.networks import KEPT, network_names
 from ..config.pretrain import PretrainConfig, load_file
+from ..errors import UserError
 from ..export.hf import special_ids
+from ..files.folders import sha256
 from ..files.lock import holder
-from ..files.reading import sha256_of
 from ..files.schema import is_count
 from ..text.tokenizer import TOKENIZER_FILE
 from ..train import checkpoint, log
+from ..train.decisive import must_agree
 from ..train.facts import read_facts
 from ..train.folder import GENERATOR_STAGE
 from .checkpoints import CONFIG, FACTS, checkpoints_findings
 from .data import Data
-from .files import AGAIN, is_regular, links_out, read_bytes, read_json
-from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
+from .files import AGAIN, is_regular, links_out, named, read_bytes, read_json
+from .findings import DamageError, Diagnosis, Finding, error, guarded, note, ok, warning
 from .history import history_findings
 from .model import examine_model
 from .recipe import recipe_traps
 from .together import entropy_of, with_data
-from .tokenizers import ROLES, check_tokenizer
+from .tokenizers import ROLES, check_tokenizer, leading_out
 
 NEEDED = "Without them nothing can be exported."
 
@@ -39,6 +41,7 @@ def examine_run(folder: Path, *, data: list[Data]) -> list[Diagnosis]:
     kept: dict[str, Any] = {}
     found.run(lambda: config_findings(folder, kept))
     found.run(lambda: facts_findings(folder, kept))
+    found.run(lambda: agreement_findings(folder, kept))
     found.run(lambda: tokenizer_findings(folder, kept))
     found.run(lambda: checkpoints_findings(folder, kept))
     config = kept.get("config")
@@ -109,22 +112,41 @@ def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
         read_facts(folder)  # `export` and a continued run would refuse these
 
 
+def agreement_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
+    """Whether recipe and facts tell of one run."""
+    if "config" not in kept or "facts" not in kept:
+        return
+    try:
+        facts = read_facts(folder)[1]
+    except UserError:  # which `facts_findings` says
+        return
+    try:
+        must_agree(folder, kept["config"], facts)
+    except UserError as e:
+        yield error(
+            "recipe", str(e), "Continuing and exporting refuse it, or would take a wrong model."
+        )
+
+
 def tokenizer_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     facts = kept.get("facts")
     if facts is None:
         return
     path = folder / "tokenizer" / TOKENIZER_FILE
     read_bytes(path)
-    if "tokenizer_sha256" in facts and sha256_of(path) != facts["tokenizer_sha256"]:
-        advice = (
-            "Copy the folder `tokenizer` of the prepared corpus there: with another one the ids "
-            "mean other words."
-        )
+    wanted = dict(written) if isinstance(written := facts.get("tokenizer_files"), dict) else {}
+    if "tokenizer_sha256" in facts:
+        wanted[TOKENIZER_FILE] = facts["tokenizer_sha256"]
+    odd = [name for name, digest in wanted.items() if sha256(path.with_name(name)) != digest]
+    if odd:
         yield error(
             "hash",
-            f"tokenizer/{TOKENIZER_FILE} does not have the hash in {FACTS}: it was changed",
-            advice,
+            f"tokenizer/{named(odd)} {'do' if len(odd) > 1 else 'does'} not have the hash in "
+            f"{FACTS}: changed or lost",
+            "Copy the folder `tokenizer` of the prepared corpus there (continuing the run does): "
+            "with another one the ids mean other words.",
         )
+    yield from guarded(lambda: leading_out(folder / "tokenizer"))
     yield from check_tokenizer(
         folder / "tokenizer", vocab_size=facts["vocab_size"], special=kept["special"]
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files.reading import FileError, sha256_of
-from ..files.tokenizers import MAX_FILE_BYTES, TOKENIZER_FILE
+from ..files.tokenizers import MAX_FILE_BYTES, TOKENIZER_FILE, must_be_plain
 from ..special import SpecialIds
 from .files import named, read_bytes, read_json
 from .findings import DamageError, Finding, error, note, ok, warning
@@ -44,6 +44,12 @@ def check_tokenizer(
     if not lacking and top < vocab_size:
         yield ok("tokenizer", f"the tokenizer has {len(ids):,} entries and every special token")
     yield from cases(tokenizer, ids, unk=ids.get(guessed.get("unk", ""), -1), options=options)
+
+
+def leading_out(folder: Path) -> Iterator[Finding]:
+    """What a verb would say of the folder `tokenizer` of a corpus or a run before it opens it."""
+    must_be_plain(folder, within=folder.parent)
+    yield from ()
 
 
 def special_findings(

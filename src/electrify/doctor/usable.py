@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer
+from ..files.reading import FileError
 from ..text.tokenizer import TOKENIZER_FILE
 from .files import is_regular, named, read_bytes
 from .findings import Finding, error, warning
@@ -84,25 +85,32 @@ def loading_findings(folder: Path, config: dict[str, Any], *, tokenizer: bool) -
     """What the check that every other verb makes before loading says. No code of the folder is run.
     tokenizer: whether the folder has one."""
     path = str(folder)
-    said = refusal(path, lambda: load_config(path))
-    if said and refusal(path, lambda: load_config(path, causal=True)) is None:
+    refused = refusal(lambda: load_config(path))
+    if refused and refusal(lambda: load_config(path, causal=True)) is None:
         yield warning(
             "decoder",
-            said,
+            sentence(refused, path),
             "`evaluate` can score with it; `finetune` and `detect` need an encoder.",
         )
-    elif said:
-        yield error("cannot-load", said, CONFIG_ADVICE)
+    elif refused:
+        yield cannot_load(refused, path, CONFIG_ADVICE)
     elif tokenizer:
         loaded: list[Any] = []
-        said = refusal(
-            path,
+        refused = refusal(
             lambda: loaded.append(load_tokenizer(path, vocab_size=config.get("vocab_size") or 0)),
         )
-        if said:
-            yield error("cannot-load", said, TOKENIZER_ADVICE)
+        if refused:
+            yield cannot_load(refused, path, TOKENIZER_ADVICE)
         elif is_regular(folder / TOKENIZER_FILE):
             yield from same_ids(folder, loaded[0])
+
+
+def cannot_load(refused: UserError, path: str, advice: str) -> Finding:
+    """advice: what to do where the refusal itself does not say it."""
+    if isinstance(refused, FileError) and refused.advice:
+        own = f"{refused.advice[0].upper()}{refused.advice[1:]}."
+        return error("cannot-load", f"{refused.path} {refused.why}", own)
+    return error("cannot-load", sentence(refused, path), advice)
 
 
 def same_ids(folder: Path, tokenizer: Any) -> Iterator[Finding]:
@@ -117,14 +125,18 @@ def same_ids(folder: Path, tokenizer: Any) -> Iterator[Finding]:
         yield warning("tokenizer-class", fact, TOKENIZER_ADVICE)
 
 
-def refusal(path: str, load: Callable[[], Any]) -> str | None:
-    """The message with which loading is refused, without the name of the folder; None if it is not
-    refused."""
+def refusal(load: Callable[[], Any]) -> UserError | None:
+    """The mistake with which loading is refused; None where it is not refused."""
     try:
         load()
     except UserError as e:
-        return str(e).removeprefix(f"{path}: ")
+        return e
     return None
+
+
+def sentence(refused: UserError, path: str) -> str:
+    """Without the name of the folder."""
+    return str(refused).removeprefix(f"{path}: ")
 
 
 def two_vocabularies(folder: Path, ids: dict[str, int]) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -234,3 +235,17 @@ def tokenizer_fingerprint(model: str) -> str:
         if (path / name).is_file()
     ]
     return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+
+
+def fingerprints(model: str) -> dict[str, str]:
+    """What scores depend on of a model, as hashes."""
+    return {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)}
+
+
+def must_be_unchanged(model: str, before: Mapping[str, Any]) -> None:
+    """Raises UserError where a model does not have the fingerprints `before` any more."""
+    if any(before[what] != found for what, found in fingerprints(model).items()):
+        raise UserError(
+            f"{model} was changed while the runs before it trained; what was scored before is "
+            "kept: put the model back and repeat the command, or choose another --output-dir"
+        )

@@ -25,7 +25,7 @@ from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
 from .encoder import load
 from .page import write_report
-from .plan import Run, folder_name, is_done, planned
+from .plan import Run, folder_name, is_done, must_be_makeable, planned
 from .plot import write_plot
 from .read.asked import read_asked
 from .records import SETTINGS, line_of, read_records, read_settings, settings_text
@@ -34,6 +34,8 @@ from .saving import can_save, identity_of
 from .search import search
 from .single import finetune_one, problem_of
 from .tasks import Kind, TaskData
+
+LONGEST_NAME = "x" * 60  # of a file in such a folder while it is written
 
 
 def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Report:
@@ -71,8 +73,10 @@ def _finetune(
     remove_temporaries(out)
     plan = list(planned(options, out, models, tasks))
     for run in plan:
+        must_be_makeable(run.predictions / LONGEST_NAME)
         must_stay_inside(run.predictions, out)
         if run.save_to is not None:
+            must_be_makeable(run.save_to / LONGEST_NAME)
             may_write(run.save_to, identity_of(run.task), top=out)
     done = {(r["model"], r["task"], r["seed"]): r for r in read_records(out)}
     todo = [run for run in plan if not is_done(run, done, out)]
@@ -160,6 +164,7 @@ def _run_all(
                 progress=progress,
                 save_to=run.save_to,
                 top=out,
+                hashes=run.hashes,
             )
             submission.write_files(run.predictions, outcome.files, top=out)
             odd = [

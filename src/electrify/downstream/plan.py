@@ -3,7 +3,9 @@ and which are done."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,9 +17,11 @@ from ..errors import UserError
 from ..export.places import RANDOM
 from ..files.folders import relative, sha256
 from ..files.model_folder import is_whole
-from .encoder import encoder_fingerprint, tokenizer_fingerprint
+from .encoder import fingerprints
 from .single import updates_of
 from .tasks import TaskData
+
+MOST_BYTES = 80
 
 
 @dataclass(frozen=True)
@@ -70,16 +74,18 @@ def planned(
     }
     for model in models:
         label = _label(model, out)
-        known = {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)}
+        known = fingerprints(model)
         for task in tasks:
             updates = updates_of(task, settings)
             for seed in range(options.seed, options.seed + options.seeds):
                 save_to = (
-                    out / "models" / f"{task.name}-{folder_name(label)}-seed{seed}"
+                    out / "models" / f"{short(task.name)}-{folder_name(label)}-seed{seed}"
                     if options.save_model and seed == options.seed
                     else None
                 )
-                predictions = out / "predictions" / folder_name(label) / f"{task.name}-seed{seed}"
+                predictions = (
+                    out / "predictions" / folder_name(label) / f"{short(task.name)}-seed{seed}"
+                )
                 yield Run(
                     model,
                     label,
@@ -94,11 +100,33 @@ def planned(
 
 def folder_name(label: str) -> str:
     """A model's label as the name of a folder."""
-    return re.sub(
-        r"[^\w-]+",
-        "-",
-        f"{label.replace('..', '').strip('./')}-{hashlib.sha256(label.encode()).hexdigest()[:6]}",
-    )
+    digest = hashlib.sha256(label.encode()).hexdigest()[:6]
+    readable = re.sub(r"[^\w-]+", "-", label.replace("..", "").strip("./"))
+    return f"{_cut(readable)}-{digest}"
+
+
+def short(name: str) -> str:
+    """A task's name as a part of the name of a folder; a long one is cut, and told from others by
+    its hash."""
+    cut = _cut(name)
+    return name if cut == name else f"{cut}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+
+
+def _cut(name: str) -> str:
+    """At most MOST_BYTES of a name: two of them and their hashes are below 255 bytes, which is what
+    file systems take."""
+    return name.encode()[:MOST_BYTES].decode("utf-8", "ignore")
+
+
+def must_be_makeable(path: Path) -> None:
+    """Raises UserError where nothing can have this name."""
+    try:
+        os.lstat(path)
+    except OSError as e:
+        if e.errno == errno.ENAMETOOLONG:
+            raise UserError(
+                f"{path}: the name is too long for this disk; choose another --output-dir"
+            ) from e
 
 
 def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
@@ -128,4 +156,13 @@ def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
     predicted = all(
         name in answers and sha256(run.predictions / name) == answers[name] for name in files
     )
-    return predicted and (run.save_to is None or is_whole(run.save_to))
+    if not predicted or not (run.save_to is None or is_whole(run.save_to)):
+        return False
+    lacking = [name for name in run.task.score_names if name not in record["scores"]]
+    if lacking:
+        raise UserError(
+            f"{out}: holds scores of task {run.task.name!r} without {', '.join(lacking)}, made by "
+            "an earlier version; move scores.jsonl away, and its runs are made again, or choose "
+            "another --output-dir"
+        )
+    return True

@@ -32,6 +32,7 @@ from ..export.folders import load_config
 from ..export.places import RANDOM
 from ..export.quiet import quiet
 from ..files.model_folder import replaced
+from ..files.tokenizers import forget_origin
 from .encoder import Loaded
 from .heads import Finetuned
 from .problems.problem import Problem
@@ -82,6 +83,7 @@ def save(
         with replaced(folder, identity_of(task), top=top) as part, quiet():
             model.save_pretrained(part)
             tokenizer.save_pretrained(part)
+            forget_origin(part)
     except (UserError, MemoryError):
         raise
     # The disk's refusal has a type of its own in each of three libraries, one of which raises bare

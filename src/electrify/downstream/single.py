@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ..train.allocator import keep_memory
 from ..train.device import peak_memory_bytes
 from . import loop
 from .curve import Curve, Point
-from .encoder import Loaded, load
+from .encoder import Loaded, load, must_be_unchanged
 from .examples import Example
 from .heads import Finetuned
 from .problems.answering import Answering
@@ -83,13 +84,15 @@ def finetune_one(
     progress: Progress | None = None,
     save_to: Path | None = None,
     top: Path | None = None,
+    hashes: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Fine-tune an encoder on a task once. A pure function of its arguments on one machine; torch's
     own generator is left as it was.
 
     model: folder, Hub id, or `random:` and one of them. save_to: write the fine-tuned model there
     as a Hugging Face folder; it lies in `top`, which no link may lead out of. progress: advanced by
-    the number of updates that `updates_of` predicts. Raises UserError.
+    the number of updates that `updates_of` predicts. hashes: fingerprints that the model must still
+    have when it is loaded. Raises UserError.
     """
     began = time.monotonic()
     settings = settings.filled()
@@ -97,6 +100,8 @@ def finetune_one(
     keep_memory()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         ready = _made_ready(model, task, seed=seed, settings=settings, device=device)
+        if hashes is not None:
+            must_be_unchanged(model, hashes)
         examples = training_examples(task, seed=seed, settings=settings)
         curve = _trained(ready, task, examples, seed=seed, settings=settings, progress=progress)
         scores = curve.points[-1].metrics | curve.further(task)

@@ -16,7 +16,7 @@ from ..config.pretrain import PretrainConfig, dump, load_file, override
 from ..config.rows import Exported, Logits
 from ..console import inert
 from ..model.shape import Shape
-from ..train.folder import STARTS
+from ..train.decisive import STARTS
 from ..train.log import FILE, read
 
 LOGITS = {  # a line of code for what the head says

@@ -12,7 +12,6 @@ put in place.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,10 +32,17 @@ from ..errors import UserError
 from ..files.model_folder import CARD, may_write, replaced, sealed
 from ..files.reading import is_there
 from ..files.schema import check
-from ..files.tokenizers import SETTINGS_FILE, copy_tokenizer, read_settings, read_tokenizer
+from ..files.tokenizers import (
+    copy_tokenizer,
+    read_settings,
+    read_tokenizer,
+    without_origin,
+    write_settings,
+)
 from ..model.shape import Shape
 from ..tokens import SpecialIds
 from ..train import checkpoint
+from ..train.decisive import must_agree, must_be_of_recipe
 from ..train.facts import FACTS, read_facts
 from ..train.memory import must_fit
 from ..train.saved import current_names, must_be_floats, must_be_state
@@ -45,6 +51,8 @@ from .agreement import check_folder
 from .places import must_be_run
 from .quiet import quiet
 from .start import folder_shape
+
+TRIES = 5
 
 # ------------------------------------------------------------------ verbs
 
@@ -76,8 +84,7 @@ def export(run: Path, *, output_dir: Path, part: str = KEPT, step: int | None = 
     """
     config, facts = read_run(run)
     may_write(output_dir, identity_of(run, part, config, facts))
-    found = _checkpoint(run, step)
-    built, state = _restored(config, facts, found)
+    built, state = _found(run, step, config, facts)
     if part not in built.exports:
         raise UserError(
             f"{run} has no {part}: its objective {config.objective.objective} trains "
@@ -87,9 +94,12 @@ def export(run: Path, *, output_dir: Path, part: str = KEPT, step: int | None = 
 
 
 def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
-    """Recipe and facts of a run folder. Raises UserError where it is not one."""
+    """Recipe and facts of a run folder. Raises UserError where it is not one, or where the two are
+    not of one run."""
     must_be_run(run)
-    return load_file(run / "config.yaml", within=run), read_facts(run)[1]
+    config, facts = load_file(run / "config.yaml", within=run), read_facts(run)[1]
+    must_agree(run, config, facts)
+    return config, facts
 
 
 def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
@@ -118,6 +128,21 @@ def _checkpoint(run: Path, step: int | None) -> Path:
     return found.path
 
 
+def _found(
+    run: Path, step: int | None, config: PretrainConfig, facts: Mapping[str, Any]
+) -> tuple[Built, dict[str, Any]]:
+    """The networks of the wanted checkpoint and its state. A run at work removes old checkpoints:
+    where nobody said which one, the newest is asked for again."""
+    for left in reversed(range(TRIES)):
+        there = [found.path for found in checkpoint.numbered(run)]
+        try:
+            return _restored(config, facts, _checkpoint(run, step))
+        except UserError:
+            if step is not None or not left or all(path.exists() for path in there):
+                raise
+    raise AssertionError
+
+
 def _generator_shape(config: PretrainConfig, facts: Mapping[str, Any]) -> Shape | None:
     """The generator's shape where a folder decided it (written into run.json, for that folder may
     be gone)."""
@@ -141,6 +166,7 @@ def _restored(
     tensors, state = checkpoint.load(path)
     tensors = current_names(tensors)
     must_be_state(path, state)
+    must_be_of_recipe(path, state, config)
     _fill(built, tensors.get("model", {}), path)
     return built, state
 
@@ -245,11 +271,9 @@ def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positi
             "`tokenizer` of its prepared corpus there"
         )
     copy_tokenizer(source, folder, within=run, hashes=facts.get("tokenizer_files"))
-    options = read_settings(folder)
+    options = without_origin(read_settings(folder))
     options["model_max_length"] = min(positions, options.get("model_max_length") or positions)
-    (folder / SETTINGS_FILE).write_text(
-        json.dumps(options, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8"
-    )
+    write_settings(folder, options)
     model = read_tokenizer(folder)["model"]
     if model.get("type") == "WordPiece" and not (folder / "vocab.txt").is_file():
         words = sorted(model["vocab"], key=model["vocab"].__getitem__)

@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 
+from ..console import brief
 from ..errors import UserError
 
 CHECKPOINT = re.compile(r"checkpoint-(0|[1-9][0-9]*)")
@@ -54,6 +55,11 @@ def must_not_be_in_a_checkpoint(folder: Path) -> None:
 def must_be_utf8(folder: Path) -> None:
     """Raises UserError for a name in another encoding: the library that writes weights takes UTF-8
     only."""
+    if "\0" in os.fspath(folder):
+        raise UserError(
+            f"output_dir {brief(str(folder))} holds a zero byte, which no path does: look at how "
+            "it was made"
+        )
     try:
         os.fspath(folder).encode("utf-8")
     except UnicodeEncodeError as e:

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,8 @@ UNFINISHED = "unfinished"
 # new one.
 EARLIER = "earlier"
 FORMAT = 1
+# The first versions wrote none of these keys.
+_SINCE_SEALS = {KEY, "files", EARLIER, UNFINISHED, seals.SEAL}
 _SEAL = re.compile(rb"\n<!-- electrify ([0-9a-f]{64}) -->\n\Z")
 
 
@@ -65,9 +68,9 @@ def model_mark(folder: Path) -> dict[str, Any] | None:
         or not files.keys() <= set(MODEL_FILES)
     ):
         return None
-    # The first versions wrote no kind, no list of files and no seal. With a list, what it says may
-    # be deleted: nobody else may have written it.
-    return found if not files or found.get(seals.SEAL) == seals.seal_of(found) else None
+    # What a mark lists may be deleted: nobody else may have written it.
+    first = not found.keys() & _SINCE_SEALS
+    return found if first or found.get(seals.SEAL) == seals.seal_of(found) else None
 
 
 def must_be_whole(folder: Path) -> None:
@@ -203,8 +206,12 @@ def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
     kept = {name: None if name == CARD else digest for name, digest in new.items()} | (
         {CARD: None} if CARD in had else {}
     )
+    (staged / MARK).touch()
+    mode = stat.S_IMODE((staged / MARK).stat().st_mode)
     last = _mark({"format": FORMAT, **identity, "weights_sha256": new.get(WEIGHTS), "files": kept})
     for name in changed:
+        # Libraries make files that only their owner may read.
+        (staged / name).chmod(mode)
         sync(staged / name)
     if changed or gone:
         there = {name: sha256(target / name) for name in had if os.path.lexists(target / name)}

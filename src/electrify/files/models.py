@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..console import brief
 from ..errors import UserError
 from .folders import MARK
+from .followed import CONFIG, MAX_CONFIG_BYTES
 from .reading import (
-    MAX_JSON_BYTES,
     MB,
     FileError,
     MissingError,
@@ -30,17 +28,11 @@ from .reading import (
 )
 from .schema import Rule, Sha256, check, is_file_name
 from .seals import unsealed
-from .tokenizers import TOKENIZER_FILES, must_be_plain, read_settings
+from .tokenizers import must_be_plain
 
-CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-MAX_CONFIG_BYTES = 16 * MB  # the longest published ones list their labels, some ten thousand
 MAX_HEADER_BYTES = 100_000_000  # the library's own limit
-MAX_LAYERS = 1000  # each is a Python object, so a wrong number costs time before it costs memory
-# A configuration makes a name for each label before it is asked what weights there are; the largest
-# published sets have thousands.
-MAX_LABELS = 1 << 20
 FLOATS = ("F64", "F32", "F16", "BF16")
 # Tables that old versions of transformers stored beside the weights, and that are computed anew:
 # never trained.
@@ -49,19 +41,10 @@ COUNTED = re.compile(
     r"|\.attn(\.attention)?\.bias$"
 )
 SAVED_AGAIN = "load it where it was made and save it in float32"
-WRONG = "the number is wrong: restore the file from a copy"
 EXPORT_AGAIN = (
     "remove it and export again; if the change is yours, remove electrify.json, and the folder is "
     "a model like any other"
 )
-# Endings of files that the libraries look for.
-_READ = (".json", ".jinja", ".safetensors", ".model", ".tiktoken", ".bpe", ".codes")
-_LIMITS = {CONFIG: MAX_CONFIG_BYTES} | TOKENIZER_FILES
-_LAYERS = re.compile(r"(n|num|encoder|decoder)(_\w+)?_layers?")
-_ELSEWHERE = {
-    CONFIG: ("configuration_files", "transformers_weights"),
-    "tokenizer_config.json": ("fast_tokenizer_files",),
-}
 
 
 @dataclass(frozen=True)
@@ -97,23 +80,10 @@ def look_over(folder: Path) -> None:
     """Raises UserError, naming the file, where a model folder holds what the libraries must not
     follow, or is not what we exported there."""
     try:
-        for path in _read_by_libraries(folder):
-            must_be_regular(
-                path,
-                within=folder,
-                limit=None
-                if path.suffix == ".safetensors"
-                else _LIMITS.get(path.name, MAX_JSON_BYTES),
-            )
+        _must_be_whole(folder)
         must_be_plain(folder)
-        settings = {
-            CONFIG: read_object(folder / CONFIG, limit=MAX_CONFIG_BYTES, within=folder),
-            "tokenizer_config.json": read_settings(folder),
-        }
-        _must_be_modest(folder / CONFIG, settings[CONFIG])
-        for name, keys in _ELSEWHERE.items():
-            _must_stay(folder / name, {k: settings[name][k] for k in keys if k in settings[name]})
-        if settings[CONFIG].get("quantization_config") is not None:
+        config = read_object(folder / CONFIG, limit=MAX_CONFIG_BYTES, within=folder)
+        if config.get("quantization_config") is not None:
             raise FileError(
                 folder / CONFIG,
                 "says that the weights are quantised (quantization_config)",
@@ -126,57 +96,13 @@ def look_over(folder: Path) -> None:
         raise UserError(f"{folder}: cannot be read ({e.strerror or e})") from e
 
 
-def _read_by_libraries(folder: Path) -> Iterator[Path]:
+def _must_be_whole(folder: Path) -> None:
     if os.path.lexists(folder / "adapter_config.json"):
         raise FileError(
             folder / "adapter_config.json",
             "is of an adapter, whose model lies elsewhere",
             "merge the two and save the whole model",
         )
-    yield from (
-        p for p in sorted(folder.iterdir()) if p.suffix in _READ and not p.name.startswith(".")
-    )
-    templates = folder / "additional_chat_templates"
-    if os.path.lexists(templates):
-        raise FileError(
-            templates, "holds chat templates, which an encoder does not have", "remove it"
-        )
-
-
-def _must_be_modest(path: Path, settings: dict[str, Any]) -> None:
-    """Raises FileError for numbers of which the library makes a list while it reads them: of
-    labels, and in some architectures of layers."""
-    waiting: list[Any] = [settings]
-    while waiting:
-        found = waiting.pop()
-        for key, value in found.items() if isinstance(found, dict) else ():
-            if isinstance(value, dict | list):
-                waiting += [value] if isinstance(value, dict) else value
-            elif isinstance(value, int) and _LAYERS.fullmatch(key) and value > MAX_LAYERS:
-                raise FileError(
-                    path,
-                    f"asks for {_shown(value)} layers; at most {MAX_LAYERS:,} are built",
-                    WRONG,
-                )
-            elif isinstance(value, int) and key == "num_labels" and value > MAX_LABELS:
-                raise FileError(
-                    path, f"says num_labels {_shown(value)}, and no model has so many labels", WRONG
-                )
-
-
-def _shown(n: int) -> str:
-    return f"{n:,}" if abs(n) < 1 << 64 else brief(n)
-
-
-def _must_stay(path: Path, names: dict[str, Any]) -> None:
-    """Raises FileError if a settings file sends the library to other files."""
-    for key, value in names.items():
-        if value is not None and value != WEIGHTS:
-            raise FileError(
-                path,
-                f"names other files to read instead ({key})",
-                "remove that key, and name them as usual",
-            )
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -205,7 +205,7 @@ def json_of(data: bytes | str, path: Path, *, repeats: bool = False, finite: boo
             text,
             parse_constant=_constant if finite else None,
             parse_float=_finite if finite else None,
-            object_pairs_hook=None if repeats else _once,
+            object_pairs_hook=None if repeats else each_once,
         )
     except RecursionError as e:
         raise FileError(path, "is not JSON (nested too deeply)") from e
@@ -234,7 +234,8 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises ValueError where a key stands twice: a value would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()

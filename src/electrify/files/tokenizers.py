@@ -3,12 +3,14 @@ published."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .followed import MAX_TEMPLATE_BYTES, must_not_lead_out, must_stay
 from .reading import MB, FileError, must_be_regular, open_regular, read_object, sha256_of
 from .schema import check
 
@@ -31,7 +33,7 @@ TOKENIZER_FILES = {
     "sentencepiece.bpe.model": MAX_FILE_BYTES,
     "spm.model": MAX_FILE_BYTES,
     "tokenizer.model": MAX_FILE_BYTES,
-    "chat_template.jinja": MB,
+    "chat_template.jinja": MAX_TEMPLATE_BYTES,
 }
 # Those that hold a vocabulary: a tokenizer is one of them, with or without settings.
 VOCABULARY_FILES = (
@@ -45,6 +47,27 @@ VOCABULARY_FILES = (
 )
 # An encoder has no chat.
 COPIED = tuple(name for name in TOKENIZER_FILES if name != "chat_template.jinja")
+# Where a tokenizer came from and how it was loaded there, which are of no use to who gets it; and
+# code and templates, which an encoder's does not have.
+_ORIGIN = (
+    "auto_map",
+    "cache_dir",
+    "chat_template",
+    "code_revision",
+    "custom_pipelines",
+    "fast_tokenizer_files",
+    "is_local",
+    "local_files_only",
+    "name_or_path",
+    "proxies",
+    "revision",
+    "special_tokens_map_file",
+    "subfolder",
+    "token",
+    "tokenizer_file",
+    "trust_remote_code",
+    "use_auth_token",
+)
 CHUNK = 1 << 20
 
 
@@ -66,12 +89,13 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 def must_be_plain(folder: Path, *, within: Path | None = None) -> None:
     """Raises UserError where a tokenizer's file in `folder` is not regular, leads out of `within`
-    (by default the folder), is larger than any of its kind, or has settings that the code behind
-    cannot work with."""
+    (by default the folder), is larger than any of its kind, sends the library elsewhere, or has
+    settings that the code behind cannot work with."""
     top = within or folder
+    must_not_lead_out(folder, within=top, limits=TOKENIZER_FILES)
     for path in tokenizer_files(folder):
         must_be_regular(path, within=top, limit=TOKENIZER_FILES[path.name])
-    read_settings(folder, within=top)
+    must_stay(folder / SETTINGS_FILE, read_settings(folder, within=top))
 
 
 def read_settings(folder: Path, *, within: Path | None = None) -> dict[str, Any]:
@@ -83,6 +107,27 @@ def read_settings(folder: Path, *, within: Path | None = None) -> dict[str, Any]
     raw = read_object(path, limit=TOKENIZER_FILES[SETTINGS_FILE], within=within or folder)
     check(Settings, raw, str(path), more=True)
     return raw
+
+
+def without_origin(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """tokenizer_config.json as it is published. What begins with `_` is the library's own."""
+    return {
+        key: value
+        for key, value in settings.items()
+        if key not in _ORIGIN and not key.startswith("_")
+    }
+
+
+def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """tokenizer_config.json as the library writes it."""
+    (folder / SETTINGS_FILE).write_text(
+        json.dumps(settings, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8"
+    )
+
+
+def forget_origin(folder: Path) -> None:
+    """Writes tokenizer_config.json, which the library has written there, as it is published."""
+    write_settings(folder, without_origin(read_settings(folder)))
 
 
 def read_tokenizer(folder: Path, *, within: Path | None = None) -> dict[str, Any]:

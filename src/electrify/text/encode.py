@@ -31,6 +31,7 @@ from .splits import SPLITS
 # tokenizers here joins anything. This bounds the memory of the library's structures.
 PIECE = 1 << 17
 _BATCH = 1 << 18
+WITHOUT_TOKENS = "without_tokens"  # documents of which the tokenizer leaves nothing
 _ID = np.dtype("u4")
 # About 60 MB of chunks and ids; when it is full, the cache is emptied.
 _MAX_KNOWN = 1 << 18
@@ -94,6 +95,8 @@ def start(settings: Start) -> Callable[[Task], Encoded]:
             "tokens": int(ids.size),
             "unk_tokens": int((ids == settings.unk).sum()),
         }
+        if lost := int((lengths == 0).sum()):
+            counts[WITHOUT_TOKENS] = lost
         return Encoded(counts, _part(task, lengths, ids.astype(settings.dtype), counts))
 
     return handle

@@ -19,7 +19,7 @@ from ..files.reading import sha256_of
 from ..files.whole import temporary, written
 from ..progress import Progress
 from ..special import SpecialIds
-from .encode import read_part
+from .encode import WITHOUT_TOKENS, read_part
 from .manifest import FORMAT, Dtype, Manifest, Shard, write_manifest
 from .placed import Placed
 from .splits import SPLITS, Split
@@ -27,7 +27,14 @@ from .tokenizer import tokenizer_sha256
 from .workspace import Workspace
 
 COUNTED = ("documents", "words", "characters", "bytes", "tokens", "unk_tokens")
-DROPPED_OR_CHANGED = ("duplicates", "blank", "encoding_errors", "nul_characters", "cuts")
+DROPPED_OR_CHANGED = (
+    "duplicates",
+    "blank",
+    "encoding_errors",
+    "nul_characters",
+    "cuts",
+    WITHOUT_TOKENS,
+)
 
 
 def join(

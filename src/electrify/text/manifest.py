@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -127,8 +128,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def wrong_in(m: Manifest) -> Iterator[str]:
-    """What is wrong in a manifest beyond the types of its values: things that we never write. No
-    code after `read_manifest` checks them again."""
+    """What no writer of ours writes, beyond the kinds of the values. Nothing behind `read_manifest`
+    looks at them again."""
+    yield from _wrong_files(m)
     roles = {name: getattr(m.special_ids, name) for name in ("pad", "unk", "cls", "sep", "mask")}
     for name, value in roles.items():
         if not 0 <= value < m.vocab_size and not (name == "unk" and value == -1):
@@ -139,3 +141,13 @@ def wrong_in(m: Manifest) -> Iterator[str]:
         yield f"every one of its {m.vocab_size:,} tokens is special"
     if len(set(roles.values())) < len(roles):
         yield f"special ids {roles} are not all different"
+
+
+def _wrong_files(m: Manifest) -> Iterator[str]:
+    """Files that two shards name, and text that is in both splits, which no document is."""
+    shards = [shard for found in m.splits.values() for shard in found]
+    names = Counter(name for s in shards for name in (s.tokens_file, s.documents_file))
+    yield from (f"{name} is named {n} times" for name, n in names.items() if n > 1)
+    texts = [{s.tokens_sha256 for s in found if s.tokens} for found in m.splits.values()]
+    if texts and set.intersection(*texts) and len(texts) > 1:
+        yield "a shard is both in train and in valid"

@@ -10,6 +10,7 @@ concatenation.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -55,7 +56,13 @@ class MappedFiles:
         try:
             return joined(pieces)
         except OSError as e:
-            list(self.lost())  # raises a better message if a file was truncated
+            if e.errno == errno.EFBIG:
+                raise UserError(
+                    "a batch is read through a file in memory, and the limit on the size of files "
+                    "(ulimit -f) does not let it be made; raise the limit, then run the same "
+                    "command again to continue"
+                ) from e
+            list(self.lost())  # a better sentence, where a file was cut
             raise UserError(
                 f"{self.files[0].path.parent} cannot be read any more ({e.strerror}); {AGAIN}"
             ) from e
@@ -130,6 +137,8 @@ def joined(pieces: list[np.ndarray]) -> np.ndarray:
     for first in range(0, len(pieces), AT_ONCE):
         some: Any = pieces[first : first + AT_ONCE]  # any buffer is accepted
         done += os.pwritev(_scratch.fd, some, done)
+    if done < wanted:
+        os.pwrite(_scratch.fd, b"\0", done)  # raises where it is the file that may not grow
     data = os.pread(_scratch.fd, wanted, 0) if done == wanted else b""
     if len(data) != wanted:
         raise OSError(None, "a part of it is not there any more")

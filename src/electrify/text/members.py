@@ -22,6 +22,8 @@ CHUNK = 1 << 20
 # times its size; the other libraries respect CHUNK.
 _BITE = 1 << 16
 _ZSTD_BITE = 1 << 12
+# The longest header of a frame of zstandard; the flags of an .xz stream are bytes 6 and 7.
+HEAD = 18
 
 
 class Damaged(Exception):  # noqa: N818 - read_chunks makes a sentence of it
@@ -105,16 +107,29 @@ def _opener(kind: str) -> Callable[[], Member]:
     return makers[kind]
 
 
-def unpacked(raw: IO[bytes], kind: str, *, padding: Callable[[int], None]) -> Iterator[bytes]:
+def is_checked(kind: str, head: bytes) -> bool:
+    """Whether the member that begins so has a checksum; True where it is not a member."""
+    if kind == ".xz":
+        return (
+            not head.startswith(b"\xfd7zXZ\0") or len(head) < 8 or head[7] & 0x0F != lzma.CHECK_NONE
+        )
+    if kind == ".zst":
+        return not head.startswith(b"\x28\xb5\x2f\xfd") or len(head) < 5 or bool(head[4] & 0x04)
+    return True
+
+
+def unpacked(
+    raw: IO[bytes], kind: str, *, padding: Callable[[int], None], unchecked: Callable[[int], None]
+) -> Iterator[bytes]:
     """The content of all members in pieces of about CHUNK bytes. padding: called with the number of
-    zeros at the end of an .xz file.
+    zeros at the end of an .xz file; unchecked: with that of the first member without checksum.
 
     Raises Damaged or Truncated if any byte of the file is not part of a whole member (from the
     second member on, with its number), and OSError if the file cannot be read.
     """
     ready: list[bytes] = []
     size = 0
-    for piece in _pieces(raw, kind, padding):
+    for piece in _pieces(raw, kind, padding, unchecked):
         ready.append(piece)
         size += len(piece)
         if size >= CHUNK:
@@ -125,16 +140,23 @@ def unpacked(raw: IO[bytes], kind: str, *, padding: Callable[[int], None]) -> It
         yield b"".join(ready)
 
 
-def _pieces(raw: IO[bytes], kind: str, padding: Callable[[int], None]) -> Iterator[bytes]:
+def _pieces(
+    raw: IO[bytes], kind: str, padding: Callable[[int], None], unchecked: Callable[[int], None]
+) -> Iterator[bytes]:
     opener = _opener(kind)
     number = 0
     rest = b""
+    all_checked = True
     while True:
         zeros = 0
         if kind == ".xz" and number:
             rest, zeros = _without_zeros(raw, rest)
-        rest = rest or raw.read(_ZSTD_BITE if kind == ".zst" else _BITE)
+        if len(rest) < HEAD:
+            rest += raw.read(_ZSTD_BITE if kind == ".zst" else _BITE)
         number += 1
+        if all_checked and not is_checked(kind, rest[:HEAD]):
+            all_checked = False
+            unchecked(number)
         if zeros % 4:
             raise Damaged(
                 f"{zeros} zeros before part {number} are not padding, which comes in fours"

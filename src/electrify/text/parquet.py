@@ -32,8 +32,10 @@ def of_parquet(
         ) from e
     row_number = 0
     try:
-        # Without read-ahead, whose buffer would hold all bytes of a row group.
-        with parquet.ParquetFile(source.path, pre_buffer=False, buffer_size=1 << 20) as file:
+        # Without a buffer in advance, which would hold all of a row group's bytes.
+        with parquet.ParquetFile(
+            source.path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
+        ) as file:
             names = file.schema_arrow.names
             if options.text_column not in names:
                 raise no_column(str(source.path), options, names)

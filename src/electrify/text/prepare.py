@@ -33,7 +33,7 @@ from ..progress import Progress, say
 from . import cluster, documents, sample
 from .choosing import choose_sources, shown
 from .dedup import Seen, digest, fraction
-from .encode import Start, Task, read_part, write_part
+from .encode import WITHOUT_TOKENS, Start, Task, read_part, write_part
 from .join import join
 from .manifest import Manifest, token_dtype
 from .pool import Workers
@@ -204,7 +204,22 @@ class Plan:
                 f"every token of {names} is unknown to the tokenizer; choose another one, or train "
                 "one with more text or vocab_size"
             )
+        self._must_have_tokens()
         return self.counts, self._parts
+
+    def _must_have_tokens(self) -> None:
+        """Says how many documents gave no token; raises UserError where most of them did."""
+        lost = self.counts[WITHOUT_TOKENS]
+        total = self.counts["documents"]
+        names = shown(self.space.sources)
+        fact = f"{lost:,} of {total:,} documents of {names} give no token"
+        if 2 * lost > total:
+            raise UserError(
+                f"{fact}: the tokenizer drops what it does not know; choose one with an [UNK] "
+                "token that was made for such text, or train one here"
+            )
+        if lost:
+            say(f"{fact}: the tokenizer drops what it does not know, and nothing is learnt of them")
 
     def _pool(self) -> Workers | cluster.Cluster:
         """The pool of workers that tokenise: `map(tasks)` gives the results in the order of the

@@ -59,14 +59,13 @@ def _of_jsonl(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
     once = _each_once(options.text_column)
-    quoted = json.dumps(options.text_column)
     for number, raw in _lines(source, advance):
         where = f"{source.path}, line {number}"
         line = decode(raw, options.encoding_errors, counts, lambda where=where: where)
         if line is None or not line.strip():
             continue
         try:
-            row = json.loads(line, object_pairs_hook=once if line.count(quoted) > 1 else None)
+            row = json.loads(line, object_pairs_hook=once)
         except (ValueError, RecursionError) as e:
             hint = (
                 "; this looks like one JSON array, write one object a line"
@@ -90,9 +89,10 @@ def _each_once(key: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     text would be lost silently."""
 
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if sum(name == key for name, _ in pairs) > 1:
+        row = dict(pairs)
+        if len(row) < len(pairs) and sum(name == key for name, _ in pairs) > 1:
             raise ValueError(f"the key {key!r} stands twice")
-        return dict(pairs)
+        return row
 
     return made
 

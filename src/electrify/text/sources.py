@@ -71,10 +71,10 @@ class Source:
         return (status.st_size, status.st_mtime_ns) if status else None
 
     def identity(self) -> dict[str, Any]:
-        """name, bytes and sha256, which tell whether this is the same input as before. A data set
-        is identified only by its name."""
+        """name, bytes and sha256: whether this is the same input as before. A data set is known by
+        its name only, unless it is a folder here."""
         if self.format == "hub":
-            return {"name": self.name, "bytes": 0, "sha256": ""}
+            return {"name": self.name} | walk.identity_of(Path(self.hub.partition(":")[0]))
         if self.format == "pydocs":
             from .pydocs import identity
 
@@ -143,11 +143,14 @@ def resolve(
     left_out: list[LeftOut] = []
     places = _Places(output)
     for item in inputs:
-        sources += [
-            s
-            for s in _resolve_one(item, left_out, output)
-            if not (s.in_folder and places.in_made(s.path))
-        ]
+        found = _resolve_one(item, left_out, output)
+        kept = [s for s in found if not (s.in_folder and places.in_made(s.path))]
+        if found and not kept:
+            raise UserError(
+                f"all text of {item} lies in the output folder, whose files are not input; choose "
+                "another --output-dir"
+            )
+        sources += kept
     seen: set[object] = set()
     once = []
     for source in sources:

@@ -7,7 +7,6 @@ valid archive with fewer members; and what `has_checksum` describes.
 
 from __future__ import annotations
 
-import lzma
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import IO
 from ..errors import UserError
 from ..files.reading import opened
 from ..progress import say
-from .members import CHUNK, Damaged, Truncated, unpacked
+from .members import CHUNK, HEAD, Damaged, Truncated, is_checked, unpacked
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 # More than a quarter of a gigabyte that is compressed 250-fold is not text, but a decompression
@@ -74,7 +73,12 @@ def read_chunks(path: Path, *, advance: Callable[[int], None] | None = None) -> 
 
 def _content(raw: IO[bytes], kind: str, path: Path) -> Iterator[bytes]:
     if kind:
-        yield from unpacked(raw, kind, padding=lambda zeros: _may_be_lost(path, zeros))
+        yield from unpacked(
+            raw,
+            kind,
+            padding=lambda zeros: _may_be_lost(path, zeros),
+            unchecked=lambda number: _tell_unchecked(path, number),
+        )
         return
     while chunk := raw.read(CHUNK):
         yield chunk
@@ -85,6 +89,15 @@ def _may_be_lost(path: Path, zeros: int) -> None:
         say(
             f"{path} ends with {zeros} bytes of zeros: padding, or the place of a part that was "
             "lost; `xz -l` and its source tell"
+        )
+
+
+def _tell_unchecked(path: Path, number: int) -> None:
+    """Of the first member is told before anything is read (`has_checksum`)."""
+    if number > 1:
+        say(
+            f"{path}: part {number} is packed without checksum, so a changed bit may pass for "
+            "text; pack with `xz -C crc64` or `zstd --check`"
         )
 
 
@@ -102,8 +115,8 @@ def must_lead_somewhere(folder: Path) -> None:
 
 
 def has_checksum(path: Path) -> bool:
-    """Whether damage inside an archive can be detected; True if the file is not an archive. Its
-    first member decides: .xz and .zst may lack a checksum, .gz and .bz2 always have one.
+    """Whether damage inside an archive can be seen; True where it is none. Judged by its first
+    member: .xz and .zst may go without, .gz and .bz2 not. Of later ones reading tells.
 
     Without a checksum, a flipped bit in .xz or .zst is noticed only if the data cannot be unpacked
     any more; otherwise it changes the text.
@@ -113,15 +126,7 @@ def has_checksum(path: Path) -> bool:
         return True
     try:
         with opened(path) as raw:
-            head = raw.read(
-                18
-                # The longest header of a zstandard frame; the flags of an .xz stream are bytes 6
-                # and 7.
-            )
+            head = raw.read(HEAD)
     except OSError:
-        return True  # read_chunks reports it
-    if kind == ".xz":
-        return (
-            not head.startswith(b"\xfd7zXZ\0") or len(head) < 8 or head[7] & 0x0F != lzma.CHECK_NONE
-        )
-    return not head.startswith(b"\x28\xb5\x2f\xfd") or len(head) < 5 or bool(head[4] & 0x04)
+        return True  # read_chunks says it
+    return is_checked(kind, head)

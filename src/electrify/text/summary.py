@@ -8,6 +8,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..files.reading import read_object
 from ..files.schema import check
+from .encode import WITHOUT_TOKENS
 from .manifest import Manifest
 
 LOG = "prepare.log.json"
@@ -44,6 +45,7 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
         ("encoding_errors", "not UTF-8 (documents)"),
         ("nul_characters", "NUL characters removed"),
         ("cuts", "cuts in very long documents"),
+        (WITHOUT_TOKENS, "documents without a token"),
     ):
         if c.get(name):
             rows.append((shown, f"{c[name]:,.0f}"))

@@ -4,8 +4,10 @@ gives the same ids, or an existing one."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import combinations
 from math import prod
 from pathlib import Path
@@ -15,9 +17,16 @@ from ..config.prepare import MAX_VOCABULARY
 from ..config.schema import brief
 from ..errors import UserError, failing_as
 from ..files.reading import json_of, read_bytes, sha256_of
-from ..files.tokenizers import MAX_FILE_BYTES, TOKENIZER_FILE, must_be_plain
-from ..files.whole import write_atomically
+from ..files.tokenizers import (
+    MAX_FILE_BYTES,
+    TOKENIZER_FILE,
+    copy_tokenizer,
+    forget_origin,
+    must_be_plain,
+)
+from ..files.whole import temporary, write_atomically
 from ..special import SpecialIds
+from .manifest import Manifest
 
 MAX_LENGTH = 512
 MAX_GROWTH = 1000  # published ones replace one character by another, or put one before a text
@@ -74,12 +83,20 @@ def save_existing(name: str, folder: Path) -> None:
     vocabulary_size(tokenizer)  # before the library writes a file with a line for every unused id
     if tokenizer.model_max_length > 1 << 20:  # transformers' way of saying that nobody set it
         tokenizer.model_max_length = MAX_LENGTH
-    with failing_as(f"{folder} could not be written"):
-        tokenizer.save_pretrained(str(folder))
-    if not (folder / TOKENIZER_FILE).is_file():
-        raise UserError(
-            f"the tokenizer {name} has no fast version (tokenizer.json), which `prepare` needs"
-        )
+    tokenizer.chat_template = None  # an encoder has no chat
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = temporary(folder.parent)
+    try:
+        with failing_as(f"{folder} could not be written"):
+            tokenizer.save_pretrained(str(part))
+        if not (part / TOKENIZER_FILE).is_file():
+            raise UserError(
+                f"the tokenizer {name} has no fast version (tokenizer.json), which `prepare` needs"
+            )
+        forget_origin(part)
+        copy_tokenizer(part, folder, within=part)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def load_tokenizer(name: str | Path) -> Any:
@@ -250,6 +267,25 @@ def vocabulary_size(tokenizer: Any) -> int:
             "ids count from 0 without large holes"
         )
     return size
+
+
+def must_be_of(manifest: Manifest, folder: Path) -> None:
+    """Raises UserError where a tokenizer is not loadable, or not the one that the ids of a corpus
+    are of: its special tokens, or the number of its tokens, are others."""
+    tokenizer = load_tokenizer(folder)
+    found = special_ids(tokenizer)
+    size = vocabulary_size(tokenizer)
+    if size != manifest.vocab_size:
+        odd = f"has {size:,} tokens, and manifest.json counts {manifest.vocab_size:,}"
+    elif differing := [
+        f"{role} is {getattr(found, role)}, and manifest.json says {value}"
+        for role, value in asdict(manifest.special_ids).items()
+        if role in (*_ROLES, "unk") and getattr(found, role) != value
+    ]:
+        odd = f"has other special tokens ({'; '.join(differing)})"
+    else:
+        return
+    raise UserError(f"{folder} {odd}; the two do not belong together: prepare the corpus again")
 
 
 def tokenizer_sha256(folder: Path) -> str:

@@ -8,11 +8,13 @@ input.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import UserError
 from ..files.reading import FileError, opened
@@ -115,3 +117,20 @@ def _listed(folder: Path, top: Path, left_out: list[LeftOut]) -> list[Path]:
 
 def _inside(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
+
+
+def identity_of(folder: Path) -> dict[str, Any]:
+    """bytes and sha256 of what lies in the folder of a data set; 0 and "" where it is none."""
+    if not folder.is_dir():
+        return {"bytes": 0, "sha256": ""}
+    found = hashlib.sha256()
+    size = 0
+    try:
+        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            with opened(path) as f:
+                digest = hashlib.file_digest(f, "sha256")
+            found.update(os.fsencode(path.relative_to(folder)) + b"\0" + digest.digest())
+            size += path.stat().st_size
+    except OSError as e:
+        raise UserError(f"{folder} cannot be read: {e.strerror or e}") from e
+    return {"bytes": size, "sha256": found.hexdigest()}

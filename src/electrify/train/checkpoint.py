@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Mapping
@@ -139,6 +140,9 @@ def _write_all(
     (folder / STATE).write_text(
         json.dumps(state, sort_keys=True, indent=1) + "\n", encoding="utf-8"
     )
+    mode = stat.S_IMODE((folder / STATE).stat().st_mode)
+    for name in files:  # the library makes files that only their owner may read
+        (folder / name).chmod(mode)
     seal(STATE)
     faults.at("before_manifest", step)
     manifest = {"format": FORMAT, "step": step, "files": files}
@@ -255,7 +259,8 @@ def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     }
     try:
         tensors = {group: load_file(path / name) for group, name in groups.items()}
-    except SafetensorError as e:  # the hashes are right, but the file does not hold tensors
+    # Right hashes of what is not tensors; RuntimeError for a file that is gone by now.
+    except (SafetensorError, RuntimeError, OSError) as e:
         raise UserError(
             f"{path} is not a complete checkpoint: its tensors cannot be read ({e}); resume from "
             "an earlier one"

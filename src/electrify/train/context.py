@@ -20,6 +20,8 @@ class RunContext:
     fingerprint: dict[str, Any] = field(default_factory=dict)
     """What bit-identical continuation rests on: corpus, tokenizer, version of torch, threads,
     processes, device."""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    """What decides the numbers of the run, see decisive.py."""
     deadline: float | None = None
     """The time, on the clock of time.monotonic(), after which the run saves and stops."""
     peak: float = math.inf

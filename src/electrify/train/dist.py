@@ -24,6 +24,7 @@ from .watch import Watch, connection
 # How long a process that lost another one tries to find out which it was. (torchrun reports that
 # itself, and ends the others meanwhile.)
 ALONE_S = 9.0
+MAX_PROCESSES = 1 << 20
 _watches: list[Watch] = []  # the thread that watches the others, while there is a group
 
 
@@ -110,6 +111,11 @@ def _from_environment() -> tuple[int, int, int]:
             f"{', '.join(f'{n}={v}' for n, v in zip(names, given, strict=True))}: set all three to "
             "numbers, as torchrun does, or none"
         ) from e
+    if size > MAX_PROCESSES:
+        raise UserError(
+            f"WORLD_SIZE={str(size)[:20]} processes are more than {MAX_PROCESSES:,}; start them "
+            "with torchrun"
+        )
     if not 0 <= rank < size or local_rank < 0:
         raise UserError(
             f"RANK={rank}, WORLD_SIZE={size}, LOCAL_RANK={local_rank} contradict each other; start "

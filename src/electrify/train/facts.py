@@ -43,8 +43,10 @@ class Facts:
     data: str | None = None
     tokenizer_sha256: str | None = None
     tokenizer_files: dict[FileName, Sha256] | None = None
-    """Hash of every file in RUN/tokenizer; None in runs that began before the hashes were
-    recorded."""
+    """Hash of every file in RUN/tokenizer; None in runs that were begun before these were written
+    down."""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    """See decisive.py; empty in runs that were begun before it was written down."""
     parameters: int | None = None
     unigram_entropy: float | None = None
 

@@ -21,36 +21,13 @@ from ..text.manifest import Manifest
 from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
 from .board import BOARD
+from .decisive import FREE_FIELDS, SPLIT_FIELDS, STARTS, differing
 from .facts import FACTS
 from .home import TOKENIZER
 
 Resume = Literal["auto", "never", "must"]
 CONFIG = "config.yaml"
-STARTS = ("init_discriminator", "init_generator")
-GENERATOR_STAGE = "generator-stage"  # inside a run: the run of its first stage
-# Fields that may differ when a run continues: they do not change any number that training computes,
-# as long as the numbers are finite.
-FREE_FIELDS = {
-    "max_minutes",
-    "logging_steps",
-    "save_steps",
-    "save_total_limit",
-    "eval_steps",
-    "eval_rows",
-    "report_to",
-    "device",
-    "threads",
-}
-FREE_FIELDS |= {
-    "non_finite",
-    "max_non_finite",
-    "spike",
-    "spike_sigmas",
-    "max_spikes",
-    "ddp_timeout",
-}
-# Fields that say how the work is divided: they change sums by rounding only.
-SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps", "fsdp"}
+GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
 
 
 def refuse(folder: Path, resume: Resume) -> None:
@@ -153,8 +130,8 @@ def is_run(folder: Path) -> bool:
 def same_run(
     folder: Path, config: PretrainConfig, manifest: Manifest, saved: dict[str, Any]
 ) -> None:
-    """Raises UserError if the folder's run has another recipe or other data, and lists what
-    differs."""
+    """Raises UserError where the folder's run has another recipe or other data, listing what
+    differs. saved: the state of its checkpoint."""
     path = folder / CONFIG
     if not os.path.lexists(path):
         raise UserError(
@@ -171,13 +148,18 @@ def same_run(
         k for k in differ if k not in STARTS or not _is_same_place(flat[1][k], flat[0][k], folder)
     ]
     odd = [f"{k} {flat[1].get(k)} there, {flat[0].get(k)} here" for k in differ]
+    recipe = saved.get("recipe")
+    if not set(differ) <= set(STARTS) and recipe and not differing(recipe, config):
+        raise UserError(
+            f"{path} was changed after the run began ({'; '.join(odd)}); put it back as it was"
+        )
     if odd:
         raise UserError(
             f"{folder} holds another run ({'; '.join(odd)}); choose another --output-dir, or "
             "repeat its options to continue it"
         )
     for key, what in (("tokenizer", "tokenizer"), ("data", "corpus")):
-        if saved[key] != fingerprint(manifest, None)[key]:
+        if saved["fingerprint"][key] != fingerprint(manifest, None)[key]:
             raise UserError(
                 f"{folder} was trained with another {what} than DATA; give the run its own data, "
                 "or start a new --output-dir"

@@ -4,7 +4,6 @@ checked when the run continues, and sufficient for an export without the corpus.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import asdict
@@ -17,15 +16,16 @@ from .. import faults
 from ..build import Built
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override
 from ..errors import UserError
-from ..files.folders import own_object, relative, remove_temporaries
+from ..files.folders import own_object, relative, remove_temporaries, sha256
 from ..files.seals import sealed
 from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
 from ..files.whole import write_atomically
 from ..model.shape import Shape
 from ..text.manifest import Manifest
+from .decisive import STARTS, decisive, differing
 from .device import describe
 from .facts import FACTS, read_facts
-from .folder import CONFIG, STARTS
+from .folder import CONFIG
 from .home import HEADER, TOKENIZER, content
 from .threads import Threads
 
@@ -46,8 +46,8 @@ def write_header(
     """Writes config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the
     tokenizer: what ran, and enough to export without DATA.
 
-    lost: the names that are to be written; the others are already there."""
-    facts = _what_ran(manifest, built, device)
+    lost: the names among them that are written; the others are there."""
+    facts = _what_ran(manifest, built, device) | {"recipe": decisive(config)}
     facts |= {
         "threads": threads.facts(),
         "parameters": parameters,
@@ -90,19 +90,28 @@ def _texts(found: Any) -> list[str]:
     return [v for v in found.values() if isinstance(v, str)] if isinstance(found, dict) else []
 
 
-def header_lost(folder: Path, manifest: Manifest, *, tokenizer: Path) -> list[str]:
-    """The header files that a continuing run finds missing or changed; run.json is judged by its
-    seal and by what it says about the corpus. tokenizer: that of the corpus."""
+def header_lost(
+    folder: Path, config: PretrainConfig, manifest: Manifest, *, tokenizer: Path
+) -> list[str]:
+    """What a run that continues does not find at the head of its folder any more, or finds changed:
+    run.json by its seal and by what it says of recipe and corpus. tokenizer: that of the corpus."""
     lost = [name for name in HEADER if content(folder / name) is None]
-    if FACTS not in lost and _says_otherwise(folder, manifest, tokenizer):
+    if FACTS not in lost and _says_otherwise(folder, config, manifest, tokenizer):
         lost.append(FACTS)
-    found = content(folder / TOKENIZER / "tokenizer.json") or b""
-    return lost + [TOKENIZER] * (hashlib.sha256(found).hexdigest() != manifest.tokenizer_sha256)
+    wanted = tokenizer_hashes(tokenizer) | {"tokenizer.json": manifest.tokenizer_sha256}
+    if FACTS not in lost and read_facts(folder)[0].tokenizer_files is None:
+        # The first versions did not write down the others, and copied fewer.
+        wanted = {"tokenizer.json": manifest.tokenizer_sha256}
+    return lost + [TOKENIZER] * any(
+        sha256(folder / TOKENIZER / name) != digest for name, digest in wanted.items()
+    )
 
 
-def _says_otherwise(folder: Path, manifest: Manifest, tokenizer: Path) -> bool:
-    """Whether run.json is about another corpus. Otherwise this would only be noticed at the export,
-    after the run has ended."""
+def _says_otherwise(
+    folder: Path, config: PretrainConfig, manifest: Manifest, tokenizer: Path
+) -> bool:
+    """Whether run.json is not of this run: else it would be found out when the run has ended and
+    is exported."""
     try:
         facts = read_facts(folder)[1]
     except UserError:
@@ -119,7 +128,9 @@ def _says_otherwise(folder: Path, manifest: Manifest, tokenizer: Path) -> bool:
         if facts.get("tokenizer_files") is not None
         else {}
     )
-    return any(facts.get(key, value) != value for key, value in wanted.items())
+    return bool(differing(facts.get("recipe") or {}, config)) or any(
+        facts.get(key, value) != value for key, value in wanted.items()
+    )
 
 
 def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:

@@ -25,6 +25,7 @@ from ..files.whole import write_atomically
 from ..progress import say
 from .board import BOARD, Board, numbers, open_board
 
+MAX_LINE = 1 << 20  # bytes; a record has some hundred
 KINDS = ("train", "valid", "event")
 FILE = "metrics.jsonl"
 # Fields that depend on the machine's speed, and so differ between two runs with the same numbers.
@@ -193,7 +194,12 @@ def rewind(path: Path, resume_step: int | None) -> None:
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Each line with its record, which is None if the line is incomplete or damaged."""
     with open_regular(path, within=path.parent) as f:
-        for line in f:
+        while line := f.readline(MAX_LINE):
+            if len(line) == MAX_LINE and not line.endswith(b"\n"):
+                while (rest := f.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+                    pass
+                yield b"", None
+                continue
             line = line.rstrip(b"\n")
             try:
                 record = json.loads(line)

@@ -21,9 +21,10 @@ import torch.distributed as td
 from ..progress import say
 
 POLL_S = 0.05
-CONNECT_S = 1.0  # for one attempt to connect, during which no signal is heard
-SAY_S = 10.0  # before the first message about waiting; the next comes after twice the time
-MOST_S = 300.0  # at most between two messages
+CONNECT_S = 1.0  # for one attempt to connect, in which no signal is heard
+SAY_S = 10.0  # before the first line about a wait; then after twice the time
+MAX_PORT = 65535
+MOST_S = 300.0  # between two lines
 
 
 def agent_keeps_store() -> bool:
@@ -44,7 +45,11 @@ def store_of_this_attempt(*, rank: int, size: int, timeout_s: float) -> tuple[td
     if missing or not os.environ["MASTER_PORT"].isdecimal():
         raise ValueError("MASTER_ADDR and MASTER_PORT say where rank 0 is, and are not both set")
     host = os.environ["MASTER_ADDR"]
-    port = int(os.environ["MASTER_PORT"])
+    port = int(os.environ["MASTER_PORT"][:9])
+    if port > MAX_PORT:
+        raise ValueError(
+            f"MASTER_PORT is {os.environ['MASTER_PORT'][:20]}, and ports end at {MAX_PORT}"
+        )
     began = time.monotonic()
     first = rank == 0 and not agent_keeps_store()
     if not first:

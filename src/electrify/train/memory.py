@@ -13,7 +13,7 @@ import torch
 from ..config.pretrain import PretrainConfig
 from ..console import size
 from ..errors import UserError
-from ..files.models import MAX_LAYERS
+from ..files.followed import MAX_LAYERS
 from ..model.shape import Shape
 from .dist import World
 

@@ -4,7 +4,7 @@ is as it was written, not that a run can continue from it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,6 +57,9 @@ class State:
     fingerprint: Conditions
     guard: GuardState | None = None  # absent in checkpoints of the first versions
     left_out: Count = 0
+    recipe: dict[str, Any] = field(
+        default_factory=dict
+    )  # checkpoints of earlier versions have none
 
 
 def current_names(tensors: Mapping[str, Mapping[str, Tensor]]) -> dict[str, dict[str, Tensor]]:

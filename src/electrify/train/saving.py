@@ -35,7 +35,8 @@ class Saver:
         raises UserError, if the folder no longer belongs to the run (home.py).
         """
         main = self.context.world.is_main
-        facts = self.state.facts() | {"fingerprint": self.context.fingerprint}
+        context = self.context
+        facts = self.state.facts() | {"fingerprint": context.fingerprint, "recipe": context.recipe}
         tensors = self.state.tensors(keep=main)
         with together():
             lost = self.data.lost()

@@ -137,6 +137,8 @@ def _layout(path: Path, task: TextTask, header: str) -> tuple[dict[str | int, in
                 f"{path}, line 1: no column {column!r} in the header; found: "
                 f"{', '.join(names) or 'nothing'}"
             )
+        if names.count(str(column)) > 1:
+            raise UserError(f"{path}, line 1: the column {column!r} stands twice in the header")
     return {column: names.index(str(column)) for column in _columns(task)}, len(names)
 
 

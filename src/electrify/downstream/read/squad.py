@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
+from ...files.reading import each_once
 from ...text.whole import json_rows
 from ..examples import Answer, Question
 from .files import whole
@@ -30,7 +31,7 @@ def read_questions(path: str | Path) -> tuple[Question, ...]:
     """SQuAD's official JSON, 1.1 or 2.0. Raises UserError naming the file and the place in it."""
     text = whole(path)
     try:
-        top = json.loads(text)
+        top = json.loads(text, object_pairs_hook=each_once)
     except json.JSONDecodeError as e:
         hint = LAYOUT if e.msg == "Extra data" else "was the file copied in full?"
         raise UserError(
@@ -41,7 +42,8 @@ def read_questions(path: str | Path) -> tuple[Question, ...]:
         ValueError,
         RecursionError,
     ) as e:
-        raise UserError(f"{path}: broken JSON ({type(e).__name__})") from None
+        said = str(e) if "stands twice" in str(e) else type(e).__name__
+        raise UserError(f"{path}: broken JSON ({said})") from None
     if not isinstance(top, dict):
         raise UserError(f"{path}: {_shown(top)} at the top; {LAYOUT}")
     if "data" not in top:

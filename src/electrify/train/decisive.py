@@ -1,0 +1,103 @@
+"""The recipe as run.json and every checkpoint keep it beside config.yaml: so a config.yaml that was
+edited is seen, and a checkpoint of another run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..build import generator_shape, kept_shape
+from ..config.networks import KEPT
+from ..config.pretrain import PretrainConfig, values_of
+from ..console import brief
+from ..errors import UserError
+
+STARTS = ("init_discriminator", "init_generator")
+# Fields that may differ when a run continues: they move no number that training computes, as long
+# as it computes numbers.
+FREE_FIELDS = {
+    "max_minutes",
+    "logging_steps",
+    "save_steps",
+    "save_total_limit",
+    "eval_steps",
+    "eval_rows",
+    "report_to",
+    "device",
+    "threads",
+}
+FREE_FIELDS |= {
+    "non_finite",
+    "max_non_finite",
+    "spike",
+    "spike_sigmas",
+    "max_spikes",
+    "ddp_timeout",
+}
+# Fields that say how the work is cut: they move sums by rounding only.
+SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps", "fsdp"}
+
+
+def decisive(config: PretrainConfig) -> dict[str, Any]:
+    """Every field that decides the numbers of a run, as JSON has it. Of the folders that a run
+    starts from only whether there are any: they may be moved, and matter before the first update
+    only."""
+    values = {
+        name: value
+        for name, value in values_of(config).items()
+        if name not in FREE_FIELDS | SPLIT_FIELDS
+    }
+    return json.loads(json.dumps(values | {name: bool(values[name]) for name in STARTS}))
+
+
+def differing(written: Mapping[str, Any], config: PretrainConfig) -> str:
+    """What a recipe that was written down says otherwise; empty where they agree. A field that only
+    one version of the program knows is passed over."""
+    return "; ".join(
+        f"{name} {brief(written[name])} there, {brief(value)} here"
+        for name, value in decisive(config).items()
+        if name in written and written[name] != value
+    )
+
+
+def must_be_of_recipe(path: Path, state: Mapping[str, Any], config: PretrainConfig) -> None:
+    """Raises UserError where the checkpoint `path` is of a run with another recipe. Those of
+    earlier versions do not say."""
+    odd = differing(state.get("recipe") or {}, config)
+    if odd:
+        raise UserError(
+            f"{path} is a checkpoint of a run with another recipe ({odd}); if it was copied there, "
+            "remove it, and if config.yaml was changed, put that back"
+        )
+
+
+def must_agree(run: Path, config: PretrainConfig, facts: Mapping[str, Any]) -> None:
+    """Raises UserError where config.yaml and run.json of a run folder do not tell of one run, in
+    what both say."""
+    odd = differing(facts.get("recipe") or {}, config) or _other_shapes(config, facts)
+    if odd:
+        raise UserError(
+            f"{run}: config.yaml and run.json are not of one run ({odd}; there is run.json); put "
+            "back the one that was changed"
+        )
+
+
+def _other_shapes(config: PretrainConfig, facts: Mapping[str, Any]) -> str:
+    """The numbers of the networks that run.json says otherwise."""
+    own = {KEPT: kept_shape(config.model, facts["vocab_size"])}
+    # Before the recipe was written down, a shape in run.json decided over the recipe's.
+    own_generator = config.corruption.row.learned and not config.train.init_generator
+    if own_generator and facts.get("recipe"):
+        own["generator"] = generator_shape(config.model, facts["vocab_size"])
+    if config.model.tie == "all":
+        own.pop("generator", None)  # its encoder is the kept one
+    written = facts.get("shapes") or {}
+    return "; ".join(
+        f"{name} of the {network} {brief(written[network][name])} there, {brief(value)} here"
+        for network, shape in own.items()
+        for name, value in asdict(shape).items()
+        if network in written and written[network].get(name, value) != value
+    )

@@ -1,0 +1,150 @@
+"""Folders of tokenizers that lead elsewhere, or say where they came from: what the libraries would
+follow is refused, what they would repeat is left out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify.files.reading import sha256_of
+from electrify.text.manifest import read_manifest, write_manifest
+from small import mistake, prepare_small, pretrain_words, run, write_text
+
+ROLES = {
+    "unk_token": "[UNK]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+IDS = {word: i for i, word in enumerate([*ROLES.values(), "the", "a"])}
+
+
+def write_tokenizer(folder: Path, **settings: Any) -> Path:
+    """A tokenizer of words between blanks."""
+    folder.mkdir()
+    whole = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": None,
+        "decoder": None,
+        "model": {"type": "WordLevel", "vocab": IDS, "unk_token": "[UNK]"},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(whole), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | ROLES | settings),
+        encoding="utf-8",
+    )
+    return folder
+
+
+def leading_out(folder: Path, case: str) -> None:
+    """Puts into a tokenizer's folder what sends the library elsewhere, or is beyond any size."""
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    if "link" in case:
+        (folder / "additional_chat_templates").mkdir()
+        (folder / "additional_chat_templates" / "x.jinja").symlink_to("/etc/passwd")
+    elif "gigabytes" in case:
+        with (folder / "x.jinja").open("wb") as f:
+            f.truncate(3 << 30)  # sparse: it takes no room
+    elif "labels" in case:
+        (folder / "config.json").write_text('{"model_type": "bert", "num_labels": 2000000000}')
+    else:
+        settings["fast_tokenizer_files"] = ["../tokenizer.4.0.0.json"]
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+
+
+def seal_again(data: Path) -> None:
+    """A manifest that knows what was done to tokenizer_config.json."""
+    path = data / "tokenizer" / "tokenizer_config.json"
+    manifest = read_manifest(data)
+    files = manifest.tokenizer_files | {path.name: sha256_of(path)}
+    write_manifest(data, replace(manifest, tokenizer_files=files))
+
+
+LEADING_OUT = {
+    "a template that is a link": (
+        "holds chat templates, which an encoder does not have; remove it",
+        "additional_chat_templates",
+    ),
+    "a template of gigabytes": ("x.jinja has 3,072 MB, and such a file has at most", "x.jinja"),
+    "labels beyond memory": ("says num_labels 2,000,000,000", "config.json"),
+    "another file to read": (
+        "names other files to read instead (fast_tokenizer_files); remove that key",
+        "tokenizer_config.json",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEADING_OUT)
+def test_nothing_leads_out_of_a_tokenizer(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, case: str
+) -> None:
+    says, name = LEADING_OUT[case]
+    folder = write_tokenizer(tmp_path / "tokenizer")
+    leading_out(folder, case)
+    source = write_text(tmp_path / "a.txt", size=2000)
+    words = ["prepare", source, "--output-dir", tmp_path / "out", "--tokenizer", folder]
+    sentence = mistake(capsys, *words, "--workers", "1")
+    assert says in sentence
+    assert name in sentence
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("case", LEADING_OUT)
+def test_nothing_leads_out_of_the_tokenizer_of_a_corpus(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, case: str
+) -> None:
+    says, name = LEADING_OUT[case]
+    data = prepare_small(tmp_path / "data")
+    leading_out(data / "tokenizer", case)
+    seal_again(data)
+    assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", max_steps=1))
+    assert run("doctor", str(data)) == 1
+    report = " ".join(capsys.readouterr().out.split())
+    assert name in report
+    assert "restore config.json" not in report
+
+
+def test_what_a_tokenizer_says_of_its_origin_is_not_published(tmp_path: Path) -> None:
+    foreign = {
+        "auto_map": {"AutoTokenizer": [None, "nobody/code--evil.X"]},
+        "_commit_hash": "0" * 40,
+        "is_local": True,
+        "local_files_only": True,
+        "name_or_path": "/home/somebody/tokenizer",
+        "chat_template": "{{ messages }}",
+    }
+    folder = write_tokenizer(tmp_path / "tokenizer", **foreign)
+    source = write_text(tmp_path / "a.txt", size=6000)
+    words = ["prepare", str(source), "--output-dir", str(tmp_path / "data"), "--workers", "1"]
+    assert run(*words, "--tokenizer", str(folder), "--valid-fraction", "0.1") == 0
+    published = tmp_path / "data" / "tokenizer"
+    settings = json.loads((published / "tokenizer_config.json").read_text(encoding="utf-8"))
+    assert not settings.keys() & foreign.keys()
+    names = {path.name for path in published.iterdir()}
+    assert names == {"tokenizer.json", "tokenizer_config.json"}
+    assert not (tmp_path / "data" / "unfinished").exists()
+
+
+def test_an_export_says_nothing_of_a_tokenizers_origin(tmp_path: Path) -> None:
+    """Also of a corpus that an earlier version made, which kept everything."""
+    data = prepare_small(tmp_path / "data")
+    path = data / "tokenizer" / "tokenizer_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(
+        json.dumps(settings | {"is_local": True, "auto_map": {"AutoTokenizer": [None, "a/b--c.D"]}})
+    )
+    seal_again(data)
+    assert run(*pretrain_words(data, tmp_path / "run", max_steps=1)) == 0
+    exported = tmp_path / "run" / "discriminator" / "tokenizer_config.json"
+    found = json.loads(exported.read_text(encoding="utf-8"))
+    assert not found.keys() & {"is_local", "auto_map"}
