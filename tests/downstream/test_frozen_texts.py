@@ -93,7 +93,7 @@ def test_the_head_learns_and_the_encoder_stays(zoo: Path, kind: str, pairs: bool
     before = load(model, device=CPU).encoder.state_dict()
     found = finetune_one(model, task(kind, pairs=pairs), seed=0, settings=settings)
     score = found.scores["accuracy" if kind == "classification" else "spearman"]
-    assert score > 0.95, found.curve
+    assert score > (0.95 if kind == "classification" else 0.7), found.curve
     after = load(model, device=CPU).encoder.state_dict()
     assert all(torch.equal(t, after[name]) for name, t in before.items())
     # Only the head has parameters that are counted and learn.
