@@ -20,8 +20,8 @@ from electrify.model import likelihood
 from electrify.model.attention import SharedContext
 from electrify.model.costs import CHOSEN, binary_flops
 from electrify.model.encoder import Encoder
+from electrify.model.forward_passes import Measured, Pass
 from electrify.model.heads import LinearHead
-from electrify.model.passes import Measured, Pass
 from electrify.terms import weighted
 
 # ---------------------------------------------------------------- the published figures

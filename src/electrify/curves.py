@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .downstream.single import Outcome
+from .downstream.one_run import Outcome
 from .files.whole import written
 from .progress import say
 from .starting import unigram_entropy

@@ -25,7 +25,7 @@ from .cores import cores
 from .curves import OURS, draw
 from .downstream import loop
 from .downstream.examples import Example
-from .downstream.single import Outcome, finetune_one
+from .downstream.one_run import Outcome, finetune_one
 from .downstream.tasks import TaskData
 from .errors import Unfinished, UserError
 from .files.folders import foreign, must_be_new, own_bytes

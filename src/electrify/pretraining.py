@@ -10,7 +10,7 @@ from typing import Any
 from .config.checks import cautions, check
 from .config.pretrain import PretrainConfig, override
 from .draws import hashed
-from .export.start import check_vocabulary
+from .export.starting_weights import check_vocabulary
 from .progress import say
 from .running import Job, Result, train_run
 from .starting import from_folders

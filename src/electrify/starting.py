@@ -15,11 +15,11 @@ from .config.pretrain import PretrainConfig, override, section_of
 from .data.cooccurrence import word_vectors
 from .data.phases import phases_of
 from .errors import UserError
-from .export.start import check_vocabulary, folder_shape, load_model
+from .export.starting_weights import check_vocabulary, folder_shape, load_model
 from .model.shape import Shape
 from .progress import say
 from .text.shards import Corpus
-from .text.words import word_edges
+from .text.word_edges import word_edges
 from .train.header import saved_shape
 
 Starts = dict[str, str]  # network -> Hugging Face folder or Hub id from which it starts

@@ -292,7 +292,7 @@ def test_forty_gigabytes_of_zeros(
 def test_a_text_larger_than_is_read_as_a_whole(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("electrify.text.whole.MAX_TEXT_BYTES", 1 << 20)
+    monkeypatch.setattr("electrify.text.small_files.MAX_TEXT_BYTES", 1 << 20)
     (tmp_path / "a.txt").write_bytes(b"a text\n" * 300_000)
     assert "has more than 1 MB, which is more than is read as a whole" in mistake(
         capsys, "detect", model, "--file", tmp_path / "a.txt"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from electrify.config.prepare import PrepareConfig
-from electrify.config.written import plain_values
+from electrify.config.recipe_files import plain_values
 from electrify.downstream.read.own import read_own
 from electrify.errors import UserError
 

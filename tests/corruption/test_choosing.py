@@ -26,7 +26,7 @@ from electrify.corruption.plan import count
 from electrify.corruption.sampling import Sampling
 from electrify.text.tokenizer import save_trained
 from electrify.text.vocabulary import train
-from electrify.text.words import word_edges
+from electrify.text.word_edges import word_edges
 from electrify.tokens import Tokens
 
 EDGES = VOCABULARY.edges

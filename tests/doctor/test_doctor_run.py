@@ -443,8 +443,8 @@ def test_a_discriminators_loss_may_rise(tmp_path: Path) -> None:
 
 def test_word_frequencies_of_the_corpus_judge_the_generator(run: Path, small_data: Path) -> None:
     """A run that does not say the entropy takes that of its DATA."""
+    from electrify.doctor.consistency import entropy_of
     from electrify.doctor.data import examine_data
-    from electrify.doctor.together import entropy_of
 
     facts = json.loads((run / "run.json").read_text())
     written = facts.pop("unigram_entropy")

@@ -18,10 +18,10 @@ from electrify.downstream.examples import Answer, Question
 from electrify.downstream.finetune import finetune
 from electrify.downstream.heads import Batch
 from electrify.downstream.known_tasks import ANSWERING, NO_ANSWER_METRICS
+from electrify.downstream.one_run import finetune_one
 from electrify.downstream.problems.answering import Answering
 from electrify.downstream.problems.windows import tokens_of
 from electrify.downstream.read.task import answering_of, read_task
-from electrify.downstream.single import finetune_one
 from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
 

@@ -21,9 +21,9 @@ from electrify.downstream.electra_head import ElectraHead
 from electrify.downstream.examples import Answer, Question
 from electrify.downstream.finetune import finetune
 from electrify.downstream.heads import Batch
+from electrify.downstream.one_run import finetune_one
 from electrify.downstream.problems.windows import owned
 from electrify.downstream.read.task import answering_of
-from electrify.downstream.single import finetune_one
 from electrify.errors import UserError
 
 

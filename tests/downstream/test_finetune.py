@@ -15,9 +15,9 @@ from electrify.config.finetune import FinetuneConfig, add_finetune_flags, finetu
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.examples import Example
 from electrify.downstream.finetune import finetune
+from electrify.downstream.one_run import finetune_one, training_examples
 from electrify.downstream.read.own import read_own
 from electrify.downstream.report import Report
-from electrify.downstream.single import finetune_one, training_examples
 from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
 

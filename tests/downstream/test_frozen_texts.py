@@ -12,8 +12,8 @@ from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Example
 from electrify.downstream.finetune import finetune
+from electrify.downstream.one_run import finetune_one
 from electrify.downstream.problems.frozen_texts import FrozenTexts
-from electrify.downstream.single import finetune_one
 from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
 

@@ -21,9 +21,9 @@ from electrify.downstream.encoder import learning_rates, load
 from electrify.downstream.examples import Example, Sentence
 from electrify.downstream.finetune import finetune
 from electrify.downstream.known_tasks import GLUE
+from electrify.downstream.one_run import finetune_one, problem_of, training_examples
 from electrify.downstream.problems.texts import Texts
 from electrify.downstream.read.glue import read_glue
-from electrify.downstream.single import finetune_one, problem_of, training_examples
 from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
 

@@ -17,10 +17,10 @@ from electrify.downstream.encoder import load
 from electrify.downstream.examples import Sentence
 from electrify.downstream.finetune import finetune
 from electrify.downstream.known_tasks import TAGGING
+from electrify.downstream.one_run import finetune_one
 from electrify.downstream.problems.frozen import FrozenTagging
 from electrify.downstream.problems.tagging import Tagging, windows
 from electrify.downstream.read.task import read_task, tagging_of
-from electrify.downstream.single import finetune_one
 from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
 

@@ -15,8 +15,8 @@ from electrify.corruption.masking import Corrupted, ordinary, substitute
 from electrify.corruption.plan import Plan
 from electrify.corruption.source import Source
 from electrify.draws import Draws
+from electrify.model.forward_passes import Pass
 from electrify.model.network import Network
-from electrify.model.passes import Pass
 from electrify.terms import Loss
 from electrify.tokens import Tokens
 

@@ -18,10 +18,10 @@ from electrify.corruption.masking import Corruptor
 from electrify.corruption.plan import Plan, count
 from electrify.model import costs
 from electrify.model.encoder import Encoder
+from electrify.model.forward_passes import Pass
 from electrify.model.heads import Head
 from electrify.model.likelihood import token_ce
 from electrify.model.network import Network
-from electrify.model.passes import Pass
 from electrify.objectives.metrics import generator_rates, histogram, replaced_share
 from electrify.objectives.objective import Graded, Parts
 from electrify.objectives.objective import Objective as Base

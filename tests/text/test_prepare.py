@@ -25,10 +25,10 @@ from vocabularies import some_texts
 
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
-from electrify.text import choosing, join, prepare, workspace
+from electrify.text import choosing, prepare, workspace
 from electrify.text.dedup import digest, fraction
-from electrify.text.join import ShardWriter
 from electrify.text.manifest import Manifest
+from electrify.text.merging import ShardWriter
 from electrify.text.shards import Corpus
 from electrify.text.summary import report
 from electrify.text.tokenizer import load_tokenizer
@@ -133,7 +133,7 @@ def test_an_existing_tokenizer_is_taken_over(corpus: Path, tmp_path: Path) -> No
 
 
 def test_shards_have_a_limit_and_whole_documents(tmp_path: Path) -> None:
-    writer = join.ShardWriter(tmp_path, "train", dtype=np.dtype("<u2"), shard_bytes=20)
+    writer = ShardWriter(tmp_path, "train", dtype=np.dtype("<u2"), shard_bytes=20)
     lengths = [3, 4, 3, 0, 12, 1, 9, 2]  # ten tokens fit; twelve get a shard of their own
     for piece in (lengths[:3], lengths[3:]):
         writer.add(np.array(piece), np.concatenate([np.full(n, n) for n in piece]))

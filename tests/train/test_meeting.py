@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch.distributed as td
 
-from electrify.train.meeting import agree
+from electrify.train.rendezvous import agree
 
 
 @pytest.fixture

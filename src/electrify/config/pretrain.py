@@ -15,13 +15,13 @@ import yaml
 from ..errors import UserError, nearest
 from . import own
 from .flags import flag_of
+from .recipe_files import plain_values, read_recipe
 from .schema import MAX_TYPO, brief, field_types
 from .sections import CorruptionConfig as CorruptionConfig
 from .sections import DataConfig as DataConfig
 from .sections import ModelConfig as ModelConfig
 from .sections import ObjectiveConfig as ObjectiveConfig
 from .sections import TrainConfig as TrainConfig
-from .written import plain_values, read_recipe
 
 
 @dataclass(frozen=True, kw_only=True)

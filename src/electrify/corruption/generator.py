@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ..draws import Draws
+from ..model.forward_passes import Pass
 from ..model.heads import MaskedLM
 from ..model.likelihood import token_ce
 from ..model.network import Network
-from ..model.passes import Pass
 from ..terms import Loss
 from ..tokens import Tokens
 from .masking import Corrupted, MaskMix, substitute

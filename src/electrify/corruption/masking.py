@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ..draws import Draws
+from ..model.forward_passes import Pass
 from ..model.network import Network
-from ..model.passes import Pass
 from ..terms import Loss
 from ..tokens import SpecialIds, Tokens
 from .choosing import Chooser

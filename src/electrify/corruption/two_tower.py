@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from ..draws import Draws
 from ..model.encoder import Encoder
+from ..model.forward_passes import Pass
 from ..model.likelihood import CHUNK, log_probability
 from ..model.network import Network
-from ..model.passes import Pass
 from ..terms import Loss
 from ..tokens import Tokens
 from .choosing import Chooser

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from ..config.doctor import DoctorConfig
 from ..console import harmless
+from .consistency import models_together, runs_together
 from .data import Data, examine_data
 from .findings import LEVELS, Diagnosis, Finding, Level
 from .kind import kind_of
 from .model import examine_model
 from .run import examine_run
-from .together import models_together, runs_together
 
 WIDTH = 120
 MARGIN = 2 + len("warning") + 2

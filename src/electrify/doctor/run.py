@@ -22,13 +22,13 @@ from ..train.decisive import must_agree
 from ..train.facts import read_facts
 from ..train.folder import GENERATOR_STAGE
 from .checkpoints import CONFIG, FACTS, checkpoints_findings
+from .consistency import entropy_of, with_data
 from .data import Data
 from .files import AGAIN, is_regular, links_out, named, read_bytes, read_json
 from .findings import DamageError, Diagnosis, Finding, error, guarded, note, ok, warning
 from .history import history_findings
 from .model import examine_model
 from .recipe import recipe_traps
-from .together import entropy_of, with_data
 from .tokenizers import ROLES, check_tokenizer, leading_out
 
 NEEDED = "Without them nothing can be exported."

@@ -33,7 +33,7 @@ from ..export.quiet import quiet
 from ..files.reading import sha256_of
 from ..files.tokenizers import TOKENIZER_FILES, VOCABULARY_FILES
 from .attention import implementation_for
-from .frame import Frame, frames_of, reads_last
+from .special_frames import Frame, frames_of, reads_last
 
 DROPOUTS = (
     "hidden_dropout_prob",

@@ -24,6 +24,7 @@ from ..progress import Progress, say
 from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
 from .encoder import load
+from .one_run import finetune_one, problem_of
 from .page import write_report
 from .plan import Run, folder_name, is_done, must_be_makeable, planned
 from .plot import write_plot
@@ -32,7 +33,6 @@ from .records import SETTINGS, line_of, read_records, read_settings, settings_te
 from .report import Report, report_of
 from .saving import can_save, identity_of
 from .search import search
-from .single import finetune_one, problem_of
 from .tasks import Kind, TaskData
 
 LONGEST_NAME = "x" * 60  # of a file in such a folder while it is written

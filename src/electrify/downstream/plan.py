@@ -18,7 +18,7 @@ from ..export.places import RANDOM
 from ..files.folders import relative, sha256
 from ..files.model_folder import is_whole
 from .encoder import fingerprints
-from .single import updates_of
+from .one_run import updates_of
 from .tasks import TaskData
 
 MOST_BYTES = 80

@@ -50,7 +50,7 @@ from . import card
 from .agreement import check_folder
 from .places import must_be_run
 from .quiet import quiet
-from .start import folder_shape
+from .starting_weights import folder_shape
 
 TRIES = 5
 

@@ -16,7 +16,7 @@ from ..data.phases import Phases, phases_of
 from ..model.costs import linear_flops, paper_linear_flops
 from ..model.embeddings import DisentangledWords
 from ..model.encoder import Encoder
-from ..model.passes import Measured, Pass
+from ..model.forward_passes import Measured, Pass
 from ..tokens import SpecialIds
 from . import paper
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from ..corruption.masking import Corruptor
 from ..corruption.plan import Plan
 from ..model.encoder import Encoder
+from ..model.forward_passes import Pass
 from ..model.heads import Head, LinearHead
 from ..model.likelihood import CHUNK, log_probability
-from ..model.passes import Pass
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .losses import copy_log_probability

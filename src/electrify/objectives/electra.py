@@ -12,8 +12,8 @@ from ..corruption.choosing import per_sequence
 from ..corruption.masking import Corrupted, Corruptor
 from ..corruption.plan import Plan, count
 from ..model.encoder import Encoder
+from ..model.forward_passes import Pass
 from ..model.heads import Head, LinearHead
-from ..model.passes import Pass
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .losses import binary_ce

@@ -14,8 +14,8 @@ from ..corruption.masking import Corrupted
 from ..corruption.plan import Plan
 from ..corruption.two_tower import TwoTower
 from ..model.encoder import Encoder
+from ..model.forward_passes import Pass
 from ..model.heads import LinearHead
-from ..model.passes import Pass
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .losses import binary_ce

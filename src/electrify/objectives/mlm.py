@@ -7,9 +7,9 @@ from torch import Tensor
 from ..corruption.masking import Corruptor, Masked
 from ..corruption.plan import Plan, count
 from ..model.encoder import Encoder
+from ..model.forward_passes import Pass
 from ..model.heads import Head
 from ..model.likelihood import likeliest, token_ce
-from ..model.passes import Pass
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .metrics import apart, generator_rates, lm_rates, replaced_share

@@ -16,9 +16,9 @@ from ..corruption.plan import Plan
 from ..draws import Draws
 from ..model.embeddings import Words
 from ..model.encoder import Encoder
+from ..model.forward_passes import Pass
 from ..model.heads import Head
 from ..model.network import Network
-from ..model.passes import Pass
 from ..model.shape import Shape
 from ..terms import Loss, Term, Terms
 from ..tokens import Tokens

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..console import harmless
 from ..errors import UserError
 from ..progress import Progress, aligned
-from ..text.whole import json_rows, read_text
+from ..text.small_files import json_rows, read_text
 
 if TYPE_CHECKING:
     from .pll import Scorer

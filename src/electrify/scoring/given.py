@@ -8,7 +8,7 @@ from typing import BinaryIO
 from ..config.detect import DetectConfig
 from ..errors import UserError
 from ..text.members import CHUNK
-from ..text.whole import MAX_TEXT_BYTES, decode, joined, read_text
+from ..text.small_files import MAX_TEXT_BYTES, decode, joined, read_text
 
 
 def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:

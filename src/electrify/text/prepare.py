@@ -34,8 +34,8 @@ from . import cluster, documents, sample
 from .choosing import choose_sources, shown
 from .dedup import Seen, digest, fraction
 from .encode import WITHOUT_TOKENS, Start, Task, read_part, write_part
-from .join import join
 from .manifest import Manifest, token_dtype
+from .merging import join
 from .pool import Workers
 from .same_command import finished
 from .sources import Source

@@ -18,7 +18,7 @@ import torch.distributed as td
 from torch import Tensor, nn
 
 from ..errors import Unfinished, UserError
-from .meeting import agent_keeps_store, store_of_this_attempt
+from .rendezvous import agent_keeps_store, store_of_this_attempt
 from .watch import Watch, connection
 
 # How long a process that lost another one tries to find out which it was. (torchrun reports that

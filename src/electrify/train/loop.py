@@ -29,11 +29,11 @@ from .dist import World, any_across, at_home, averaging, sum_across
 from .log import MetricsLog
 from .optim import clip
 from .reporting import Reporter
+from .run_state import fresh_state
 from .safety import Safety
 from .saving import Saver
 from .sharding import is_sharded, place
 from .signals import Stop
-from .state import fresh_state
 from .sums import MetricSums
 
 

@@ -16,7 +16,7 @@ from .context import RunContext, TrainingData
 from .evaluate import evaluate, shown
 from .log import MetricsLog
 from .meter import shown_rate, slow_text
-from .state import RunState
+from .run_state import RunState
 from .sums import MetricSums
 
 

@@ -15,8 +15,8 @@ from . import checkpoint
 from .context import RunContext, TrainingData
 from .guard import BEGIN_ANEW, Guard, Verdict
 from .log import MetricsLog
+from .run_state import RunState
 from .saved import current_names, must_go_on
-from .state import RunState
 from .sums import MetricSums
 
 

@@ -9,7 +9,7 @@ from .context import RunContext, TrainingData
 from .dist import together
 from .home import Home, Place
 from .log import MetricsLog
-from .state import RunState
+from .run_state import RunState
 
 
 class Saver:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import UserError
-from ...text.whole import json_rows, lines_of
+from ...text.small_files import json_rows, lines_of
 from ..examples import Sentence
 from ..spans import CLOSING, LETTERS, chunk_of, spans
 from .files import ending_of, whole

@@ -8,8 +8,8 @@ from pathlib import Path
 from ...errors import UserError
 from ...text.decoding import must_be_text
 from ...text.records import MAX_LINE
+from ...text.small_files import decode, joined
 from ...text.streams import compression_of, read_chunks
-from ...text.whole import decode, joined
 
 MAX_EXAMPLES_BYTES = 1 << 32
 """Unpacked; the examples of a file are held in memory, and the largest published sets of labelled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...errors import UserError
-from ...text.whole import lines_of, read_text
+from ...text.small_files import lines_of, read_text
 from ..examples import Example
 from ..tasks import TaskData, TextTask
 from .tables import label_of, texts_of, tsv_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...errors import UserError
-from ...text.whole import json_rows
+from ...text.small_files import json_rows
 from ..examples import Question, Sentence
 from ..known_tasks import TASKS
 from ..tasks import TaskData

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import UserError
 from ...files.reading import each_once
-from ...text.whole import json_rows
+from ...text.small_files import json_rows
 from ..examples import Answer, Question
 from .files import whole
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import UserError
 from ...text.records import MAX_LINE
-from ...text.whole import json_rows, lines_of
+from ...text.small_files import json_rows, lines_of
 from ..tasks import Kind
 from .files import ending_of, whole
 
