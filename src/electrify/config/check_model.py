@@ -25,10 +25,8 @@ def check_model(m: ModelConfig, c: CorruptionConfig) -> None:
         m.init in m.row.inits,
         f"init {m.init} is not known for architecture {m.architecture}: {' or '.join(m.row.inits)}",
     )
-    own = [m, replace(m, **m.generator_numbers())] if c.row.learned else [m]
-    for network in own:
-        wrong = m.row.check(network, m.options)
-        need(wrong is None, str(wrong))
+    wrong = m.row.check(m, m.options)
+    need(wrong is None, str(wrong))
     need(
         m.hidden_size % m.num_attention_heads == 0,
         f"hidden_size {m.hidden_size} is not a multiple of num_attention_heads "
@@ -66,6 +64,8 @@ def check_generator(m: ModelConfig) -> None:
     own = m.generator_numbers()
     for name, number in own.items():
         need(number > 0, f"generator_{name} must be positive, not {number}")
+    wrong = m.row.check(replace(m, **own), m.options)
+    need(wrong is None, f"the generator: {wrong}")
     heads = own["num_attention_heads"]
     width = own["hidden_size"]
     need(

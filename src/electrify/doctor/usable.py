@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer
 from ..files.reading import FileError
+from ..files.tokenizers import TOKENIZER_FILES
 from ..text.tokenizer import TOKENIZER_FILE
 from .files import is_regular, named, read_bytes
 from .findings import Finding, error, warning
@@ -110,7 +111,11 @@ def cannot_load(refused: UserError, path: str, advice: str) -> Finding:
     if isinstance(refused, FileError) and refused.advice:
         own = f"{refused.advice[0].upper()}{refused.advice[1:]}."
         return error("cannot-load", f"{refused.path} {refused.why}", own)
-    return error("cannot-load", sentence(refused, path), advice)
+    said = sentence(refused, path)
+    odd = [name for name in TOKENIZER_FILES if f"{path}/{name}" in str(refused)]
+    if odd and advice == CONFIG_ADVICE:
+        advice = f"No verb takes it like that: restore {odd[0]} from where it came from."
+    return error("cannot-load", said, advice)
 
 
 def same_ids(folder: Path, tokenizer: Any) -> Iterator[Finding]:
