@@ -40,8 +40,8 @@ class Objective:
     """The losses that it weighs and their default weights, without `generator`, which comes with a
     generator that learns by likelihood."""
     optional: dict[str, str] = field(default_factory=dict)
-    """Further losses that a weight switches on, each with the option of the corruption that must
-    not be 0."""
+    """Further losses that a weight switches on, each with the option, of the corruption or its own,
+    that must not be 0."""
     options: type = NoOptions
     """Its own options, a frozen dataclass whose fields are bare flags."""
     check: Callable[[Any, Any], str | None] = lambda model, options: None

@@ -93,7 +93,7 @@ def _may_be_lost(path: Path, zeros: int) -> None:
 
 
 def _tell_unchecked(path: Path, number: int) -> None:
-    """Of the first member is told before anything is read (`has_checksum`)."""
+    """The first member is judged before anything is read (`has_checksum`)."""
     if number > 1:
         say(
             f"{path}: part {number} is packed without checksum, so a changed bit may pass for "
