@@ -23,7 +23,6 @@ from .cores import wait_briefly
 from .errors import Unfinished, UserError, place_of
 from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
-from .verbs import VERBS
 
 # Verbs that the same command continues after they were stopped.
 CONTINUE = {"prepare", "pretrain", "finetune", "demo"}
@@ -98,7 +97,8 @@ def main(argv: list[str] | None = None) -> int:
         # An output that cannot encode a character of the text (LC_ALL=C).
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        status = run(parser().parse_args(argv))
+        words = sys.argv[1:] if argv is None else argv
+        status = run(parser(*words[:1]).parse_args(words))
     except BrokenPipeError:  # `| head`
         status = 0
     return flushed(status)
@@ -108,6 +108,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs a verb and returns its exit status; every mistake becomes one sentence."""
     try:
         with Interruptible():
+            from .verbs import VERBS
+
             return VERBS[args.verb](args)
     except BrokenPipeError:
         raise

@@ -1,31 +1,29 @@
-"""The parser of the command line: every verb with its arguments and flags, and their help."""
+"""The parser of the command line: every verb with its arguments and flags, and their help.
+
+A verb's flags come from the dataclasses of its options. These are imported only for the verb that
+is called, because all of them together take longer than the rest of `electrify --help`.
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import NamedTuple
 
-from . import own
-from .detect import DetectConfig
-from .doctor import DoctorConfig
-from .evaluate import EvaluateConfig
-from .export import ExportConfig
-from .finetune import add_finetune_flags
 from .flags import Parser, add_flags
-from .flops import FlopsConfig
-from .prepare import PrepareConfig
-from .pretrain import SECTIONS, recipe_names
 
 DEFAULT_RECIPE = "electra-small"
 SIZES = ("tiny", "mini", "small", "base", "large")
 # Sections of a recipe in the order of their help.
 BY_USE = ("data", "objective", "corruption", "model", "train")
 
-AddVerb = Callable[[str, str], argparse.ArgumentParser]  # name, help
 
+def parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser; the attribute `verb` of its result is the name of the verb.
 
-def parser() -> argparse.ArgumentParser:
-    """The parser; the attribute `verb` of its result is the name of the verb."""
+    only: the first word of the command line. If it is given, every verb has its line in the help,
+    but only the verb of this name has arguments and flags.
+    """
     top = Parser(
         prog="electrify",
         description=(
@@ -35,23 +33,16 @@ def parser() -> argparse.ArgumentParser:
     top.usage = "electrify VERB ..."
     top.epilog = "`electrify VERB --help` says what a verb takes."
     verbs = top.add_subparsers(prog="electrify", dest="verb", metavar="VERB", required=True)
-
-    def verb(name: str, text: str) -> argparse.ArgumentParser:
-        return verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
-
-    training_verbs(verb)
-    test_verbs(verb)
-    telling_verbs(verb)
-    demo_verb(verb)
+    for name, verb in VERBS.items():
+        p = verbs.add_parser(name, help=verb.help, description=verb.help, allow_abbrev=False)
+        if only in (None, name):
+            verb.add_flags(p)
     return top
 
 
-def training_verbs(verb: AddVerb) -> None:
-    """The verbs that turn a text into a model."""
-    p = verb(
-        "prepare",
-        "text files, folders, globs, data sets or `pydocs` -> token shards and a tokenizer",
-    )
+def prepare_flags(p: argparse.ArgumentParser) -> None:
+    from .prepare import PrepareConfig
+
     p.add_argument(
         "inputs",
         nargs="+",
@@ -60,96 +51,11 @@ def training_verbs(verb: AddVerb) -> None:
     )
     add_flags(p, PrepareConfig, skip=("inputs",))
 
-    p = verb(
-        "pretrain",
-        "a prepared corpus (or a text file) and a recipe -> a run with Hugging Face folders",
-    )
-    pretrain_flags(p)
-
-    p = verb(
-        "export",
-        "a run -> a Hugging Face folder, compared with transformers before success is reported",
-    )
-    p.add_argument("run", metavar="RUN", help="folder made by `electrify pretrain`")
-    add_flags(p, ExportConfig)
-
-
-def telling_verbs(verb: AddVerb) -> None:
-    """The verbs that report on recipes and folders."""
-    p = verb("flops", "what recipes cost to train and to run, in floating-point operations")
-    p.add_argument(
-        "recipes", nargs="*", metavar="RECIPE", help="shipped recipes; by default all of them"
-    )
-    add_flags(p, FlopsConfig, skip=("recipes",))
-
-    p = verb(
-        "doctor",
-        "what is wrong with a corpus, a run or a model, and what to do; exit status 1 where "
-        "anything is damaged or cannot work",
-    )
-    p.add_argument(
-        "paths",
-        nargs="+",
-        metavar="PATH",
-        help="folders made by `prepare`, `pretrain` or `export`, or any Hugging Face model",
-    )
-    add_flags(p, DoctorConfig, skip=("paths",))
-
-
-def demo_verb(verb: AddVerb) -> None:
-    p = verb(
-        "demo",
-        "the whole path on the documentation of this Python installation, in ten minutes on "
-        "two cores",
-    )
-    flags = p.add_argument_group("flags")
-    flags.add_argument(
-        "--output-dir",
-        "--output_dir",
-        dest="output_dir",
-        default="demo",
-        metavar="DIR",
-        help="where everything goes [demo]",
-    )
-    flags.add_argument(
-        "--max-steps",
-        type=int,
-        default=2500,
-        metavar="N",
-        help="updates of the pre-training [2500]",
-    )
-    told = "threads that compute; auto measures which number is the fastest now [auto]"
-    flags.add_argument("--threads", default="auto", metavar="N|auto", help=told)
-
-
-def test_verbs(verb: AddVerb) -> None:
-    """The verbs that test a model."""
-    p = verb("finetune", "fine-tune any encoder on a task, with several seeds")
-    p.add_argument("models", nargs="+", metavar="MODEL", help="folders or Hub ids")
-    add_finetune_flags(p)
-
-    p = verb("detect", "each token of a text with its probability of having been replaced")
-    p.add_argument("model", metavar="MODEL", help="folder or Hub id of a discriminator")
-    p.add_argument(
-        "text",
-        nargs="?",
-        default=argparse.SUPPRESS,
-        metavar="TEXT",
-        help="the text; standard input where neither it nor --file is given",
-    )
-    add_flags(p, DetectConfig, skip=("model", "text"))
-
-    p = verb("evaluate", "tests that need no training: BLiMP's minimal pairs")
-    p.add_argument(
-        "models",
-        nargs="+",
-        metavar="MODEL",
-        help="folders or Hub ids, with the head that they were pre-trained with",
-    )
-    add_flags(p, EvaluateConfig, skip=("models",))
-
 
 def pretrain_flags(p: argparse.ArgumentParser) -> None:
+    from . import own
+    from .pretrain import SECTIONS
+
     p.add_argument(
         "data",
         metavar="DATA",
@@ -184,6 +90,8 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
 def names_of_recipes() -> str:
     """`electra-SIZE or bert-SIZE with tiny, mini, small, base, large for SIZE`, and the names that
     do not follow this pattern."""
+    from .pretrain import recipe_names
+
     names = recipe_names()
     stems = sorted(
         {
@@ -197,3 +105,126 @@ def names_of_recipes() -> str:
         f"one of {', '.join(f'{stem}-SIZE' for stem in stems)} with {', '.join(SIZES)} for SIZE"
     )
     return regular + (f"; or {', '.join(others)}" if others else "")
+
+
+def export_flags(p: argparse.ArgumentParser) -> None:
+    from .export import ExportConfig
+
+    p.add_argument("run", metavar="RUN", help="folder made by `electrify pretrain`")
+    add_flags(p, ExportConfig)
+
+
+def finetune_flags(p: argparse.ArgumentParser) -> None:
+    from .finetune import add_finetune_flags
+
+    p.add_argument("models", nargs="+", metavar="MODEL", help="folders or Hub ids")
+    add_finetune_flags(p)
+
+
+def detect_flags(p: argparse.ArgumentParser) -> None:
+    from .detect import DetectConfig
+
+    p.add_argument("model", metavar="MODEL", help="folder or Hub id of a discriminator")
+    p.add_argument(
+        "text",
+        nargs="?",
+        default=argparse.SUPPRESS,
+        metavar="TEXT",
+        help="the text; standard input where neither it nor --file is given",
+    )
+    add_flags(p, DetectConfig, skip=("model", "text"))
+
+
+def evaluate_flags(p: argparse.ArgumentParser) -> None:
+    from .evaluate import EvaluateConfig
+
+    p.add_argument(
+        "models",
+        nargs="+",
+        metavar="MODEL",
+        help="folders or Hub ids, with the head that they were pre-trained with",
+    )
+    add_flags(p, EvaluateConfig, skip=("models",))
+
+
+def flops_flags(p: argparse.ArgumentParser) -> None:
+    from .flops import FlopsConfig
+
+    p.add_argument(
+        "recipes", nargs="*", metavar="RECIPE", help="shipped recipes; by default all of them"
+    )
+    add_flags(p, FlopsConfig, skip=("recipes",))
+
+
+def doctor_flags(p: argparse.ArgumentParser) -> None:
+    from .doctor import DoctorConfig
+
+    p.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="folders made by `prepare`, `pretrain` or `export`, or any Hugging Face model",
+    )
+    add_flags(p, DoctorConfig, skip=("paths",))
+
+
+def demo_flags(p: argparse.ArgumentParser) -> None:
+    flags = p.add_argument_group("flags")
+    flags.add_argument(
+        "--output-dir",
+        "--output_dir",
+        dest="output_dir",
+        default="demo",
+        metavar="DIR",
+        help="where everything goes [demo]",
+    )
+    flags.add_argument(
+        "--max-steps",
+        type=int,
+        default=2500,
+        metavar="N",
+        help="updates of the pre-training [2500]",
+    )
+    told = "threads that compute; auto measures which number is the fastest now [auto]"
+    flags.add_argument("--threads", default="auto", metavar="N|auto", help=told)
+
+
+class Verb(NamedTuple):
+    """A verb of the command line."""
+
+    help: str
+    add_flags: Callable[[argparse.ArgumentParser], None]
+
+
+VERBS = {
+    "prepare": Verb(
+        "text files, folders, globs, data sets or `pydocs` -> token shards and a tokenizer",
+        prepare_flags,
+    ),
+    "pretrain": Verb(
+        "a prepared corpus (or a text file) and a recipe -> a run with Hugging Face folders",
+        pretrain_flags,
+    ),
+    "export": Verb(
+        "a run -> a Hugging Face folder, compared with transformers before success is reported",
+        export_flags,
+    ),
+    "finetune": Verb("fine-tune any encoder on a task, with several seeds", finetune_flags),
+    "detect": Verb(
+        "each token of a text with its probability of having been replaced", detect_flags
+    ),
+    "evaluate": Verb("tests that need no training: BLiMP's minimal pairs", evaluate_flags),
+    "flops": Verb(
+        "what recipes cost to train and to run, in floating-point operations", flops_flags
+    ),
+    "doctor": Verb(
+        "what is wrong with a corpus, a run or a model, and what to do; exit status 1 where "
+        "anything is damaged or cannot work",
+        doctor_flags,
+    ),
+    "demo": Verb(
+        "the whole path on the documentation of this Python installation, in ten minutes on "
+        "two cores",
+        demo_flags,
+    ),
+}
