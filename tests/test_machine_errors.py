@@ -12,8 +12,10 @@ import pytest
 
 from electrify import cli
 from electrify.cli import ending_of
+from electrify.errors import UserError
+from electrify.files.lock import lock
 from electrify.files.whole import sync
-from small import one_sentence, pretrain_words
+from small import mistake, one_sentence, pretrain_words
 
 MACHINE = """
     EAGAIN EBUSY ECONNREFUSED ECONNRESET EDQUOT EINVAL EIO EMLINK ENODEV ENOLCK ENOLINK ENOSYS
@@ -78,3 +80,28 @@ def test_memory_that_runs_out_before_a_verb_begins(
     monkeypatch.setattr(cli, "parser", full)
     assert cli.main(["doctor", "x"]) == 2
     assert one_sentence(capsys.readouterr().err).startswith("electrify: memory ran out")
+
+
+def test_a_lock_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No inode is left when a model is written after its training: another folder is no help."""
+
+    def full(*_: Any, **__: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "open", full)
+    says = (
+        r"cannot be written \(No space left on device\); make room and run the same command again"
+    )
+    with pytest.raises(UserError, match=says), lock(tmp_path):
+        pass
+
+
+def test_a_run_without_its_recipe(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = pretrain_words(small_data, tmp_path / "run", max_steps=1)
+    assert cli.main(words) == 0
+    (tmp_path / "run" / "config.yaml").unlink()
+    said = mistake(capsys, *words)
+    assert "no config.yaml" in said
+    assert "; restore it from a copy, or choose another --output-dir" in said
