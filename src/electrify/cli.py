@@ -19,7 +19,15 @@ from typing import NamedTuple, NoReturn
 
 from .config.verbs import parser
 from .cores import wait_briefly
-from .errors import ADVICE, Unfinished, UserError, code_of, is_of_the_machine, place_of
+from .errors import (
+    ADVICE,
+    Unfinished,
+    UserError,
+    code_of,
+    is_of_memory,
+    is_of_the_machine,
+    place_of,
+)
 from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
 
@@ -89,7 +97,7 @@ def started(words: list[str]) -> int:
         args = parser(*words[:1]).parse_args(words)
     except BrokenPipeError:
         raise
-    except (MemoryError, OSError) as e:
+    except (MemoryError, OSError) as e:  # argparse reports the mistakes of the user itself
         ending = ending_of(e, "")
         if ending is None:
             raise
@@ -136,6 +144,8 @@ class Ending(NamedTuple):
 def ending_of(e: BaseException, verb: str) -> Ending | None:
     """The ending for an exception; None if the exception is our own fault and keeps its stack
     trace."""
+    if is_of_memory(e):
+        return Ending("memory ran out: choose smaller numbers, or another machine", 2)
     match e:
         case UserError():
             return Ending(str(e), 2)
@@ -143,8 +153,6 @@ def ending_of(e: BaseException, verb: str) -> Ending | None:
             return Ending(str(e), SAVED_EXIT)
         case KeyboardInterrupt():
             return stopped(str(e) or "SIGINT", verb)
-        case MemoryError():
-            return Ending("memory ran out: choose smaller numbers, or another machine", 2)
         case OSError():
             refused = is_of_the_machine(e) or not is_here()
             advice = ADVICE.get(code_of(e), "")

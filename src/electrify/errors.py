@@ -42,6 +42,8 @@ ADVICE = {
     "ENFILE": "the machine has no more to give",
     "ENOSPC": "make room and run the same command again",
     "EDQUOT": "make room and run the same command again",
+    "EIO": "look at the disk",
+    "ENOMEM": "choose smaller numbers, or another machine",
     "EBUSY": "unmount what is mounted there, or end the program that uses it",
     "ESTALE": "look at the network disk, and run the same command again",
 }
@@ -94,6 +96,15 @@ def code_of(error: OSError) -> str:
 def is_of_the_machine(error: OSError) -> bool:
     """Whether the error is a condition of the machine or a file system, not a mistake of ours."""
     return code_of(error) not in {"", *OWN_MISTAKES}
+
+
+def is_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out. Torch raises a bare RuntimeError then."""
+    return isinstance(error, MemoryError) or (
+        code_of(error) == "ENOMEM"
+        if isinstance(error, OSError)
+        else isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
 
 
 def place_of(error: OSError) -> str:
