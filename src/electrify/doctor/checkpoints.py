@@ -13,7 +13,7 @@ from ..errors import UserError
 from ..files.lock import holder
 from ..files.reading import UnreadableError
 from ..train import checkpoint
-from ..train.contents import why_damaged
+from ..train.contents import damage
 from ..train.decisive import must_be_of_recipe
 from ..train.saved import must_be_state
 from .files import AGAIN, Bar, files_below, is_regular, named, read_bytes, read_json, size_of
@@ -37,15 +37,11 @@ def checkpoints_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding
             except UnreadableError as e:
                 unread[c.step] = e
             bar.read(sum(map(size_of, files_below(c.path))))
-    there = [c for c in there if c.path.exists()]  # a run at work removes the oldest
+    there = [c for c in there if c.path.exists() and c.step in whys]  # a run removes the oldest
     kept["unread"] = bool(unread)
-    for c in there:
-        if c.step in unread:
-            e = unread[c.step]
-            yield error(
-                "unreadable", f"{c.path.name}: {e.path.name} {e.why}", as_sentence(e.advice)
-            )
-    there = [c for c in there if c.step in whys]
+    for e in unread.values():
+        said = f"{e.path.parent.name}: {e.path.name} {e.why}"
+        yield error("unreadable", said, as_sentence(e.advice))
     good = [c for c in there if whys[c.step] is None]
     newest = good[0] if good else None
     kept["newest"] = newest
@@ -95,7 +91,7 @@ def why_bad(path: Path) -> str | None:
     )
     if odd:
         return f"{odd[0]} is not a file"
-    why = why_damaged(path)
+    why = damage(path)
     if why is None and checkpoint.manifest_text(
         read_json(path / checkpoint.MANIFEST)
     ).encode() != read_bytes(path / checkpoint.MANIFEST):

@@ -35,19 +35,10 @@ from .. import faults
 from ..console import size
 from ..errors import UserError
 from ..files.folders import aside
-from ..files.reading import UnreadableError, json_of, read_bytes, sha256_of
+from ..files.reading import json_of, read_bytes, sha256_of
 from ..files.whole import sync
 from ..progress import say
-from .contents import (
-    FORMAT,
-    MANIFEST,
-    NUMBERED,
-    STATE,
-    contents_of,
-    why_bad,
-    why_damaged,
-    written_here,
-)
+from .contents import FORMAT, MANIFEST, NUMBERED, STATE, contents_of, damage, why_bad, written_here
 
 RETRY_S = 1.0
 _TEMPORARY = re.compile(r"\.tmp-[0-9]+-[0-9a-f]{32}")
@@ -246,15 +237,9 @@ def numbered(run: Path) -> list[Found]:
 
 def newest(run: Path) -> Found | None:
     """The checkpoint with the highest step among those that are complete and whose hashes are all
-    right. Damaged ones are passed over, and named with the reason. Raises UnreadableError for one
-    that may be sound."""
+    right. Damaged ones are passed over, and named with the reason. May raise UnreadableError."""
     for found in numbered(run):
-        try:
-            reason = why_damaged(found.path)
-        except UnreadableError as e:
-            if e.code != "EIO":
-                raise
-            reason = f"{e.path.name} {e.why}"  # a disk loses sectors
+        reason = damage(found.path)
         if reason is None:
             return found
         say(f"warning: passing over {found.path.name}: {reason}")

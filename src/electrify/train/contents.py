@@ -37,12 +37,12 @@ def why_bad(path: Path, *, hashes: bool = True) -> str | None:
     """What is wrong with a checkpoint folder, or None. Without `hashes` only the names and sizes of
     files are checked."""
     try:
-        return why_damaged(path, hashes=hashes)
+        return damage(path, hashes=hashes)
     except UnreadableError as e:
         return f"{e.path.name} {e.why}"
 
 
-def why_damaged(path: Path, *, hashes: bool = True) -> str | None:
+def damage(path: Path, *, hashes: bool = True) -> str | None:
     """As `why_bad`. Raises UnreadableError for a file that may be sound, but that the machine does
     not let us read."""
     try:
@@ -58,8 +58,10 @@ def why_damaged(path: Path, *, hashes: bool = True) -> str | None:
                 return f"{name} has {size} bytes where {MANIFEST} says {want.bytes}"
             if hashes and sha256_of(path / name, within=path.parent) != want.sha256:
                 return f"{name} does not have the hash in {MANIFEST}"
-    except UnreadableError:
-        raise
+    except UnreadableError as e:
+        if e.code != "EIO":
+            raise
+        return f"{e.path.name} {e.why}"  # a disk loses sectors
     except FileError as e:
         return f"{e.path.name} {e.why}" if path.is_dir() else "it is not a folder"
     except OSError as e:  # removed meanwhile
