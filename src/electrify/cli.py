@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import io
 import os
 import re
@@ -20,32 +19,20 @@ from typing import NamedTuple, NoReturn
 
 from .config.verbs import parser
 from .cores import wait_briefly
-from .errors import Unfinished, UserError, place_of
+from .errors import (
+    ADVICE,
+    Unfinished,
+    UserError,
+    code_of,
+    is_of_memory,
+    is_of_the_machine,
+    place_of,
+)
 from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
 
 # Verbs that the same command continues after they were stopped.
 CONTINUE = {"prepare", "pretrain", "finetune", "demo"}
-# Errors of the machine that may occur wherever a file is opened or written. A missing file (ENOENT)
-# is not among them, because every reader reports that itself.
-REFUSALS = {
-    "ENOSPC",
-    "EDQUOT",
-    "EFBIG",
-    "EROFS",
-    "EACCES",
-    "EPERM",
-    "EIO",
-    "ENOTDIR",
-    "EISDIR",
-    "EEXIST",
-    "ENAMETOOLONG",
-    "ELOOP",
-    "EMFILE",
-    "ENFILE",
-}
-# What helps beside the name of the file.
-ADVICE = {"EMFILE": "; raise the limit (ulimit -n)", "ENFILE": "; the machine has no more to give"}
 # Set in the environment of a process that `keep_docstrings` has started.
 RESTARTED = "ELECTRIFY_RESTARTED"
 HOSTILE = "its tokenizer.json is damaged or hostile"
@@ -98,10 +85,24 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         words = sys.argv[1:] if argv is None else argv
-        status = run(parser(*words[:1]).parse_args(words))
+        status = started(words)
     except BrokenPipeError:  # `| head`
         status = 0
     return flushed(status)
+
+
+def started(words: list[str]) -> int:
+    """Reads the command line, runs its verb and returns the exit status."""
+    try:
+        args = parser(*words[:1]).parse_args(words)
+    except BrokenPipeError:
+        raise
+    except (MemoryError, OSError) as e:  # argparse reports the mistakes of the user itself
+        ending = ending_of(e, "")
+        if ending is None:
+            raise
+        return told(ending, "electrify")
+    return run(args)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -117,6 +118,11 @@ def run(args: argparse.Namespace) -> int:
         ending = ending_of(e, args.verb)
         if ending is None:
             raise
+    return told(ending, f"electrify {args.verb}")
+
+
+def told(ending: Ending, name: str) -> int:
+    """Says how `name` ended, and returns the exit status."""
     sentence = ending.sentence
     if ending.status == 2 and not is_here():
         sentence = (
@@ -124,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if len(sentence) > MAX_SENTENCE:
         sentence = f"{sentence[: MAX_SENTENCE // 2]} ... {sentence[-MAX_SENTENCE // 2 :]}"
-    say(f"electrify {args.verb}: {sentence}")
+    say(f"{name}: {sentence}")
     return ending.status
 
 
@@ -138,6 +144,8 @@ class Ending(NamedTuple):
 def ending_of(e: BaseException, verb: str) -> Ending | None:
     """The ending for an exception; None if the exception is our own fault and keeps its stack
     trace."""
+    if is_of_memory(e):
+        return Ending("memory ran out: choose smaller numbers, or another machine", 2)
     match e:
         case UserError():
             return Ending(str(e), 2)
@@ -145,12 +153,10 @@ def ending_of(e: BaseException, verb: str) -> Ending | None:
             return Ending(str(e), SAVED_EXIT)
         case KeyboardInterrupt():
             return stopped(str(e) or "SIGINT", verb)
-        case MemoryError():
-            return Ending("memory ran out: choose smaller numbers, or another machine", 2)
         case OSError():
-            code = errno.errorcode.get(e.errno or 0, "")
-            refused = code in REFUSALS or not is_here()
-            said = f"{place_of(e)}: {e.strerror}{ADVICE.get(code, '')}"
+            refused = is_of_the_machine(e) or not is_here()
+            advice = ADVICE.get(code_of(e), "")
+            said = f"{place_of(e)}: {e.strerror}" + f"; {advice}" * bool(advice)
             return Ending(said, 2) if refused else None
     # The exceptions with which the Rust code of tokenizers gives up; nothing else raises them.
     if type(e).__name__ == "PanicException" or type(e) is Exception:

@@ -9,6 +9,7 @@ status 2. `Unfinished` means that nothing is wrong with it and the same command 
 from __future__ import annotations
 
 import difflib
+import errno
 import io
 import os
 import traceback
@@ -17,6 +18,35 @@ from contextlib import contextmanager
 from types import FrameType
 
 SHOWN = 12
+# Errors of the operating system that only a mistake of this program causes. Every other one is a
+# condition of the machine or its file systems, and may occur wherever a file is opened or written.
+# A missing file (ENOENT) is among these because every reader reports that itself.
+OWN_MISTAKES = {
+    "ENOENT",
+    "EBADF",
+    "EFAULT",
+    "ECHILD",
+    "ESRCH",
+    "ESPIPE",
+    "ENOTTY",
+    "ENOTSOCK",
+    "EISCONN",
+    "EDEADLK",
+    "EDEADLOCK",
+    "EDOM",
+    "ERANGE",
+}
+# What to do beside looking at the file that a message names.
+ADVICE = {
+    "EMFILE": "raise the limit (ulimit -n)",
+    "ENFILE": "the machine has no more to give",
+    "ENOSPC": "make room and run the same command again",
+    "EDQUOT": "make room and run the same command again",
+    "EIO": "look at the disk",
+    "ENOMEM": "choose smaller numbers, or another machine",
+    "EBUSY": "unmount what is mounted there, or end the program that uses it",
+    "ESTALE": "look at the network disk, and run the same command again",
+}
 
 
 class UserError(ValueError):
@@ -56,6 +86,25 @@ def need(ok: bool, sentence: str) -> None:
     """Raises UserError with the sentence if the condition is false."""
     if not ok:
         raise UserError(sentence)
+
+
+def code_of(error: OSError) -> str:
+    """The name of the system's error (`ENOSPC`), "" where it has none."""
+    return errno.errorcode.get(error.errno or 0, "")
+
+
+def is_of_the_machine(error: OSError) -> bool:
+    """Whether the error is a condition of the machine or a file system, not a mistake of ours."""
+    return code_of(error) not in {"", *OWN_MISTAKES}
+
+
+def is_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out. Torch raises a bare RuntimeError then."""
+    return isinstance(error, MemoryError) or (
+        code_of(error) == "ENOMEM"
+        if isinstance(error, OSError)
+        else isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
 
 
 def place_of(error: OSError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import electrify
 from electrify import cli
 from electrify.doctor.findings import DamageError, Diagnosis, error, guarded, note, ok
 from electrify.doctor.report import Report, group
+from electrify.doctor.shards import load_array
 from electrify.errors import UserError
-from small import one_sentence
+from small import mistake, one_sentence
 
 
 def test_a_healthy_folder(small_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,6 +96,45 @@ def test_what_a_check_breaks_on_is_a_finding() -> None:
         assert found.advice
     with pytest.raises(KeyboardInterrupt):
         list(guarded(lambda: broken(KeyboardInterrupt())))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+    ],
+)
+def test_memory_that_runs_out_says_nothing_about_a_folder(
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+) -> None:
+    def full(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("electrify.doctor.shards.read_tokens", full)
+    assert "memory ran out" in mistake(capsys, "doctor", str(data))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"\x93NUMPY\x02\x00\xff\xff\xff\xff",  # four gigabytes of header
+        b"\x93NUMPY\x01\x00\x76\x00"
+        + b"{'descr': '<i8', 'fortran_order': False, 'shape': (1125899906842624,), }".ljust(117)
+        + b"\n",
+        b"\x93NUMPY\x01\x00\x00\x20" + b"-" * 8191 + b"1",
+    ],
+    ids=["long", "claims", "nested"],
+)
+def test_an_array_that_claims_too_much_is_damaged(tmp_path: Path, header: bytes) -> None:
+    """However much memory there is."""
+    (tmp_path / "a.npy").write_bytes(header + bytes(80))
+    with pytest.raises(DamageError, match=r"claims 1,125,|not an array of numpy"):
+        load_array(tmp_path / "a.npy")
 
 
 def test_the_worst_stands_last_and_nothing_steers_the_terminal() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
-from ..files.reading import must_be_regular, opened
+from ..files.reading import must_be_regular, opened, unreadable
 from .schema import brief
 
 MAX_BYTES = 1 << 20
@@ -108,7 +108,10 @@ def read_recipe(path: Path, *, within: Path | None = None) -> str:
         with opened(path) as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as e:
-        raise UserError(f"the recipe {path} cannot be read: {e.strerror}") from e
+        advice = getattr(unreadable(path, e), "advice", "")
+        raise UserError(
+            f"the recipe {path} cannot be read: {e.strerror}" + f"; {advice}" * bool(advice)
+        ) from e
     if len(raw) > MAX_BYTES:
         raise UserError(
             f"the recipe {path} is larger than {MAX_BYTES >> 20} MB, so it is not a recipe"

@@ -11,11 +11,13 @@ from typing import Any
 from ..config.pretrain import PretrainConfig
 from ..errors import UserError
 from ..files.lock import holder
+from ..files.reading import UnreadableError
 from ..train import checkpoint
+from ..train.contents import damage
 from ..train.decisive import must_be_of_recipe
 from ..train.saved import must_be_state
 from .files import AGAIN, Bar, files_below, is_regular, named, read_bytes, read_json, size_of
-from .findings import Finding, error, note, ok
+from .findings import Finding, as_sentence, error, note, ok
 from .weights import Header, open_header
 
 CONFIG = "config.yaml"
@@ -27,11 +29,19 @@ def checkpoints_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding
     there = checkpoint.numbered(folder)
     files = [f for c in there for f in files_below(c.path)]
     with Bar(files, title=f"reading {folder.name}") as bar:
-        whys = {}
+        whys: dict[int, str | None] = {}
+        unread: dict[int, UnreadableError] = {}
         for c in there:
-            whys[c.step] = why_bad(c.path)
+            try:
+                whys[c.step] = why_bad(c.path)
+            except UnreadableError as e:
+                unread[c.step] = e
             bar.read(sum(map(size_of, files_below(c.path))))
-    there = [c for c in there if c.path.exists()]  # a run at work removes the oldest
+    there = [c for c in there if c.path.exists() and c.step in whys]  # a run removes the oldest
+    kept["unread"] = bool(unread)
+    for e in unread.values():
+        said = f"{e.path.parent.name}: {e.path.name} {e.why}"
+        yield error("unreadable", said, as_sentence(e.advice))
     good = [c for c in there if whys[c.step] is None]
     newest = good[0] if good else None
     kept["newest"] = newest
@@ -75,13 +85,13 @@ def left_over(folder: Path) -> Iterator[Finding]:
 
 def why_bad(path: Path) -> str | None:
     """What is wrong with a checkpoint: what resuming would find, and also changed bytes of the
-    manifest that do not affect its content."""
+    manifest that do not affect its content. Raises UnreadableError."""
     odd = (
         [name for name in os.listdir(path) if not is_regular(path / name)] if path.is_dir() else []
     )
     if odd:
         return f"{odd[0]} is not a file"
-    why = checkpoint.why_bad(path)
+    why = damage(path)
     if why is None and checkpoint.manifest_text(
         read_json(path / checkpoint.MANIFEST)
     ).encode() != read_bytes(path / checkpoint.MANIFEST):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ..files import reading
 from ..progress import Progress
-from .findings import DamageError, Finding, warning
+from .findings import DamageError, Finding, as_sentence, warning
 
 # The largest tokenizer.json published stays below 40 MB; a manifest of 100 000 shards has about as
 # much.
@@ -74,20 +74,27 @@ def sha256(path: Path, bar: Bar) -> str:
 
 def read_bytes(path: Path, *, limit: int = MAX_JSON_BYTES) -> bytes:
     """Raises DamageError where there is no such file or it is larger than anything of its kind."""
-    return _found(path, lambda: reading.read_bytes(path, limit=limit, within=path.parent))
+    return found_in(path, lambda: reading.read_bytes(path, limit=limit, within=path.parent))
 
 
 def read_json(path: Path, *, repeats: bool = False) -> dict[str, Any]:
     """Raises DamageError where it is not a JSON object. repeats: whether a key may stand twice."""
-    return _found(path, lambda: reading.read_object(path, repeats=repeats, within=path.parent))
+    return found_in(path, lambda: reading.read_object(path, repeats=repeats, within=path.parent))
 
 
-def _found(path: Path, read: Callable[[], T]) -> T:
+def must_open(path: Path) -> None:
+    """Raises DamageError where the file is missing, or cannot be opened."""
+    found_in(path, lambda: reading.open_regular(path).close())
+
+
+def found_in(path: Path, read: Callable[[], T]) -> T:
     """What `read` reads; the door's refusal as a finding."""
     try:
         return read()
     except reading.MissingError as e:
         raise DamageError("missing", f"{path.name} is missing", AGAIN) from e
+    except reading.UnreadableError as e:
+        raise DamageError("unreadable", f"{path.name} {e.why}", as_sentence(e.advice)) from e
     except reading.FileError as e:
         raise DamageError(
             "too-large" if " MB, and such" in e.why else "damaged", f"{path.name} {e.why}", AGAIN

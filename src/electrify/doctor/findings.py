@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import UserError
+from ..errors import ADVICE, UserError, code_of, is_of_memory
 
 Level = Literal["ok", "note", "warning", "error"]
 Kind = Literal["DATA", "RUN", "MODEL"]
@@ -81,31 +81,41 @@ class Diagnosis:
         return sum(f.level == level for f in self.findings)
 
 
+def as_sentence(advice: str) -> str:
+    """Advice of the tail of a message (`do this`) as a sentence of its own (`Do this.`)."""
+    return f"{advice[:1].upper()}{advice[1:]}."
+
+
 def _raised(error: Exception) -> Iterator[Finding]:
     raise error
     yield
 
 
 def guarded(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """The findings of a check; an exception ends it, not the report."""
+    """The findings of a check; an exception ends it, not the report. Memory that runs out ends the
+    report, because it says nothing about the folder."""
     try:
         yield from check()
     except DamageError as e:
         yield e.finding
     except UserError as e:
         fact, _, advice = str(e).rpartition("; ")
-        yield error(
-            "refused", fact or str(e), (advice[:1].upper() + advice[1:] + ".") if fact else CORRECT
-        )
+        yield error("refused", fact or str(e), as_sentence(advice) if fact else CORRECT)
     except OSError as e:
+        if is_of_memory(e):
+            raise
         name = Path(e.filename).name if isinstance(e.filename, str) else "a file"
         yield error(
             "unreadable",
             f"{name} cannot be read ({e.strerror or e})",
-            "Look at the disk and at the permissions of the file.",
+            as_sentence(
+                ADVICE.get(code_of(e), "look at the disk and at the permissions of the file")
+            ),
         )
     # Damage can break a check in any way; the rest of the folder is checked all the same.
-    except Exception as e:  # noqa: BLE001
+    except Exception as e:
+        if is_of_memory(e):
+            raise
         said = " ".join(str(e).split())[:200]
         yield error(
             "damaged",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import UserError
+from ..files.reading import UnreadableError
 from ..text.manifest import MANIFEST
-from ..text.placed import unfinished_state
+from ..text.placed import UNFINISHED, unfinished_state
 from .findings import Kind
 
 
@@ -29,7 +30,7 @@ def kind_of(path: Path) -> Kind:
         return "RUN"
     if (
         names & {MANIFEST, "unigram.npy"}
-        or unfinished_state(path) is not None
+        or _is_begun(path, names)
         or any(n.startswith(("tokens-", "documents-")) for n in names)
     ):
         return "DATA"
@@ -44,3 +45,11 @@ def kind_of(path: Path) -> Kind:
         f"{path} is neither a prepared corpus nor a run nor a Hugging Face model: it has no "
         "manifest.json, config.yaml or config.json"
     )
+
+
+def _is_begun(path: Path, names: set[str]) -> bool:
+    """Whether `prepare` has begun here; where that cannot be read, whether it seems so."""
+    try:
+        return unfinished_state(path) is not None
+    except UnreadableError:
+        return UNFINISHED in names

@@ -169,6 +169,8 @@ def progress_findings(
         )
         return
     exported = is_regular(folder / KEPT / "config.json")
+    if newest is None and kept.get("unread"):
+        return  # which `checkpoints_findings` says
     if newest is None:
         yield without_checkpoint(folder, config, exported=exported)
     elif newest.step < steps:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..errors import is_of_memory
 from ..export.quiet import quiet
 from .findings import DamageError
 
@@ -49,6 +50,8 @@ def expected_shapes(config: dict[str, Any], architecture: str) -> Expected | Non
         with quiet(), torch.device("meta"):
             model: Any = cls(CONFIG_MAPPING[kind].from_dict(config))
     except Exception as e:  # whatever the library makes of a foreign file
+        if is_of_memory(e):
+            raise
         said = " ".join(str(e).split())[:150]
         raise DamageError(
             "config",

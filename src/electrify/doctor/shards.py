@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ..files.arrays import mapped_list
 from ..text.manifest import MANIFEST, Manifest, Shard
 from .corpus import Lengths
-from .files import AGAIN, Bar, chunks, is_regular, named, sha256, size_of
-from .findings import DamageError, Finding, error
+from .files import Bar, chunks, found_in, is_regular, named, sha256, size_of
+from .findings import Finding, error
 
 PREPARE = "Prepare the corpus again in a new folder, or restore the file from a copy."
 
@@ -138,15 +139,5 @@ def documents_findings(folder: Path, shard: Shard, seen: Seen, bar: Bar) -> Iter
 
 
 def load_array(path: Path) -> np.ndarray:
-    """Memory-maps an array, so that a header that claims too much costs no memory."""
-    try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, TypeError, SyntaxError, MemoryError, OverflowError) as e:
-        raise DamageError(
-            "damaged",
-            f"{path.name} is not an array of numpy ({' '.join(str(e).split())[:100]})",
-            AGAIN,
-        ) from e
-    if not isinstance(found, np.ndarray) or found.dtype != np.int64 or found.ndim != 1:
-        raise DamageError("damaged", f"{path.name} is not a list of 64-bit numbers", AGAIN)
-    return found
+    """A memory-mapped list of numbers. Raises DamageError."""
+    return found_in(path, lambda: mapped_list(path))

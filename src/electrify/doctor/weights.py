@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
-from .files import AGAIN, Bar, is_regular, named, read_json, size_of
+from .files import AGAIN, Bar, is_regular, must_open, named, read_json, size_of
 from .findings import DamageError, Finding, error, note, ok
 
 Header = dict[str, tuple[tuple[int, ...], str]]  # name -> shape and type
@@ -19,8 +19,7 @@ AS_DRAWN = 1e-3  # biases and LayerNorms this close to their initial values have
 
 def open_header(path: Path) -> Header:
     """Raises DamageError if the header does not describe the file to its last byte."""
-    if not is_regular(path):
-        raise DamageError("missing", f"{path.name} is missing", AGAIN)
+    must_open(path)  # the library says of a file that it may not read that it does not exist
     try:
         with safe_open(path, framework="pt") as f:
             # It is not a dictionary.

@@ -18,11 +18,14 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
 from ..errors import UserError
 from .lock import LOCK
+from .reading import UnreadableError, unreadable
 from .tokenizers import TOKENIZER_FILES
 from .whole import TEMPORARY
 
@@ -33,16 +36,28 @@ MOST_BYTES = 1 << 27
 
 
 def open_own(path: Path) -> IO[bytes] | None:
-    """A regular file, opened for reading; None for a link, a pipe, a device, a folder, and for what
-    cannot be read."""
+    """A regular file, opened for reading; None for a link, a pipe, a device, a folder, and where
+    there is nothing. Raises UnreadableError where the machine does not let us read the file: whose
+    it is, is unknown then."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
+    except OSError as e:
+        refusal = unreadable(path, e)
+        if not isinstance(refusal, UnreadableError) or _is_another_kind(path):
+            return None
+        raise refusal from e
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         return None
     return os.fdopen(fd, "rb")
+
+
+def _is_another_kind(path: Path) -> bool:
+    """Whether something has that name which is not a regular file, whoever may read it."""
+    try:
+        return not stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def own_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes | None:
@@ -50,14 +65,25 @@ def own_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes | None:
     stream = open_own(path)
     if stream is None:
         return None
-    with stream:
+    with stream, _named(path):
         return stream.read(most) if os.fstat(stream.fileno()).st_size <= most else None
 
 
-def own_object(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a small regular file, None where there is none."""
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """A context in which an error of reading names the file."""
     try:
-        found = json.loads(own_bytes(path) or b"")
+        yield
+    except OSError as e:
+        raise unreadable(path, e) from e
+
+
+def own_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a small regular file, None where there is none. Raises UnreadableError as
+    `open_own`."""
+    data = own_bytes(path) or b""
+    try:
+        found = json.loads(data)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
@@ -138,7 +164,7 @@ def sha256(path: Path) -> str | None:
     stream = open_own(path)
     if stream is None:
         return None
-    with stream:
+    with stream, _named(path):
         return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import UserError
+from ..errors import ADVICE, UserError, code_of
 from ..progress import say
 from .inside import must_not_be_in_a_checkpoint
 
@@ -77,9 +77,8 @@ def _writable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        raise UserError(
-            f"{folder} cannot be written ({e.strerror}); choose another --output-dir"
-        ) from e
+        advice = ADVICE.get(code_of(e), "choose another --output-dir")
+        raise UserError(f"{folder} cannot be written ({e.strerror}); {advice}") from e
 
 
 def holder(folder: Path) -> str | None:

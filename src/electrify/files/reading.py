@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import ADVICE, UserError, code_of, is_of_the_machine
 
 MB = 1 << 20
 # A manifest of 100 000 shards and the largest tokenizer.json that was published have about 40 MB.
@@ -39,6 +39,8 @@ _CACHES = ("models--", "datasets--", "spaces--")  # how huggingface_hub names wh
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 READABLE = "see to it that you may read it"
+# Errors by which the system says what is there, or that no file can be.
+_OF_WHAT_IS_THERE = {"ELOOP", "ENOTDIR", "EISDIR", "ENAMETOOLONG", "EINVAL", "ENXIO", "EAGAIN"}
 
 
 class FileError(UserError):
@@ -55,6 +57,16 @@ class MissingError(FileError):
     """There is nothing of that name."""
 
 
+class UnreadableError(FileError):
+    """The machine does not let us read the file, which may be sound: a permission, too many open
+    files, a disk that fails. There is always advice."""
+
+    @property
+    def code(self) -> str:
+        """The name of the system's error."""
+        return code_of(self.__cause__) if isinstance(self.__cause__, OSError) else ""
+
+
 def open_regular(
     path: Path, *, within: Path | None = None, limit: int | None = None
 ) -> io.BufferedReader:
@@ -68,7 +80,7 @@ def open_regular(
         # This looks again, for the name may have been given to another file since.
         return _opened(real, _OPEN | _NO_LINK, path)
     except OSError as e:
-        raise _unreadable(path, e) from e
+        raise unreadable(path, e) from e
 
 
 def opened(path: Path) -> io.BufferedReader:
@@ -124,7 +136,7 @@ def must_be_regular(path: Path, *, within: Path | None = None, limit: int | None
             raise FileError(path, "is a link that leads nowhere", ITSELF) from e
         raise MissingError(path, "is missing") from e
     except (OSError, ValueError) as e:  # a circle of links, a name with a zero byte
-        raise _unreadable(path, e) from e
+        raise unreadable(path, e) from e
     if not stat.S_ISREG(facts.st_mode):
         raise FileError(path, f"is {_kind(facts.st_mode)}, not a file", ITSELF)
     if within is not None and not is_inside(real, within):
@@ -137,9 +149,11 @@ def must_be_regular(path: Path, *, within: Path | None = None, limit: int | None
 
 
 def is_regular(path: Path, *, within: Path | None = None) -> bool:
-    """Whether `open_regular` would open it."""
+    """Whether `open_regular` would open it. Raises UnreadableError where nobody lets us look."""
     try:
         must_be_regular(path, within=within)
+    except UnreadableError:
+        raise
     except FileError:
         return False
     return True
@@ -164,7 +178,7 @@ def read_bytes(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None =
         try:
             data = f.read(limit + 1)
         except OSError as e:
-            raise _unreadable(path, e) from e
+            raise unreadable(path, e) from e
     if len(data) > limit:  # it grows
         raise FileError(path, f"has more than {_size(limit)}")
     return data
@@ -220,7 +234,7 @@ def sha256_of(path: Path, *, within: Path | None = None) -> str:
         try:
             return hashlib.file_digest(f, "sha256").hexdigest()
         except OSError as e:
-            raise _unreadable(path, e) from e
+            raise unreadable(path, e) from e
 
 
 def _constant(name: str) -> Any:
@@ -267,12 +281,19 @@ def is_there(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
     except OSError as e:
-        raise _unreadable(path, e) from e
+        raise unreadable(path, e) from e
     return True
 
 
-def _unreadable(path: Path, error: Exception) -> FileError:
+def unreadable(path: Path, error: Exception) -> FileError:
+    """What to raise from an error of opening or reading a file."""
+    why = f"cannot be read ({getattr(error, 'strerror', None) or error})"
+    if (
+        not isinstance(error, OSError)
+        or not is_of_the_machine(error)
+        or code_of(error) in _OF_WHAT_IS_THERE
+    ):
+        return FileError(path, why)
     mine = isinstance(error, PermissionError)
-    return FileError(
-        path, f"cannot be read ({getattr(error, 'strerror', None) or error})", READABLE * mine
-    )
+    advice = READABLE if mine else ADVICE.get(code_of(error), "look at the disk")
+    return UnreadableError(path, why, advice)

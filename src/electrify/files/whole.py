@@ -52,6 +52,9 @@ def sync(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
+    except OSError as e:
+        e.filename = str(path)
+        raise
     finally:
         os.close(fd)
 

@@ -22,26 +22,11 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import UserError
-from ..files.reading import MissingError, must_be_regular, sha256_of
+from ..files.arrays import mapped_list
+from ..files.reading import FileError, MissingError, UnreadableError, must_be_regular, sha256_of
 from .manifest import Manifest, read_manifest
 from .mapped import MappedFiles, Named
 from .splits import Split
-
-
-def _npy(path: Path) -> np.ndarray:
-    """The array of a file. It is memory-mapped first, because a header may claim any size and
-    mapping compares that with the file's size. No pickles are loaded."""
-    must_be_regular(path, within=path.parent)
-    try:
-        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
-    # The exceptions that numpy raises for malformed headers.
-    except (
-        TypeError,
-        SyntaxError,
-        MemoryError,
-        OverflowError,
-    ) as e:
-        raise ValueError(f"{type(e).__name__}: {e}") from e
 
 
 class Corpus:
@@ -101,8 +86,10 @@ class Corpus:
         for s in self.shards:
             path = self.folder / s.documents_file
             try:
-                offsets = _npy(path)
-            except (ValueError, EOFError) as e:
+                offsets = np.array(mapped_list(path, within=path.parent))
+            except UnreadableError:
+                raise
+            except FileError as e:
                 raise UserError(
                     f"{path} is damaged: it holds no array of offsets; prepare the corpus again"
                 ) from e
@@ -133,9 +120,13 @@ class Corpus:
         """int64 [vocabulary]: how often each id occurs in the train split."""
         path = self.folder / "unigram.npy"
         try:
-            counts = _npy(path)
-        except (ValueError, EOFError, OSError) as e:
-            raise UserError(f"{path} is missing or damaged ({e}); prepare the corpus again") from e
+            counts = np.array(mapped_list(path, within=path.parent))
+        except UnreadableError:
+            raise
+        except FileError as e:
+            raise UserError(
+                f"{path} is missing or damaged (it {e.why}); prepare the corpus again"
+            ) from e
         if (
             counts.shape != (self.manifest.vocab_size,)
             or counts.dtype != np.int64

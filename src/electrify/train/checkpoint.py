@@ -38,7 +38,7 @@ from ..files.folders import aside
 from ..files.reading import json_of, read_bytes, sha256_of
 from ..files.whole import sync
 from ..progress import say
-from .contents import FORMAT, MANIFEST, NUMBERED, STATE, contents_of, why_bad, written_here
+from .contents import FORMAT, MANIFEST, NUMBERED, STATE, contents_of, damage, why_bad, written_here
 
 RETRY_S = 1.0
 _TEMPORARY = re.compile(r"\.tmp-[0-9]+-[0-9a-f]{32}")
@@ -237,9 +237,9 @@ def numbered(run: Path) -> list[Found]:
 
 def newest(run: Path) -> Found | None:
     """The checkpoint with the highest step among those that are complete and whose hashes are all
-    right. Damaged ones are passed over, and named with the reason."""
+    right. Damaged ones are passed over, and named with the reason. May raise UnreadableError."""
     for found in numbered(run):
-        reason = why_bad(found.path)
+        reason = damage(found.path)
         if reason is None:
             return found
         say(f"warning: passing over {found.path.name}: {reason}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..console import brief
 from ..files.inside import CHECKPOINT as NUMBERED
-from ..files.reading import FileError, must_be_regular, read_object, sha256_of
+from ..files.reading import FileError, UnreadableError, must_be_regular, read_object, sha256_of
 from ..files.schema import Count, FileName, SchemaError, check, is_file_name
 
 MANIFEST = "manifest.json"
@@ -37,6 +37,15 @@ def why_bad(path: Path, *, hashes: bool = True) -> str | None:
     """What is wrong with a checkpoint folder, or None. Without `hashes` only the names and sizes of
     files are checked."""
     try:
+        return damage(path, hashes=hashes)
+    except UnreadableError as e:
+        return f"{e.path.name} {e.why}"
+
+
+def damage(path: Path, *, hashes: bool = True) -> str | None:
+    """As `why_bad`. Raises UnreadableError for a file that may be sound, but that the machine does
+    not let us read."""
+    try:
         manifest = contents_of(path)
         match = NUMBERED.fullmatch(path.name)
         if match and int(match[1]) != manifest.step:
@@ -49,6 +58,10 @@ def why_bad(path: Path, *, hashes: bool = True) -> str | None:
                 return f"{name} has {size} bytes where {MANIFEST} says {want.bytes}"
             if hashes and sha256_of(path / name, within=path.parent) != want.sha256:
                 return f"{name} does not have the hash in {MANIFEST}"
+    except UnreadableError as e:
+        if e.code != "EIO":
+            raise
+        return f"{e.path.name} {e.why}"  # a disk loses sectors
     except FileError as e:
         return f"{e.path.name} {e.why}" if path.is_dir() else "it is not a folder"
     except OSError as e:  # removed meanwhile

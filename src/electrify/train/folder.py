@@ -135,8 +135,8 @@ def same_run(
     path = folder / CONFIG
     if not os.path.lexists(path):
         raise UserError(
-            f"{folder} has checkpoints but no config.yaml; it is not a run of this program, or a "
-            "damaged one"
+            f"{folder} has checkpoints but no {CONFIG}, without which their recipe is unknown; "
+            "restore it from a copy, or choose another --output-dir"
         )
     theirs = load_file(path, within=folder)
     flat = [values_of(c) for c in (config, theirs)]

@@ -16,7 +16,8 @@ from .. import faults
 from ..build import Built
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override
 from ..errors import UserError
-from ..files.folders import own_object, relative, remove_temporaries, sha256
+from ..files.folders import own_bytes, own_object, relative, remove_temporaries, sha256
+from ..files.reading import UnreadableError
 from ..files.seals import sealed
 from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
 from ..files.whole import write_atomically
@@ -26,7 +27,7 @@ from .decisive import STARTS, decisive, differing
 from .device import describe
 from .facts import FACTS, read_facts
 from .folder import CONFIG
-from .home import HEADER, TOKENIZER, content
+from .home import HEADER, TOKENIZER
 from .threads import Threads
 
 
@@ -95,7 +96,7 @@ def header_lost(
 ) -> list[str]:
     """What a run that continues does not find at the head of its folder any more, or finds changed:
     run.json by its seal and by what it says of recipe and corpus. tokenizer: that of the corpus."""
-    lost = [name for name in HEADER if content(folder / name) is None]
+    lost = [name for name in HEADER if own_bytes(folder / name) is None]
     if FACTS not in lost and _says_otherwise(folder, config, manifest, tokenizer):
         lost.append(FACTS)
     wanted = tokenizer_hashes(tokenizer) | {"tokenizer.json": manifest.tokenizer_sha256}
@@ -114,6 +115,8 @@ def _says_otherwise(
     is exported."""
     try:
         facts = read_facts(folder)[1]
+    except UnreadableError:
+        raise
     except UserError:
         return True
     wanted = {
