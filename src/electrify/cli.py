@@ -25,7 +25,7 @@ from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
 
 # Verbs that the same command continues after they were stopped.
-CONTINUE = {"prepare", "pretrain", "finetune", "demo"}
+CONTINUE = {"prepare", "pretrain", "finetune", "compare", "demo"}
 # Errors of the machine that may occur wherever a file is opened or written. A missing file (ENOENT)
 # is not among them, because every reader reports that itself.
 REFUSALS = {
