@@ -176,7 +176,7 @@ def compare(args: argparse.Namespace) -> int:
     say(plan.text())
     table = compare(study)
     show(as_json(table) if config.json else text(table))
-    return 0 if not table.failed else SAVED_EXIT
+    return 1 if table.failed else 0
 
 
 def flops(args: argparse.Namespace) -> int:

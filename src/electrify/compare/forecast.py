@@ -117,7 +117,7 @@ def forecast(study: Study) -> Forecast:
     lines, minutes, disk = [], 0.0, 0
     for (entry, budget), cells in grouped.items():
         cell = cells[0]
-        rate = rates[entry]
+        rate = rates.get(entry) or Rate(0.0, rates[study.recipes[0]].parameters)
         config = cell.config
         tokens = cell.steps * (config.train.train_batch_size or 0) * config.data.max_seq_length
         ready = sum(key_of(c) in done for c in cells)
@@ -145,9 +145,9 @@ def forecast(study: Study) -> Forecast:
 def measured_rates(study: Study) -> dict[str, Rate]:
     """The rate of each recipe, from a few seconds of training."""
     firsts = {cell.entry: cell for cell in reversed(study.cells)}
-    with Progress(len(firsts), title="measuring the rates", unit="recipes") as bar:
-        found = {}
-        for entry in study.entries:
+    found = {}
+    with Progress(len(study.recipes), title="measuring the rates", unit="recipes") as bar:
+        for entry in study.recipes:
             found[entry] = probed(study, firsts[entry])
             bar.advance(1)
     return found
@@ -167,7 +167,7 @@ def probed(study: Study, cell: Cell) -> Rate:
                 "report_to": (),
                 "device": study.config.device,
                 "generator_steps": 0,
-                "discriminator_start": "random",
+                "discriminator_start": "generator",
             },
         )
         run = Path(folder) / "run"

@@ -29,7 +29,7 @@ class Entry:
     name: str
     """As the user wrote it: `electra-tiny:mask_rate=0.3,tie=gdes`."""
     recipe: str
-    changes: dict[str, str]
+    changes: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,21 @@ def read_entry(text: str) -> Entry:
             raise UserError(f"{text}: {name} is changed twice")
         changes[name.replace("-", "_")] = value
     return Entry(text.strip(), recipe, changes)
+
+
+def read_entries(values: Any, where: str) -> list[Entry]:
+    """The entries of a recipe file: name -> {recipe, and its changes}. Raises UserError."""
+    if not isinstance(values, dict) or not values:
+        raise UserError(f"{where}: write a name for each recipe, and under it `recipe: NAME`")
+    found = []
+    for name, fields in values.items():
+        if not isinstance(fields, dict) or not isinstance(fields.get("recipe"), str):
+            raise UserError(
+                f"{where}: {name} does not say its recipe; write `recipe: NAME` below it"
+            )
+        changes = {str(k).replace("-", "_"): v for k, v in fields.items() if k != "recipe"}
+        found.append(Entry(str(name), fields["recipe"], changes))
+    return found
 
 
 def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConfig:

@@ -20,6 +20,11 @@ from .statistics import Interval
 from .study import UNTRAINED
 from .table import Table
 
+COLUMNS = (
+    *("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high"),
+    *("difference", "difference_low", "difference_high"),
+)
+
 
 def write_report(table: Table, folder: Path, *, against: str) -> None:
     """Writes the report; what the user made of an earlier one is kept. against: the cost on the
@@ -53,10 +58,7 @@ def as_csv(table: Table) -> str:
     """One line for each recipe, budget and task."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["recipe", "budget", "task", "metric", "seeds", "mean", "low", "high"]
-        + ["difference", "difference_low", "difference_high"]
-    )
+    writer.writerow(COLUMNS)
     for p in table.points:
         d = p.difference
         writer.writerow(

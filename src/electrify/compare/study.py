@@ -33,10 +33,9 @@ from ..files.seals import SEAL, sealed, unsealed
 from ..files.whole import json_text, write_atomically
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
-from ..text.small_files import read_text as read_lines
 from ..train.decisive import decisive
 from .measures import read
-from .plan import Cell, cells, configured, read_entry
+from .plan import Cell, Entry, cells, configured, read_entries, read_entry
 
 STUDY = "study.yaml"
 RESULTS = "results.jsonl"
@@ -112,8 +111,7 @@ def plan_study(config: CompareConfig) -> Study:
     """Checks everything that can be checked before the first run: recipes, budgets, corpus, tasks,
     and the folder. Raises UserError."""
     corpus = Corpus(Path(config.data), "train")
-    names = recipe_names(config)
-    entries = [read_entry(name) for name in names]
+    entries = entries_of(config)
     seeds = range(config.seed, config.seed + config.seeds)
     schedule = None if config.lr_scheduler_type == "recipe" else config.lr_scheduler_type
     found = cells(
@@ -134,19 +132,22 @@ def plan_study(config: CompareConfig) -> Study:
     return study
 
 
-def recipe_names(config: CompareConfig) -> list[str]:
-    """The recipes as the user wrote them, each with its changes. A comma stands between recipes
-    and between changes: what has a `=` and no colon is a change of the recipe before."""
-    found: list[str] = []
+def entries_of(config: CompareConfig) -> list[Entry]:
+    """The recipes with their changes. On the command line a comma stands between recipes and
+    between changes: what has a `=` and no colon before it is a change of the recipe before. Raises
+    UserError."""
+    words: list[str] = []
     for part in config.recipes:
-        if found and "=" in part and ":" not in part.split("=")[0]:
-            found[-1] += f",{part}"
+        if words and "=" in part and ":" not in part.split("=")[0]:
+            words[-1] += f",{part}"
         else:
-            found.append(part)
+            words.append(part)
+    found = [read_entry(word) for word in words]
     if config.recipe_file is not None:
-        lines = read_lines(config.recipe_file).split("\n")
-        found += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    twice = sorted({name for name in found if found.count(name) > 1})
+        path = Path(config.recipe_file)
+        found += read_entries(plain_values(read_recipe(path), str(path)), str(path))
+    names = [entry.name for entry in found] + list(UNTRAINED)
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UserError(f"recipes: {twice[0]} stands there twice")
     return found
@@ -192,7 +193,7 @@ def declared(study: Study) -> dict[str, Any]:
     fields = {k: v for k, v in dataclasses.asdict(study.config).items() if k in KEPT}
     fields |= {"data": study.manifest.fingerprint, "score": SCORE}
     fields |= {
-        "recipes": recipe_names(study.config),
+        "recipes": [dataclasses.asdict(entry) for entry in entries_of(study.config)],
         "budgets": list(study.config.budgets),
         "seeds": [study.config.seed, study.config.seeds],
     }

@@ -28,7 +28,7 @@ class CompareConfig:
     """Shipped recipes, with changes after a colon: bert-tiny,electra-tiny:mask_rate=.3,tie=gdes.
     Differences are to the first one."""
     recipe_file: str | None = None
-    """A text file with more of them, one a line; for changes whose values have commas."""
+    """A YAML file with more of them: a name for each, under it `recipe` and its changes."""
     budgets: tuple[float, ...]
     """FLOPs of pre-training, for instance 1e14,4e14. Every recipe runs as many updates as cost so
     much."""
