@@ -3,6 +3,7 @@ published."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -69,6 +70,16 @@ _ORIGIN = (
     "use_auth_token",
 )
 CHUNK = 1 << 20
+
+
+def tokenizer_content(folder: Path) -> str:
+    """A hash of the files of a tokenizer, which tells two folders of one name apart. Raises
+    FileError for a file that may not be read."""
+    digest = hashlib.sha256()
+    for name in TOKENIZER_FILES:
+        if os.path.lexists(folder / name):
+            digest.update(f"{name} {sha256_of(folder / name, within=folder)}\n".encode())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from ..files.whole import temporary, written
 from ..progress import Progress
 from ..special import SpecialIds
 from .encode import WITHOUT_TOKENS, read_part
-from .manifest import FORMAT, Dtype, Manifest, Shard, write_manifest
+from .manifest import FORMAT, MANIFEST, Dtype, Manifest, Shard, write_manifest
 from .placed import Placed
 from .splits import SPLITS, Split
 from .tokenizer import tokenizer_sha256
@@ -74,6 +74,7 @@ def join(
     shards = [shard for found in splits.values() for shard in found]
     files = [name for shard in shards for name in (shard.tokens_file, shard.documents_file)]
     space.placed.must_be_there([*files, "unigram.npy"])
+    space.placed.must_be_free(MANIFEST)
     write_manifest(space.folder, manifest)
     return manifest
 

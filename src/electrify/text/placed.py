@@ -92,6 +92,14 @@ class Placed:
                 f"{path} is not of this corpus; move it away, or choose another --output-dir"
             )
 
+    def must_be_free(self, name: str) -> None:
+        """Raises UserError if something has this name, which this run has not given to any file."""
+        if os.path.lexists(self._folder / name):
+            raise UserError(
+                f"{self._folder / name} was put there while the corpus was prepared; move it away "
+                "and run the same command again"
+            )
+
     def put(self, part: Path, name: str, digest: str) -> None:
         """Gives the file `part`, which is complete and has this hash, its name in DATA. Raises
         UserError if another file has that name."""

@@ -11,11 +11,15 @@ from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..files.folders import foreign
 from ..files.lock import lock
+from ..files.tokenizers import tokenizer_content
 from .manifest import MANIFEST, Manifest, read_manifest
 from .placed import UNFINISHED, clear, unfinished_state
 from .shards import Corpus, verify_common
 from .sources import Source
 from .splits import SPLITS
+
+GIVEN = "tokenizer_content"
+"""The hash of the tokenizer that was given: many folders are called `tokenizer`."""
 
 
 def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
@@ -28,6 +32,7 @@ def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
     rest["strip_accents"] = options.accents_stripped
     if Path(options.tokenizer).is_dir():
         rest["tokenizer"] = Path(options.tokenizer).resolve().name
+        rest[GIVEN] = tokenizer_content(Path(options.tokenizer))
     return rest
 
 
@@ -73,6 +78,14 @@ def must_be_same(
     identities: list[dict[str, Any]],
 ) -> None:
     now = bytes_deciding(options)
+    # Earlier versions wrote down the name only.
+    if GIVEN in now and had.get(GIVEN, now[GIVEN]) != now[GIVEN]:
+        raise UserError(
+            f"{folder} holds another run: it was made with another tokenizer than "
+            f"{options.tokenizer} is now; choose another folder or remove it"
+        )
+    now.pop(GIVEN, None)
+    had = {name: value for name, value in had.items() if name != GIVEN}
     for name in sorted(now.keys() | had.keys()):
         if had.get(name) != now.get(name):
             raise UserError(

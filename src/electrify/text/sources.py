@@ -61,14 +61,18 @@ class Source:
         except OSError as e:
             raise UserError(f"{self.path} cannot be read: {e.strerror or e}") from e
 
-    def stamp(self) -> tuple[int, int] | None:
-        """Size and modification time, which tell whether the file is unchanged. None if it is not a
-        file, or gone."""
+    def stamp(self) -> tuple[int, int, int, int] | None:
+        """Size, modification time, number and change time, which tell whether the file is
+        unchanged. None if it is not a file, or gone."""
         try:
             status = self.path.stat() if self.path.name else None
         except OSError:
             return None
-        return (status.st_size, status.st_mtime_ns) if status else None
+        return (
+            (status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)
+            if status
+            else None
+        )
 
     def identity(self) -> dict[str, Any]:
         """name, bytes and sha256: whether this is the same input as before. A data set is known by

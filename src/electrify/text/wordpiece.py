@@ -21,6 +21,8 @@ from .trainable import SPECIALS
 # eighth of it are single characters (c and ##c).
 MAX_ALPHABET = 1000
 ALPHABET_SHARE = 16
+SHORT_MB = 20
+"""Millions of characters; a text up to this length is kept until the vocabulary is full."""
 
 
 class Characters:
@@ -42,15 +44,40 @@ class Characters:
 def wordpiece(
     texts: list[str], vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int
 ) -> Any:
+    from tokenizers import models
+
+    limit = min(MAX_ALPHABET, vocab_size // ALPHABET_SHARE)
+    again = list(texts) if in_megabytes(texts) <= SHORT_MB else []
+    draft, full = _trained(texts, vocab_size, lowercase, strip_accents, min_frequency, limit=limit)
+    # A short text may leave entries free: then they are for characters that were left out.
+    while again and full and draft.get_vocab_size() < vocab_size and limit < vocab_size // 4:
+        limit = min(2 * limit, vocab_size // 4)
+        draft, full = _trained(
+            list(again), vocab_size, lowercase, strip_accents, min_frequency, limit=limit
+        )
+    model = models.WordPiece(
+        draft.get_vocab(),
+        unk_token="[UNK]",
+        max_input_chars_per_word=100,
+        continuing_subword_prefix="##",
+    )
+    return _like_bert(model, lowercase, strip_accents)
+
+
+def _trained(
+    texts: list[str],
+    vocab_size: int,
+    lowercase: bool,
+    strip_accents: bool,
+    min_frequency: int,
+    *,
+    limit: int,
+) -> tuple[Any, bool]:
+    """A trained tokenizer, and whether characters were left out, beyond `limit`."""
     from tokenizers import models, trainers
 
     draft = _like_bert(models.WordPiece(unk_token="[UNK]"), lowercase, strip_accents)
-    starts, continues = _alphabet(
-        draft,
-        texts,
-        limit=min(MAX_ALPHABET, vocab_size // ALPHABET_SHARE),
-        least=max(min_frequency, 1),
-    )
+    starts, continues = _alphabet(draft, texts, limit=limit, least=max(min_frequency, 1))
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
         min_frequency=min_frequency,
@@ -67,13 +94,7 @@ def wordpiece(
         megabytes=in_megabytes(texts),
         then="joining pieces of words",
     )
-    model = models.WordPiece(
-        draft.get_vocab(),
-        unk_token="[UNK]",
-        max_input_chars_per_word=100,
-        continuing_subword_prefix="##",
-    )
-    return _like_bert(model, lowercase, strip_accents)
+    return draft, len(starts) == limit
 
 
 def _like_bert(model: Any, lowercase: bool, strip_accents: bool) -> Any:

@@ -4,7 +4,7 @@ used again.
     DATA/unfinished/
         state.json             the options and the inputs (with hashes) of the run that owns the
                                folder
-        tokenizer/             the tokenizer; `tokenizer.done` beside it holds its hash
+        tokenizer/             the tokenizer; `tokenizer.done` beside it holds its hashes
         pydocs.jsonl           the embedded corpus, where it is one of the inputs: parsed once,
                                read twice
         parts/                 finished tasks
@@ -31,10 +31,10 @@ from ..errors import UserError
 from ..files.folders import foreign, marked, own_bytes, remove_temporaries
 from ..files.inside import must_stay_inside
 from ..files.lock import lock
-from ..files.reading import FileError, read_object, read_text, sha256_of
+from ..files.reading import FileError, read_object, read_text
 from ..files.schema import SchemaError, check
 from ..files.tokenizer_folder import in_the_way, publish_tokenizer, tokenizer_hashes
-from ..files.tokenizers import TOKENIZER_FILES
+from ..files.tokenizers import TOKENIZER_FILE, TOKENIZER_FILES
 from ..files.whole import write_atomically
 from ..progress import say
 from . import pydocs
@@ -172,8 +172,14 @@ class Workspace:
     def must_be_unchanged(self) -> None:
         """Raises UserError if an input has changed since it was hashed: the text is read twice, and
         the manifest would describe neither version."""
-        for source, stamp in zip(self.sources, self._stamps, strict=True):
-            if stamp is not None and source.stamp() != stamp:
+        for source, stamp, identity in zip(
+            self.sources, self._stamps, self.identities, strict=True
+        ):
+            now = source.stamp()
+            if stamp is None or now == stamp:
+                continue
+            # The change time also moves where the file got another link or other permissions.
+            if now is None or now[:-1] != stamp[:-1] or source.identity() != identity:
                 raise UserError(
                     f"{source.path} changed while it was read; run the same command again when it "
                     "is complete"
@@ -201,17 +207,17 @@ class Workspace:
         """Whether an earlier run finished the tokenizer, and it has not changed since."""
         self._must_be_there(self.tokenizer)
         mark = self._inside / "tokenizer.done"
-        file = self.tokenizer / "tokenizer.json"
-        if not (mark.is_file() and file.is_file()):
+        if not (mark.is_file() and (self.tokenizer / TOKENIZER_FILE).is_file()):
             return False
-        return read_text(mark, limit=1000, within=self.folder) == sha256_of(
-            file, within=self.folder
-        )
+        return read_text(mark, limit=10_000, within=self.folder) == self._tokenizer_files()
 
     def mark_tokenizer(self) -> None:
-        write_atomically(
-            self._inside / "tokenizer.done", sha256_of(self.tokenizer / "tokenizer.json")
-        )
+        write_atomically(self._inside / "tokenizer.done", self._tokenizer_files())
+
+    def _tokenizer_files(self) -> str:
+        """The text of `tokenizer.done`: a line for each file of the tokenizer."""
+        hashes = tokenizer_hashes(self.tokenizer)
+        return "".join(f"{digest} {name}\n" for name, digest in hashes.items())
 
     def _published(self) -> list[str]:
         """Hashes of the files that were put into DATA/tokenizer, by this run or by one that was

@@ -1,0 +1,141 @@
+"""What has the name of something of ours, but is something else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify import faults
+from electrify.config.prepare import PrepareConfig
+from electrify.errors import UserError
+from electrify.text.manifest import read_manifest
+from electrify.text.prepare import prepare
+from electrify.text.sources import Source
+from electrify.text.vocabulary import train
+from small import mistake, run, write_text
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two corpora whose tokenizers differ; both folders are called `tokenizer`."""
+    found = []
+    for size in (512, 100):
+        folder = tmp_path_factory.mktemp("made") / "data"
+        text = write_text(folder.with_name("text.txt"), size=20_000)
+        words = ["prepare", str(text), "--output-dir", str(folder), "--workers", "1"]
+        assert run(*words, "--vocab-size", str(size)) == 0
+        found.append(folder / "tokenizer")
+    return found
+
+
+def test_another_tokenizer_of_the_same_name(
+    tokenizers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = write_text(tmp_path / "text.txt", size=20_000)
+    words = ["prepare", text, "--output-dir", tmp_path / "data", "--workers", "1", "--tokenizer"]
+    assert run(*map(str, [*words, tokenizers[0]])) == 0
+    assert "another tokenizer" in mistake(capsys, *words, tokenizers[1])
+    moved = tmp_path / "moved" / "tokenizer"
+    shutil.copytree(tokenizers[0], moved)
+    assert run(*map(str, [*words, moved])) == 0
+
+
+def test_another_tokenizer_after_a_kill(
+    tokenizers: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = write_text(tmp_path / "text.txt", size=20_000)
+    given = tmp_path / "tokenizer"
+    shutil.copytree(tokenizers[0], given)
+    options = PrepareConfig(
+        inputs=(str(text),), output_dir=str(tmp_path / "data"), tokenizer=str(given), workers=1
+    )
+    stop_at(monkeypatch, "encoded")
+    with pytest.raises(KeyboardInterrupt):
+        prepare(options)
+    shutil.rmtree(given)
+    shutil.copytree(tokenizers[1], given)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="another tokenizer"):
+        prepare(options)
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    """Ends the program at a point, as Ctrl-C would."""
+
+    def at(name: str, step: int = 0) -> None:
+        if name == point:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(faults, "at", at)
+
+
+def test_a_manifest_that_somebody_puts_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = write_text(tmp_path / "text.txt", size=20_000)
+    data = tmp_path / "data"
+    options = PrepareConfig(inputs=(str(text),), output_dir=str(data), vocab_size=512, workers=1)
+
+    def at(name: str, step: int = 0) -> None:
+        if name == "joined":
+            (data / "manifest.json").write_text("mine")
+
+    monkeypatch.setattr(faults, "at", at)
+    with pytest.raises(UserError, match="put there while the corpus was prepared"):
+        prepare(options)
+    assert (data / "manifest.json").read_text() == "mine"
+    monkeypatch.undo()
+    (data / "manifest.json").unlink()
+    prepare(options)
+
+
+def test_the_tokenizer_of_a_killed_command_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = write_text(tmp_path / "text.txt", size=20_000)
+    whole, data = (
+        PrepareConfig(inputs=(str(text),), output_dir=str(tmp_path / d), vocab_size=512, workers=1)
+        for d in ("whole", "data")
+    )
+    prepare(whole)
+    stop_at(monkeypatch, "encoded")
+    with pytest.raises(KeyboardInterrupt):
+        prepare(data)
+    monkeypatch.undo()
+    (tmp_path / "data" / "unfinished" / "tokenizer" / "vocab.txt").write_text("[PAD]\nfoo\n")
+    prepare(data)
+    a, b = (read_manifest(tmp_path / d) for d in ("whole", "data"))
+    assert a.tokenizer_files == b.tokenizer_files
+
+
+def test_a_file_that_is_replaced_with_its_old_time(tmp_path: Path) -> None:
+    path = write_text(tmp_path / "text.txt", size=1000)
+    source = Source(path.name, "text", path)
+    before = source.stamp()
+    times = os.stat(path)
+    path.write_text(path.read_text().swapcase())
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert source.stamp() != before
+
+
+SMALL_VOCABULARY: dict[str, Any] = {
+    "kind": "wordpiece",
+    "vocab_size": 300,
+    "lowercase": True,
+    "strip_accents": True,
+    "min_frequency": 2,
+}
+
+
+def test_a_short_text_leaves_no_letter_out() -> None:
+    """300 entries, of which a sixteenth would be letters."""
+    text = "the quick brown fox jumps over the lazy dog while zebras vex a jovial king " * 20
+    found = train([text], **SMALL_VOCABULARY)
+    assert "[UNK]" not in found.encode("jovial zebras quick fox").tokens
+    wide = "".join(chr(c) for c in range(0x4E00, 0x4E00 + 500)) * 3
+    many = train([wide], **SMALL_VOCABULARY)
+    assert many.get_vocab_size() <= 300
