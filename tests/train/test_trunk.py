@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import SMALL, same_ending
 
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.errors import UserError
 from electrify.pretraining import pretrain
 from electrify.train import checkpoint
 from electrify.train.trunk import leaves_at
+from small import SMALL, same_ending
 
 LONG, SHORT = 40, 20
 

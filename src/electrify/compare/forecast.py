@@ -25,10 +25,11 @@ from ..files.reading import read_object
 from ..progress import Progress, aligned, duration
 from ..train import log
 from ..train.facts import FACTS
-from .cell import Work
+from .cell import RUN, Work
 from .plan import Cell
 from .run import environment, key_of, slots
 from .study import Study, finished, read_results
+from .table import LONGEST
 
 PROBE_MINUTES = 0.08
 FEW = 3
@@ -81,7 +82,7 @@ class Forecast:
         head = ["recipe", "FLOPs", "updates", "M tokens", "epochs", "starts at", "minutes", "to do"]
         cells = [
             [
-                line.recipe,
+                line.recipe if len(line.recipe) <= LONGEST else f"{line.recipe[: LONGEST - 4]} ...",
                 f"{line.budget:.3g}",
                 f"{line.updates:,}",
                 f"{line.tokens / 1e6:,.1f}",
@@ -157,39 +158,14 @@ def probed(study: Study, cell: Cell) -> Rate:
     """Trains a recipe for a few seconds in a folder that is removed again. Raises UserError where
     it cannot be trained."""
     with tempfile.TemporaryDirectory(prefix="electrify-") as folder:
-        recipe = override(
-            cell.config,
-            {
-                "max_steps": max(cell.steps, 1000),
-                "max_minutes": PROBE_MINUTES,
-                "logging_steps": 1,
-                "eval_steps": 0,
-                "report_to": (),
-                "device": study.config.device,
-                "generator_steps": 0,
-                "discriminator_start": "generator",
-            },
-        )
-        run = Path(folder) / "run"
-        slot = slots(1, study.config.device)[0]
-        work = Work(
-            study.config.data,
-            folder,
-            dump(recipe),
-            (),
-            {"data_dir": "", "seeds": 1},
-            None,
-            (),
-            None,
-            os.getpid(),
-        )
         done = subprocess.run(
             [sys.executable, "-m", "electrify.compare.cell"],
-            input=json.dumps(dataclasses.asdict(work)).encode(),
-            env=environment(slot, study.config.device),
+            input=json.dumps(dataclasses.asdict(probe_of(study, cell, folder))).encode(),
+            env=environment(slots(1, study.config.device)[0], study.config.device),
             capture_output=True,
             check=False,
         )
+        run = Path(folder) / RUN
         seconds = seconds_of(run)
         if not seconds:
             words = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -197,6 +173,26 @@ def probed(study: Study, cell: Cell) -> Rate:
             raise UserError(f"{cell.entry} cannot be trained: {reason}")
         parameters = int(read_object(run / FACTS, within=run).get("parameters") or 0)
         return Rate(statistics.median(seconds), parameters)
+
+
+def probe_of(study: Study, cell: Cell, folder: str) -> Work:
+    """A few seconds of a cell's training."""
+    recipe = override(
+        cell.config,
+        {
+            "max_steps": max(cell.steps, 1000),
+            "max_minutes": PROBE_MINUTES,
+            "logging_steps": 1,
+            "eval_steps": 0,
+            "report_to": (),
+            "device": study.config.device,
+            "generator_steps": 0,
+            "discriminator_start": "generator",
+        },
+    )
+    measuring = {"data_dir": "", "seeds": 1}
+    data = study.config.data
+    return Work(data, folder, dump(recipe), (), measuring, None, (), None, os.getpid())
 
 
 def seconds_of(run: Path) -> list[float]:

@@ -40,13 +40,16 @@ def drawn(table: Table, *, against: str) -> bytes | None:
     figure, axes = plt.subplots(
         *(lines, columns), figsize=size, squeeze=False, layout="constrained"
     )
+    # A machine may not measure a cost (joules).
+    measured = any(_cost(table, r, b, against) > 0 for r in table.recipes for b in table.budgets)
     for axis, task in zip(axes.flat, panels, strict=False):
         if task:
             _task(axis, table, task, against)
         else:
             _ranks(axis, table, against)
-        axis.set_xscale("log")
-        axis.set_xlabel(LABELS[against])
+        if measured:
+            axis.set_xscale("log")
+        axis.set_xlabel(LABELS[against] + ("" if measured else ": not measured"))
         axis.grid(alpha=0.3)
     for axis in list(axes.flat)[len(panels) :]:
         axis.set_visible(False)
@@ -74,7 +77,13 @@ def _task(axis: Any, table: Table, task: str, against: str) -> None:
         color = COLORS[k % len(COLORS)]
         style = {"color": color, "linestyle": "-" if k < len(COLORS) else "--"}
         marker = MARKERS[k % len(MARKERS)]
-        axis.plot(x, [100 * p.mean.value for p in points], marker=marker, label=recipe, **style)
+        axis.plot(
+            x,
+            [100 * p.mean.value for p in points],
+            marker=marker,
+            label=table.shown[recipe],
+            **style,
+        )
         if all(math.isfinite(p.mean.low) for p in points):
             low, high = ([100 * getattr(p.mean, end) for p in points] for end in ("low", "high"))
             axis.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)

@@ -79,14 +79,14 @@ def text(table: Table) -> str:
 
 def markdown(table: Table) -> str:
     """The scores of each budget, what follows from them, and what failed."""
+    first = inert(table.shown[table.recipes[0]])
     lines = [
         "# Comparison",
         "",
         (
             f"The score that was named before the first run: {SCORE} (1 is the best). Scores times "
             "100, means over the seeds of pre-training with their 95 % intervals, each the median "
-            f"over the seeds of the task. Bold: the difference to {inert(table.recipes[0])} "
-            "excludes 0."
+            f"over the seeds of the task. Bold: the difference to {first} excludes 0."
         ),
         "",
     ]
@@ -106,7 +106,7 @@ def tables(table: Table, *, bold: bool = False) -> list[tuple[str, list[list[str
     for budget in reversed(table.budgets):
         rows = [[*head, "mean rank"]]
         for recipe in table.recipes:
-            row = [recipe]
+            row = [table.shown[recipe]]
             for task in table.tasks:
                 p = table.point(recipe, budget, task)
                 shown = spread(p.mean) if p else "-"
@@ -132,15 +132,16 @@ def spread(interval: Interval) -> str:
 
 def sentences(table: Table) -> list[str]:
     """What follows from the curves, and what failed."""
-    first = table.recipes[0]
+    shown = table.shown
+    first = shown[table.recipes[0]]
     found = []
     for c in table.crossings:
         state = "ahead of" if c.ahead else "behind"
-        found.append(f"{c.task}: {c.recipe} is {state} {first} {since(c.at)}")
+        found.append(f"{c.task}: {shown[c.recipe]} is {state} {first} {since(c.at)}")
     for c in table.cheaper:
         if math.isfinite(c.at.value):
             found.append(
-                f"{c.task}: {c.recipe} reaches the {100 * c.score:.1f} of {first} at "
+                f"{c.task}: {shown[c.recipe]} reaches the {100 * c.score:.1f} of {first} at "
                 f"{c.at.value:.3g} FLOPs, {c.times:.1f} times cheaper"
             )
     return [*found, *(f"failed: {line}" for line in table.failed)]
@@ -148,10 +149,9 @@ def sentences(table: Table) -> list[str]:
 
 def since(at: Interval) -> str:
     """Where a crossing lies."""
-    if at.value == -math.inf:
-        return "at every budget"
-    if at.value == math.inf:
-        return "at the largest budget; where they cross is not within the range"
+    if not math.isfinite(at.value):
+        moves = "more and more" if at.value < 0 else "less and less"
+        return f"at every budget, by {moves}: where they cross is not within the range"
     return f"from {at.value:.3g} FLOPs on ({bound(at.low)} to {bound(at.high)})"
 
 

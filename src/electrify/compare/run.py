@@ -77,29 +77,30 @@ class Runner:
         self.waiting = [c for c in study.cells if key_of(c) not in self.done]
         self.running: list[Running] = []
         self.slots = slots(study.config.processes, study.config.device)
-        self.total = sum(work_of(c) for c in self.waiting)
-        self.finished_work = 0.0
+        self.weights = weights_of(self.waiting)
 
     def run(self) -> list[Result]:
         """Every cell, until none is left."""
         if len(self.done):
             say(f"{len(self.done)} of {len(self.study.cells)} encoders are done already")
-        with Progress(self.total / 1e12, title="compare", unit="TFLOP") as bar:
+        before = len(self.study.cells) - len(self.waiting)
+        with Progress(len(self.study.cells), title="compare", unit="encoders", done=before) as bar:
             try:
                 while self.waiting or self.running:
                     self.fill()
                     time.sleep(POLL_S)
                     self.collect()
-                    now = self.finished_work + sum(map(progress_of, self.running))
-                    bar.advance(max(0.0, now / 1e12 - bar.done), self.note())
+                    bar.advance(max(0.0, self.share() - bar.done))
             except BaseException:
                 self.stop()
                 raise
         return [self.kept[key_of(c)] for c in self.study.cells if key_of(c) in self.kept]
 
-    def note(self) -> str:
-        """What runs, and how much is left."""
-        return f"{len(self.done)}/{len(self.study.cells)} encoders"
+    def share(self) -> float:
+        """How many encoders are done, those at work in part."""
+        left = sum(self.weights[key_of(c)] for c in self.waiting)
+        left += sum(self.weights[key_of(r.cell)] * (1 - progress_of(r)) for r in self.running)
+        return len(self.study.cells) - left
 
     def fill(self) -> None:
         """Starts cells in the free slots."""
@@ -195,7 +196,6 @@ class Runner:
         """Writes the lines of the processes that have ended."""
         for r in [r for r in self.running if r.process.poll() is not None]:
             self.running.remove(r)
-            self.finished_work += work_of(r.cell)
             result = result_of(r)
             self.kept[result.key] = result
             self.done = finished(self.study, self.kept.values())
@@ -219,13 +219,18 @@ def key_of(cell: Cell) -> tuple[str, float, int]:
     return cell.entry, cell.budget, cell.seed
 
 
-def work_of(cell: Cell) -> float:
-    """FLOPs that are computed for this cell alone."""
-    return cell.flops * cell.own_steps / (cell.steps + cell.config.train.generator_steps)
+def weights_of(cells: list[Cell]) -> dict[tuple[str, float, int], float]:
+    """How much of the work each cell is, 1 on average: half of it for the tasks, which are alike,
+    half by the FLOPs that are computed for it alone."""
+    own = {
+        key_of(c): c.flops * c.own_steps / (c.steps + c.config.train.generator_steps) for c in cells
+    }
+    mean = sum(own.values()) / max(1, len(own)) or 1.0
+    return {key: 0.5 + 0.5 * flops / mean for key, flops in own.items()}
 
 
 def progress_of(running: Running) -> float:
-    """FLOPs that a cell at work has done so far, from the end of its log."""
+    """How much of a cell at work is done, from the end of its log: its tasks are the other half."""
     path = running.folder / RUN / log.FILE
     try:
         with path.open("rb") as f:
@@ -235,7 +240,7 @@ def progress_of(running: Running) -> float:
         return 0.0
     cell = running.cell
     share = (max(steps, default=0) - (cell.starts_at or 0)) / max(1, cell.own_steps)
-    return work_of(cell) * min(1.0, max(0.0, share))
+    return 0.5 * min(1.0, max(0.0, share))
 
 
 def result_of(running: Running) -> Result:

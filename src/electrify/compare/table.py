@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from .statistics import Interval, crossing, mean, mean_ranks, paired, reached
 from .study import UNTRAINED, Result
 
+LONGEST = 40
+"""Characters of a name in tables and pictures."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -69,6 +72,19 @@ class Table:
     """Recipe and budget -> medians of tokens, seconds and joules of pre-training."""
     failed: list[str] = field(default_factory=list)
 
+    @property
+    def shown(self) -> dict[str, str]:
+        """A name for each recipe that fits into a table and a legend."""
+        found: dict[str, str] = {}
+        for name in self.recipes:
+            short = name if len(name) <= LONGEST else f"{name[: LONGEST - 4]} ..."
+            number = 2
+            while short in found.values():
+                short = f"{short.partition(' #')[0]} #{number}"
+                number += 1
+            found[name] = short
+        return found
+
     def point(self, recipe: str, budget: float, task: str) -> Point | None:
         """The point of this name, if there is one."""
         wanted = (recipe, budget, task)
@@ -110,12 +126,14 @@ def table_of(results: Sequence[Result], *, recipes: Sequence[str], tasks: Sequen
         list(_crossings(points, budgets, recipes, tasks)),
         list(_cheaper(points, budgets, recipes, tasks)),
         _costs(trained),
-        [
-            f"{r.entry} at {r.budget:.3g}, seed {r.seed}: {k}: {v}"
-            for r in results
-            for k, v in r.failed.items()
-        ],
+        list(_failures(results)),
     )
+
+
+def _failures(results: Iterable[Result]) -> Iterable[str]:
+    for r in results:
+        for task, reason in r.failed.items():
+            yield f"{r.entry} at {r.budget:.3g}, seed {r.seed}: {task}: {reason}"
 
 
 def _ranks(points: Iterable[Point], budget: float) -> dict[str, float]:
