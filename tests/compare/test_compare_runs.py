@@ -81,7 +81,7 @@ def test_a_study_killed_five_times(small_data: Path, tmp_path: Path) -> None:
         process.signal(number)
         ended = process.popen.wait(150)
         assert ended == (75 if number == signal.SIGTERM else -signal.SIGKILL)
-        gone, alive = psutil.wait_procs(started, timeout=60)
+        _, alive = psutil.wait_procs(started, timeout=60)
         assert not alive
         process.kill()
     electrify(words(small_data, killed, *more, recipes=recipes), tmp_path, seconds=900)
