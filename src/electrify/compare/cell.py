@@ -8,6 +8,7 @@ A cell has a process of its own, so that one that fails takes no other with it.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable
@@ -132,6 +133,9 @@ def measured(work: Work, model: Path) -> tuple[dict[str, Any], dict[str, str]]:
         except UserError as e:
             say(f"{name} failed: {e}")
             failed[name] = str(e)
+            continue
+        if not all(map(math.isfinite, found.scores)):
+            failed[name] = f"{found.metric} is not a number"
         else:
             scores[name] = asdict(found)
             say(f"{name}: {found.metric} {100 * found.median:.1f}")

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,8 +153,10 @@ class Runner:
                 start_new_session=True,  # Ctrl-C reaches this process only, which passes it on
             )
         assert process.stdin is not None
-        process.stdin.write(json.dumps(dataclasses.asdict(self.work(cell, folder, core))).encode())
-        process.stdin.close()
+        work = json.dumps(dataclasses.asdict(self.work(cell, folder, core))).encode()
+        # A process that ends at once is found by its status.
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(work)
         return Running(cell, folder, process, core)
 
     def work(self, cell: Cell, folder: Path, core: int | None) -> Work:
