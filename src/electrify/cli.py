@@ -1,9 +1,9 @@
 """The command line: runs the verb that the arguments name, and turns errors into messages and
 statuses.
 
-Exit status: 0 done, 1 `doctor` found an error, 2 a mistake of the user, or a lack of space or
-permission on the machine (one sentence on stderr), 75 stopped (run again to continue), 128 plus the
-signal's number if a verb was stopped that cannot be continued.
+Exit status: 0 done, 1 `doctor` found an error or a run of `compare` failed, 2 a mistake of the
+user, or a lack of space or permission on the machine (one sentence on stderr), 75 stopped (run
+again to continue), 128 plus the signal's number if a verb was stopped that cannot be continued.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .progress import say
 from .train.signals import SAVED_EXIT, Interruptible
 
 # Verbs that the same command continues after they were stopped.
-CONTINUE = {"prepare", "pretrain", "finetune", "demo"}
+CONTINUE = {"prepare", "pretrain", "finetune", "compare", "demo"}
 # Set in the environment of a process that `keep_docstrings` has started.
 RESTARTED = "ELECTRIFY_RESTARTED"
 HOSTILE = "its tokenizer.json is damaged or hostile"

@@ -22,14 +22,24 @@ from .train.folder import GENERATOR_STAGE, Resume, find_checkpoint, refuse
 
 
 def pretrain(
-    data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume = "auto"
+    data: Path,
+    *,
+    output_dir: Path,
+    config: PretrainConfig,
+    resume: Resume = "auto",
+    milestones: frozenset[int] = frozenset(),
+    trunk: Path | None = None,
 ) -> Result:
     """Trains `config` on the prepared corpus `data` into the run folder `output_dir`; with
     `generator_steps`, it trains a generator first.
 
     resume: auto continues the newest complete checkpoint if there is one; must insists on one;
-    never refuses a folder that holds a run. Raises UserError for every mistake of the user, before
-    anything is written if possible, and Unfinished if another process of the run is lost.
+    never refuses a folder that holds a run. milestones: updates whose checkpoints are kept whatever
+    `save_total_limit` says. trunk: the checkpoint of a longer run that is the same up to there,
+    from which a new run starts (train/trunk.py).
+
+    Raises UserError for every mistake of the user, before anything is written if possible, and
+    Unfinished if another process of the run is lost.
     """
     check(config)
     t = config.train
@@ -40,7 +50,7 @@ def pretrain(
     world = dist.start(pick_device(t.device), timeout_s=t.ddp_timeout)
     for caution in cautions(config) if world.is_main else ():
         say(caution)
-    job = Job(data, output_dir, config, resume, starts, world, deadline)
+    job = Job(data, output_dir, config, resume, starts, world, deadline, milestones, trunk)
     try:
         with dist.companions():
             return two_stages(job) if t.generator_steps else train_run(job)

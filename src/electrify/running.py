@@ -6,10 +6,8 @@ import math
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from . import faults
 from .batches import split_batch
@@ -19,35 +17,28 @@ from .data.loader import Loader, Rows
 from .data.phases import phases_of
 from .export.hf import export_run
 from .files.folders import aside
-from .files.lock import lock
 from .flops.count import first_stage_flops
 from .progress import say
 from .starting import Starts, from_folders, kept_names, shapes_of, starting_point, unigram_entropy
-from .text.shards import Corpus, verify_sample
-from .text.tokenizer import must_be_of
+from .text.shards import Corpus
 from .train import checkpoint, dist
+from .train.claim import Loaded, claim
 from .train.context import RunContext, TrainingData
-from .train.decisive import decisive, must_be_of_recipe
+from .train.decisive import decisive
 from .train.folder import (
     Resume,
     earlier_threads,
-    find_checkpoint,
     fingerprint,
     refuse,
-    same_run,
 )
 from .train.header import header_lost, write_header
 from .train.home import HEADER, TOKENIZER, Home
-from .train.log import MetricsLog
+from .train.log import MetricsLog, begin_log
 from .train.loop import Run, Summary
 from .train.memory import run_must_fit
 from .train.peak import machine_peak
-from .train.saved import current_names, must_go_on
 from .train.sharding import is_sharded
 from .train.threads import Threads, choose, computing_with
-
-VERIFIED_BYTES = 4 << 30  # of token shards verified at every start: two or three seconds
-Loaded = tuple[dict[str, dict[str, Tensor]], dict[str, Any]]  # tensors and state of a checkpoint
 
 
 @dataclass(frozen=True)
@@ -63,6 +54,10 @@ class Job:
     world: dist.World
     deadline: float | None
     """The time, on the clock of time.monotonic(), after which the run saves and stops."""
+    milestones: frozenset[int] = frozenset()
+    """Updates whose checkpoints are kept, so that shorter runs can start from them."""
+    trunk: Path | None = None
+    """The checkpoint of a longer run from which a new run starts."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ def train_run(job: Job) -> Result:
     loader = Loader(corpus, phases=phases, num_segments=segments, seed=config.train.seed)
     refuse(folder, job.resume)
     with ExitStack() as held:
-        loaded = claim(held, folder, config, corpus, world)
+        loaded = claim(held, folder, config, corpus, world, trunk=job.trunk)
         threads = held.enter_context(
             computing_with(threads_of(config, micro_rows, folder, loaded, world))
         )
@@ -109,6 +104,8 @@ def train_run(job: Job) -> Result:
         )
         faults.at("build")
         begin(run, built, config, loaded, threads)
+        if loaded and loaded.of_trunk and world.is_main:
+            begin_log(folder, loaded.path)
         if world.is_main:
             run.saver.home = held.enter_context(Home(folder))
         summary, exported = trained(run, built, resumed=loaded is not None)
@@ -152,35 +149,8 @@ def context_of(job: Job, config: PretrainConfig, corpus: Corpus, built: Built) -
         deadline=job.deadline,
         peak=machine_peak(job.world.device, dtype) if job.world.is_main else math.inf,
         flops_before=first_stage_flops(config, built, convention="hardware"),
+        milestones=job.milestones,
     )
-
-
-def claim(
-    held: ExitStack, folder: Path, config: PretrainConfig, corpus: Corpus, world: dist.World
-) -> Loaded | None:
-    """Locks the run folder as long as `held` is open, and returns the checkpoint to continue from,
-    if any. A mistake that one rank finds is raised on all."""
-    manifest = corpus.manifest
-    with dist.together():
-        if world.rank == 0:
-            held.enter_context(lock(folder, keep=True))
-        found = find_checkpoint(folder)
-        loaded: Loaded | None = None
-        if found:
-            tensors, state = checkpoint.load(found.path)
-            loaded = current_names(tensors), state
-            must_go_on(found.path, *loaded)
-            same_run(folder, config, manifest, loaded[1])
-            must_be_of_recipe(found.path, loaded[1], config)
-        if world.rank == 0:
-            verify_sample(
-                corpus.folder, max_bytes=VERIFIED_BYTES, key=loaded[1]["step"] if loaded else 0
-            )
-            must_be_of(manifest, corpus.folder / "tokenizer")
-    dist.same_across(
-        f"{manifest.fingerprint} {found}", what="prepared corpus and newest checkpoint"
-    )
-    return loaded
 
 
 def threads_of(
@@ -193,7 +163,7 @@ def threads_of(
         width=config.model.hidden_size,
         tokens=micro_rows * config.data.max_seq_length,
         bf16=config.train.bf16,
-        earlier=earlier_threads(folder, loaded[1]["fingerprint"] if loaded else None),
+        earlier=earlier_threads(folder, loaded.state["fingerprint"] if loaded else None),
         processes=world.size,
     )
     if world.is_main and threads.text():
@@ -215,13 +185,12 @@ def begin(
     # Parameters and two moments in float32, for each kept checkpoint and the next one.
     checkpoint.require_space(folder, 12 * parameters * copies)
     tokenizer = corpus.folder / TOKENIZER
-    lost = (
-        header_lost(folder, config, corpus.manifest, tokenizer=tokenizer)
-        if loaded
-        else [*HEADER, TOKENIZER]
-    )
+    begun = loaded is not None and not loaded.of_trunk
+    lost = [*HEADER, TOKENIZER]
+    if begun:
+        lost = header_lost(folder, config, corpus.manifest, tokenizer=tokenizer)
     if lost and world.rank == 0:
-        for name in lost if loaded else ():
+        for name in lost if begun else ():
             aside(folder / name)
         write_header(
             folder,
@@ -236,9 +205,9 @@ def begin(
             unigram_entropy=run.data.unigram_entropy,
         )
     if loaded:
-        run.state.load(*loaded, folder=folder, rank=world.rank)
+        run.state.load(loaded.tensors, loaded.state, folder=folder, rank=world.rank)
     if world.rank == 0:
-        for warning in changed(run, loaded, lost):
+        for warning in changed(run, loaded, lost if begun else []):
             say(f"warning: {warning}")
         announce(run, parameters)
 
@@ -260,7 +229,7 @@ def changed(run: Run, loaded: Loaded | None, lost: list[str]) -> list[str]:
     now = run.context.fingerprint
     odd = [
         f"{k} {v} then, {now.get(k)} now"
-        for k, v in loaded[1]["fingerprint"].items()
+        for k, v in loaded.state["fingerprint"].items()
         if v != now.get(k)
     ]
     if odd:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .config.checks import check
+from .config.compare import CompareConfig
 from .config.detect import DetectConfig
 from .config.doctor import DoctorConfig
 from .config.evaluate import EvaluateConfig
@@ -161,6 +162,23 @@ def evaluate(args: argparse.Namespace) -> int:
     return 0
 
 
+def compare(args: argparse.Namespace) -> int:
+    config = from_flags(CompareConfig, args)
+
+    from .compare.compare import compare, planned
+    from .compare.report import as_json, text
+
+    with named_as_flags(vars(config)):
+        study, plan = planned(config)
+    if config.plan_only:
+        show(plan.as_json() if config.json else plan.text())
+        return 0
+    say(plan.text())
+    table = compare(study)
+    show(as_json(table) if config.json else text(table))
+    return 1 if table.failed else 0
+
+
 def flops(args: argparse.Namespace) -> int:
     config = from_flags(FlopsConfig, args)
 
@@ -200,6 +218,7 @@ VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "finetune": finetune,
     "detect": detect,
     "evaluate": evaluate,
+    "compare": compare,
     "flops": flops,
     "doctor": doctor,
     "demo": demo,

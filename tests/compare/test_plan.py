@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 
 from electrify.compare.plan import (
     Entry,
-    can_share,
     cells,
     configured,
-    leaves_at,
     of_length,
     read_entry,
     steps_for,
@@ -19,6 +17,7 @@ from electrify.compare.plan import (
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.train.schedule import planned
+from electrify.train.trunk import can_share, leaves_at
 
 V = 1000
 

@@ -19,7 +19,7 @@ from ..config.flops import Convention
 from ..config.pretrain import PretrainConfig, load_recipe, override
 from ..errors import UserError
 from ..flops.count import recipe_flops
-from ..train.schedule import planned
+from ..train.trunk import can_share, leaves_at
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Entry:
     name: str
     """As the user wrote it: `electra-tiny:mask_rate=0.3,tie=gdes`."""
     recipe: str
-    changes: dict[str, str]
+    changes: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,21 @@ def read_entry(text: str) -> Entry:
             raise UserError(f"{text}: {name} is changed twice")
         changes[name.replace("-", "_")] = value
     return Entry(text.strip(), recipe, changes)
+
+
+def read_entries(values: Any, where: str) -> list[Entry]:
+    """The entries of a recipe file: name -> {recipe, and its changes}. Raises UserError."""
+    if not isinstance(values, dict) or not values:
+        raise UserError(f"{where}: write a name for each recipe, and under it `recipe: NAME`")
+    found = []
+    for name, fields in values.items():
+        if not isinstance(fields, dict) or not isinstance(fields.get("recipe"), str):
+            raise UserError(
+                f"{where}: {name} does not say its recipe; write `recipe: NAME` below it"
+            )
+        changes = {str(k).replace("-", "_"): v for k, v in fields.items() if k != "recipe"}
+        found.append(Entry(str(name), fields["recipe"], changes))
+    return found
 
 
 def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConfig:
@@ -111,34 +126,6 @@ def steps_for(
             break
         steps = better
     return steps, cost(steps)
-
-
-def can_share(config: PretrainConfig) -> bool:
-    """Whether a longer run of this recipe begins as a shorter one does: the learning rate is held,
-    and nothing else depends on the share of the run that is done."""
-    c = config.corruption
-    moves = c.temperature_end not in (None, c.temperature)
-    return (
-        config.train.lr_scheduler_type == "wsd"
-        and not moves
-        and not config.data.seq_length_schedule
-        and not config.train.batch_size_schedule
-        and not config.train.generator_steps
-    )
-
-
-def leaves_at(short: PretrainConfig, long: PretrainConfig) -> int:
-    """The number of updates that both runs have in common: those with the same learning rate."""
-    steps = min(short.train.max_steps, long.train.max_steps)
-    # The schedules agree until the shorter one decays, so the first difference is found by halving.
-    low, high = 0, steps
-    while low < high:
-        middle = (low + high) // 2
-        if planned(short.train, middle) == planned(long.train, middle):
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def cells(

@@ -58,11 +58,11 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Interval |
 
 def crossing(budgets: Sequence[float], differences: Sequence[Sequence[float]]) -> Interval:
     """The budget at which a difference changes its sign for good, between the means of neighbouring
-    budgets, on a logarithmic scale.
+    budgets, on a logarithmic scale. The final sign is the one towards which the difference moves.
 
     budgets: rising. differences: for each budget one value a seed. -inf where the difference has
-    its final sign from the first budget on and inf where the sign does not change within the range:
-    of the value and of each bound.
+    its final sign from the first budget on, inf where it has not reached it at the last one: of the
+    value and of each bound.
     """
     first, last = np.mean(differences[0]), np.mean(differences[-1])
     # Which way the means go decides what counts as the final sign.
@@ -81,7 +81,7 @@ def _positive_from(budgets: Sequence[float], differences: Sequence[Sequence[floa
     means_B = np.array([np.mean(d) for d in differences])
     at = _last_change(log_B, means_B[None])[0]
     low, high = _bounds(_last_change(log_B, _drawn(differences)))
-    return Interval(*(float(np.exp(x)) if math.isfinite(x) else x for x in (at, low, high)))
+    return Interval(*(float(np.exp(x) if math.isfinite(x) else x) for x in (at, low, high)))
 
 
 def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

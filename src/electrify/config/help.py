@@ -77,7 +77,20 @@ def usage_of(parser: argparse.ArgumentParser, needed: list[str]) -> str:
     optional = [
         action for action in flags if not action.required and action.option_strings[0] not in needed
     ]
-    return " ".join([*words, "[FLAGS]"] if len(optional) > 1 else words).replace("%", "%%")
+    pieces = [*words, "[FLAGS]"] if len(optional) > 1 else words
+    return _broken(pieces, indent=len("usage: ")).replace("%", "%%")
+
+
+def _broken(pieces: list[str], *, indent: int) -> str:
+    """The pieces with spaces between them, on as many lines as they need."""
+    width = min(shutil.get_terminal_size().columns - 2, WIDEST) - indent
+    lines = [pieces[0]]
+    for piece in pieces[1:]:
+        if len(lines[-1]) + 1 + len(piece) <= width:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(" " * 4 + piece)
+    return ("\n" + " " * indent).join(lines)
 
 
 def placeholder(action: argparse.Action) -> str:

@@ -147,6 +147,13 @@ def evaluate_flags(p: argparse.ArgumentParser) -> None:
     add_flags(p, EvaluateConfig, skip=("models",))
 
 
+def compare_flags(p: argparse.ArgumentParser) -> None:
+    from .compare import CompareConfig
+
+    p.add_argument("data", metavar="DATA", help="folder made by `electrify prepare`")
+    add_flags(p, CompareConfig, skip=("data",))
+
+
 def flops_flags(p: argparse.ArgumentParser) -> None:
     from .flops import FlopsConfig
 
@@ -214,6 +221,11 @@ VERBS = {
         "each token of a text with its probability of having been replaced", detect_flags
     ),
     "evaluate": Verb("tests that need no training: BLiMP's minimal pairs", evaluate_flags),
+    "compare": Verb(
+        "which recipe is best for a budget: trains and measures each with several seeds, and "
+        "reports with intervals",
+        compare_flags,
+    ),
     "flops": Verb(
         "what recipes cost to train and to run, in floating-point operations", flops_flags
     ),

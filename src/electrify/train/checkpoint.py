@@ -62,9 +62,10 @@ def save(
     tensors: Mapping[str, Mapping[str, Tensor]],
     state: dict[str, Any],
     keep: int | None,
+    milestones: frozenset[int] = frozenset(),
 ) -> Path:
     """Writes RUN/checkpoint-<step> and removes older complete ones beyond the `keep` newest (None
-    keeps all). Returns its folder.
+    keeps all), except for those of `milestones`. Returns its folder.
 
     tensors: one file per group, e.g. {"model": {...}, "optimizer": {...}}; no two tensors of a
     group may share memory. state: JSON with string keys. If a complete checkpoint of the step is
@@ -74,7 +75,7 @@ def save(
     assert keep is None or keep >= 1
     final = run / f"checkpoint-{step}"
     if os.path.lexists(final) and not why_bad(final):
-        _rotate(run, step, keep)
+        _rotate(run, step, keep, milestones)
         return final
     try:
         _put(run, final, step, tensors, state)
@@ -82,7 +83,7 @@ def save(
         say(f"warning: {e}; trying once more")
         time.sleep(RETRY_S)
         _put(run, final, step, tensors, state)
-    _rotate(run, step, keep)
+    _rotate(run, step, keep, milestones)
     return final
 
 
@@ -156,7 +157,7 @@ def manifest_text(manifest: Any) -> str:
     return json.dumps(manifest, sort_keys=True, indent=1) + "\n"
 
 
-def _rotate(run: Path, step: int, keep: int | None) -> None:
+def _rotate(run: Path, step: int, keep: int | None, spared: frozenset[int]) -> None:
     """Leaves checkpoints of steps above `step` alone: they are damaged ones that resuming passed
     over, and the run will write them again."""
     if keep is None:
@@ -165,6 +166,7 @@ def _rotate(run: Path, step: int, keep: int | None) -> None:
         found
         for found in numbered(run)
         if found.step < step
+        and found.step not in spared
         and not found.path.is_symlink()
         and not why_bad(found.path, hashes=False)
     ]

@@ -28,6 +28,8 @@ class RunContext:
     """FLOP/s that one device can do."""
     flops_before: float = 0.0
     """FLOPs that an earlier stage has used."""
+    milestones: frozenset[int] = frozenset()
+    """Updates whose checkpoints are kept whatever `save_total_limit` says."""
 
 
 @dataclass(frozen=True)

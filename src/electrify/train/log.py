@@ -191,6 +191,16 @@ def rewind(path: Path, resume_step: int | None) -> None:
     write_atomically(path, b"".join(line + b"\n" for line in kept))
 
 
+def begin_log(run: Path, trunk: Path) -> None:
+    """Gives a run that starts from the checkpoint `trunk` of another one the records up to there,
+    if they are there: as if it had trained so far itself."""
+    step = int(trunk.name.rpartition("-")[2])
+    earlier = trunk.parent / FILE
+    if earlier.is_file():
+        kept = (line for line, record in _lines(earlier) if record and record["step"] <= step)
+        write_atomically(run / FILE, b"".join(line + b"\n" for line in kept))
+
+
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Each line with its record, which is None if the line is incomplete or damaged."""
     with open_regular(path, within=path.parent) as f:

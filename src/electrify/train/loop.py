@@ -256,6 +256,7 @@ class Run:
             stopped = not done and self.must_stop(stop)
             logs = self.step % c.logging_steps == 0
             saves = done or stopped or self.step % c.save_steps == 0
+            saves |= self.step in self.context.milestones
             validates = done or (c.eval_steps > 0 and self.step % c.eval_steps == 0)
             if self.safety.went_back(log, wait=logs or saves or validates):
                 bar.advance(self.step - bar.done)

@@ -45,7 +45,12 @@ class Saver:
             place = self.settled(log, lost)
             try:
                 checkpoint.save(
-                    place.folder, self.state.step, tensors=tensors, state=facts, keep=self.keep
+                    place.folder,
+                    self.state.step,
+                    tensors=tensors,
+                    state=facts,
+                    keep=self.keep,
+                    milestones=context.milestones,
                 )
             except UserError as e:
                 if leaving or place.ends:

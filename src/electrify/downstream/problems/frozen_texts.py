@@ -134,12 +134,19 @@ class FrozenTexts(Texts):
         return HeldOut(examples, pooled)
 
     def _pooled(self, examples: Sequence[Example]) -> Pooled:
-        u_NF = self._means([replace(e, pair=None) for e in examples])
         if not self.pairs:
+            u_NF = self._means([replace(e, pair=None) for e in examples])
             return Pooled(u_NF, self._targets(examples).to(self.device))
-        v_NF = self._means([replace(e, text=e.pair or "", pair=None) for e in examples])
+        u_NF, v_NF = self.pair_means(examples)
         both_NF = torch.cat([u_NF, v_NF, (u_NF - v_NF).abs(), u_NF * v_NF], -1)
         return Pooled(both_NF, self._targets(examples).to(self.device))
+
+    def pair_means(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+        """[N, F] twice, in float32: the mean states of the first and of the second texts."""
+        return (
+            self._means([replace(e, pair=None) for e in examples]),
+            self._means([replace(e, text=e.pair or "", pair=None) for e in examples]),
+        )
 
     def _means(self, examples: Sequence[Example]) -> Tensor:
         """[N, F] in float32: the mean of each text's states, special tokens included."""

@@ -1,0 +1,152 @@
+"""The process of one cell: trains an encoder, measures it, and writes what it found.
+
+    python -m electrify.compare.cell < Work as JSON   ->   FOLDER/outcome.json
+
+A cell has a process of its own, so that one that fails takes no other with it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..cores import wait_briefly
+from ..errors import Unfinished, UserError
+from ..progress import say
+from ..train.signals import SAVED_EXIT, Interruptible, Stopped
+
+OUTCOME = "outcome.json"
+RUN = "run"
+PRETRAIN = "pretrain"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be done."""
+
+    data: str
+    folder: str
+    """The folder of the cell."""
+    recipe: str
+    """YAML."""
+    tasks: tuple[str, ...]
+    measuring: dict[str, Any]
+    """The fields of measures.Measuring."""
+    trunk: str | None
+    """The checkpoint of a longer run from which this one starts."""
+    milestones: tuple[int, ...]
+    """Updates whose checkpoints shorter runs start from."""
+    core: int | None
+    """The core that it keeps to; None leaves that to the system."""
+    parent: int
+    """The process that waits for it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one cell gave."""
+
+    steps: int
+    flops: float
+    tokens: float
+    seconds: float
+    joules: float | None
+    validation: dict[str, Any]
+    scores: dict[str, Any]
+    failed: dict[str, str]
+
+
+def main() -> int:
+    """Reads the work and does it. The exit status is that of the verbs."""
+    wait_briefly()
+    work = Work(**json.load(sys.stdin))
+    if work.core is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {work.core})
+    from ..text.pool import die_with
+
+    die_with(work.parent)
+    try:
+        with Interruptible():
+            do(work)
+    except UserError as e:
+        say(str(e))
+        return 2
+    except (Unfinished, Stopped) as e:
+        say(f"stopped: {e}")
+        return SAVED_EXIT
+    return 0
+
+
+def do(work: Work) -> None:
+    """Trains and measures. A task that fails is written down with its reason, and the others go
+    on. Raises Unfinished if the training was stopped."""
+    from ..config.pretrain import parse
+    from ..files.whole import write_atomically
+    from ..pretraining import pretrain
+    from ..train import log
+
+    folder = Path(work.folder)
+    run = folder / RUN
+    result = pretrain(
+        Path(work.data),
+        output_dir=run,
+        config=parse(work.recipe, "recipe"),
+        milestones=frozenset(work.milestones),
+        trunk=Path(work.trunk) if work.trunk else None,
+    )
+    if not result.summary.finished:
+        raise Unfinished("training was stopped and saved")
+    trained = [r for r in log.read(run / log.FILE) if r["kind"] == "train"]
+    last: dict[str, Any] = trained[-1] if trained else {}
+    scores, failed = measured(work, result.exported["discriminator"])
+    outcome = Outcome(
+        result.summary.step,
+        float(last.get("flops", 0.0)),
+        result.summary.tokens,
+        result.summary.seconds,
+        last.get("joules"),
+        result.summary.validation,
+        scores,
+        failed,
+    )
+    from ..files.whole import json_text
+
+    write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
+
+
+def measured(work: Work, model: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The scores of each task, and the reasons of those that failed."""
+    from .measures import Measuring, measure
+
+    how = Measuring(**work.measuring)
+    scores: dict[str, Any] = {}
+    failed: dict[str, str] = {}
+    for name in work.tasks:
+        try:
+            found = measure(name, model, how, Path(work.folder) / name.replace(":", "-"))
+        except UserError as e:
+            say(f"{name} failed: {e}")
+            failed[name] = str(e)
+            continue
+        if not all(map(math.isfinite, found.scores)):
+            failed[name] = f"{found.metric} is not a number"
+        else:
+            scores[name] = asdict(found)
+            say(f"{name}: {found.metric} {100 * found.median:.1f}")
+    return scores, failed
+
+
+def last_words(log: Path) -> str:
+    """The last line that a process wrote, as the reason of its failure."""
+    lines: Iterable[str] = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.strip() for line in reversed(list(lines)) if line.strip()), "no reason given")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

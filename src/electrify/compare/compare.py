@@ -1,0 +1,30 @@
+"""`electrify compare`: plan, run, report."""
+
+from __future__ import annotations
+
+from ..config.compare import CompareConfig
+from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint
+from ..files.lock import lock
+from .forecast import Forecast, forecast
+from .report import write_report
+from .run import run_study
+from .study import Study, plan_study
+from .table import Table, table_of
+
+
+def planned(config: CompareConfig) -> tuple[Study, Forecast]:
+    """The plan of a study, checked, with what it will take. Raises UserError."""
+    study = plan_study(config)
+    must_be_utf8(study.out)
+    must_not_be_in_a_checkpoint(study.out)
+    return study, forecast(study)
+
+
+def compare(study: Study) -> Table:
+    """Runs what is left of a study and writes its report. Raises UserError for a folder that cannot
+    be used."""
+    results = run_study(study)
+    table = table_of(results, recipes=study.recipes, tasks=study.config.tasks)
+    with lock(study.out):
+        write_report(table, study.out, against=study.config.against)
+    return table

@@ -1,0 +1,205 @@
+"""What a study will take, before it is run: updates, tokens, passes over the corpus, minutes, disk.
+
+The rates come from encoders of the study that are trained already, else from a few seconds of
+training each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config.pretrain import dump, override
+from ..console import size
+from ..errors import UserError
+from ..files.reading import read_object
+from ..progress import Progress, aligned, duration
+from ..train import log
+from ..train.facts import FACTS
+from .cell import RUN, Work
+from .plan import Cell
+from .run import environment, key_of, slots
+from .study import Study, finished, read_results
+from .table import LONGEST
+
+PROBE_MINUTES = 0.08
+FEW = 3
+"""Updates that are not counted, because the first ones are slower."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How fast a recipe trains, and how large it is."""
+
+    seconds: float
+    """Per update."""
+    parameters: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """One recipe and budget of a plan; numbers are those of one seed."""
+
+    recipe: str
+    budget: float
+    updates: int
+    tokens: int
+    """Places for tokens, padding included."""
+    epochs: float
+    starts_at: int | None
+    minutes: float
+    """Of pre-training, where this run's own updates alone are computed."""
+    parameters: int
+    seeds: int
+    done: int
+    """Seeds that are finished already."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The plan of a study."""
+
+    lines: list[Line]
+    minutes: float
+    """Of pre-training, of everything that is still to be run."""
+    disk_bytes: int
+    processes: int
+
+    def as_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+    def text(self) -> str:
+        """The plan as a table, and two sentences."""
+        head = ["recipe", "FLOPs", "updates", "M tokens", "epochs", "starts at", "minutes", "to do"]
+        cells = [
+            [
+                line.recipe if len(line.recipe) <= LONGEST else f"{line.recipe[: LONGEST - 4]} ...",
+                f"{line.budget:.3g}",
+                f"{line.updates:,}",
+                f"{line.tokens / 1e6:,.1f}",
+                f"{line.epochs:.2f}",
+                f"{line.starts_at:,}" if line.starts_at else "",
+                f"{line.minutes:,.1f}",
+                f"{line.seeds - line.done} of {line.seeds}",
+            ]
+            for line in self.lines
+        ]
+        processes = "process" if self.processes == 1 else "processes"
+        total = duration(60 * self.minutes / self.processes)
+        return "\n".join(
+            [
+                *aligned([head, *cells], names=1),
+                (
+                    f"pre-training: about {total} with {self.processes} "
+                    f"{processes}, and the tasks' own time; "
+                    f"disk: about {size(self.disk_bytes)}"
+                ),
+            ]
+        )
+
+
+def forecast(study: Study) -> Forecast:
+    """The plan of a study, with rates measured here."""
+    results = read_results(study.out)
+    done = finished(study, results)
+    rates = measured_rates(study)
+    grouped: dict[tuple[str, float], list[Cell]] = {}
+    for cell in study.cells:
+        grouped.setdefault((cell.entry, cell.budget), []).append(cell)
+    lines, minutes, disk = [], 0.0, 0
+    for (entry, budget), cells in grouped.items():
+        cell = cells[0]
+        rate = rates.get(entry) or Rate(0.0, rates[study.recipes[0]].parameters)
+        config = cell.config
+        tokens = cell.steps * (config.train.train_batch_size or 0) * config.data.max_seq_length
+        ready = sum(key_of(c) in done for c in cells)
+        own = cell.own_steps * rate.seconds / 60
+        minutes += own * (len(cells) - ready)
+        # Weights and two moments of the last checkpoint and the one being written, and the models.
+        disk += (12 * 2 + 8) * rate.parameters * (len(cells) - ready)
+        lines.append(
+            Line(
+                entry,
+                budget,
+                cell.steps,
+                tokens,
+                tokens / study.corpus_tokens,
+                cell.starts_at,
+                own,
+                rate.parameters,
+                len(cells),
+                ready,
+            )
+        )
+    return Forecast(lines, minutes, disk, study.config.processes)
+
+
+def measured_rates(study: Study) -> dict[str, Rate]:
+    """The rate of each recipe, from a few seconds of training."""
+    firsts = {cell.entry: cell for cell in reversed(study.cells)}
+    found = {}
+    with Progress(len(study.recipes), title="measuring the rates", unit="recipes") as bar:
+        for entry in study.recipes:
+            found[entry] = probed(study, firsts[entry])
+            bar.advance(1)
+    return found
+
+
+def probed(study: Study, cell: Cell) -> Rate:
+    """Trains a recipe for a few seconds in a folder that is removed again. Raises UserError where
+    it cannot be trained."""
+    with tempfile.TemporaryDirectory(prefix="electrify-") as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "electrify.compare.cell"],
+            input=json.dumps(dataclasses.asdict(probe_of(study, cell, folder))).encode(),
+            env=environment(slots(1, study.config.device)[0], study.config.device),
+            capture_output=True,
+            check=False,
+        )
+        run = Path(folder) / RUN
+        seconds = seconds_of(run)
+        if not seconds:
+            words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            reason = words[-1] if words else "no reason given"
+            raise UserError(f"{cell.entry} cannot be trained: {reason}")
+        parameters = int(read_object(run / FACTS, within=run).get("parameters") or 0)
+        return Rate(statistics.median(seconds), parameters)
+
+
+def probe_of(study: Study, cell: Cell, folder: str) -> Work:
+    """A few seconds of a cell's training."""
+    recipe = override(
+        cell.config,
+        {
+            "max_steps": max(cell.steps, 1000),
+            "max_minutes": PROBE_MINUTES,
+            "logging_steps": 1,
+            "eval_steps": 0,
+            "report_to": (),
+            "device": study.config.device,
+            "generator_steps": 0,
+            "discriminator_start": "generator",
+        },
+    )
+    measuring = {"data_dir": "", "seeds": 1}
+    data = study.config.data
+    return Work(data, folder, dump(recipe), (), measuring, None, (), None, os.getpid())
+
+
+def seconds_of(run: Path) -> list[float]:
+    """The time of each update in a log that has a line for each."""
+    if not (run / log.FILE).is_file():
+        return []
+    records: list[dict[str, Any]] = [r for r in log.read(run / log.FILE) if r["kind"] == "train"]
+    times = [float(r["seconds"]) for r in records]
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    return gaps[FEW:] or gaps or times

@@ -1,0 +1,137 @@
+"""How an encoder is measured: the names after `--tasks` -> scores.
+
+stsb          fine-tuned
+stsb:frozen   a linear head on the encoder as it is
+stsb:cosine   cosines of mean states, without any training
+blimp         minimal pairs
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..config.evaluate import EvaluateConfig
+from ..config.finetune import FinetuneConfig
+from ..config.finetune_settings import FinetuneSettings
+from ..downstream.known_tasks import tasks_named
+from ..downstream.read.task import read_task
+from ..downstream.tasks import AnswerTask, TagTask, TaskData, TextTask
+from ..errors import UserError, nearest
+
+BLIMP = "blimp"
+WAYS = ("", "frozen", "cosine")
+# The folder inside DATA_DIR that may hold all tasks of a kind.
+FOLDERS = {TextTask: "glue", TagTask: "tagging", AnswerTask: "squad"}
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What all measurements of a study share."""
+
+    data_dir: str
+    seeds: int
+    max_train_samples: int | None = None
+    max_eval_samples: int | None = None
+    device: str = "auto"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Scores of one encoder: higher is better."""
+
+    metric: str
+    scores: list[float]
+    """One for each seed of the task; a single one where nothing is drawn."""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.scores)
+
+
+def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
+    """The task, the way it is measured, and the folder of its data. Raises UserError for a name
+    that is not one."""
+    task, _, way = name.partition(":")
+    if way not in WAYS:
+        raise UserError(f"tasks: {name}: no way of measuring is called {way!r}{nearest(way, WAYS)}")
+    if task == BLIMP:
+        if way:
+            raise UserError(f"tasks: {name}: blimp is measured without training; leave :{way} away")
+        inside = Path(data_dir) / BLIMP
+        return task, way, str(inside if inside.is_dir() else data_dir)
+    rows = tasks_named([task])
+    if len(rows) > 1:
+        raise UserError(f"tasks: {name} stands for several tasks; name each of them")
+    if way and isinstance(rows[0], AnswerTask):
+        raise UserError(f"tasks: {name}: questions are answered by a fine-tuned encoder only")
+    if way == "cosine" and not (isinstance(rows[0], TextTask) and rows[0].kind == "regression"):
+        raise UserError(f"tasks: {name}: cosines are for stsb")
+    inside = Path(data_dir) / FOLDERS[type(rows[0])]
+    return task, way, str(inside if inside.is_dir() else data_dir)
+
+
+def read(name: str, data_dir: str) -> TaskData | None:
+    """The examples of a task. Raises UserError where they cannot be read. blimp's pairs are checked
+    only."""
+    task, _, folder = place_of(name, data_dir)
+    if task == BLIMP:
+        from ..scoring.blimp import read_blimp
+
+        read_blimp(folder, limit=1)
+        return None
+    return read_task(tasks_named([task])[0], folder)
+
+
+def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
+    """Measures the encoder `model`; the folder `out` takes what this writes."""
+    task, way, folder = place_of(name, how.data_dir)
+    if task == BLIMP:
+        return _blimp(model, folder, how)
+    data = read_task(tasks_named([task])[0], folder)
+    if way == "cosine":
+        from ..downstream.similarity import cosine_score
+
+        return Found("spearman", [cosine_score(data, str(model), device=how.device)])
+    return _finetuned(data, model, folder, how, out, frozen=way == "frozen")
+
+
+def _blimp(model: Path, folder: str, how: Measuring) -> Found:
+    from ..scoring.evaluate import evaluate
+
+    rows = evaluate(
+        EvaluateConfig(
+            models=(str(model),),
+            data_dir=folder,
+            max_eval_samples=how.max_eval_samples,
+            device=how.device,
+        )
+    )
+    return Found("accuracy", [statistics.fmean(r.accuracy for r in rows if r.part == BLIMP)])
+
+
+def _finetuned(
+    data: TaskData, model: Path, folder: str, how: Measuring, out: Path, *, frozen: bool
+) -> Found:
+    from ..downstream.finetune import finetune
+
+    settings = FinetuneSettings(
+        max_train_samples=how.max_train_samples,
+        frozen_encoder="last" if frozen else "none",
+        device=how.device,
+    )
+    report = finetune(
+        FinetuneConfig(
+            models=(str(model),),
+            output_dir=str(out),
+            task=(data.name,),
+            data_dir=folder,
+            seeds=how.seeds,
+            settings=settings,
+        ),
+        [data],
+    )
+    metric = data.score_names[0]
+    by_seed = {r["seed"]: float(r["scores"][metric]) for r in report.records}
+    return Found(metric, [by_seed[seed] for seed in sorted(by_seed)])

@@ -1,0 +1,109 @@
+"""The picture of a study: score against cost, a panel for each task, a line for each recipe, its
+interval as a band, every seed as a dot."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+from .study import UNTRAINED
+from .table import Table
+
+# Okabe and Ito's colours, which colour-blind people tell apart; the markers tell them apart, too.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+MARKERS = "osD^vPX*"
+COLUMNS = 3
+PANEL = (4.6, 3.6)
+"""Inches."""
+LABELS = {
+    "flops": "FLOPs of pre-training",
+    "tokens": "tokens of pre-training",
+    "seconds": "seconds of pre-training",
+    "joules": "joules of pre-training",
+}
+
+
+def drawn(table: Table, *, against: str) -> bytes | None:
+    """The PNG; None if matplotlib is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    panels = [*table.tasks, ""]
+    columns = min(COLUMNS, len(panels))
+    lines = -(-len(panels) // columns)
+    size = (PANEL[0] * columns, PANEL[1] * lines + 0.6)
+    figure, axes = plt.subplots(
+        *(lines, columns), figsize=size, squeeze=False, layout="constrained"
+    )
+    # A machine may not measure a cost (joules).
+    measured = any(_cost(table, r, b, against) > 0 for r in table.recipes for b in table.budgets)
+    for axis, task in zip(axes.flat, panels, strict=False):
+        if task:
+            _task(axis, table, task, against)
+        else:
+            _ranks(axis, table, against)
+        if measured:
+            axis.set_xscale("log")
+        axis.set_xlabel(LABELS[against] + ("" if measured else ": not measured"))
+        axis.grid(alpha=0.3)
+    for axis in list(axes.flat)[len(panels) :]:
+        axis.set_visible(False)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, max(1, len(labels))))
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=110, format="png")
+    plt.close(figure)
+    return picture.getvalue()
+
+
+def _cost(table: Table, recipe: str, budget: float, against: str) -> float:
+    """Where a point lies; not a number where the machine did not measure it."""
+    if against == "flops":
+        return budget
+    return table.costs.get((recipe, budget), {}).get(against) or math.nan
+
+
+def _task(axis: Any, table: Table, task: str, against: str) -> None:
+    """One task: means, bands and dots, and the untrained encoders as lines across."""
+    metric = next(p.metric for p in table.points if p.task == task)
+    for k, recipe in enumerate(table.recipes):
+        points = [p for b in table.budgets if (p := table.point(recipe, b, task)) is not None]
+        x = [_cost(table, recipe, p.budget, against) for p in points]
+        color = COLORS[k % len(COLORS)]
+        style = {"color": color, "linestyle": "-" if k < len(COLORS) else "--"}
+        marker = MARKERS[k % len(MARKERS)]
+        axis.plot(
+            x,
+            [100 * p.mean.value for p in points],
+            marker=marker,
+            label=table.shown[recipe],
+            **style,
+        )
+        if all(math.isfinite(p.mean.low) for p in points):
+            low, high = ([100 * getattr(p.mean, end) for p in points] for end in ("low", "high"))
+            axis.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+        for at, p in zip(x, points, strict=True):
+            values = [100 * v for v in p.by_seed.values()]
+            axis.plot([at] * len(values), values, ".", color=color, markersize=3, alpha=0.6)
+    for name, style in zip(UNTRAINED, (":", "-."), strict=True):
+        point = table.point(name, 0.0, task)
+        if point is not None:
+            value = 100 * point.mean.value
+            axis.axhline(value, color="gray", linestyle=style, linewidth=1, label=name)
+    axis.set_title(f"{task} ({metric})")
+
+
+def _ranks(axis: Any, table: Table, against: str) -> None:
+    """The score that decides, 1 at the top."""
+    for k, recipe in enumerate(table.recipes):
+        there = [b for b in table.budgets if recipe in table.ranks[b]]
+        x = [_cost(table, recipe, b, against) for b in there]
+        y = [table.ranks[b][recipe] for b in there]
+        axis.plot(x, y, marker=MARKERS[k % len(MARKERS)], color=COLORS[k % len(COLORS)])
+    axis.invert_yaxis()
+    axis.set_title("mean rank over the tasks")

@@ -1,0 +1,162 @@
+"""The report of a study: report.md, report.csv, report.json and report.png."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from ..config.compare import SCORE
+from ..console import inert
+from ..files import results
+from ..files.whole import json_text
+from ..progress import aligned, say
+from .plot import drawn
+from .statistics import Interval
+from .study import UNTRAINED
+from .table import Table
+
+COLUMNS = (
+    *("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high"),
+    *("difference", "difference_low", "difference_high"),
+)
+
+
+def write_report(table: Table, folder: Path, *, against: str) -> None:
+    """Writes the report; what the user made of an earlier one is kept. against: the cost on the
+    horizontal axis of the picture. Needs the folder's lock."""
+    files: dict[str, str | bytes] = {
+        "report.md": markdown(table),
+        "report.csv": as_csv(table),
+        "report.json": as_json(table),
+    }
+    picture = drawn(table, against=against)
+    if picture is None:
+        say("report.png is not drawn: pip install 'electrify[plot]'")
+    else:
+        files["report.png"] = picture
+    results.write_results(folder, files)
+
+
+def as_json(table: Table) -> str:
+    """Every number of the report."""
+    plain = dataclasses.asdict(table)
+    plain["costs"] = [
+        {"recipe": recipe, "budget": budget} | cost
+        for (recipe, budget), cost in table.costs.items()
+    ]
+    plain["score"] = SCORE
+    # Bounds that nothing bounds are null.
+    return json_text(json.loads(json_text(plain)), indent=1) + "\n"
+
+
+def as_csv(table: Table) -> str:
+    """One line for each recipe, budget and task."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for p in table.points:
+        d = p.difference
+        writer.writerow(
+            [p.recipe, f"{p.budget:g}", p.task, p.metric, len(p.by_seed)]
+            + [p.mean.value, p.mean.low, p.mean.high]
+            + ([d.value, d.low, d.high] if d else ["", "", ""])
+        )
+    return out.getvalue()
+
+
+def text(table: Table) -> str:
+    """The scores as aligned lines for the terminal."""
+    parts = []
+    for budget, rows in tables(table):
+        parts += [f"{budget}:", *aligned(rows, names=1), ""]
+    return "\n".join([*parts, *sentences(table)]).rstrip()
+
+
+def markdown(table: Table) -> str:
+    """The scores of each budget, what follows from them, and what failed."""
+    first = inert(table.shown[table.recipes[0]])
+    lines = [
+        "# Comparison",
+        "",
+        (
+            f"The score that was named before the first run: {SCORE} (1 is the best). Scores times "
+            "100, means over the seeds of pre-training with their 95 % intervals, each the median "
+            f"over the seeds of the task. Bold: the difference to {first} excludes 0."
+        ),
+        "",
+    ]
+    for budget, (head, *rows) in tables(table, bold=True):
+        lines += [f"## {budget}", ""]
+        lines += ["| " + " | ".join(map(inert, head)) + " |"]
+        lines += ["|---|" + "---:|" * (len(head) - 1)]
+        lines += ["| " + " | ".join([inert(row[0]), *row[1:]]) + " |" for row in rows] + [""]
+    return "\n".join([*lines, *(f"- {inert(line)}" for line in sentences(table)), ""])
+
+
+def tables(table: Table, *, bold: bool = False) -> list[tuple[str, list[list[str]]]]:
+    """A title and rows, header first: the largest budget first, the untrained encoders last."""
+    metric = {p.task: p.metric for p in table.points}
+    head = ["recipe", *(f"{task} ({metric[task]})" for task in table.tasks)]
+    found = []
+    for budget in reversed(table.budgets):
+        rows = [[*head, "mean rank"]]
+        for recipe in table.recipes:
+            row = [table.shown[recipe]]
+            for task in table.tasks:
+                p = table.point(recipe, budget, task)
+                shown = spread(p.mean) if p else "-"
+                ahead = bold and p and p.difference and p.difference.excludes_zero
+                row.append(f"**{shown}**" if ahead else shown)
+            rank = table.ranks[budget].get(recipe)
+            rows.append([*row, "-" if rank is None else f"{rank:.2f}"])
+        found.append((f"{budget:.3g} FLOPs", rows))
+    untrained = [
+        [name, *(spread(p.mean) if p else "-" for p in points)]
+        for name in UNTRAINED
+        if any(points := [table.point(name, 0.0, task) for task in table.tasks])
+    ]
+    return found + ([("Before training", [head, *untrained])] if untrained else [])
+
+
+def spread(interval: Interval) -> str:
+    """`67.1 ± 1.2`."""
+    half = (interval.high - interval.low) / 2
+    value = f"{100 * interval.value:.1f}"
+    return f"{value} ± {100 * half:.1f}" if math.isfinite(half) else value
+
+
+def sentences(table: Table) -> list[str]:
+    """What follows from the curves, and what failed."""
+    shown = table.shown
+    first = shown[table.recipes[0]]
+    found = []
+    for c in table.crossings:
+        state = "ahead of" if c.ahead else "behind"
+        found.append(f"{c.task}: {shown[c.recipe]} is {state} {first} {since(c.at)}")
+    for c in table.cheaper:
+        if math.isfinite(c.at.value):
+            found.append(
+                f"{c.task}: {shown[c.recipe]} reaches the {100 * c.score:.1f} of {first} at "
+                f"{c.at.value:.3g} FLOPs, {c.times:.1f} times cheaper"
+            )
+    return [*found, *(f"failed: {line}" for line in table.failed)]
+
+
+def since(at: Interval) -> str:
+    """Where a crossing lies."""
+    if not math.isfinite(at.value):
+        moves = "more and more" if at.value < 0 else "less and less"
+        return f"at every budget, by {moves}: where they cross is not within the range"
+    return f"from {at.value:.3g} FLOPs on ({bound(at.low)} to {bound(at.high)})"
+
+
+def bound(x: float) -> Any:
+    """A bound of an interval of budgets."""
+    if math.isfinite(x):
+        return f"{x:.3g}"
+    return "below the range" if x < 0 else "beyond it"

@@ -1,0 +1,299 @@
+"""Runs the cells of a study, several side by side, each in a process of its own.
+
+    Study  ->  waiting cells  ->  Running processes  ->  Result lines
+
+A cell that leaves a trunk waits until the trunk has saved the checkpoint from which it starts. If
+the trunk is not here, because its results came from another machine, the cell is run whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config.pretrain import dump, override
+from ..errors import UserError
+from ..files.inside import must_stay_inside
+from ..files.lock import lock
+from ..files.reading import FileError, read_object
+from ..progress import Progress, say
+from ..train import checkpoint, log
+from ..train.signals import SAVED_EXIT
+from .cell import OUTCOME, PRETRAIN, RUN, Outcome, Work, last_words
+from .measures import Measuring
+from .plan import Cell
+from .study import (
+    CELLS,
+    Result,
+    Study,
+    finished,
+    folder_name,
+    read_results,
+    recipe_hash,
+    write_results,
+    write_study,
+)
+
+POLL_S = 0.5
+GRACE_S = 120.0
+"""How long a process that was told to stop may take for its checkpoint."""
+SAVES = 20
+"""Checkpoints during a run."""
+
+
+@dataclass
+class Running:
+    """A cell at work."""
+
+    cell: Cell
+    folder: Path
+    process: subprocess.Popen[bytes]
+    core: int | None
+
+
+def run_study(study: Study) -> list[Result]:
+    """Trains and measures what is not finished yet, and returns the results of all cells. Raises
+    UserError for a folder that cannot be used; a cell that fails is a result with its reason."""
+    with lock(study.out):
+        write_study(study)
+        return Runner(study).run()
+
+
+class Runner:
+    """The processes of a study."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.kept = {r.key: r for r in read_results(study.out)}
+        self.done = finished(study, self.kept.values())
+        self.waiting = [c for c in study.cells if key_of(c) not in self.done]
+        self.running: list[Running] = []
+        self.slots = slots(study.config.processes, study.config.device)
+        self.weights = weights_of(self.waiting)
+
+    def run(self) -> list[Result]:
+        """Every cell, until none is left."""
+        if len(self.done):
+            say(f"{len(self.done)} of {len(self.study.cells)} encoders are done already")
+        before = len(self.study.cells) - len(self.waiting)
+        with Progress(len(self.study.cells), title="compare", unit="encoders", done=before) as bar:
+            try:
+                while self.waiting or self.running:
+                    self.fill()
+                    time.sleep(POLL_S)
+                    self.collect()
+                    bar.advance(max(0.0, self.share() - bar.done))
+            except BaseException:
+                self.stop()
+                raise
+        return [self.kept[key_of(c)] for c in self.study.cells if key_of(c) in self.kept]
+
+    def share(self) -> float:
+        """How many encoders are done, those at work in part."""
+        left = sum(self.weights[key_of(c)] for c in self.waiting)
+        left += sum(self.weights[key_of(r.cell)] * (1 - progress_of(r)) for r in self.running)
+        return len(self.study.cells) - left
+
+    def fill(self) -> None:
+        """Starts cells in the free slots."""
+        free = list(self.slots)
+        for r in self.running:
+            free.remove(r.core)
+        while free and (ready := next(filter(self.is_ready, self.waiting), None)) is not None:
+            self.waiting.remove(ready)
+            self.running.append(self.start(ready, free.pop(0)))
+
+    def trunk_of(self, cell: Cell) -> Cell | None:
+        """The longest run of the cell's recipe and seed, from which it starts."""
+        if cell.starts_at is None:
+            return None
+        same = [c for c in self.study.cells if (c.entry, c.seed) == (cell.entry, cell.seed)]
+        return max(same, key=lambda c: c.steps)
+
+    def start_of(self, cell: Cell) -> Path | None:
+        """The checkpoint from which the cell starts, if it is there."""
+        trunk = self.trunk_of(cell)
+        if trunk is None:
+            return None
+        found = self.folder(trunk) / RUN / f"checkpoint-{cell.starts_at}"
+        return found if found.is_dir() and checkpoint.why_bad(found, hashes=False) is None else None
+
+    def is_ready(self, cell: Cell) -> bool:
+        """Whether nothing that the cell needs is still to come."""
+        trunk = self.trunk_of(cell)
+        comes = trunk in self.waiting or any(r.cell is trunk for r in self.running)
+        return not comes or self.start_of(cell) is not None
+
+    def folder(self, cell: Cell) -> Path:
+        return self.study.out / CELLS / folder_name(cell)
+
+    def start(self, cell: Cell, core: int | None) -> Running:
+        """Starts the process of a cell."""
+        folder = self.folder(cell)
+        must_stay_inside(folder, self.study.out)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / OUTCOME).unlink(missing_ok=True)
+        words = [sys.executable, "-m", "electrify.compare.cell"]
+        with (folder / "log.txt").open("ab") as errors:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=errors,
+                stderr=errors,
+                env=environment(core, self.study.config.device),
+                start_new_session=True,  # Ctrl-C reaches this process only, which passes it on
+            )
+        assert process.stdin is not None
+        work = json.dumps(dataclasses.asdict(self.work(cell, folder, core))).encode()
+        # A process that ends at once is found by its status.
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(work)
+        return Running(cell, folder, process, core)
+
+    def work(self, cell: Cell, folder: Path, core: int | None) -> Work:
+        start = None if (folder / RUN).exists() else self.start_of(cell)
+        c = self.study.config
+        how = Measuring(c.data_dir, c.task_seeds, c.max_train_samples, c.max_eval_samples, c.device)
+        every = max(1, cell.steps // SAVES)
+        recipe = override(
+            cell.config,
+            {
+                "save_steps": every,
+                "save_total_limit": 1,
+                "eval_steps": every,
+                "logging_steps": max(1, every // 5),
+                "report_to": (),
+                "device": c.device,
+            },
+        )
+        return Work(
+            c.data,
+            str(folder),
+            dump(recipe),
+            c.tasks,
+            dataclasses.asdict(how),
+            str(start) if start else None,
+            tuple(sorted(self.milestones(cell))),
+            core if c.device == "cpu" or not gpus(c.device) else None,
+            os.getpid(),
+        )
+
+    def milestones(self, cell: Cell) -> set[int]:
+        """The updates at which shorter runs leave this one."""
+        return {
+            c.starts_at
+            for c in self.study.cells
+            if c.starts_at is not None and self.trunk_of(c) is cell
+        }
+
+    def collect(self) -> None:
+        """Writes the lines of the processes that have ended."""
+        for r in [r for r in self.running if r.process.poll() is not None]:
+            self.running.remove(r)
+            result = result_of(r)
+            self.kept[result.key] = result
+            self.done = finished(self.study, self.kept.values())
+            write_results(self.study.out, self.kept.values())
+            said = "; ".join(f"{k}: {v}" for k, v in result.failed.items())
+            say(f"{folder_name(r.cell)}: {f'failed ({said})' if said else summary(result)}")
+
+    def stop(self) -> None:
+        """Tells every process to save and end, and waits for them."""
+        for r in self.running:
+            r.process.send_signal(signal.SIGTERM)
+        until = time.monotonic() + GRACE_S
+        for r in self.running:
+            try:
+                r.process.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                r.process.kill()
+
+
+def key_of(cell: Cell) -> tuple[str, float, int]:
+    return cell.entry, cell.budget, cell.seed
+
+
+def weights_of(cells: list[Cell]) -> dict[tuple[str, float, int], float]:
+    """How much of the work each cell is, 1 on average: half of it for the tasks, which are alike,
+    half by the FLOPs that are computed for it alone."""
+    own = {
+        key_of(c): c.flops * c.own_steps / (c.steps + c.config.train.generator_steps) for c in cells
+    }
+    mean = sum(own.values()) / max(1, len(own)) or 1.0
+    return {key: 0.5 + 0.5 * flops / mean for key, flops in own.items()}
+
+
+def progress_of(running: Running) -> float:
+    """How much of a cell at work is done, from the end of its log: its tasks are the other half."""
+    path = running.folder / RUN / log.FILE
+    try:
+        with path.open("rb") as f:
+            f.seek(max(0, path.stat().st_size - 4096))
+            steps = [json.loads(line)["step"] for line in f.read().splitlines()[1:]]
+    except (OSError, ValueError, KeyError):
+        return 0.0
+    cell = running.cell
+    share = (max(steps, default=0) - (cell.starts_at or 0)) / max(1, cell.own_steps)
+    return 0.5 * min(1.0, max(0.0, share))
+
+
+def result_of(running: Running) -> Result:
+    """The line of a cell whose process has ended."""
+    cell = running.cell
+    where = (cell.entry, cell.budget, cell.seed, recipe_hash(cell.config))
+    try:
+        raw = read_object(running.folder / OUTCOME, within=running.folder)
+        raw = {k: v for k, v in raw.items() if k in {f.name for f in dataclasses.fields(Outcome)}}
+        return Result(*where, **raw)
+    except (FileError, TypeError):
+        reason = last_words(running.folder / "log.txt")
+        if running.process.returncode == SAVED_EXIT:
+            reason = f"stopped ({reason})"
+        return Result(*where, cell.steps, cell.flops, 0, 0, {}, {PRETRAIN: reason})
+
+
+def summary(result: Result) -> str:
+    """The scores of a cell in one line."""
+    shown = (f"{task} {100 * (result.median(task) or 0):.1f}" for task in result.scores)
+    return ", ".join(shown)
+
+
+def slots(processes: int, device: str) -> list[int | None]:
+    """A core or a GPU for each process that runs side by side. Raises UserError for more than there
+    are."""
+    number = gpus(device)
+    if number:
+        if processes > number:
+            raise UserError(f"processes: there are {number} GPUs, not {processes}")
+        return list(range(processes))
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if not cores:
+        return [None] * processes
+    if processes > len(cores):
+        raise UserError(f"processes: there are {len(cores)} cores, not {processes}")
+    return list(cores[:processes])
+
+
+def gpus(device: str) -> int:
+    """The number of GPUs that `device` allows."""
+    if device == "cpu":
+        return 0
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def environment(slot: int | None, device: str) -> dict[str, Any]:
+    """The variables of a cell's process: one thread, or one GPU."""
+    if gpus(device):
+        return dict(os.environ) | {"CUDA_VISIBLE_DEVICES": str(slot)}
+    return dict(os.environ) | {"OMP_NUM_THREADS": "1"}

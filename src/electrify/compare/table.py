@@ -1,0 +1,198 @@
+"""The results of a study as numbers: means over seeds with intervals, differences to the first
+recipe, ranks, crossings.
+
+The score that decides is named in study.yaml before the first run: the mean rank over the tasks.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from .statistics import Interval, crossing, mean, mean_ranks, paired, reached
+from .study import UNTRAINED, Result
+
+LONGEST = 40
+"""Characters of a name in tables and pictures."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A recipe at a budget on a task. Scores are fractions, each the median over the seeds of the
+    task."""
+
+    recipe: str
+    budget: float
+    task: str
+    metric: str
+    by_seed: dict[int, float]
+    mean: Interval
+    difference: Interval | None
+    """To the first recipe with the same budget, over the seeds that both have; None for the first
+    recipe itself."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The budget from which on a recipe is ahead of the first one, or behind it."""
+
+    recipe: str
+    task: str
+    ahead: bool
+    """Whether the recipe is ahead at the largest budget."""
+    at: Interval
+
+
+@dataclass(frozen=True)
+class Cheaper:
+    """The smallest budget at which a recipe reaches what the first one reaches at its largest."""
+
+    recipe: str
+    task: str
+    score: float
+    at: Interval
+    times: float
+    """The first recipe's largest budget over this one; below 1 is not reached within the range."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Everything that a report says."""
+
+    recipes: list[str]
+    budgets: list[float]
+    tasks: list[str]
+    points: list[Point]
+    ranks: dict[float, dict[str, float]]
+    """Budget -> recipe -> mean rank over the tasks, 1 the best."""
+    crossings: list[Crossing]
+    cheaper: list[Cheaper]
+    costs: dict[tuple[str, float], dict[str, float]]
+    """Recipe and budget -> medians of tokens, seconds and joules of pre-training."""
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """A name for each recipe that fits into a table and a legend."""
+        found: dict[str, str] = {}
+        for name in self.recipes:
+            short = name if len(name) <= LONGEST else f"{name[: LONGEST - 4]} ..."
+            number = 2
+            while short in found.values():
+                short = f"{short.partition(' #')[0]} #{number}"
+                number += 1
+            found[name] = short
+        return found
+
+    def point(self, recipe: str, budget: float, task: str) -> Point | None:
+        """The point of this name, if there is one."""
+        wanted = (recipe, budget, task)
+        return next((p for p in self.points if (p.recipe, p.budget, p.task) == wanted), None)
+
+
+def table_of(results: Sequence[Result], *, recipes: Sequence[str], tasks: Sequence[str]) -> Table:
+    """The numbers of a study. recipes, tasks: those of the report, in its order; the first recipe
+    is the one to which others are compared."""
+    first = recipes[0]
+    trained = [r for r in results if r.entry not in UNTRAINED]
+    budgets = sorted({r.budget for r in trained})
+    scores: dict[tuple[str, float, str], dict[int, float]] = {}
+    metrics: dict[str, str] = {}
+    for r in results:
+        for task in tasks:
+            found = r.median(task)
+            if found is not None:
+                scores.setdefault((r.entry, r.budget, task), {})[r.seed] = found
+                metrics[task] = r.scores[task]["metric"]
+    points = [
+        Point(
+            recipe,
+            budget,
+            task,
+            metrics[task],
+            values,
+            mean(list(values.values())),
+            None if recipe == first else paired(values, scores.get((first, budget, task), {})),
+        )
+        for (recipe, budget, task), values in scores.items()
+    ]
+    return Table(
+        list(recipes),
+        budgets,
+        [task for task in tasks if task in metrics],
+        points,
+        {b: _ranks(points, b) for b in budgets},
+        list(_crossings(points, budgets, recipes, tasks)),
+        list(_cheaper(points, budgets, recipes, tasks)),
+        _costs(trained),
+        list(_failures(results)),
+    )
+
+
+def _failures(results: Iterable[Result]) -> Iterable[str]:
+    for r in results:
+        for task, reason in r.failed.items():
+            yield f"{r.entry} at {r.budget:.3g}, seed {r.seed}: {task}: {reason}"
+
+
+def _ranks(points: Iterable[Point], budget: float) -> dict[str, float]:
+    by_task: dict[str, dict[str, float]] = {}
+    for p in points:
+        if p.budget == budget:
+            by_task.setdefault(p.task, {})[p.recipe] = p.mean.value
+    return mean_ranks(by_task)
+
+
+def _curves(
+    points: Iterable[Point], budgets: Sequence[float], recipe: str, task: str
+) -> list[Point]:
+    """The points of a recipe on a task by budget; empty unless there is one for each budget."""
+    found = {p.budget: p for p in points if (p.recipe, p.task) == (recipe, task)}
+    return [found[b] for b in budgets] if all(b in found for b in budgets) else []
+
+
+def _crossings(
+    points: Sequence[Point], budgets: Sequence[float], recipes: Sequence[str], tasks: Sequence[str]
+) -> Iterable[Crossing]:
+    """Needs two budgets."""
+    for recipe in recipes[1:] if len(budgets) > 1 else ():
+        for task in tasks:
+            ours = _curves(points, budgets, recipe, task)
+            theirs = _curves(points, budgets, recipes[0], task)
+            differences = [
+                [a.by_seed[s] - b.by_seed[s] for s in sorted(a.by_seed.keys() & b.by_seed.keys())]
+                for a, b in zip(ours, theirs, strict=False)
+            ]
+            if differences and all(differences):
+                ahead = statistics.fmean(differences[-1]) > 0
+                yield Crossing(recipe, task, ahead, crossing(budgets, differences))
+
+
+def _cheaper(
+    points: Sequence[Point], budgets: Sequence[float], recipes: Sequence[str], tasks: Sequence[str]
+) -> Iterable[Cheaper]:
+    for recipe in recipes[1:] if len(budgets) > 1 else ():
+        for task in tasks:
+            ours = _curves(points, budgets, recipe, task)
+            theirs = _curves(points, budgets, recipes[0], task)
+            if ours and theirs:
+                score = theirs[-1].mean.value
+                at = reached(budgets, [list(p.by_seed.values()) for p in ours], score)
+                yield Cheaper(
+                    recipe, task, score, at, budgets[-1] / at.value if at.value > 0 else 1
+                )
+
+
+def _costs(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, float]]:
+    grouped: dict[tuple[str, float], list[Result]] = {}
+    for r in results:
+        if not r.failed.get("pretrain"):
+            grouped.setdefault((r.entry, r.budget), []).append(r)
+    return {
+        key: {
+            name: statistics.median(float(getattr(r, name) or 0.0) for r in found)
+            for name in ("flops", "tokens", "seconds", "joules")
+        }
+        for key, found in grouped.items()
+    }

@@ -1,0 +1,92 @@
+"""The options of `electrify compare`: which recipes, for which budgets, measured by what."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ..errors import UserError
+from .flops import Convention
+
+SCORE = "mean rank over the tasks"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig:
+    """Which recipes are compared, for which budgets, by which tasks, and where the results go."""
+
+    HEADINGS: ClassVar = {
+        "data": "what is compared",
+        "tasks": "by what",
+        "output_dir": "results",
+        "processes": "computing",
+    }
+    data: str
+    """The folder made by `electrify prepare` on which every recipe is trained."""
+    recipes: tuple[str, ...] = ()
+    """Shipped recipes, with changes after a colon: bert-tiny,electra-tiny:mask_rate=.3,tie=gdes.
+    Differences are to the first one."""
+    recipe_file: str | None = None
+    """A YAML file with more of them: a name for each, under it `recipe` and its changes."""
+    budgets: tuple[float, ...]
+    """FLOPs of pre-training, for instance 1e14,4e14. Every recipe runs as many updates as cost so
+    much."""
+    seeds: int = 3
+    """Runs of pre-training of each recipe and budget; the intervals are over them."""
+    seed: int = 0
+    """The first seed; the others are the numbers after it."""
+    lr_scheduler_type: Literal["wsd", "recipe"] = "wsd"
+    """wsd: the learning rate is held and decays over the last fifth, so a shorter run starts from
+    the longest one's checkpoint and only its end is computed; recipe: as each recipe says, every
+    run whole."""
+    convention: Convention = "hardware"
+    """How FLOPs are counted, see `electrify flops`."""
+    baselines: bool = True
+    """Also measure the first recipe untrained, and untrained with words from co-occurrence."""
+    tasks: tuple[str, ...]
+    """Tasks of `electrify finetune` by name, fine-tuned; NAME:frozen for a linear head on the
+    encoder as it is; stsb:cosine for cosines of mean states without any training; blimp."""
+    data_dir: str
+    """The folder that holds the tasks' own folders, or folders glue, tagging, squad and blimp with
+    them."""
+    task_seeds: int = 3
+    """Runs of each task for each encoder; their median counts."""
+    max_train_samples: int | None = None
+    """Fine-tune on this many examples."""
+    max_eval_samples: int | None = None
+    """blimp: use only the first so many pairs of each paradigm."""
+    output_dir: str
+    """Folder for study.yaml, results.jsonl, the report (report.md, .csv, .json, .png) and the runs.
+    The same command continues there; results.jsonl and study.yaml alone can be carried to another
+    machine."""
+    against: Literal["flops", "tokens", "seconds", "joules"] = "flops"
+    """The horizontal axis of the picture."""
+    processes: int = 1
+    """Encoders that are trained side by side, each on one core, or on one GPU if there are any."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda."""
+    plan_only: bool = False
+    """Show what would run, and how long it would take, and stop."""
+    json: bool = False
+    """Write plan or results as JSON."""
+
+    def __post_init__(self) -> None:
+        if not self.recipes and self.recipe_file is None:
+            raise UserError("recipes is missing: name the recipes to compare, or give recipe_file")
+        for name in ("seeds", "task_seeds", "processes", "max_train_samples", "max_eval_samples"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name} must be at least 1, not {value}")
+        if not 0 <= self.seed < 2**32:
+            raise UserError(f"seed must lie between 0 and 2**32 - 1, not {self.seed}")
+        if not self.budgets:
+            raise UserError("budgets is missing: say how many FLOPs, for instance 1e14,4e14")
+        for budget in self.budgets:
+            if not 0 < budget < math.inf:
+                raise UserError(f"budgets must be above 0 and finite, not {budget}")
+        for name, values in (("budgets", self.budgets), ("tasks", self.tasks)):
+            if len(set(values)) < len(values):
+                raise UserError(f"{name} names one thing twice")
+        if not self.tasks:
+            raise UserError("tasks is missing: name what the encoders are measured by")

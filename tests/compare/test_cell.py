@@ -1,0 +1,38 @@
+"""One encoder: what fails is told, and the rest goes on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from electrify.compare import measures
+from electrify.compare.cell import Work, last_words, measured
+from electrify.compare.measures import Found, Measuring
+from electrify.errors import UserError
+
+WORK = Work(
+    "", "out", "", ("a", "b", "c"), {"data_dir": "", "seeds": 2}, None, (), None, os.getpid()
+)
+
+
+def test_a_task_that_fails_does_not_lose_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
+        assert (model, how.seeds, out) == (Path("model"), 2, Path("out") / name)
+        if name == "b":
+            raise UserError("no such column")
+        return Found("f1", [0.25, 0.75] if name == "a" else [0.5, float("nan")])
+
+    monkeypatch.setattr(measures, "measure", measure)
+    scores, failed = measured(WORK, Path("model"))
+    assert scores == {"a": {"metric": "f1", "scores": [0.25, 0.75]}}
+    assert failed == {"b": "no such column", "c": "f1 is not a number"}
+
+
+def test_the_reason_is_the_last_line(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    log.write_text("step 1\nno space left\n\n")
+    assert last_words(log) == "no space left"
+    log.write_text("")
+    assert last_words(log) == "no reason given"

@@ -1,0 +1,188 @@
+"""The folder of a study, and what is checked before its first run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify.compare.measures import place_of
+from electrify.compare.run import weights_of
+from electrify.compare.study import (
+    RESULTS,
+    STUDY,
+    UNTRAINED,
+    Result,
+    declared,
+    entries_of,
+    finished,
+    folder_name,
+    must_be_ours,
+    plan_study,
+    read_results,
+    recipe_hash,
+    write_results,
+    write_study,
+)
+from electrify.config.compare import CompareConfig
+from electrify.errors import UserError
+
+TINY = (
+    "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=64,"
+    "embedding_size=32,max_position_embeddings=128,max_seq_length=16,train_batch_size=4,"
+    "warmup_steps=5,eval_rows=16,bf16=false"
+)
+
+
+def blimp(folder: Path) -> Path:
+    """A folder with one paradigm."""
+    folder.mkdir(parents=True)
+    pair = {"sentence_good": "the cat sees it.", "sentence_bad": "the cat see it."}
+    more = {"field": "syntax", "linguistics_term": "agreement", "UID": "agreement"}
+    text = "".join(json.dumps(pair | more | {"pair_id": k}) + "\n" for k in range(4))
+    (folder / "agreement.jsonl").write_text(text)
+    return folder
+
+
+def config(corpus: Path, tmp_path: Path, **fields: Any) -> CompareConfig:
+    tasks = tmp_path / "tasks"
+    if not tasks.exists():
+        blimp(tasks / "blimp")
+    given: dict[str, Any] = {
+        "data": str(corpus),
+        "recipes": (f"bert-tiny:{TINY}", f"electra-tiny:{TINY}"),
+        "budgets": (2e8, 1e8),
+        "seeds": 2,
+        "tasks": ("blimp",),
+        "data_dir": str(tasks),
+        "output_dir": str(tmp_path / "out"),
+        "device": "cpu",
+    }
+    return CompareConfig(**(given | fields))
+
+
+def test_commas_stand_between_recipes_and_between_changes(small_data: Path, tmp_path: Path) -> None:
+    words = ("bert-tiny", "electra-tiny:mask_rate=.3", "tie=all", "electra-15-tiny")
+    found = entries_of(config(small_data, tmp_path, recipes=words))
+    assert [entry.name for entry in found] == [
+        "bert-tiny",
+        "electra-tiny:mask_rate=.3,tie=all",
+        "electra-15-tiny",
+    ]
+    assert found[1].changes == {"mask_rate": ".3", "tie": "all"}
+
+
+def test_a_recipe_file_gives_names(small_data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "recipes.yaml"
+    path.write_text("more masks:\n  recipe: electra-tiny\n  mask-rate: 0.3\n")
+    found = entries_of(config(small_data, tmp_path, recipes=(), recipe_file=str(path)))
+    assert [(e.name, e.recipe, e.changes) for e in found] == [
+        ("more masks", "electra-tiny", {"mask_rate": 0.3})
+    ]
+    path.write_text("more masks: electra-tiny\n")
+    with pytest.raises(UserError, match="more masks does not say its recipe"):
+        entries_of(config(small_data, tmp_path, recipes=(), recipe_file=str(path)))
+
+
+def test_every_recipe_budget_and_seed_and_the_untrained(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    assert len(study.cells) == 2 * 2 * 2 + len(UNTRAINED) * 2
+    assert len({folder_name(c) for c in study.cells}) == len(study.cells)
+    assert len(study.recipes) == 2
+    assert study.entries[2:] == list(UNTRAINED)
+    weights = weights_of(study.cells)
+    assert sum(weights.values()) == pytest.approx(len(study.cells))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"tasks": ("stsbb",)}, "stsb"),
+        ({"tasks": ("glue",)}, "stands for several"),
+        ({"tasks": ("stsb:frosen",)}, "frozen"),
+        ({"tasks": ("blimp:frozen",)}, "leave :frozen away"),
+        ({"tasks": ("cola:cosine",)}, "cosines are for stsb"),
+        ({"tasks": ("squad1:frozen",)}, "fine-tuned encoder only"),
+        ({"tasks": ("stsb",)}, "STS-B"),
+        ({"budgets": (1e3,)}, "warm-up"),
+        ({"recipes": ("bert-tiny", "bert-tiny")}, "twice"),
+        ({"recipes": ("bert-tinny",)}, "bert-tiny"),
+        ({"data": "nowhere"}, "nowhere"),
+    ],
+)
+def test_mistakes_are_found_before_the_first_run(
+    small_data: Path, tmp_path: Path, fields: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        plan_study(config(small_data, tmp_path, **fields))
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_tasks_lie(tmp_path: Path) -> None:
+    (tmp_path / "glue").mkdir()
+    assert place_of("stsb:cosine", str(tmp_path)) == ("stsb", "cosine", str(tmp_path / "glue"))
+    assert place_of("conll2000", str(tmp_path)) == ("conll2000", "", str(tmp_path))
+
+
+def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    write_study(study)
+    assert declared(study)["score"] == "mean rank over the tasks"
+    # More recipes, budgets and seeds belong to the same study; other measures do not.
+    plan_study(config(small_data, tmp_path, seeds=3, budgets=(4e8, 1e8)))
+    for fields in ({"task_seeds": 5}, {"max_eval_samples": 3}, {"lr_scheduler_type": "recipe"}):
+        with pytest.raises(UserError, match="holds a study with"):
+            plan_study(config(small_data, tmp_path, **fields))
+    (study.out / STUDY).write_text("mine: 1\n")
+    with pytest.raises(UserError, match="not the plan of a study"):
+        must_be_ours(study)
+
+
+def test_a_folder_of_the_user_is_refused(small_data: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"mine\.txt"):
+        plan_study(config(small_data, tmp_path))
+
+
+def line(study: Any, k: int, **fields: Any) -> Result:
+    c = study.cells[k]
+    scores = {"blimp": {"metric": "accuracy", "scores": [0.5]}}
+    given = {"steps": c.steps, "flops": c.flops, "tokens": 10.0, "seconds": 1.0, "scores": scores}
+    where = {"entry": c.entry, "budget": c.budget, "seed": c.seed, "recipe": recipe_hash(c.config)}
+    return Result(**(where | given | fields))
+
+
+def test_lines_are_read_as_they_were_written(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    lines = [
+        line(study, 0),
+        line(study, 1, failed={"blimp": "no reason"}, scores={}),
+        line(study, 2, recipe="other"),
+        line(study, 3, validation={"mlm": float("nan")}),
+    ]
+    write_results(study.out, lines)
+    found = read_results(study.out)
+    assert found[0] == lines[0]
+    # Those that failed, or are of another recipe, are run again.
+    done = finished(study, found)
+    assert [r.key for r in (found[0], found[3])] == list(done)
+
+
+@pytest.mark.parametrize("change", [(".5", ".6"), ('"seed": 0', '"seed": 5'), ("{", "")])
+def test_a_changed_line_is_not_believed(
+    small_data: Path, tmp_path: Path, change: tuple[str, str]
+) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    write_results(study.out, [line(study, 0)])
+    path = study.out / RESULTS
+    text = path.read_text()
+    assert change[0] in text
+    path.write_text(text.replace(change[0], change[1], 1))
+    with pytest.raises(UserError, match=r"results\.jsonl, line 1"):
+        read_results(study.out)

@@ -1,0 +1,124 @@
+"""Lines of results -> means, differences, ranks, crossings, and the report."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from electrify.compare.plot import drawn
+from electrify.compare.report import as_csv, as_json, markdown, sentences, since, text, write_report
+from electrify.compare.statistics import Interval
+from electrify.compare.study import Result
+from electrify.compare.table import Table, table_of
+
+BUDGETS = (1e14, 4e14, 1e15)
+
+
+def result(entry: str, budget: float, seed: int, **scores: float) -> Result:
+    found = {k: {"metric": "accuracy", "scores": [v - 0.5, v, v + 0.01]} for k, v in scores.items()}
+    return Result(entry, budget, seed, "x", 10, budget, 100.0, 5.0, found)
+
+
+def made() -> Table:
+    """`late` is behind at the first budget and ahead at the last on task a, always ahead on b."""
+    results = []
+    for k, budget in enumerate(BUDGETS):
+        for seed in range(3):
+            noise = 0.002 * (seed - 1)
+            results.append(result("first", budget, seed, a=0.5 + 0.01 * k + noise, b=0.4 + noise))
+            a = 0.455 + 0.05 * k + 1.5 * noise
+            results.append(result("late", budget, seed, a=a, b=0.6 + 0.01 * k + noise))
+    results.append(result("untrained", 0.0, 0, a=0.3, b=0.3))
+    return table_of(results, recipes=["first", "late"], tasks=["a", "b"])
+
+
+def test_the_numbers() -> None:
+    table = made()
+    point = table.point("late", 1e15, "a")
+    assert point is not None
+    assert point.by_seed == pytest.approx({0: 0.552, 1: 0.555, 2: 0.558})
+    assert point.mean.value == pytest.approx(0.555)
+    assert point.difference is not None
+    # Pairs with one seed: 0.034, 0.035, 0.036; Student's quantile of two degrees of freedom.
+    assert point.difference.value == pytest.approx(0.035)
+    half = 4.303 * 0.001 / 3**0.5
+    assert point.difference.high - point.difference.value == pytest.approx(half, rel=1e-3)
+    assert table.ranks == {
+        1e14: {"first": 1.5, "late": 1.5},
+        4e14: {"first": 1.5, "late": 1.5},
+        1e15: {"first": 2.0, "late": 1.0},
+    }
+    first = table.point("first", 1e14, "a")
+    assert first is not None
+    assert first.difference is None
+
+
+def test_where_the_curves_cross() -> None:
+    table = made()
+    a, b = table.crossings
+    assert (a.task, a.ahead) == ("a", True)
+    assert 4e14 < a.at.value < 1e15
+    assert a.at.low <= a.at.value <= a.at.high
+    assert b.at.value == -math.inf
+    cheaper = {c.task: c for c in table.cheaper}
+    assert cheaper["b"].at.value == -math.inf
+    assert 4e14 < cheaper["a"].at.value < 1e15
+    assert cheaper["a"].times == pytest.approx(1e15 / cheaper["a"].at.value)
+
+
+def test_the_report(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    table = made()
+    write_report(table, tmp_path, against="flops")
+    page = (tmp_path / "report.md").read_text()
+    assert "| late | **55.5 ± 0.7** | **62.0 ± 0.5** | 1.00 |" in page
+    assert "## Before training" in page
+    assert "b: late is ahead of first at every budget, by more" in page
+    rows = list(csv.DictReader(io.StringIO(as_csv(table))))
+    assert len(rows) == len(table.points) == 14
+    assert float(rows[0]["mean"]) == pytest.approx(table.points[0].mean.value)
+    known = json.loads(as_json(table))
+    assert known["recipes"] == ["first", "late"]
+    assert known["score"] == "mean rank over the tasks"
+    assert "mean rank" in text(table)
+    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+    for against in ("tokens", "seconds", "joules"):
+        assert drawn(table, against=against)
+
+
+def test_one_budget_and_one_seed_have_no_intervals() -> None:
+    table = table_of(
+        [result("first", 1e14, 0, a=0.5), result("late", 1e14, 0, a=0.6)],
+        recipes=["first", "late"],
+        tasks=["a", "missing"],
+    )
+    assert table.tasks == ["a"]
+    assert not table.crossings
+    assert "| late | 60.0 | 1.00 |" in markdown(table)
+
+
+def test_failures_are_told() -> None:
+    bad = Result("late", 1e14, 0, "x", 1, 1.0, 0.0, 0.0, {}, {"pretrain": "no | space"})
+    table = table_of([result("first", 1e14, 0, a=0.5), bad], recipes=["first", "late"], tasks=["a"])
+    assert sentences(table) == ["failed: late at 1e+14, seed 0: pretrain: no | space"]
+    assert "no \\| space" in markdown(table)
+    assert "| late | - | - |" in markdown(table)
+
+
+def test_long_names_are_cut_and_stay_apart() -> None:
+    names = [f"electra-tiny:{'x' * 50}={k}" for k in range(3)]
+    table = table_of([result(n, 1.0, 0, a=0.1) for n in names], recipes=names, tasks=["a"])
+    assert len(set(table.shown.values())) == 3
+    assert max(map(len, table.shown.values())) < 45
+
+
+def test_where_a_crossing_lies_in_words() -> None:
+    inf = math.inf
+    assert since(Interval(-inf, -inf, -inf)).startswith("at every budget, by more and more")
+    assert "not within the range" in since(Interval(inf, -inf, inf))
+    assert since(Interval(2e14, 1e14, inf)) == "from 2e+14 FLOPs on (1e+14 to beyond it)"
