@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from electrify.compare import study as study_module
 from electrify.compare.measures import place_of
 from electrify.compare.run import weights_of
 from electrify.compare.study import (
@@ -118,6 +119,14 @@ def test_mistakes_are_found_before_the_first_run(
     with pytest.raises(UserError, match=says):
         plan_study(config(small_data, tmp_path, **fields))
     assert not (tmp_path / "out").exists()
+
+
+def test_scipy_is_asked_for_before_the_first_run(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_module, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="pip install"):
+        plan_study(config(small_data, tmp_path))
 
 
 def test_where_tasks_lie(tmp_path: Path) -> None:

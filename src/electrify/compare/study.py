@@ -17,6 +17,7 @@ import re
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,10 @@ class Study:
 def plan_study(config: CompareConfig) -> Study:
     """Checks everything that can be checked before the first run: recipes, budgets, corpus, tasks,
     and the folder. Raises UserError."""
+    if find_spec("scipy") is None:
+        raise UserError(
+            "intervals need scipy, which is not installed: pip install 'electrify[eval]'"
+        )
     corpus = Corpus(Path(config.data), "train")
     entries = entries_of(config)
     seeds = range(config.seed, config.seed + config.seeds)
