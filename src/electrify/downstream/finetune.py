@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import math
 from pathlib import Path
@@ -24,7 +25,7 @@ from ..progress import Progress, say
 from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
 from .encoder import load
-from .one_run import finetune_one, problem_of
+from .one_run import Outcome, finetune_one, problem_of
 from .page import write_report
 from .plan import Run, folder_name, is_done, must_be_makeable, planned
 from .plot import write_plot
@@ -153,7 +154,8 @@ def _submit(plan: list[Run], done: dict[Any, dict[str, Any]], out: Path, *, rand
 def _run_all(
     todo: list[Run], done: dict[Any, dict[str, Any]], out: Path, settings: FinetuneSettings
 ) -> None:
-    """Does the remaining runs. After each of them, its predictions and its record are on disk."""
+    """Does the remaining runs. After each of them, its predictions and its record are on disk, and
+    then its model."""
     with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
         for run in todo:
             outcome = finetune_one(
@@ -165,26 +167,30 @@ def _run_all(
                 save_to=run.save_to,
                 top=out,
                 hashes=run.hashes,
+                finished=functools.partial(_keep, run, done, out),
             )
-            submission.write_files(run.predictions, outcome.files, top=out)
-            odd = [
-                f"{name} of {run.label} is not a number with seed {run.seed}"
-                for name, value in outcome.scores.items()
-                if not math.isfinite(value)
-            ]
-            known = {
-                "validation_examples": len(run.task.validation),
-                "notes": [*run.task.notes, *odd],
-            }
-            known["answers"] = {
-                name: hashlib.sha256(text.encode()).hexdigest()
-                for name, text in outcome.files.items()
-            }
-            known["threads"] = torch.get_num_threads()
-            done[run.key] = run.identity | outcome.record() | known
-            write_atomically(out / "scores.jsonl", "".join(map(line_of, done.values())))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
             say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
+
+
+def _keep(run: Run, done: dict[Any, dict[str, Any]], out: Path, outcome: Outcome) -> None:
+    """Writes the predictions and the record of a run."""
+    submission.write_files(run.predictions, outcome.files, top=out)
+    odd = [
+        f"{name} of {run.label} is not a number with seed {run.seed}"
+        for name, value in outcome.scores.items()
+        if not math.isfinite(value)
+    ]
+    known = {
+        "validation_examples": len(run.task.validation),
+        "notes": [*run.task.notes, *odd],
+    }
+    known["answers"] = {
+        name: hashlib.sha256(text.encode()).hexdigest() for name, text in outcome.files.items()
+    }
+    known["threads"] = torch.get_num_threads()
+    done[run.key] = run.identity | outcome.record() | known
+    write_atomically(out / "scores.jsonl", "".join(map(line_of, done.values())))
 
 
 _ONLY_FOR: dict[str, tuple[Kind, str]] = {

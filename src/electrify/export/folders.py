@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import AutoConfig, AutoTokenizer
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -26,8 +27,9 @@ from .places import check_place
 from .quiet import quiet
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
-# Shapes that do not match are looked at here.
+# Shapes that do not match are looked at here. The dtype of a config.json would round the weights.
 SAFE_WEIGHTS: dict[str, Any] = {
+    "dtype": torch.float32,
     "use_safetensors": True,
     "trust_remote_code": False,
     "ignore_mismatched_sizes": True,
@@ -68,7 +70,7 @@ def load_weights(cls: Any, path: str, config: Any) -> tuple[Any, list[str]]:
     except Exception as e:  # damaged weights raise types of three libraries
         raise unreadable_weights(path, e) from e
     must_be_sound_weights(path, model, info)
-    return model.float().eval(), sorted(info["missing_keys"])
+    return model.eval(), sorted(info["missing_keys"])
 
 
 def unreadable_weights(path: str, error: Exception) -> UserError:
