@@ -29,6 +29,7 @@ from ..export.folders import (
     unreadable_weights,
 )
 from ..export.places import RANDOM
+from ..export.positions import positions_of
 from ..export.quiet import quiet
 from ..files.reading import sha256_of
 from ..files.tokenizers import TOKENIZER_FILES, VOCABULARY_FILES
@@ -112,7 +113,7 @@ def load(model: str, *, device: torch.device, dropout: float | None = None) -> L
     return Loaded(
         encoder,
         tokenizer,
-        _positions(encoder),
+        positions_of(encoder),
         types,
         single,
         pair,
@@ -150,19 +151,6 @@ def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
             f"{path}: the checkpoint holds {max(layers) + 1} layers, its config.json says {depth}"
         )
     return encoder
-
-
-def _positions(encoder: Any) -> int:
-    """How many tokens a sequence may have."""
-    positions = getattr(encoder.config, "max_position_embeddings", None) or 10**6
-    positions = positions if positions > 0 else 10**6  # XLNet's are relative: its config says -1
-    for name, module in encoder.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            # RoBERTa counts from the padding id + 1
-            return module.num_embeddings - (
-                0 if module.padding_idx is None else module.padding_idx + 1
-            )
-    return positions if getattr(encoder.config, "position_biased_input", True) else 10**6
 
 
 def layers_of(named: dict[str, Any]) -> int:
