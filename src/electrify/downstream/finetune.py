@@ -24,8 +24,7 @@ from ..files.whole import write_atomically
 from ..progress import Progress, say
 from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
-from .encoder import load
-from .one_run import Outcome, finetune_one, problem_of
+from .one_run import Outcome, finetune_one
 from .page import write_report
 from .plan import Run, folder_name, is_done, must_be_makeable, planned
 from .plot import write_plot
@@ -35,6 +34,7 @@ from .report import Report, report_of
 from .saving import can_save, identity_of
 from .search import search
 from .tasks import Kind, TaskData
+from .trial import width_of
 
 LONGEST_NAME = "x" * 60  # of a file in such a folder while it is written
 
@@ -84,8 +84,7 @@ def _finetune(
     device = loop.device_named(options.settings.device)
     widths = [0]
     for model in dict.fromkeys(run.model for run in todo):
-        # A broken second model should be found now, not after hours of training the first.
-        widths.append(_width(model, tasks, options.settings, device))
+        widths.append(width_of(model, tasks, options.settings, device))
     if not held:
         write_atomically(out / SETTINGS, settings_text(_kept(options.settings)))
     if len(todo) < len(plan):
@@ -104,16 +103,6 @@ def _finetune(
     if options.predict_test:
         _submit(plan, done, out, random=options.random_weights)
     return report
-
-
-def _width(
-    model: str, tasks: list[TaskData], settings: FinetuneSettings, device: torch.device
-) -> int:
-    """The width of a model. Raises UserError if it is broken or does not suit every task."""
-    loaded = load(model, device=device)
-    for task in tasks:
-        problem_of(task, loaded, settings=settings, device=device, bf16=False, name=model)
-    return loaded.width
 
 
 def _threads(

@@ -88,10 +88,12 @@ def unreadable_weights(path: str, error: Exception) -> UserError:
             f"{path}: {unsafe[0]} could run code of others when it is opened, so it is not; "
             "convert the weights to model.safetensors"
         )
-    return UserError(
-        f"{path}: its weights cannot be loaded: "
-        f"{(str(error).strip() or type(error).__name__).splitlines()[0][:300]}"
-    )
+    return UserError(f"{path}: its weights cannot be loaded: {_said(error)}")
+
+
+def _said(error: Exception) -> str:
+    """A library's words on one line."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
@@ -133,11 +135,7 @@ def must_be_finite(path: str, model: Any) -> None:
 
 def unloadable(path: str, error: Exception) -> UserError:
     """The library's complaint as one sentence."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return UserError(
-        f"{path}: cannot be loaded as a Hugging Face model: "
-        f"{lines[0][:300] if lines else type(error).__name__}"
-    )
+    return UserError(f"{path}: cannot be loaded as a Hugging Face model: {_said(error)}")
 
 
 def from_hub(name: str, config: Any) -> None:
