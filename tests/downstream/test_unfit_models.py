@@ -16,7 +16,10 @@ from torch import Tensor
 from electrify.config.finetune import FinetuneConfig
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.attention import plain_attention
+from electrify.downstream.examples import Answer, Question
 from electrify.downstream.finetune import finetune
+from electrify.downstream.read.task import answering_of
+from electrify.downstream.trial import width_of
 from electrify.errors import UserError
 
 SIZE: dict[str, Any] = {
@@ -117,6 +120,16 @@ def test_a_dropout_that_is_none(
     (model / "config.json").write_text(json.dumps(config | {"classifier_dropout": value}))
     with pytest.raises(UserError, match=f"says classifier_dropout {value}, .* is 0 to 1"):
         finetune(asked(model))
+
+
+def test_first_questions_of_which_nothing_can_be_learned(zoo: Path) -> None:
+    """Their answers fit into no window; the next one's do."""
+    long = " ".join(["the film was very good"] * 4)
+    made = [Question(str(k), "it ?", long, (Answer(long, 0),)) for k in range(2)]
+    made.append(Question("2", "it ?", "the film", (Answer("film", 4),)))
+    task = answering_of("squad", made, made, epochs=1)
+    settings = FinetuneSettings(max_seq_length=16, answer_head="plain")
+    assert width_of(str(zoo / "bert"), [task], settings, torch.device("cpu")) == 16
 
 
 def test_attention_where_only_the_values_are_in_16_bits() -> None:

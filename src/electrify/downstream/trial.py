@@ -43,12 +43,15 @@ def _try(
     bf16 = loop.computes_in_bf16(settings.bf16, device)
     problem = problem_of(task, loaded, settings=settings, device=device, bf16=bf16, name=model)
     net = problem.model(dropout=0.0, std=None).to(device)
-    data = problem.training(task.train[:_EXAMPLES])
-    few = data.batch(torch.arange(min(_EXAMPLES, len(data.lengths_N))))
+    few = task.train[:_EXAMPLES]
+    # Training leaves out what nothing can be learned from, which may be all of these.
+    answering = task.kind == "answering"
+    data = problem.held_out(few).data if answering else problem.training(few)
+    batch = data.batch(torch.arange(min(_EXAMPLES, len(data.lengths_N))))
     for training in (True, False):
         net.train(training)
         with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            (net.loss if training else net.answers)(few)
+            (net.loss if training else net.answers)(batch)
 
 
 @contextmanager
