@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..export.folders import computing_plainly
 from ..export.quiet import quiet
 from .findings import DamageError
 
@@ -47,7 +48,9 @@ def expected_shapes(config: dict[str, Any], architecture: str) -> Expected | Non
         return None
     try:
         with quiet(), torch.device("meta"):
-            model: Any = cls(CONFIG_MAPPING[kind].from_dict(config))
+            promised = CONFIG_MAPPING[kind].from_dict(config)
+            computing_plainly(promised)
+            model: Any = cls(promised)
     except Exception as e:  # whatever the library makes of a foreign file
         said = " ".join(str(e).split())[:150]
         raise DamageError(
