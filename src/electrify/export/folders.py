@@ -93,7 +93,7 @@ def unreadable_weights(path: str, error: Exception) -> UserError:
 
 def _said(error: Exception) -> str:
     """A library's words on one line."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
