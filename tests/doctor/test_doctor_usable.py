@@ -135,7 +135,7 @@ def test_a_class_that_gives_other_ids(model: Path) -> None:
 
 
 def test_a_model_that_reads_from_left_to_right(tmp_path: Path) -> None:
-    """`evaluate` scores with it, so it is no error."""
+    """`finetune` trains it, so it is no error."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     small = GPT2Config(
@@ -150,7 +150,35 @@ def test_a_model_that_reads_from_left_to_right(tmp_path: Path) -> None:
     GPT2LMHeadModel(small).save_pretrained(tmp_path / "gpt")
     found = examine_model(tmp_path / "gpt")
     assert of(found, "error") == set()
-    assert "decoder" in of(found, "warning")
+    (said,) = [f for f in found.findings if f.code == "decoder"]
+    assert said.level == "warning"
+    assert said.advice == "`finetune` can train it; `detect` and `evaluate` need an encoder."
+
+
+def test_what_takes_a_decoder(model: Path) -> None:
+    config(is_decoder=True)(model)
+    (said,) = [f for f in examine_model(model).findings if f.code == "decoder"]
+    assert "`detect` and `evaluate` refuse the model" in said.fact
+
+
+def test_an_attention_that_is_not_here(model: Path) -> None:
+    """Every verb chooses its own."""
+    (model / MARK).unlink()
+    for name in ("attn_implementation", "_attn_implementation"):
+        config(**{name: "junk"})(model)
+        assert of(examine_model(model), "error") == set()
+
+
+def test_numbers_beyond_float32(model: Path) -> None:
+    named = load_file(model / "model.safetensors")
+    name = "electra.embeddings.word_embeddings.weight"
+    large = named[name].double()
+    large[0, 0] = 1e300
+    save_file(named | {name: large}, model / "model.safetensors", metadata={"format": "pt"})
+    (model / MARK).unlink()
+    found = examine_model(model)
+    assert "not-finite" in of(found, "error")
+    assert "finite" not in of(found, "ok")
 
 
 def test_the_status_is_kept_where_the_reader_is_gone(model: Path) -> None:

@@ -3,12 +3,14 @@ what was asked."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import finetune as verb
 from electrify.downstream import submission
 from electrify.downstream.finetune import finetune
+from electrify.downstream.one_run import Outcome
 from electrify.downstream.plan import folder_name, short
 from electrify.downstream.records import line_of
 from electrify.errors import UserError
@@ -161,11 +164,12 @@ def test_scores_that_are_not_numbers(
     """JSON that every reader takes, a note that says so, and the same when it is read again."""
     real = verb.finetune_one
 
-    def odd(*args: object, **more: object) -> object:
-        import dataclasses
+    def odd(*args: object, finished: Callable[[Outcome], None], **more: object) -> object:
+        def spoilt(outcome: Outcome) -> None:
+            scores = outcome.scores | {"accuracy": math.nan}
+            finished(dataclasses.replace(outcome, scores=scores))
 
-        outcome = real(*args, **more)  # type: ignore[arg-type]
-        return dataclasses.replace(outcome, scores=outcome.scores | {"accuracy": math.nan})
+        return real(*args, finished=spoilt, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(verb, "finetune_one", odd)
     out = tmp_path / "out"

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..errors import is_of_memory
+from ..export.folders import computing_plainly
 from ..export.quiet import quiet
 from .findings import DamageError
 
@@ -48,7 +49,9 @@ def expected_shapes(config: dict[str, Any], architecture: str) -> Expected | Non
         return None
     try:
         with quiet(), torch.device("meta"):
-            model: Any = cls(CONFIG_MAPPING[kind].from_dict(config))
+            promised = CONFIG_MAPPING[kind].from_dict(config)
+            computing_plainly(promised)
+            model: Any = cls(promised)
     except Exception as e:  # whatever the library makes of a foreign file
         if is_of_memory(e):
             raise

@@ -36,14 +36,14 @@ def kind_findings(config: dict[str, Any]) -> Iterator[Finding]:
     if config.get("is_decoder"):
         fact = (
             "config.json says is_decoder: every token would see only those before it, so "
-            "`finetune` and `detect` refuse the model"
+            "`detect` and `evaluate` refuse the model, and `finetune` trains it like that"
         )
         yield error(
             "decoder",
             fact,
             (
-                'Set "is_decoder": false if it was trained as an encoder; otherwise another model '
-                "is needed."
+                'Set "is_decoder": false if it was trained as an encoder; otherwise only '
+                "`finetune` can use it."
             ),
         )
     quantized = config.get("quantization_config")
@@ -91,7 +91,7 @@ def loading_findings(folder: Path, config: dict[str, Any], *, tokenizer: bool) -
         yield warning(
             "decoder",
             sentence(refused, path),
-            "`evaluate` can score with it; `finetune` and `detect` need an encoder.",
+            "`finetune` can train it; `detect` and `evaluate` need an encoder.",
         )
     elif refused:
         yield cannot_load(refused, path, CONFIG_ADVICE)

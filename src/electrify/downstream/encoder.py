@@ -19,6 +19,7 @@ from torch import nn
 from transformers import AutoModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
+from ..console import brief
 from ..errors import UserError
 from ..export.folders import (
     SAFE_WEIGHTS,
@@ -29,6 +30,7 @@ from ..export.folders import (
     unreadable_weights,
 )
 from ..export.places import RANDOM
+from ..export.positions import positions_of
 from ..export.quiet import quiet
 from ..files.reading import sha256_of
 from ..files.tokenizers import TOKENIZER_FILES, VOCABULARY_FILES
@@ -93,7 +95,8 @@ def load(model: str, *, device: torch.device, dropout: float | None = None) -> L
     for name in DROPOUTS if dropout is not None else ():
         if isinstance(getattr(config, name, None), int | float):
             setattr(config, name, dropout)
-    model_class: Any = MODEL_MAPPING[type(config)]
+    _must_be_dropouts(path, config)
+    model_class = _class_of(config)
     attention = {"attn_implementation": implementation_for(model_class, config, device)}
     accepts = inspect.signature(model_class.__init__).parameters
     pooling = {"add_pooling_layer": False} if "add_pooling_layer" in accepts else {}
@@ -103,21 +106,51 @@ def load(model: str, *, device: torch.device, dropout: float | None = None) -> L
             encoder = model_class(config, **pooling)
         else:
             encoder = _strictly(path, config, attention | pooling)
-    tokenizer = load_tokenizer(path, vocab_size=encoder.get_input_embeddings().num_embeddings)
+    tokenizer = load_tokenizer(path, vocab_size=_vocabulary_of(path, encoder))
     # XLNet's token types are relative, so their number is not limited.
-    several = getattr(config, "type_vocab_size", 0) > 1 or config.model_type == "xlnet"
+    several = (getattr(config, "type_vocab_size", None) or 0) > 1 or config.model_type == "xlnet"
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
     single, pair = frames_of(tokenizer)
     encoder = encoder.to(device=device, dtype=torch.float32)
     return Loaded(
         encoder,
         tokenizer,
-        _positions(encoder),
+        positions_of(encoder),
         types,
         single,
         pair,
         is_causal(config) or reads_last(tokenizer, single),
     )
+
+
+def _must_be_dropouts(path: str, config: Any) -> None:
+    for name in ("classifier_dropout", *DROPOUTS):
+        value = getattr(config, name, None)
+        if isinstance(value, int | float) and (isinstance(value, bool) or not 0 <= value <= 1):
+            raise UserError(
+                f"{path}: its config.json says {name} {brief(value)}, and a dropout is 0 to 1"
+            )
+
+
+def _class_of(config: Any) -> Any:
+    """The class of the encoder. Of several (Funnel has two), the first keeps every token."""
+    found: Any = MODEL_MAPPING[type(config)]
+    return found[0] if isinstance(found, tuple) else found
+
+
+def _vocabulary_of(path: str, encoder: Any) -> int:
+    """How many tokens an encoder knows. Raises UserError for a model of images, sounds or
+    characters."""
+    try:
+        weight = encoder.get_input_embeddings().weight
+    except (AttributeError, NotImplementedError):
+        weight = None
+    if not isinstance(weight, torch.Tensor) or weight.ndim != 2:
+        raise UserError(
+            f"{path}: a {encoder.config.model_type!r} model reads no tokens of a text, so it "
+            "cannot be fine-tuned here"
+        )
+    return weight.shape[0]
 
 
 def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
@@ -150,19 +183,6 @@ def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
             f"{path}: the checkpoint holds {max(layers) + 1} layers, its config.json says {depth}"
         )
     return encoder
-
-
-def _positions(encoder: Any) -> int:
-    """How many tokens a sequence may have."""
-    positions = getattr(encoder.config, "max_position_embeddings", None) or 10**6
-    positions = positions if positions > 0 else 10**6  # XLNet's are relative: its config says -1
-    for name, module in encoder.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            # RoBERTa counts from the padding id + 1
-            return module.num_embeddings - (
-                0 if module.padding_idx is None else module.padding_idx + 1
-            )
-    return positions if getattr(encoder.config, "position_biased_input", True) else 10**6
 
 
 def layers_of(named: dict[str, Any]) -> int:

@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import math
 from pathlib import Path
@@ -23,8 +24,7 @@ from ..files.whole import write_atomically
 from ..progress import Progress, say
 from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
-from .encoder import load
-from .one_run import finetune_one, problem_of
+from .one_run import Outcome, finetune_one
 from .page import write_report
 from .plan import Run, folder_name, is_done, must_be_makeable, planned
 from .plot import write_plot
@@ -34,6 +34,7 @@ from .report import Report, report_of
 from .saving import can_save, identity_of
 from .search import search
 from .tasks import Kind, TaskData
+from .trial import width_of
 
 LONGEST_NAME = "x" * 60  # of a file in such a folder while it is written
 
@@ -83,8 +84,7 @@ def _finetune(
     device = loop.device_named(options.settings.device)
     widths = [0]
     for model in dict.fromkeys(run.model for run in todo):
-        # A broken second model should be found now, not after hours of training the first.
-        widths.append(_width(model, tasks, options.settings, device))
+        widths.append(width_of(model, tasks, options.settings, device))
     if not held:
         write_atomically(out / SETTINGS, settings_text(_kept(options.settings)))
     if len(todo) < len(plan):
@@ -103,16 +103,6 @@ def _finetune(
     if options.predict_test:
         _submit(plan, done, out, random=options.random_weights)
     return report
-
-
-def _width(
-    model: str, tasks: list[TaskData], settings: FinetuneSettings, device: torch.device
-) -> int:
-    """The width of a model. Raises UserError if it is broken or does not suit every task."""
-    loaded = load(model, device=device)
-    for task in tasks:
-        problem_of(task, loaded, settings=settings, device=device, bf16=False, name=model)
-    return loaded.width
 
 
 def _threads(
@@ -153,7 +143,8 @@ def _submit(plan: list[Run], done: dict[Any, dict[str, Any]], out: Path, *, rand
 def _run_all(
     todo: list[Run], done: dict[Any, dict[str, Any]], out: Path, settings: FinetuneSettings
 ) -> None:
-    """Does the remaining runs. After each of them, its predictions and its record are on disk."""
+    """Does the remaining runs. After each of them, its predictions and its record are on disk, and
+    then its model."""
     with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
         for run in todo:
             outcome = finetune_one(
@@ -165,26 +156,30 @@ def _run_all(
                 save_to=run.save_to,
                 top=out,
                 hashes=run.hashes,
+                finished=functools.partial(_keep, run, done, out),
             )
-            submission.write_files(run.predictions, outcome.files, top=out)
-            odd = [
-                f"{name} of {run.label} is not a number with seed {run.seed}"
-                for name, value in outcome.scores.items()
-                if not math.isfinite(value)
-            ]
-            known = {
-                "validation_examples": len(run.task.validation),
-                "notes": [*run.task.notes, *odd],
-            }
-            known["answers"] = {
-                name: hashlib.sha256(text.encode()).hexdigest()
-                for name, text in outcome.files.items()
-            }
-            known["threads"] = torch.get_num_threads()
-            done[run.key] = run.identity | outcome.record() | known
-            write_atomically(out / "scores.jsonl", "".join(map(line_of, done.values())))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
             say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
+
+
+def _keep(run: Run, done: dict[Any, dict[str, Any]], out: Path, outcome: Outcome) -> None:
+    """Writes the predictions and the record of a run."""
+    submission.write_files(run.predictions, outcome.files, top=out)
+    odd = [
+        f"{name} of {run.label} is not a number with seed {run.seed}"
+        for name, value in outcome.scores.items()
+        if not math.isfinite(value)
+    ]
+    known = {
+        "validation_examples": len(run.task.validation),
+        "notes": [*run.task.notes, *odd],
+    }
+    known["answers"] = {
+        name: hashlib.sha256(text.encode()).hexdigest() for name, text in outcome.files.items()
+    }
+    known["threads"] = torch.get_num_threads()
+    done[run.key] = run.identity | outcome.record() | known
+    write_atomically(out / "scores.jsonl", "".join(map(line_of, done.values())))
 
 
 _ONLY_FOR: dict[str, tuple[Kind, str]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,7 @@ def finetune_one(
     save_to: Path | None = None,
     top: Path | None = None,
     hashes: Mapping[str, Any] | None = None,
+    finished: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
     """Fine-tune an encoder on a task once. A pure function of its arguments on one machine; torch's
     own generator is left as it was.
@@ -92,7 +93,8 @@ def finetune_one(
     model: folder, Hub id, or `random:` and one of them. save_to: write the fine-tuned model there
     as a Hugging Face folder; it lies in `top`, which no link may lead out of. progress: advanced by
     the number of updates that `updates_of` predicts. hashes: fingerprints that the model must still
-    have when it is loaded. Raises UserError.
+    have when it is loaded. finished: called with the outcome before the model is saved, which may
+    fail. Raises UserError.
     """
     began = time.monotonic()
     settings = settings.filled()
@@ -106,12 +108,13 @@ def finetune_one(
         curve = _trained(ready, task, examples, seed=seed, settings=settings, progress=progress)
         scores = curve.points[-1].metrics | curve.further(task)
         files = curve.files(task)
+        parameters = sum(p.numel() for p in ready.net.parameters())
+        spent = (time.monotonic() - began, parameters, peak_memory_bytes(device))
+        outcome = Outcome(scores, tuple(curve.points), len(examples), curve.total, *spent, files)
+        finished(outcome)
         if save_to is not None:
             save(ready.net, ready.loaded, task, save_to, problem=ready.problem, top=top)
-        seconds = time.monotonic() - began
-        parameters = sum(p.numel() for p in ready.net.parameters())
-        spent = (seconds, parameters, peak_memory_bytes(device))
-    return Outcome(scores, tuple(curve.points), len(examples), curve.total, *spent, files)
+    return outcome
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ further (its dropout is off).
 from __future__ import annotations
 
 import copy
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ def save(
     tokenizer = _tokenizer(loaded)
     config = type(loaded.encoder.config).from_dict(loaded.encoder.config.to_dict())
     config.classifier_dropout = 0.0
+    config.dtype = torch.float32
     names = task.labels or (("start", "end") if task.kind == "answering" else ("score",))
     config.id2label = dict(enumerate(names))
     config.label2id = {name: i for i, name in enumerate(names)}
@@ -79,6 +81,7 @@ def save(
             model = _with_head(AutoModelForQuestionAnswering, config, net, head="qa_outputs")
         case _:
             model = _classifier(config, net, loaded, task, problem)
+    _compare(net, model, problem, task)
     try:
         with replaced(folder, identity_of(task), top=top) as part, quiet():
             model.save_pretrained(part)
@@ -142,7 +145,6 @@ def _classifier(
             # tanh.
         )
         out.bias.mul_(problem.scale).add_(problem.center)
-    _compare(net, model.eval(), problem)
     return model
 
 
@@ -161,16 +163,26 @@ def _fit(dense: nn.Linear, out: nn.Linear, head: nn.Linear, *, twice: bool) -> N
         out.weight[:, start : start + classes] = torch.eye(classes) / s
 
 
-def _compare(net: Finetuned, model: Any, problem: Texts) -> None:
-    examples: Any = problem.task.validation[:1]
-    rows = problem.held_out(examples).data
+def _compare(net: Finetuned, model: Any, problem: Problem, task: TaskData) -> None:
+    """Raises UserError where the model to be saved computes other logits than the one that was
+    scored."""
+    examples: Any = task.validation[:1]
+    rows: Any = problem.held_out(examples).data
+    batch = rows.batch(torch.zeros(1, dtype=torch.long))
+    inputs = {name: x.cpu() for name, x in batch.inputs.items()}
+    batch = dataclasses.replace(batch, inputs=inputs, lengths_B=batch.lengths_B.cpu())
     net.eval().cpu()
     with torch.no_grad():
-        batch = rows.batch(torch.zeros(1, dtype=torch.long))
-        wanted = net.answers(batch)["logits"].cpu() * problem.scale + problem.center
-        found = model(**{name: x.cpu() for name, x in batch.inputs.items()}).logits
+        states_BLD = net.encoder(**inputs).last_hidden_state.float()
+        output = model.eval()(**inputs)
+    if isinstance(problem, Texts):
+        found, wanted = output.logits, net.head(states_BLD, batch) * problem.scale + problem.center
+    else:
+        answering = task.kind == "answering"
+        logits = (output.start_logits, output.end_logits) if answering else (output.logits,)
+        found, wanted = torch.stack(logits, -1).flatten(2), net.head.out(states_BLD)
     if not torch.allclose(found, wanted, atol=1e-4, rtol=1e-4):
         raise UserError(
             "--save-model: the saved head computes other numbers (by "
-            f"{(found - wanted).abs().max():.2e}); nothing was written"
+            f"{(found - wanted).abs().max():.2e}); the model was not written"
         )

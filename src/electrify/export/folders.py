@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import AutoConfig, AutoTokenizer
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -26,8 +27,9 @@ from .places import check_place
 from .quiet import quiet
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
-# Shapes that do not match are looked at here.
+# Shapes that do not match are looked at here. The dtype of a config.json would round the weights.
 SAFE_WEIGHTS: dict[str, Any] = {
+    "dtype": torch.float32,
     "use_safetensors": True,
     "trust_remote_code": False,
     "ignore_mismatched_sizes": True,
@@ -68,7 +70,7 @@ def load_weights(cls: Any, path: str, config: Any) -> tuple[Any, list[str]]:
     except Exception as e:  # damaged weights raise types of three libraries
         raise unreadable_weights(path, e) from e
     must_be_sound_weights(path, model, info)
-    return model.float().eval(), sorted(info["missing_keys"])
+    return model.eval(), sorted(info["missing_keys"])
 
 
 def unreadable_weights(path: str, error: Exception) -> UserError:
@@ -86,10 +88,12 @@ def unreadable_weights(path: str, error: Exception) -> UserError:
             f"{path}: {unsafe[0]} could run code of others when it is opened, so it is not; "
             "convert the weights to model.safetensors"
         )
-    return UserError(
-        f"{path}: its weights cannot be loaded: "
-        f"{(str(error).strip() or type(error).__name__).splitlines()[0][:300]}"
-    )
+    return UserError(f"{path}: its weights cannot be loaded: {_said(error)}")
+
+
+def _said(error: Exception) -> str:
+    """A library's words on one line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
@@ -131,11 +135,7 @@ def must_be_finite(path: str, model: Any) -> None:
 
 def unloadable(path: str, error: Exception) -> UserError:
     """The library's complaint as one sentence."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return UserError(
-        f"{path}: cannot be loaded as a Hugging Face model: "
-        f"{lines[0][:300] if lines else type(error).__name__}"
-    )
+    return UserError(f"{path}: cannot be loaded as a Hugging Face model: {_said(error)}")
 
 
 def from_hub(name: str, config: Any) -> None:

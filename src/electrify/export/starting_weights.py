@@ -247,7 +247,6 @@ def _read(start: str, table: KeyTable, config: Any) -> tuple[Any, set[str], set[
                 place,
                 config=config,
                 output_loading_info=True,
-                dtype=torch.float32,
                 **SAFE_WEIGHTS,
                 **local,
             )

@@ -28,6 +28,7 @@ SIZES = (  # what configurations of the library call so, whatever the model
     "intermediate_size",
     "max_position_embeddings",
 )
+_WRONG_NAMES = 'write "architectures": ["NAME OF THE CLASS"], or restore the file from a copy'
 _WRONG = "the number is wrong: restore the file from a copy"
 # Endings of files that the libraries look for.
 _READ = (".json", ".jinja", ".safetensors", ".model", ".tiktoken", ".bpe", ".codes")
@@ -76,8 +77,14 @@ def must_stay(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _must_be_modest(path: Path, settings: dict[str, Any]) -> None:
-    """Raises FileError for numbers of which the library makes a list while it reads them: of
-    labels, and in some architectures of layers; and for sizes that no model has."""
+    """Raises FileError for architectures that are not names; for numbers of which the library makes
+    a list while it reads them: of labels, and in some architectures of layers; and for sizes
+    that no model has."""
+    named = settings.get("architectures")
+    if named is not None and not (
+        isinstance(named, list) and all(isinstance(name, str) for name in named)
+    ):
+        raise FileError(path, "says architectures that are not a list of names", _WRONG_NAMES)
     odd = [text for text in impossible_sizes(settings) if not text.endswith(" None")]
     if odd:
         raise FileError(path, f"has numbers that no model has: {', '.join(odd)}", _WRONG)

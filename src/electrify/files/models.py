@@ -26,6 +26,7 @@ from .reading import (
     read_object,
     sha256_of,
 )
+from .repeated import must_be_in_their_place, must_not_collide
 from .schema import Rule, Sha256, check, is_file_name
 from .seals import unsealed
 from .tokenizers import must_be_plain
@@ -89,8 +90,13 @@ def look_over(folder: Path) -> None:
                 "says that the weights are quantised (quantization_config)",
                 SAVED_AGAIN,
             )
-        for file in weight_files(folder):
+        files = weight_files(folder)
+        for file in files:
             must_hold_floats(file, within=folder)
+        headers = {file: _weights_in(file, within=folder) for file in files}
+        if files and folder / WEIGHTS not in files:
+            must_be_in_their_place(headers, _places_of(folder / INDEX))
+        must_not_collide(headers, within=folder)
         _must_be_as_exported(folder)
     except OSError as e:
         raise UserError(f"{folder}: cannot be read ({e.strerror or e})") from e
@@ -113,7 +119,7 @@ def weight_files(folder: Path) -> list[Path]:
     index = folder / INDEX
     if not os.path.lexists(index):
         return []
-    names = _shards_of(index)
+    names = sorted(set(_places_of(index).values()))
     for name in names:
         try:
             must_be_regular(folder / name, within=folder)
@@ -122,9 +128,9 @@ def weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _shards_of(index: Path) -> list[str]:
-    """The files that an index names. Raises FileError where the library would not read it, or would
-    read files elsewhere."""
+def _places_of(index: Path) -> dict[str, str]:
+    """The file of each tensor that an index names. Raises FileError where the library would not
+    read it, or would read files elsewhere."""
     raw = read_object(index, within=index.parent)
     places = raw.get("weight_map")
     if not isinstance(places, dict) or not places:
@@ -144,7 +150,7 @@ def _shards_of(index: Path) -> list[str]:
             "has no metadata (an object), without which the library does not read it",
             'add "metadata": {}',
         )
-    return sorted(set(places.values()))
+    return places
 
 
 def header_of(path: Path, *, within: Path) -> dict[str, Any] | None:
@@ -160,6 +166,15 @@ def header_of(path: Path, *, within: Path) -> dict[str, Any] | None:
     except FileError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def _weights_in(path: Path, *, within: Path) -> dict[str, Any]:
+    """What the header says of each weight; nothing where the header is damaged."""
+    return {
+        name: tensor
+        for name, tensor in (header_of(path, within=within) or {}).items()
+        if name != "__metadata__" and isinstance(tensor, dict) and not COUNTED.search(name)
+    }
 
 
 def must_hold_floats(path: Path, *, within: Path) -> None:

@@ -27,6 +27,7 @@ from ..architectures import exported_as
 from ..architectures.architecture import Architecture
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of
+from ..export.positions import positions_of
 
 Kind = Literal["mlm", "rtd", "electric"]
 # The number of its sentence, its ids, and the position to be scored (0: all of them).
@@ -205,16 +206,7 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
         kind,
         loaded.to(device or torch.device("cpu")),
         tokenizer,
-        _longest(config, architecture),
+        positions_of(loaded),
         architecture,
         short=kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size),
     )
-
-
-def _longest(config: Any, architecture: Architecture | None) -> int:
-    """Tokens that a model reads at once."""
-    if architecture is not None:
-        return architecture.shape_of(config).max_position_embeddings
-    # The position ids of these models begin after the padding id.
-    offset = 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
-    return getattr(config, "max_position_embeddings", 512) - offset

@@ -1,0 +1,139 @@
+"""What --save-model leaves: the float32 model that was scored, whatever dtype config.json names,
+and never at the price of the score."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import PreTrainedModel
+
+from electrify.config.finetune import FinetuneConfig
+from electrify.config.finetune_settings import FinetuneSettings
+from electrify.downstream import saving
+from electrify.downstream.encoder import load
+from electrify.downstream.examples import Answer, Question, Sentence
+from electrify.downstream.finetune import finetune
+from electrify.downstream.one_run import finetune_one
+from electrify.downstream.read.task import answering_of, tagging_of
+from electrify.downstream.tasks import TaskData
+from electrify.errors import UserError
+from electrify.export.folders import load_config, load_weights
+
+QUICK = FinetuneSettings(num_train_epochs=1, per_device_train_batch_size=4, bf16="false")
+
+
+def says(folder: Path, model: Path, dtype: str) -> Path:
+    """A copy of a model whose config.json names another dtype than its weights have."""
+    shutil.copytree(model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"dtype": dtype}))
+    return folder
+
+
+def options(model: Path, reviews: tuple[str, str], out: Path, **more: object) -> FinetuneConfig:
+    given = {
+        "models": (str(model),),
+        "output_dir": str(out),
+        "train_file": reviews[0],
+        "validation_file": reviews[1],
+        "seeds": 1,
+        "settings": QUICK,
+    }
+    return FinetuneConfig(**given | more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_model_whose_config_says_16_bits(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, dtype: str
+) -> None:
+    model = says(tmp_path / "model", zoo / "bert", dtype)
+    finetune(options(model, reviews, tmp_path / "out", save_model=True))
+    (saved,) = (tmp_path / "out" / "models").iterdir()
+    assert json.loads((saved / "config.json").read_text())["dtype"] == "float32"
+    assert {t.dtype for t in load_file(saved / "model.safetensors").values()} == {torch.float32}
+
+
+def tagging() -> TaskData:
+    made = [Sentence(("the", w, "film"), ("O", "X", "O")) for w in ("good", "bad", "fine", "poor")]
+    return tagging_of("chunks", made, made[:2], metrics=None, epochs=1)
+
+
+def answering() -> TaskData:
+    made = [
+        Question(str(k), "it is ?", f"the film was {word}", (Answer(word, 13),))
+        for k, word in enumerate(("good", "bad", "fine", "poor"))
+    ]
+    return answering_of("squad", made, made[:2], epochs=1)
+
+
+@pytest.mark.parametrize("kind", ["tagging", "answering"])
+def test_what_was_scored_is_what_is_saved(zoo: Path, tmp_path: Path, kind: str) -> None:
+    """It was rounded to 16 bits."""
+    model = says(tmp_path / "model", zoo / "bert", "bfloat16")
+    settings = QUICK if kind == "tagging" else FinetuneSettings(
+        num_train_epochs=1, per_device_train_batch_size=4, bf16="false", answer_head="plain"
+    )  # fmt: skip
+    task = tagging() if kind == "tagging" else answering()
+    finetune_one(str(model), task, seed=0, settings=settings, save_to=tmp_path / "saved")
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["dtype"] == "float32"
+    assert all(
+        t.dtype is torch.float32
+        for t in load_file(tmp_path / "saved" / "model.safetensors").values()
+    )
+
+
+@pytest.mark.parametrize("kind", ["tagging", "answering"])
+def test_a_saved_head_that_computes_something_else(
+    zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    real = saving._with_head
+
+    def odd(*args: object, **more: object) -> object:
+        model = real(*args, **more)  # type: ignore[arg-type]
+        with torch.no_grad():
+            next(model.base_model.parameters()).mul_(2)
+        return model
+
+    monkeypatch.setattr(saving, "_with_head", odd)
+    settings = FinetuneSettings(num_train_epochs=1, answer_head="plain")
+    task = tagging() if kind == "tagging" else answering()
+    with pytest.raises(UserError, match="the saved head computes other numbers"):
+        finetune_one(str(zoo / "bert"), task, seed=0, settings=settings, save_to=tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
+def test_a_score_outlives_a_model_that_could_not_be_saved(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object, **more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(PreTrainedModel, "save_pretrained", full)
+        with pytest.raises(UserError, match="could not be written"):
+            finetune(options(zoo / "bert", reviews, out, save_model=True))
+    kept = json.loads((out / "scores.jsonl").read_text())
+    assert not list(out.glob("models/*"))
+    finetune(options(zoo / "bert", reviews, out, save_model=True))  # the model is still missing
+    assert len(list(out.glob("models/*"))) == 1
+    assert json.loads((out / "scores.jsonl").read_text())["scores"] == kept["scores"]
+
+
+def test_float32_weights_are_not_rounded(zoo: Path, tmp_path: Path) -> None:
+    """The dtype of config.json is how somebody would compute, and not what the weights are."""
+    from transformers import ElectraForPreTraining
+
+    model = says(tmp_path / "model", zoo / "electra", "bfloat16")
+    name = "embeddings.word_embeddings.weight"
+    want = load_file(model / "model.safetensors")[f"electra.{name}"]
+    config = load_config(str(model))
+    read, _ = load_weights(ElectraForPreTraining, str(model), config)
+    assert torch.equal(read.electra.state_dict()[name], want)
+    found = load(str(model), device=torch.device("cpu"))
+    assert torch.equal(found.encoder.state_dict()[name], want)
