@@ -15,12 +15,14 @@ from .progress import say
 from .running import Job, Result, train_run
 from .starting import from_folders
 from .text.shards import Corpus
+from .torch_state import known_torch_state
 from .train import dist
 from .train.allocator import keep_memory
 from .train.device import pick_device
 from .train.folder import GENERATOR_STAGE, Resume, find_checkpoint, refuse
 
 
+@known_torch_state()
 def pretrain(
     data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume = "auto"
 ) -> Result:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..config.doctor import DoctorConfig
 from ..console import harmless
+from ..torch_state import known_torch_state
 from .consistency import models_together, runs_together
 from .data import Data, examine_data
 from .findings import LEVELS, Diagnosis, Finding, Level
@@ -59,6 +60,7 @@ class Report:
         return json.dumps({"folders": folders, "counts": self.counts}, ensure_ascii=True)
 
 
+@known_torch_state()
 def diagnose(config: DoctorConfig) -> Report:
     """Examines every folder. Raises UserError for a folder that does not exist or is none of the
     three kinds; damage is a finding."""

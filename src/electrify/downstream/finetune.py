@@ -21,6 +21,7 @@ from ..files.lock import lock
 from ..files.model_folder import may_write
 from ..files.whole import write_atomically
 from ..progress import Progress, say
+from ..torch_state import known_torch_state
 from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
 from .encoder import load
@@ -38,6 +39,7 @@ from .tasks import Kind, TaskData
 LONGEST_NAME = "x" * 60  # of a file in such a folder while it is written
 
 
+@known_torch_state()
 def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Report:
     """Fine-tunes every model on every task with every seed; runs already in OUT/scores.jsonl are
     not repeated. Writes scores.jsonl and report.{md,csv,json}.

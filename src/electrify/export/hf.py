@@ -41,6 +41,7 @@ from ..files.tokenizers import (
 )
 from ..model.shape import Shape
 from ..tokens import SpecialIds
+from ..torch_state import known_torch_state
 from ..train import checkpoint
 from ..train.decisive import must_agree, must_be_of_recipe
 from ..train.facts import FACTS, read_facts
@@ -75,6 +76,7 @@ def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
     return folders
 
 
+@known_torch_state()
 def export(run: Path, *, output_dir: Path, part: str = KEPT, step: int | None = None) -> Path:
     """Writes one network of a checkpoint (by default the newest complete one) of the run folder
     `run` to `output_dir`, and returns that.

@@ -16,6 +16,7 @@ from ..files.lock import lock
 from ..files.results import write_results
 from ..files.whole import json_text
 from ..progress import Progress, say
+from ..torch_state import known_torch_state
 from .blimp import Accuracy, Paradigm, judge, read_blimp, table
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ KIND = "blimp"
 SEAL = "<!-- electrify blimp"
 
 
+@known_torch_state()
 def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     """Scores every model on every paradigm, and writes blimp.json and blimp.md if an output folder
     is given. Raises UserError before anything is scored.
