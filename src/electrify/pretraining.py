@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .config.checks import cautions, check
+from .config.given import must_be, path_of
 from .config.pretrain import PretrainConfig, override
+from .config.schema import convert
 from .draws import hashed
+from .errors import UserError
 from .export.starting_weights import check_vocabulary
 from .progress import say
 from .running import Job, Result, train_run
@@ -21,10 +25,17 @@ from .train.allocator import keep_memory
 from .train.device import pick_device
 from .train.folder import GENERATOR_STAGE, Resume, find_checkpoint, refuse
 
+# Runs share the process's threads, signals and groups of processes.
+_ALONE = threading.Lock()
+
 
 @known_torch_state()
 def pretrain(
-    data: Path, *, output_dir: Path, config: PretrainConfig, resume: Resume = "auto"
+    data: str | Path,
+    *,
+    output_dir: str | Path,
+    config: PretrainConfig,
+    resume: Resume = "auto",
 ) -> Result:
     """Trains `config` on the prepared corpus `data` into the run folder `output_dir`; with
     `generator_steps`, it trains a generator first.
@@ -33,7 +44,23 @@ def pretrain(
     never refuses a folder that holds a run. Raises UserError for every mistake of the user, before
     anything is written if possible, and Unfinished if another process of the run is lost.
     """
+    must_be(config, PretrainConfig, "config", advice="; load_recipe(NAME) gives one")
+    folders = path_of(data, "data"), path_of(output_dir, "output_dir")
+    convert(resume, Resume, "resume")
     check(config)
+    if not _ALONE.acquire(blocking=False):
+        raise UserError(
+            "this process is pre-training already, in another thread; wait for its end, or start "
+            "another process"
+        )
+    try:
+        return _pretrain(*folders, config, resume)
+    finally:
+        _ALONE.release()
+
+
+def _pretrain(data: Path, output_dir: Path, config: PretrainConfig, resume: Resume) -> Result:
+    """Does the run, or both stages, in the processes that belong to it."""
     t = config.train
     given = {"discriminator": t.init_discriminator, "generator": t.init_generator}
     starts = {name: start for name, start in given.items() if start}

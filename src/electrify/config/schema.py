@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import os
 import textwrap
 import types
 import typing
@@ -140,6 +141,8 @@ def _number(value: Any, kind: Any) -> Any:
     anything else."""
     if kind is bool:
         return _BOOL[str(value).lower()]
+    if kind is str and isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise TypeError
     if kind is int and isinstance(value, float) and not value.is_integer():

@@ -13,6 +13,7 @@ import torch
 
 from ..config.finetune import FinetuneConfig
 from ..config.finetune_settings import FinetuneSettings
+from ..config.given import must_be
 from ..errors import UserError
 from ..export.places import RANDOM
 from ..files.folders import must_be_new, relative, remove_temporaries
@@ -50,6 +51,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     Raises UserError for bad data or models (all are checked before the first update), and if
     `output_dir` holds runs with other options.
     """
+    must_be(options, FinetuneConfig, "config")
     must_not_be_in_a_checkpoint(Path(options.output_dir))
     if options.hyperparameter_search is not None:
         return search(options, finetune)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.evaluate import EvaluateConfig
+from ..config.given import must_be
 from ..errors import UserError
 from ..files.folders import fingerprint, mark_of, marked, own_bytes, relative
 from ..files.lock import lock
@@ -37,6 +38,7 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     That folder may hold other files. It is refused if one of the two files belongs to somebody
     else, or to other models, pairs or options.
     """
+    must_be(options, EvaluateConfig, "config")
     paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
     from ..train.device import pick_device  # heavy, so loaded once the data is known to be good
     from .pll import load_scorer
