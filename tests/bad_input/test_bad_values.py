@@ -16,6 +16,7 @@ from electrify.config.prepare import PrepareConfig
 from electrify.config.recipe_files import plain_values
 from electrify.downstream.read.own import read_own
 from electrify.errors import UserError
+from electrify.scoring.blimp import read_blimp
 
 COLUMNS: dict[str, Any] = {
     "text_column": None,
@@ -111,3 +112,24 @@ def test_ctrl_c_while_modules_load() -> None:
         ):  # before that it is Python's own start
             assert child.returncode in (0, 130), said
             assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "train:\n  <<: {seed: 1}\n",
+        "train:\n  <<: {seed: 1}\n  seed: 2\n",
+        "train:\n  <<: [{seed: 1}, {seed: 2, device: cpu}]\n",
+    ],
+)
+def test_merge_keys_are_named(recipe: str) -> None:
+    with pytest.raises(UserError, match=r"merge keys \(<<\) are not for recipes.*line 2"):
+        plain_values(recipe, "my.yaml")
+
+
+def test_half_a_surrogate_pair_in_a_minimal_pair(tmp_path: Path) -> None:
+    row = json.dumps({"sentence_good": "a cat", "sentence_bad": "a \ud800"})
+    (tmp_path / "a.jsonl").write_text(row + "\n")
+    says = r"a.jsonl, line 1: 'sentence_bad' holds half a surrogate pair"
+    with pytest.raises(UserError, match=says):
+        read_blimp(tmp_path)

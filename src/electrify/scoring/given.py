@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable
 from typing import BinaryIO
@@ -11,7 +10,7 @@ from ..config.detect import DetectConfig
 from ..console import brief
 from ..errors import UserError
 from ..text.members import CHUNK
-from ..text.small_files import MAX_TEXT_BYTES, decode, joined, read_text
+from ..text.small_files import MAX_TEXT_BYTES, decode, joined, must_be_characters, read_text
 
 
 def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:
@@ -44,8 +43,7 @@ def given_texts(texts: Iterable[str]) -> list[str]:
     for i, text in enumerate(found, 1):
         if not isinstance(text, str):
             raise UserError(f"text {i} must be of type str, not {brief(text)}")
-        if re.search("[\ud800-\udfff]", text):
-            raise UserError(f"text {i} holds half a surrogate pair, which is not a character")
+        must_be_characters(text, f"text {i}")
     return found
 
 

@@ -70,8 +70,16 @@ def _tagging(
     found = [_sentences(path, word_column, tag_column) for path in files]
     tags = {tag for sentence in found[0] for tag in sentence.tags}
     must_be_classes(files[0], len(tags), "the column of tags")
+    scored = {tag for sentence in found[1] for tag in sentence.tags} - {"O"}
+    if scored and not scored & tags:
+        known = _first(tags)
+        raise UserError(f"{files[1]}: none of its tags ({_first(scored)}) is one of {known}")
     shared = shared_examples(*([sentence.words for sentence in part] for part in found))
     return tagging_of(name, found[0], found[1], metrics=None, epochs=OWN_EPOCHS, notes=shared)
+
+
+def _first(tags: set[str]) -> str:
+    return ", ".join(sorted(tags)[:10]) + (", ..." if len(tags) > 10 else "")
 
 
 def _kind_of_files(path: str) -> str:
