@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ...errors import UserError
@@ -75,7 +76,17 @@ def _tagging(
         known = _first(tags)
         raise UserError(f"{files[1]}: none of its tags ({_first(scored)}) is one of {known}")
     shared = shared_examples(*([sentence.words for sentence in part] for part in found))
-    return tagging_of(name, found[0], found[1], metrics=None, epochs=OWN_EPOCHS, notes=shared)
+    task = tagging_of(name, found[0], found[1], metrics=None, epochs=OWN_EPOCHS, notes=shared)
+    return replace(task, notes=(*task.notes, *_untrained(task)))
+
+
+def _untrained(task: TaskData) -> tuple[str, ...]:
+    """A note on the tags that only the validation data has."""
+    odd = [tag for s in task.validation for tag in s.tags if tag not in task.labels]
+    if not odd:
+        return ()
+    said = f"{len(odd):,} validation words have tags that no training word has"
+    return (f"{said} ({_first(set(odd))}), and count as wrong",)
 
 
 def _first(tags: set[str]) -> str:

@@ -162,24 +162,9 @@ def tagging_of(
     parts = (read(train), read(validation))
     also = tuple((key, read(part)) for key, part in also)
     labels = tuple(sorted({tag for s in parts[0] for tag in s.tags}))
-    notes = (*notes, *_untrained(parts[1], labels))
     metrics = metrics or (("f1", "precision", "recall", "accuracy") if chunked else ("accuracy",))
     return TaskData(
         name, "tagging", labels, metrics, epochs, parts[0], parts[1], also=also, notes=notes
-    )
-
-
-def _untrained(validation: Iterable[Sentence], labels: tuple[str, ...]) -> tuple[str, ...]:
-    """A note on the tags that only the validation data has."""
-    odd = [tag for s in validation for tag in s.tags if tag not in labels]
-    if not odd:
-        return ()
-    shown = ", ".join(sorted(set(odd))[:5]) + (", ..." if len(set(odd)) > 5 else "")
-    return (
-        (
-            f"{len(odd):,} validation words have tags that no training word has ({shown}), and count "
-            "as wrong"
-        ),
     )
 
 
