@@ -142,7 +142,7 @@ def _number(value: Any, kind: Any) -> Any:
     if kind is bool:
         return _BOOL[str(value).lower()]
     if kind is str and isinstance(value, os.PathLike):
-        value = os.fspath(value)
+        return os.fsdecode(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise TypeError
     if kind is int and isinstance(value, float) and not value.is_integer():

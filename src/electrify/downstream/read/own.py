@@ -82,7 +82,8 @@ def _tagging(
 
 def _untrained(task: TaskData) -> tuple[str, ...]:
     """A note on the tags that only the validation data has."""
-    odd = [tag for s in task.validation for tag in s.tags if tag not in task.labels]
+    sentences = [one for one in task.validation if isinstance(one, Sentence)]
+    odd = [tag for one in sentences for tag in one.tags if tag not in task.labels]
     if not odd:
         return ()
     said = f"{len(odd):,} validation words have tags that no training word has"
