@@ -147,7 +147,7 @@ def _number(value: Any, kind: Any) -> Any:
         raise TypeError
     if kind is int and isinstance(value, float) and not value.is_integer():
         raise ValueError
-    converted = kind(value)
+    converted: Any = typing.cast(Any, kind)(value)
     if kind is int and abs(converted) > MAX_INT:
         raise ValueError
     return converted
