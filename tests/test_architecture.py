@@ -18,7 +18,7 @@ MAX_FUNCTION_LINES = 40
 # own only.
 ORDER = [
     {"console"},
-    {"errors", "progress", "faults"},
+    {"errors", "progress", "faults", "torch_state"},
     {"cores", "files"},
     {"config"},
     {"special"},

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .downstream.one_run import Outcome
+from .downstream.plot import our_style
 from .files.whole import written
 from .progress import say
 from .starting import unigram_entropy
@@ -21,27 +22,27 @@ def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Pat
     """Draws the curves of pre-training and fine-tuning as an image. Returns None, and says so, if
     matplotlib is not installed."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
         say("no plot: install electrify[plot]")
         return None
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     records = [
         json.loads(line)
         for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     ]
     train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4.5), constrained_layout=True)
-    draw_generator(left, train, valid, by_frequency=unigram_entropy(Corpus(data, "train")))
-    draw_discriminator(middle, valid)
-    draw_fine_tuning(right, outcomes)
-    for axis in (left, middle, right):
-        axis.grid(alpha=0.3)
-        axis.legend()
-    with written(path) as stream:
-        figure.savefig(stream, dpi=110, format="png", metadata={"Software": OURS.decode()})
+    by_frequency = unigram_entropy(Corpus(data, "train"))
+    with our_style():
+        figure = Figure(figsize=(15, 4.5), constrained_layout=True)
+        left, middle, right = figure.subplots(1, 3)
+        draw_generator(left, train, valid, by_frequency=by_frequency)
+        draw_discriminator(middle, valid)
+        draw_fine_tuning(right, outcomes)
+        for axis in (left, middle, right):
+            axis.grid(alpha=0.3)
+            axis.legend()
+        with written(path) as stream:
+            figure.savefig(stream, dpi=110, format="png", metadata={"Software": OURS.decode()})
     return path
 
 

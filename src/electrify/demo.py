@@ -38,6 +38,7 @@ from .text import pydocs
 from .text.dedup import digest, fraction
 from .text.prepare import prepare
 from .text.summary import report
+from .torch_state import known_torch_state
 from .train.device import pick_device
 from .train.threads import Threads, choose, computing_with
 
@@ -69,6 +70,7 @@ class DemoResult:
     plot: Path | None
 
 
+@known_torch_state()
 def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
     """Runs everything below `folder` and prints what it finds. Raises UserError if its data, run or
     plot already exist as something else, and Unfinished if a signal stopped the pre-training, which

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .config.checks import cautions, check
+from .config.given import must_be, path_of
 from .config.pretrain import PretrainConfig, override
+from .config.schema import convert
 from .draws import hashed
+from .errors import UserError
 from .export.starting_weights import check_vocabulary
 from .progress import say
 from .running import Job, Result, train_run
 from .starting import from_folders
 from .text.shards import Corpus
+from .torch_state import known_torch_state
 from .train import dist
 from .train.allocator import keep_memory
 from .train.device import pick_device
 from .train.folder import GENERATOR_STAGE, Resume, find_checkpoint, refuse
 
+# Runs share the process's threads, signals and groups of processes.
+_ALONE = threading.Lock()
 
+
+@known_torch_state()
 def pretrain(
-    data: Path,
+    data: str | Path,
     *,
-    output_dir: Path,
+    output_dir: str | Path,
     config: PretrainConfig,
     resume: Resume = "auto",
     milestones: frozenset[int] = frozenset(),
@@ -41,7 +50,30 @@ def pretrain(
     Raises UserError for every mistake of the user, before anything is written if possible, and
     Unfinished if another process of the run is lost.
     """
+    must_be(config, PretrainConfig, "config", advice="; load_recipe(NAME) gives one")
+    folders = path_of(data, "data"), path_of(output_dir, "output_dir")
+    convert(resume, Resume, "resume")
     check(config)
+    if not _ALONE.acquire(blocking=False):
+        raise UserError(
+            "this process is pre-training already, in another thread; wait for its end, or start "
+            "another process"
+        )
+    try:
+        return _pretrain(*folders, config, resume, milestones, trunk)
+    finally:
+        _ALONE.release()
+
+
+def _pretrain(
+    data: Path,
+    output_dir: Path,
+    config: PretrainConfig,
+    resume: Resume,
+    milestones: frozenset[int],
+    trunk: Path | None,
+) -> Result:
+    """Does the run, or both stages, in the processes that belong to it."""
     t = config.train
     given = {"discriminator": t.init_discriminator, "generator": t.init_generator}
     starts = {name: start for name, start in given.items() if start}

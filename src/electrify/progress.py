@@ -21,9 +21,18 @@ _live: list[Any] = []  # consoles of the bars now shown, so that `say` prints ab
 
 
 def _write(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
+
+
+def _is_terminal() -> bool:
+    """Whether stderr is a terminal. A program or a notebook may have made it None, or something
+    that can only write."""
+    try:
+        return bool(sys.stderr.isatty())
+    except (AttributeError, OSError, ValueError):
+        return False
 
 
 def say(text: str) -> None:
@@ -99,8 +108,8 @@ class Progress:
 
     def __enter__(self) -> Self:
         self._began = self._last_line = time.monotonic()
-        with contextlib.suppress(OSError, ValueError):
-            if sys.stderr.isatty() and not _live:
+        if _is_terminal() and not _live:
+            with contextlib.suppress(OSError, ValueError):
                 self._start_bar()
         return self
 
@@ -178,8 +187,8 @@ class Waiting:
 
     def __enter__(self) -> Self:
         self._began = time.monotonic()
-        with contextlib.suppress(OSError, ValueError):
-            if sys.stderr.isatty() and not _live:
+        if _is_terminal() and not _live:
+            with contextlib.suppress(OSError, ValueError):
                 self._start_clock()
                 return self
         threading.Thread(target=self._tell, name="electrify-waiting", daemon=True).start()

@@ -16,6 +16,7 @@ from electrify.config.prepare import PrepareConfig
 from electrify.config.recipe_files import plain_values
 from electrify.downstream.read.own import read_own
 from electrify.errors import UserError
+from electrify.scoring.blimp import read_blimp
 
 COLUMNS: dict[str, Any] = {
     "text_column": None,
@@ -75,14 +76,13 @@ def test_keys_that_are_one_number(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"inputs": "/a/text.txt"}, "give a list of files"),
-        ({"inputs": Path("/a/text.txt")}, "give a list of files"),
+        ({"inputs": "/a/text.txt"}, "inputs must be a list"),
+        ({"inputs": Path("/a/text.txt")}, "inputs must be a list"),
         ({"inputs": (b"a.txt",)}, "inputs must be"),
-        ({"inputs": (Path("a.txt"),)}, "inputs must be"),
         ({"output_dir": None}, "output_dir must be"),
-        ({"vocab_size": "400"}, "vocab_size is '400'"),
+        ({"vocab_size": "400"}, "vocab_size must be"),
         ({"vocab_size": 400.5}, "vocab_size must be"),
-        ({"lowercase": "false"}, "lowercase is 'false'"),
+        ({"lowercase": "false"}, "lowercase must be"),
         ({"engine": "spark"}, "engine cannot be 'spark'"),
         ({"encoding_errors": "ignore"}, "encoding_errors cannot be 'ignore'"),
         ({"document_boundary": "paragraph"}, "document_boundary cannot be 'paragraph'"),
@@ -112,3 +112,24 @@ def test_ctrl_c_while_modules_load() -> None:
         ):  # before that it is Python's own start
             assert child.returncode in (0, 130), said
             assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "train:\n  <<: {seed: 1}\n",
+        "train:\n  <<: {seed: 1}\n  seed: 2\n",
+        "train:\n  <<: [{seed: 1}, {seed: 2, device: cpu}]\n",
+    ],
+)
+def test_merge_keys_are_named(recipe: str) -> None:
+    with pytest.raises(UserError, match=r"merge keys \(<<\) are not for recipes.*line 2"):
+        plain_values(recipe, "my.yaml")
+
+
+def test_half_a_surrogate_pair_in_a_minimal_pair(tmp_path: Path) -> None:
+    row = json.dumps({"sentence_good": "a cat", "sentence_bad": "a \ud800"})
+    (tmp_path / "a.jsonl").write_text(row + "\n")
+    says = r"a.jsonl, line 1: 'sentence_bad' holds half a surrogate pair"
+    with pytest.raises(UserError, match=says):
+        read_blimp(tmp_path)

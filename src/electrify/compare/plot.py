@@ -7,6 +7,7 @@ import io
 import math
 from typing import Any
 
+from ..downstream.plot import our_style
 from .study import UNTRAINED
 from .table import Table
 
@@ -27,19 +28,24 @@ LABELS = {
 def drawn(table: Table, *, against: str) -> bytes | None:
     """The PNG; None if matplotlib is not installed."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
         return None
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    with our_style():
+        figure = Figure(layout="constrained")
+        _fill(figure, table, against)
+        picture = io.BytesIO()
+        figure.savefig(picture, dpi=110, format="png")
+    return picture.getvalue()
 
+
+def _fill(figure: Any, table: Table, against: str) -> None:
+    """A panel for each task, and one for the ranks."""
     panels = [*table.tasks, ""]
     columns = min(COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
-    size = (PANEL[0] * columns, PANEL[1] * lines + 0.6)
-    figure, axes = plt.subplots(
-        *(lines, columns), figsize=size, squeeze=False, layout="constrained"
-    )
+    figure.set_size_inches(PANEL[0] * columns, PANEL[1] * lines + 0.6)
+    axes = figure.subplots(lines, columns, squeeze=False)
     # A machine may not measure a cost (joules).
     measured = any(_cost(table, r, b, against) > 0 for r in table.recipes for b in table.budgets)
     for axis, task in zip(axes.flat, panels, strict=False):
@@ -55,10 +61,6 @@ def drawn(table: Table, *, against: str) -> bytes | None:
         axis.set_visible(False)
     handles, labels = axes.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(4, max(1, len(labels))))
-    picture = io.BytesIO()
-    figure.savefig(picture, dpi=110, format="png")
-    plt.close(figure)
-    return picture.getvalue()
 
 
 def _cost(table: Table, recipe: str, budget: float, against: str) -> float:

@@ -8,12 +8,13 @@ from typing import ClassVar, Literal
 
 from ..errors import UserError
 from .flops import Convention
+from .given import Checked
 
 SCORE = "mean rank over the tasks"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareConfig:
+class CompareConfig(Checked):
     """Which recipes are compared, for which budgets, by which tasks, and where the results go."""
 
     HEADINGS: ClassVar = {
@@ -72,6 +73,7 @@ class CompareConfig:
     """Write plan or results as JSON."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.recipes and self.recipe_file is None:
             raise UserError("recipes is missing: name the recipes to compare, or give recipe_file")
         for name in ("seeds", "task_seeds", "processes", "max_train_samples", "max_eval_samples"):

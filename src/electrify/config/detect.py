@@ -7,10 +7,11 @@ from typing import ClassVar, Literal
 
 from ..cores import thread_count
 from ..errors import UserError
+from .given import Checked
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectConfig:
+class DetectConfig(Checked):
     """Which tokens of a text look replaced."""
 
     HEADINGS: ClassVar = {
@@ -41,6 +42,7 @@ class DetectConfig:
     the number that was fastest in a measurement of one second."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.text is not None and self.file is not None:
             raise UserError("TEXT and --file exclude each other")
         thread_count(self.threads)

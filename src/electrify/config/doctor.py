@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import UserError
+from .given import Checked
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorConfig:
+class DoctorConfig(Checked):
     """Which folders are examined."""
 
     HEADINGS: ClassVar = {"json": "what is shown"}
@@ -20,5 +21,6 @@ class DoctorConfig:
     """write one JSON object"""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.paths:
             raise UserError("name at least one folder: a prepared corpus, a run or a model")

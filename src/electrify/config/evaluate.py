@@ -7,10 +7,11 @@ from typing import ClassVar, Literal
 
 from ..cores import thread_count
 from ..errors import UserError
+from .given import Checked
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateConfig:
+class EvaluateConfig(Checked):
     """Which models are tested on what."""
 
     HEADINGS: ClassVar = {"models": "test, data and results", "batch_tokens": "computing"}
@@ -35,6 +36,7 @@ class EvaluateConfig:
     that was fastest in a measurement of one second."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.models:
             raise UserError("no model is given: name a folder or a Hub id")
         thread_count(self.threads)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+from .given import Checked
 from .networks import KEPT, network_names, part_help
 from .schema import OneOf
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportConfig:
+class ExportConfig(Checked):
     """Which network of a run, at which step, in which format, to where."""
 
     HEADINGS: ClassVar = {"output_dir": "where it goes", "part": "what is exported"}

@@ -10,6 +10,7 @@ from ..cores import thread_count
 from ..errors import UserError
 from .finetune_settings import FinetuneSettings
 from .flags import add_flags, from_flags
+from .given import Checked
 from .search import search_grid
 
 # Options that apply only to the user's own files, with the values that leave them unset.
@@ -22,7 +23,7 @@ OWN_FILES_ONLY = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig:
+class FinetuneConfig(Checked):
     """What is fine-tuned on what, how often, and where the results go."""
 
     HEADINGS: ClassVar = {
@@ -88,6 +89,7 @@ class FinetuneConfig:
     """How each run goes."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.models:
             raise UserError("no model is given: name a folder or a Hub id")
         thread_count(self.threads)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from ..errors import UserError
+from .given import Checked
 from .protocol import PROTOCOLS, ProtocolName
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneSettings:
+class FinetuneSettings(Checked):
     """How one fine-tuning run goes. A value of none takes the protocol's, the task's or the model
     size's own."""
 
@@ -112,6 +113,7 @@ class FinetuneSettings:
     """Where to compute: auto, cpu, cuda, cuda:1."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive = (
             "learning_rate",
             "layerwise_lr_decay",

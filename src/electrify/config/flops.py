@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ..errors import UserError
+from .given import Checked
 from .prepare import MAX_VOCABULARY
 from .pretrain import load_recipe, recipe_names
 
@@ -13,7 +14,7 @@ Convention = Literal["paper", "hardware"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlopsConfig:
+class FlopsConfig(Checked):
     """Which models' cost is counted, and how."""
 
     HEADINGS: ClassVar = {
@@ -42,6 +43,7 @@ class FlopsConfig:
     """write JSON"""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.published and (self.recipes or self.equal_to):
             raise UserError(
                 "--published is a list of its own: it takes no recipe and no --equal-to"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from ..console import brief
 from ..errors import UserError
-from .schema import convert, field_types
+from .given import Checked
 
 MAX_VOCABULARY = (
     1 << 22
@@ -43,7 +43,7 @@ ALSO_CALLED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrepareConfig:
+class PrepareConfig(Checked):
     """What to read, how to split it into documents and tokens, and where to put the result."""
 
     HEADINGS: ClassVar = {
@@ -114,7 +114,6 @@ class PrepareConfig:
 
     def check(self) -> None:
         """Raises UserError for a value that cannot work."""
-        self._check_types()
         if not self.inputs:
             raise UserError(
                 "nothing to prepare: name at least one file, folder, glob, `pydocs` or `hub:NAME`"
@@ -150,20 +149,6 @@ class PrepareConfig:
                 raise UserError(
                     f"{name} must be at {f'least {least}' if value < least else f'most {most}'}, "
                     f"not {value}"
-                )
-
-    def _check_types(self) -> None:
-        """Raises UserError for values that only a caller in Python can give, not a command line."""
-        if isinstance(self.inputs, str | bytes | os.PathLike):
-            raise UserError(
-                f"inputs is {brief(self.inputs)}: give a list of files, folders and globs, as texts"
-            )
-        for name, kind in field_types(type(self)).items():
-            value = getattr(self, name)
-            found = convert(value, kind, name)
-            if found != value and value == value:  # not for NaN, which the bounds refuse
-                raise UserError(
-                    f"{name} is {brief(value)}, of another type than {brief(found)}, which is meant"
                 )
 
     def _check_tokenizer(self) -> None:

@@ -15,6 +15,7 @@ import yaml
 from ..errors import UserError, nearest
 from . import own
 from .flags import flag_of
+from .given import Checked, checked, must_be
 from .recipe_files import plain_values, read_recipe
 from .schema import MAX_TYPO, brief, field_types
 from .sections import CorruptionConfig as CorruptionConfig
@@ -25,7 +26,7 @@ from .sections import TrainConfig as TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainConfig:
+class PretrainConfig(Checked):
     """A whole recipe."""
 
     model: ModelConfig
@@ -53,6 +54,7 @@ def recipe_names() -> list[str]:
 
 def load_recipe(name: str) -> PretrainConfig:
     """A shipped recipe by name. Raises UserError with the nearest name."""
+    name = checked(name, str, "a recipe's name")
     if name not in recipe_names():
         if os.path.isfile(name):
             raise UserError(
@@ -159,9 +161,10 @@ def override(config: PretrainConfig, fields: dict[str, Any]) -> PretrainConfig:
     its options and weights to the defaults. Raises UserError for an unknown field."""
     by_section: dict[str, dict[str, Any]] = {}
     known = section_of()
-    for name, value in fields.items():
+    must_be(config, PretrainConfig, "config")
+    for name, value in must_be(fields, dict, "the fields").items():
         if name not in known:
-            raise UserError(f"there is no field {name!r}{nearest(name, known)}")
+            raise UserError(f"there is no field {name!r}{nearest(str(name)[:MAX_TYPO], known)}")
         by_section.setdefault(known[name], {})[name] = value
     asked = by_section.get("objective", {})
     if asked.get("objective", config.objective.objective) != config.objective.objective:

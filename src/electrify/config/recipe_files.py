@@ -59,6 +59,13 @@ class _Loader(yaml.SafeLoader):
         seen = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if isinstance(key, yaml.ScalarNode):
+                if key.tag == "tag:yaml.org,2002:merge":
+                    raise yaml.MarkedYAMLError(
+                        None,
+                        None,
+                        "merge keys (<<) are not for recipes, write the values out",
+                        key.start_mark,
+                    )
                 if key.value in seen:
                     raise yaml.MarkedYAMLError(
                         None, None, f"the key {brief(key.value)} stands twice", key.start_mark

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import os
 import textwrap
 import types
 import typing
@@ -140,11 +141,13 @@ def _number(value: Any, kind: Any) -> Any:
     anything else."""
     if kind is bool:
         return _BOOL[str(value).lower()]
+    if kind is str and isinstance(value, os.PathLike):
+        return os.fsdecode(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise TypeError
     if kind is int and isinstance(value, float) and not value.is_integer():
         raise ValueError
-    converted = kind(value)
+    converted: Any = typing.cast(Any, kind)(value)
     if kind is int and abs(converted) > MAX_INT:
         raise ValueError
     return converted

@@ -7,12 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from .architectures import ARCHITECTURES, ArchitectureRow, architecture_help, architectures
 from .corruptors import CORRUPTORS, CorruptorRow, corruptor_help, corruptors
+from .given import Checked
 from .objectives import OBJECTIVES, Objective, objective_help, objectives
 from .schema import OneOf
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(Checked):
     """The encoder that is kept, and how the generator is derived from it."""
 
     HEADINGS: ClassVar = {"num_hidden_layers": "the encoder", "generator_size": "the generator"}
@@ -67,6 +68,7 @@ class ModelConfig:
     words occur together in DATA (half a minute)."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.options is None:
             object.__setattr__(self, "options", ARCHITECTURES[self.architecture].options())
 
@@ -94,7 +96,7 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorruptionConfig:
+class CorruptionConfig(Checked):
     """Which tokens are changed, and by which corruptor."""
 
     HEADINGS: ClassVar = {
@@ -131,6 +133,7 @@ class CorruptionConfig:
     further (--init-generator, or generator_steps)."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.options is None:
             object.__setattr__(self, "options", CORRUPTORS[self.corruptor].options())
 
@@ -140,7 +143,7 @@ class CorruptionConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectiveConfig:
+class ObjectiveConfig(Checked):
     """What the encoder learns from the corrupted text."""
 
     HEADINGS: ClassVar = {"objective": "the objective: what is asked about the changed text"}
@@ -154,6 +157,7 @@ class ObjectiveConfig:
     """Weight of each loss term, e.g. generator=1,rtd=50; by default those of the objective."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.options is None:
             object.__setattr__(self, "options", OBJECTIVES[self.objective].options())
 
@@ -163,7 +167,7 @@ class ObjectiveConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class DataConfig(Checked):
     """How documents become rows."""
 
     HEADINGS: ClassVar = {"max_seq_length": "length of the run, its batches and rows"}
@@ -178,7 +182,7 @@ class DataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(Checked):
     """The run."""
 
     HEADINGS: ClassVar = {

@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..config.doctor import DoctorConfig
+from ..config.given import must_be
 from ..console import harmless
+from ..torch_state import known_torch_state
 from .consistency import models_together, runs_together
 from .data import Data, examine_data
 from .findings import LEVELS, Diagnosis, Finding, Level
@@ -59,9 +61,13 @@ class Report:
         return json.dumps({"folders": folders, "counts": self.counts}, ensure_ascii=True)
 
 
-def diagnose(config: DoctorConfig) -> Report:
+@known_torch_state()
+def diagnose(config: DoctorConfig | str | Path) -> Report:
     """Examines every folder. Raises UserError for a folder that does not exist or is none of the
-    three kinds; damage is a finding."""
+    three kinds; damage is a finding. config: or the path of one folder."""
+    if isinstance(config, str | Path):
+        config = DoctorConfig(paths=(str(config),))
+    must_be(config, DoctorConfig, "config")
     kinds = [(path, kind_of(path)) for path in dict.fromkeys(map(Path, config.paths))]
     found: dict[Path, list[Diagnosis]] = {}
     data: list[Data] = []

@@ -14,6 +14,7 @@ import torch
 
 from ..config.finetune import FinetuneConfig
 from ..config.finetune_settings import FinetuneSettings
+from ..config.given import must_be
 from ..errors import UserError
 from ..export.places import RANDOM
 from ..files.folders import must_be_new, relative, remove_temporaries
@@ -22,6 +23,7 @@ from ..files.lock import lock
 from ..files.model_folder import may_write
 from ..files.whole import write_atomically
 from ..progress import Progress, say
+from ..torch_state import known_torch_state
 from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
 from .one_run import Outcome, finetune_one
@@ -39,6 +41,7 @@ from .trial import width_of
 LONGEST_NAME = "x" * 60  # of a file in such a folder while it is written
 
 
+@known_torch_state()
 def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Report:
     """Fine-tunes every model on every task with every seed; runs already in OUT/scores.jsonl are
     not repeated. Writes scores.jsonl and report.{md,csv,json}.
@@ -49,6 +52,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     Raises UserError for bad data or models (all are checked before the first update), and if
     `output_dir` holds runs with other options.
     """
+    must_be(options, FinetuneConfig, "config")
     must_not_be_in_a_checkpoint(Path(options.output_dir))
     if options.hyperparameter_search is not None:
         return search(options, finetune)

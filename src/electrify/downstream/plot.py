@@ -4,6 +4,8 @@ the median."""
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,29 +33,41 @@ def write_plot(report: Report, path: Path) -> None:
 def drawn(report: Report) -> bytes | None:
     """The PNG; None if matplotlib is not installed."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
         return None
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    with our_style():
+        figure = Figure(constrained_layout=True)
+        _fill(figure, report)
+        picture = io.BytesIO()
+        figure.savefig(picture, dpi=110, format="png")
+    return picture.getvalue()
 
+
+@contextmanager
+def our_style() -> Iterator[None]:
+    """A context in which matplotlib has its own defaults, whatever the user has set (LaTeX for
+    texts, for example); pyplot and its backend are the user's and are not touched."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        yield
+
+
+def _fill(figure: Any, report: Report) -> None:
+    """The panels of all tasks."""
     tasks = list(dict.fromkeys(row.task for row in report.rows))
     models = list(dict.fromkeys(row.model for row in report.rows))
     columns = min(COLUMNS, len(tasks))
     lines = -(-len(tasks) // columns)
-    size = (PANEL_WIDTH * columns + 1.5, lines * (1.1 + LINE_HEIGHT * len(models)))
-    figure, axes = plt.subplots(
-        lines, columns, figsize=size, constrained_layout=True, squeeze=False, sharey=True
-    )
+    figure.set_size_inches(PANEL_WIDTH * columns + 1.5, lines * (1.1 + LINE_HEIGHT * len(models)))
+    axes = figure.subplots(lines, columns, squeeze=False, sharey=True)
     for axis, task in zip(axes.flat, tasks, strict=False):
         _panel(axis, report, task, models)
     for axis in list(axes.flat)[len(tasks) :]:
         axis.set_visible(False)
     figure.suptitle("Fine-tuning: every seed, and the median", fontsize=11)
-    picture = io.BytesIO()
-    figure.savefig(picture, dpi=110, format="png")
-    plt.close(figure)
-    return picture.getvalue()
 
 
 def _panel(axis: Any, report: Report, task: str, models: list[str]) -> None:

@@ -26,6 +26,8 @@ from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, compose, kept_shape
+from ..config.export import ExportConfig
+from ..config.given import path_of
 from ..config.networks import KEPT
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
@@ -41,6 +43,7 @@ from ..files.tokenizers import (
 )
 from ..model.shape import Shape
 from ..tokens import SpecialIds
+from ..torch_state import known_torch_state
 from ..train import checkpoint
 from ..train.decisive import must_agree, must_be_of_recipe
 from ..train.facts import FACTS, read_facts
@@ -75,13 +78,20 @@ def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
     return folders
 
 
-def export(run: Path, *, output_dir: Path, part: str = KEPT, step: int | None = None) -> Path:
+@known_torch_state()
+def export(
+    run: str | Path, *, output_dir: str | Path, part: str = KEPT, step: int | None = None
+) -> Path:
     """Writes one network of a checkpoint (by default the newest complete one) of the run folder
     `run` to `output_dir`, and returns that.
 
     Raises UserError where the run has no checkpoint or no such part, where `output_dir` holds
     something else, and as `export_run`.
     """
+    run = path_of(run, "the run")
+    given = ExportConfig(output_dir=str(path_of(output_dir, "output_dir")), part=part, step=step)
+    output_dir = Path(given.output_dir)
+    step = given.step
     config, facts = read_run(run)
     may_write(output_dir, identity_of(run, part, config, facts))
     built, state = _found(run, step, config, facts)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..console import harmless
 from ..errors import UserError
 from ..progress import Progress, aligned
-from ..text.small_files import json_rows, read_text
+from ..text.small_files import json_rows, must_be_characters, read_text
 
 if TYPE_CHECKING:
     from .pll import Scorer
@@ -95,6 +95,7 @@ def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:
         for key in ("sentence_good", "sentence_bad"):
             if not isinstance(row.get(key), str) or not row[key].strip():
                 raise UserError(f"{where}: no text under {key!r}")
+            must_be_characters(row[key], f"{where}: {key!r}")
         pairs.append(Pair(row["sentence_good"], row["sentence_bad"]))
         terms = terms or row
     if not pairs:

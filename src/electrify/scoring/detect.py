@@ -6,6 +6,7 @@ Shape suffixes: B windows, L tokens of a window.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,14 @@ import transformers
 
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
+from ..config.detect import DetectConfig
 from ..config.networks import KEPT
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of, saved_objective
 from ..progress import say
+from ..torch_state import known_torch_state
 from ..train.threads import Threads, choose, computing_with
+from .given import given_texts
 
 # An amount of text that takes the smallest models seconds; measuring the fastest number of threads
 # takes one second.
@@ -49,9 +53,10 @@ class Detection:
     words: tuple[Piece, ...] = field(default=())
 
 
+@known_torch_state()
 def detect(
     model: str,
-    texts: list[str],
+    texts: Iterable[str],
     *,
     max_seq_length: int | None = None,
     batch_size: int = 16,
@@ -63,6 +68,12 @@ def detect(
     model's maximum) are read in windows that overlap by a quarter. threads: a number, or auto.
     Raises UserError if the model has no replaced-token head, or if a text has no tokens.
     """
+    options = DetectConfig(
+        model=model, max_seq_length=max_seq_length, batch_size=batch_size, threads=threads
+    )
+    model = options.model
+    threads = options.threads
+    texts = given_texts(texts)
     discriminator, tokenizer, architecture = load_discriminator(model)
     positions = architecture.shape_of(discriminator.config).max_position_embeddings
     length = _window_length(max_seq_length, positions, model)

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.evaluate import EvaluateConfig
+from ..config.given import must_be
 from ..errors import UserError
 from ..files.folders import fingerprint, mark_of, marked, own_bytes, relative
 from ..files.lock import lock
 from ..files.results import write_results
 from ..files.whole import json_text
 from ..progress import Progress, say
+from ..torch_state import known_torch_state
 from .blimp import Accuracy, Paradigm, judge, read_blimp, table
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ KIND = "blimp"
 SEAL = "<!-- electrify blimp"
 
 
+@known_torch_state()
 def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     """Scores every model on every paradigm, and writes blimp.json and blimp.md if an output folder
     is given. Raises UserError before anything is scored.
@@ -35,6 +38,7 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     That folder may hold other files. It is refused if one of the two files belongs to somebody
     else, or to other models, pairs or options.
     """
+    must_be(options, EvaluateConfig, "config")
     paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
     from ..train.device import pick_device  # heavy, so loaded once the data is known to be good
     from .pll import load_scorer

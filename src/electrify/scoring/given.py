@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import BinaryIO
 
 from ..config.detect import DetectConfig
+from ..console import brief
 from ..errors import UserError
 from ..text.members import CHUNK
-from ..text.small_files import MAX_TEXT_BYTES, decode, joined, read_text
+from ..text.small_files import MAX_TEXT_BYTES, decode, joined, must_be_characters, read_text
 
 
 def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:
@@ -30,6 +32,19 @@ def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:
     if not text.strip():
         raise UserError(f"{name} is empty")
     return text
+
+
+def given_texts(texts: Iterable[str]) -> list[str]:
+    """The texts that a caller in Python gives. Raises UserError for anything but a list of texts:
+    a single text would be read letter by letter."""
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        raise UserError(f"texts must be a list of texts, not {brief(texts)}")
+    found = list(texts)
+    for i, text in enumerate(found, 1):
+        if not isinstance(text, str):
+            raise UserError(f"text {i} must be of type str, not {brief(text)}")
+        must_be_characters(text, f"text {i}")
+    return found
 
 
 def _piped(stdin: BinaryIO | None) -> bytes:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import faults
+from ..config.given import must_be
 from ..config.prepare import PrepareConfig
 from ..console import harmless
 from ..cores import cores
@@ -55,6 +56,7 @@ def prepare(options: PrepareConfig) -> Manifest:
     Raises UserError for input, options or an output folder that cannot work. A KeyboardInterrupt
     passes through, and the same command continues later.
     """
+    must_be(options, PrepareConfig, "config")
     options.check()
     if options.engine == "ray":
         cluster.require()

@@ -79,9 +79,17 @@ def decode(data: bytes, shown: str) -> str:
         ) from None
 
 
+def must_be_characters(text: str, name: str) -> None:
+    """Raises UserError for a text with half a surrogate pair, as JSON may hold."""
+    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise UserError(f"{name} holds half a surrogate pair, which is not a character")
+
+
 def lines_of(text: str) -> list[str]:
     """The lines, split at line feeds only: str.splitlines would also split at characters that may
     occur in texts."""
+    if "\n" not in text:  # the line ends of old machines
+        text = text.replace("\r", "\n")
     lines = text.split("\n")
     return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
 

@@ -22,6 +22,8 @@ Line = tuple[int, list[str]]
 BLANKS = " \t"  # others, as the non-breaking space, are part of a word
 TOKENS = ("tokens", "words")
 TAGS = ("tags", "ner_tags", "labels")
+# `# id 1` or `# text = ...` before a sentence. The word # is followed by its tag.
+COMMENT = re.compile(r"# (id [^ \t]|[a-z_]+ = )")
 UD_WIDTH = 10
 UD_WORD = 1
 UD_TAGS = {"upos": 3, "xpos": 4}
@@ -44,7 +46,7 @@ def read_sentences(
     prefix: str | None = None,
 ) -> tuple[Sentence, ...]:
     """The sentences of a column file: a word a line, a blank line between sentences. -DOCSTART-
-    lines are left out.
+    lines are left out, and comments (`# id 1`, `# text = ...`) before a sentence.
 
     Columns lie between tabs where the line holds one (in .tsv and .conllu always), else between
     runs of spaces. word, tag: columns counted from 0, or from -1 backwards; by default the first
@@ -135,11 +137,16 @@ def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
 def _lines(path: Path, text: str, *, tabs: bool) -> Iterator[Line | None]:
     """The cells of each word; None between sentences. tabs: spaces separate nothing."""
     first = width = 0
+    begins = True
     for number, line in enumerate(lines_of(text), 1):
         bare = line.strip(BLANKS)
-        if not bare or bare.startswith("-DOCSTART-"):
+        if not bare or bare.replace("\t", " ").split(" ")[0] == "-DOCSTART-":
+            begins = True
             yield None
             continue
+        if begins and COMMENT.match(line):
+            continue
+        begins = False
         cells = (
             line.split("\t") if tabs or "\t" in line else [cell for cell in bare.split(" ") if cell]
         )

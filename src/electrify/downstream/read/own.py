@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ...errors import UserError
@@ -70,8 +71,27 @@ def _tagging(
     found = [_sentences(path, word_column, tag_column) for path in files]
     tags = {tag for sentence in found[0] for tag in sentence.tags}
     must_be_classes(files[0], len(tags), "the column of tags")
+    scored = {tag for sentence in found[1] for tag in sentence.tags} - {"O"}
+    if scored and not scored & tags:
+        known = _first(tags)
+        raise UserError(f"{files[1]}: none of its tags ({_first(scored)}) is one of {known}")
     shared = shared_examples(*([sentence.words for sentence in part] for part in found))
-    return tagging_of(name, found[0], found[1], metrics=None, epochs=OWN_EPOCHS, notes=shared)
+    task = tagging_of(name, found[0], found[1], metrics=None, epochs=OWN_EPOCHS, notes=shared)
+    return replace(task, notes=(*task.notes, *_untrained(task)))
+
+
+def _untrained(task: TaskData) -> tuple[str, ...]:
+    """A note on the tags that only the validation data has."""
+    sentences = [one for one in task.validation if isinstance(one, Sentence)]
+    odd = [tag for one in sentences for tag in one.tags if tag not in task.labels]
+    if not odd:
+        return ()
+    said = f"{len(odd):,} validation words have tags that no training word has"
+    return (f"{said} ({_first(set(odd))}), and count as wrong",)
+
+
+def _first(tags: set[str]) -> str:
+    return ", ".join(sorted(tags)[:10]) + (", ..." if len(tags) > 10 else "")
 
 
 def _kind_of_files(path: str) -> str:

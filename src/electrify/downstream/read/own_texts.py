@@ -11,7 +11,7 @@ from ...errors import UserError, nearest
 from ..examples import Example
 from ..tasks import Kind, TaskData
 from .overlap import shared_examples
-from .tables import Row, class_name, label_of, must_be_classes, rows, texts_of
+from .tables import Row, class_name, label_of, must_be_classes, number_of, rows, texts_of
 
 TEXT_COLUMNS = ("text", "sentence", "sentence1")
 PAIR_COLUMNS = ("sentence2",)
@@ -80,19 +80,44 @@ def _parts(
             raise UserError(f"{path}: no examples")
     header = list(found[0][1][0][1])
     text = _column(files[0], header, text_column, TEXT_COLUMNS, "--text-column")
-    pair = pair_column or (
-        next((c for c in PAIR_COLUMNS if c in header), None) if text != "text" else None
-    )
-    several = _several(label_column)
-    if several:
-        return pair, [
-            [_marked_cells(path, row, text, pair, several) for row in part] for path, part in found
-        ]
-    label = _column(files[0], header, label_column, LABEL_COLUMNS, "--label-column")
-    empty = wanted == "multilabel"
-    return pair, [
-        [_cells(path, row, text, pair, label, empty=empty) for row in part] for path, part in found
+    pair = pair_column or next((c for c in PAIR_COLUMNS if c in header and c != text), None)
+    labels = _several(label_column) or [
+        _column(files[0], header, label_column, LABEL_COLUMNS, "--label-column")
     ]
+    _must_differ(files[0], text, pair, labels)
+    if len(labels) > 1:
+        parts = [
+            [_marked_cells(path, row, text, pair, labels) for row in part] for path, part in found
+        ]
+    else:
+        empty = wanted == "multilabel"
+        parts = [
+            [_cells(path, row, text, pair, labels[0], empty=empty) for row in part]
+            for path, part in found
+        ]
+    for path, part in zip(files, parts, strict=True):
+        if not any(a.strip() or (b or "").strip() for a, b, _, _ in part):
+            columns = ", ".join(repr(c) for c in (text, pair) if c is not None)
+            raise UserError(f"{path}: every text ({columns}) is empty; is another column meant?")
+    return pair, parts
+
+
+def _must_differ(path: str, text: str, pair: str | None, labels: list[str]) -> None:
+    """Raises UserError for a column that is to be two things."""
+    uses = [("--text-column", text), ("--pair-column", pair)]
+    uses += [("--label-column", label) for label in labels]
+    held: dict[str, str] = {}
+    for flag, column in uses:
+        if column is None:
+            continue
+        other = held.setdefault(column, flag)
+        if other != flag:
+            raise UserError(
+                f"{path}: {other} and {flag} are both {column!r}; each needs a column of its own"
+            )
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise UserError(f"--label-column names {twice!r} twice")
 
 
 def _several(label_column: str | None) -> list[str]:
@@ -167,11 +192,7 @@ def _label(value: Any, kind: Kind, classes: dict[str, int], where: str) -> float
 def _are_decimals(values: list[Any]) -> bool:
     """Whether all labels are numbers and not all of them integers. The spelling counts: 3.0 is a
     decimal number and 3 is not."""
-    try:
-        numbers = [float(v) for v in values if not isinstance(v, bool)]
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return len(numbers) == len(values) and not all(
+    return all(number_of(v) is not None for v in values) and not all(
         str(v).strip().lstrip("+-").isdecimal() for v in values
     )
 

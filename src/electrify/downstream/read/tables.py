@@ -6,12 +6,13 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from ...errors import UserError
 from ...text.records import MAX_LINE
-from ...text.small_files import json_rows, lines_of
+from ...text.small_files import json_rows, lines_of, must_be_characters
 from ..tasks import Kind
 from .files import ending_of, whole
 
@@ -19,6 +20,8 @@ MAX_CLASSES = 50_000
 """A head with more classes would be larger than the encoder; the published sets with most labels
 have some ten thousand."""
 Row = tuple[int, dict[str, Any]]
+# Python also reads 1_1, as 11.
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?(nan|inf(inity)?)", re.I)
 
 
 def rows(path: str) -> Iterator[Row]:
@@ -80,14 +83,8 @@ def texts_of(path: str, row: Row, text: str, pair: str | None) -> tuple[str, str
             raise UserError(
                 f"{where}: {column!r} must be a text, not {json.dumps(cells[column])[:40]}"
             )
-        if (
-            column is not None
-            and not cells[column].isascii()
-            and any("\ud800" <= c <= "\udfff" for c in cells[column])
-        ):
-            raise UserError(
-                f"{where}: {column!r} holds half a surrogate pair, which is not a character"
-            )
+        if column is not None:
+            must_be_characters(cells[column], f"{where}: {column!r}")
     return cells[text], None if pair is None else cells[pair]
 
 
@@ -98,13 +95,20 @@ def label_of(value: Any, kind: Kind, classes: dict[str, int], where: str) -> flo
             known = ", ".join(list(classes)[:10]) + (", ..." if len(classes) > 10 else "")
             raise UserError(f"{where}: label {str(value)[:40]!r} is none of the classes {known}")
         return classes[key]
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, bool) or not math.isfinite(number):
+    number = number_of(value)
+    if number is None or not math.isfinite(number):
         raise UserError(f"{where}: label {str(value)[:40]!r} is not a number")
     return number
+
+
+def number_of(value: Any) -> float | None:
+    """The value as a number; None if it is not written as one."""
+    if isinstance(value, bool) or (isinstance(value, str) and not NUMBER.fullmatch(value.strip())):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def must_be_classes(path: str, classes: int, flag: str) -> None:

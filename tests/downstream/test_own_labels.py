@@ -1,0 +1,128 @@
+"""Columns, labels and tags of one's own files that were read as something else than they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify.downstream.read.conll import read_sentences
+from electrify.downstream.read.own import read_own
+from electrify.downstream.tasks import TaskData
+from electrify.errors import UserError
+
+
+def own(
+    folder: Path, train: str, validation: str | None = None, *, ending: str = ".tsv", **given: Any
+) -> TaskData:
+    files = []
+    for name, text in (("train", train), ("validation", validation or train)):
+        path = folder / f"{name}{ending}"
+        path.write_bytes(text.encode())
+        files.append(str(path))
+    columns = dict.fromkeys(("text_column", "pair_column", "label_column"))
+    return read_own(*files, **(columns | {"problem_type": "auto"} | given))
+
+
+def table(*rows: str) -> str:
+    return "".join(row + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        ("1_1 1_2 2_1", "classification"),
+        ("1.0 2_1", "classification"),
+        ("1.5 2 -3e-1 +.5", "regression"),
+        ("1 2 3", "classification"),
+    ],
+)
+def test_a_number_is_written_as_one(tmp_path: Path, labels: str, kind: str) -> None:
+    rows = [f"text {i}\t{label}" for i, label in enumerate(labels.split())]
+    found = own(tmp_path, table("text\tlabel", *rows))
+    assert found.kind == kind
+    if kind == "classification":
+        assert set(found.labels) == set(labels.split())
+
+
+def test_a_label_of_regression_with_an_underscore(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="line 3: label '1_1' is not a number"):
+        own(tmp_path, table("text\tlabel", "a\t1.5", "b\t1_1"), problem_type="regression")
+
+
+def test_the_second_text_beside_a_column_text(tmp_path: Path) -> None:
+    found = own(tmp_path, table("text\tsentence2\tlabel", "a\tb\tx", "c\td\ty"))
+    assert [(e.text, e.pair) for e in found.train] == [("a", "b"), ("c", "d")]
+    alone = own(tmp_path, table("sentence2\tlabel", "a\tx", "c\ty"), text_column="sentence2")
+    assert [(e.text, e.pair) for e in alone.train] == [("a", None), ("c", None)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "says"),
+    [
+        (("text\tlabel", "\ta", " \tb"), {}, r"train.tsv: every text \('text'\) is empty"),
+        (
+            ("text\tsentence2\tlabel", "\t\ta", "\t \tb"),
+            {},
+            r"every text \('text', 'sentence2'\) is empty",
+        ),
+        (("text\ta\tb", "x\t0\t1"), {"label_column": "a,a"}, "--label-column names 'a' twice"),
+        (
+            ("text\tlabel", "x\ta", "y\tb"),
+            {"text_column": "label"},
+            "--text-column and --label-column are both 'label'",
+        ),
+        (
+            ("text\tlabel", "x\t1", "y\t0"),
+            {"label_column": "label,text"},
+            "--text-column and --label-column are both 'text'",
+        ),
+        (
+            ("text\tlabel", "x\ta", "y\tb"),
+            {"pair_column": "text"},
+            "--text-column and --pair-column are both 'text'",
+        ),
+        (
+            ("text\tlabel", "x\ta", "y\tb"),
+            {"pair_column": "label"},
+            "--pair-column and --label-column are both 'label'",
+        ),
+    ],
+)
+def test_columns_that_teach_nothing(
+    tmp_path: Path, rows: tuple[str, ...], given: dict[str, str], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        own(tmp_path, table(*rows), **given)
+
+
+def test_one_empty_text_among_others_is_read(tmp_path: Path) -> None:
+    assert len(own(tmp_path, table("text\tlabel", "\ta", "x\tb")).train) == 2
+
+
+def test_tags_that_only_the_validation_file_has(tmp_path: Path) -> None:
+    train = "the D\nchef N\n\nate V\n"
+    found = own(tmp_path, train, "the D\ncooks X\nbig Y\n", ending=".conll")
+    assert found.notes == (
+        "2 validation words have tags that no training word has (X, Y), and count as wrong",
+    )
+    with pytest.raises(UserError, match=r"validation.conll: none of its tags \(X, Y\) is one of "):
+        own(tmp_path, train, "the X\ncooks Y\n", ending=".conll")
+
+
+def test_a_word_that_begins_like_a_docstart(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text("-DOCSTART-s N\nare V\n\n-DOCSTART-\n\n-DOCSTART- O\nb N\n")
+    assert [s.words for s in read_sentences(path)] == [("-DOCSTART-s", "are"), ("b",)]
+
+
+def test_comments_before_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text("# id 1\nthe D\n# N\n\n# id 5-f\tdomain=en\n# text = # a\n# D\nb N\n")
+    assert [s.words for s in read_sentences(path)] == [("the", "#"), ("#", "b")]
+
+
+def test_line_ends_of_old_machines(tmp_path: Path) -> None:
+    found = own(tmp_path, "text\tlabel\rone\ta\rtwo\tb\r")
+    assert [e.text for e in found.train] == ["one", "two"]
