@@ -60,6 +60,7 @@ def test_a_curve_of_two_budgets(small_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_study_killed_five_times(small_data: Path, tmp_path: Path) -> None:
     more = ("--budgets", "2e8,1e8", "--seeds", "2", "--processes", "2")
     recipes = f"bert-tiny:{TINY},electra-tiny:{TINY}"
