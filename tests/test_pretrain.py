@@ -342,7 +342,7 @@ def test_init_mistakes(
     """No folder, a folder of something else, another vocabulary, a half that the objective does not
     have. No run folder is left."""
     other, long = (
-        prepare_small(tmp_path / "other", vocab_size=300),
+        prepare_small(tmp_path / "other", vocab_size=150),
         {"max_seq_length": 64, "max_position_embeddings": 64},
     )
     kept, generator = (

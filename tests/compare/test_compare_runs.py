@@ -31,6 +31,18 @@ def cells(out: Path) -> list[Path]:
     return sorted((out / "cells").iterdir())
 
 
+def test_one_encoder(small_data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    study = words(small_data, out, "--budgets", "1e8", "--seeds", "1", "--no-baselines")
+    done = electrify(study, tmp_path)
+    assert "mean rank" in done.out
+    (found,) = read_results(out)
+    assert not found.failed
+    assert found.median("blimp") is not None
+    assert (out / "report.md").is_file()
+
+
+@pytest.mark.slow
 def test_a_curve_of_two_budgets(small_data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     study = words(small_data, out, "--budgets", "2e8,1e8", "--seeds", "1", "--no-baselines")

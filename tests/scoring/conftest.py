@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from scored import SHAPE, VOCABULARY
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import (
     BertConfig,
@@ -16,34 +17,6 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 from transformers.utils import logging as hf_logging
-
-VOCABULARY = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "chef",
-    "cook",
-    "##ed",
-    "##s",
-    "ate",
-    "meal",
-    ",",
-    ".",
-    "a",
-    "b",
-    "c",
-    "d",
-]
-SHAPE = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 16,
-}
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from scored import SHAPE, VOCABULARY
 
-from conftest import SHAPE, VOCABULARY
 from electrify.errors import UserError
 from electrify.scoring.pll import load_scorer
 

@@ -30,7 +30,6 @@ KIND = "blimp"
 SEAL = "<!-- electrify blimp"
 
 
-@known_torch_state()
 def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     """Scores every model on every paradigm, and writes blimp.json and blimp.md if an output folder
     is given. Raises UserError before anything is scored.
@@ -39,7 +38,12 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     else, or to other models, pairs or options.
     """
     must_be(options, EvaluateConfig, "config")
-    paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
+    return _evaluate(options, read_blimp(options.data_dir, limit=options.max_eval_samples))
+
+
+@known_torch_state()
+def _evaluate(options: EvaluateConfig, paradigms: list[Paradigm]) -> list[Accuracy]:
+    """The same, for pairs that have been read."""
     from ..train.device import pick_device  # heavy, so loaded once the data is known to be good
     from .pll import load_scorer
 

@@ -1,0 +1,31 @@
+"""The words and the shape of the models that are scored here."""
+
+from __future__ import annotations
+
+VOCABULARY = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "the",
+    "chef",
+    "cook",
+    "##ed",
+    "##s",
+    "ate",
+    "meal",
+    ",",
+    ".",
+    "a",
+    "b",
+    "c",
+    "d",
+]
+SHAPE = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 16,
+}
