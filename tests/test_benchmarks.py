@@ -119,3 +119,22 @@ def test_tiny_documents(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "tiny.json").read_text())
     assert found["documents"] == 300
     assert found["ratio"] == pytest.approx(found["prepare_cpu_s"] / found["library_cpu_s"])
+
+
+def test_where_the_time_goes(tmp_path: Path) -> None:
+    out = run(tmp_path, "step_profile.py", "--device", "cpu")
+    assert "ms an update" in out
+    assert "aten::" in out
+
+
+def test_an_hour_on_a_gpu(tmp_path: Path) -> None:
+    """Every part in its shortest form, each once; the second call finds them done."""
+    command = [sys.executable, str(BENCHMARKS / "gpu_day.py"), "--output-dir", str(tmp_path)]
+    first = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=False)
+    assert first.returncode == 0, first.stdout + first.stderr
+    lines = first.stdout.splitlines()
+    assert [line.split()[0] for line in lines][:3] == ["tests", "step-small", "step-base"]
+    assert len(lines) == 8
+    assert all("done" in line for line in lines)
+    second = subprocess.run([*command, "--list"], capture_output=True, text=True, check=True)
+    assert second.stdout.count(" done ") == len(lines)
