@@ -104,7 +104,7 @@ STAGES = [
     Stage("finetune", "electrify.downstream.loop:train", continues=True),
     Stage("finetune", "electrify.downstream.loop:train", call=2, continues=True),
     Stage("evaluate", "electrify.scoring.evaluate:judge"),
-    Stage("detect", "electrify.scoring.detect:main"),
+    Stage("detect", "electrify.scoring.showing:main"),
     Stage("export", "electrify.export.hf:_write"),
     Stage("doctor", "electrify.doctor.report:diagnose"),
     Stage("flops", "electrify.flops.report:report"),

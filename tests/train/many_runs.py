@@ -101,7 +101,7 @@ def watched(self: Run, batch: Batch) -> None:
     room: Room = self.room  # type: ignore[attr-defined]
     with nn.modules.module.register_module_forward_hook(room.after):
         update(self, batch)
-    room.write(Path(sys.argv[1]).with_name(f"{self.folder.name}.room.{self.world.rank}"))
+    room.write(Path(sys.argv[1]).with_name(f"{self.context.folder.name}.room.{self.world.rank}"))
 
 
 update = Run.update
