@@ -105,7 +105,7 @@ def train_run(job: Job) -> Result:
         faults.at("build")
         begin(run, built, config, loaded, threads)
         if loaded and loaded.of_trunk and world.is_main:
-            begin_log(folder, loaded.path)
+            begin_log(folder, trunk=loaded.path.parent, step=run.step)
         if world.is_main:
             run.saver.home = held.enter_context(Home(folder))
         summary, exported = trained(run, built, resumed=loaded is not None)

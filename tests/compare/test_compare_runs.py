@@ -16,8 +16,6 @@ from test_study_folder import TINY, blimp
 from electrify.compare.study import read_results
 from small import Process, electrify, records
 
-RUNNING = {"OMP_NUM_THREADS": "1"}
-
 
 def words(data: Path, out: Path, *more: str, recipes: str = f"bert-tiny:{TINY}") -> list[str]:
     tasks = out.parent / "tasks"

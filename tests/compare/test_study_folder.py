@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
+from electrify.compare import forecast as forecast_module
 from electrify.compare import study as study_module
+from electrify.compare.forecast import Rate
 from electrify.compare.measures import place_of
 from electrify.compare.run import weights_of
 from electrify.compare.study import (
@@ -28,7 +31,9 @@ from electrify.compare.study import (
     write_study,
 )
 from electrify.config.compare import CompareConfig
+from electrify.config.pretrain import override
 from electrify.errors import UserError
+from electrify.pretraining import pretrain
 
 TINY = (
     "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=64,"
@@ -92,7 +97,7 @@ def test_every_recipe_budget_and_seed_and_the_untrained(small_data: Path, tmp_pa
     assert len(study.cells) == 2 * 2 * 2 + len(UNTRAINED) * 2
     assert len({folder_name(c) for c in study.cells}) == len(study.cells)
     assert len(study.recipes) == 2
-    assert study.entries[2:] == list(UNTRAINED)
+    assert {c.entry for c in study.cells} == {*study.recipes, *UNTRAINED}
     weights = weights_of(study.cells)
     assert sum(weights.values()) == pytest.approx(len(study.cells))
 
@@ -129,6 +134,47 @@ def test_scipy_is_asked_for_before_the_first_run(
         plan_study(config(small_data, tmp_path))
 
 
+def test_rates_come_from_encoders_that_are_trained_already(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    first = [c.entry == study.recipes[0] for c in study.cells].index(True)
+    write_results(study.out, [line(study, first)])
+    asked = []
+
+    def probed(study: Any, cell: Any) -> Rate:
+        asked.append(cell.entry)
+        return Rate(3.0, 2000)
+
+    monkeypatch.setattr(forecast_module, "probed", probed)
+    plan = forecast_module.forecast(study)
+    assert asked == [study.recipes[1]]
+    one, other = plan.lines[0], plan.lines[2]
+    assert one.minutes == pytest.approx(2.0 * one.updates / 60)
+    assert other.minutes == pytest.approx(3.0 * other.updates / 60)
+    assert (one.parameters, other.parameters, one.done) == (1000, 2000, 1)
+    assert one.tokens == one.updates * 4 * 16
+    assert len(set(plan.text().splitlines()[1].split())) > 3
+
+
+def test_an_untrained_encoder_has_its_first_weights(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    cells = [c for c in study.cells if c.entry in UNTRAINED and c.seed == 0]
+    weights = []
+    for cell in cells:
+        recipe = override(cell.config, {"report_to": (), "device": "cpu"})
+        run = pretrain(small_data, output_dir=tmp_path / folder_name(cell), config=recipe).run
+        weights.append(load_file(run / "checkpoint-1" / "model.safetensors"))
+        for name, tensor in weights[-1].items():
+            if "norm" in name.lower() and name.endswith("weight"):
+                assert (tensor - 1).abs().max() < 1e-11, name
+    # Words from co-occurrence are other words, and nothing else differs.
+    differ = {n for n in weights[0] if not weights[0][n].allclose(weights[1][n], atol=1e-9)}
+    assert differ
+    assert all("word" in name for name in differ), differ
+
+
 def test_where_tasks_lie(tmp_path: Path) -> None:
     (tmp_path / "glue").mkdir()
     assert place_of("stsb:cosine", str(tmp_path)) == ("stsb", "cosine", str(tmp_path / "glue"))
@@ -160,7 +206,8 @@ def test_a_folder_of_the_user_is_refused(small_data: Path, tmp_path: Path) -> No
 def line(study: Any, k: int, **fields: Any) -> Result:
     c = study.cells[k]
     scores = {"blimp": {"metric": "accuracy", "scores": [0.5]}}
-    given = {"steps": c.steps, "flops": c.flops, "tokens": 10.0, "seconds": 1.0, "scores": scores}
+    given = {"steps": c.steps, "flops": c.flops, "tokens": 10.0, "seconds": 2.0 * c.steps}
+    given |= {"parameters": 1000, "scores": scores}
     where = {"entry": c.entry, "budget": c.budget, "seed": c.seed, "recipe": recipe_hash(c.config)}
     return Result(**(where | given | fields))
 

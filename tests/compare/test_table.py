@@ -14,14 +14,14 @@ from electrify.compare.plot import drawn
 from electrify.compare.report import as_csv, as_json, markdown, sentences, since, text, write_report
 from electrify.compare.statistics import Interval
 from electrify.compare.study import Result
-from electrify.compare.table import Table, table_of
+from electrify.compare.table import Crossing, Table, table_of
 
 BUDGETS = (1e14, 4e14, 1e15)
 
 
 def result(entry: str, budget: float, seed: int, **scores: float) -> Result:
     found = {k: {"metric": "accuracy", "scores": [v - 0.5, v, v + 0.01]} for k, v in scores.items()}
-    return Result(entry, budget, seed, "x", 10, budget, 100.0, 5.0, found)
+    return Result(entry, budget, seed, "x", 10, budget, 100.0, 5.0, 7, found)
 
 
 def made() -> Table:
@@ -67,6 +67,7 @@ def test_where_the_curves_cross() -> None:
     assert b.at.value == -math.inf
     cheaper = {c.task: c for c in table.cheaper}
     assert cheaper["b"].at.value == -math.inf
+    assert cheaper["b"].times == pytest.approx(10)
     assert 4e14 < cheaper["a"].at.value < 1e15
     assert cheaper["a"].times == pytest.approx(1e15 / cheaper["a"].at.value)
 
@@ -79,6 +80,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert "| late | **55.5 ± 0.7** | **62.0 ± 0.5** | 1.00 |" in page
     assert "## Before training" in page
     assert "b: late is ahead of first at every budget, by more" in page
+    assert "b: late reaches the 40.0 of first at least 10.0 times cheaper" in page
     rows = list(csv.DictReader(io.StringIO(as_csv(table))))
     assert len(rows) == len(table.points) == 14
     assert float(rows[0]["mean"]) == pytest.approx(table.points[0].mean.value)
@@ -103,7 +105,7 @@ def test_one_budget_and_one_seed_have_no_intervals() -> None:
 
 
 def test_failures_are_told() -> None:
-    bad = Result("late", 1e14, 0, "x", 1, 1.0, 0.0, 0.0, {}, {"pretrain": "no | space"})
+    bad = Result("late", 1e14, 0, "x", 1, 1.0, 0.0, 0.0, 0, {}, {"pretrain": "no | space"})
     table = table_of([result("first", 1e14, 0, a=0.5), bad], recipes=["first", "late"], tasks=["a"])
     assert sentences(table) == ["failed: late at 1e+14, seed 0: pretrain: no | space"]
     assert "no \\| space" in markdown(table)
@@ -119,6 +121,24 @@ def test_long_names_are_cut_and_stay_apart() -> None:
 
 def test_where_a_crossing_lies_in_words() -> None:
     inf = math.inf
-    assert since(Interval(-inf, -inf, -inf)).startswith("at every budget, by more and more")
-    assert "not within the range" in since(Interval(inf, -inf, inf))
-    assert since(Interval(2e14, 1e14, inf)) == "from 2e+14 FLOPs on (1e+14 to beyond it)"
+
+    def words(at: Interval, *, always: bool) -> str:
+        return since(Crossing("late", "a", ahead=True, always=always, at=at))
+
+    never = Interval(inf, -inf, inf)
+    assert words(Interval(-inf, -inf, -inf), always=True).startswith("at every budget, by more")
+    assert words(never, always=True).startswith("at every budget, by less and less")
+    assert "otherwise in between" in words(never, always=False)
+    found = words(Interval(2e14, 1e14, inf), always=False)
+    assert found == "from 2e+14 FLOPs on (1e+14 to beyond it)"
+
+
+def test_a_lead_that_changes_twice_is_not_called_a_lead_everywhere() -> None:
+    results = []
+    for budget, ahead in zip(BUDGETS, (-0.1, 0.3, -0.05), strict=True):
+        for seed in range(3):
+            results.append(result("first", budget, seed, a=0.5))
+            results.append(result("late", budget, seed, a=0.5 + ahead + 0.001 * seed))
+    (found,) = table_of(results, recipes=["first", "late"], tasks=["a"]).crossings
+    assert not found.always
+    assert "every budget" not in since(found)

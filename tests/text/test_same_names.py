@@ -12,6 +12,7 @@ import pytest
 from electrify import faults
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
+from electrify.files.whole import temporary
 from electrify.text.manifest import read_manifest
 from electrify.text.prepare import prepare
 from electrify.text.sources import Source
@@ -110,6 +111,18 @@ def test_the_tokenizer_of_a_killed_command_is_whole(
     prepare(data)
     a, b = (read_manifest(tmp_path / d) for d in ("whole", "data"))
     assert a.tokenizer_files == b.tokenizer_files
+
+
+def test_what_a_command_left_that_was_killed_at_its_end(tmp_path: Path) -> None:
+    """The log of `prepare` is written after the manifest."""
+    text = write_text(tmp_path / "text.txt", size=20_000)
+    data = tmp_path / "data"
+    options = PrepareConfig(inputs=(str(text),), output_dir=str(data), vocab_size=512, workers=1)
+    prepare(options)
+    before = sorted(path.name for path in data.iterdir())
+    temporary(data).write_text("half a log")
+    prepare(options)
+    assert sorted(path.name for path in data.iterdir()) == before
 
 
 def test_a_file_that_is_replaced_with_its_old_time(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from ..train.signals import SAVED_EXIT, Interruptible, Stopped
 
 OUTCOME = "outcome.json"
 RUN = "run"
-PRETRAIN = "pretrain"
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,7 @@ class Outcome:
     flops: float
     tokens: float
     seconds: float
+    parameters: int
     joules: float | None
     validation: dict[str, Any]
     scores: dict[str, Any]
@@ -86,10 +85,12 @@ def main() -> int:
 def do(work: Work) -> None:
     """Trains and measures. A task that fails is written down with its reason, and the others go
     on. Raises Unfinished if the training was stopped."""
+    from ..config.networks import KEPT
     from ..config.pretrain import parse
-    from ..files.whole import write_atomically
+    from ..files.whole import json_text, write_atomically
     from ..pretraining import pretrain
     from ..train import log
+    from ..train.facts import read_facts
 
     folder = Path(work.folder)
     run = folder / RUN
@@ -104,19 +105,18 @@ def do(work: Work) -> None:
         raise Unfinished("training was stopped and saved")
     trained = [r for r in log.read(run / log.FILE) if r["kind"] == "train"]
     last: dict[str, Any] = trained[-1] if trained else {}
-    scores, failed = measured(work, result.exported["discriminator"])
+    scores, failed = measured(work, result.exported[KEPT])
     outcome = Outcome(
         result.summary.step,
         float(last.get("flops", 0.0)),
         result.summary.tokens,
         result.summary.seconds,
+        read_facts(run)[0].parameters or 0,
         last.get("joules"),
         result.summary.validation,
         scores,
         failed,
     )
-    from ..files.whole import json_text
-
     write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
 
 
@@ -144,8 +144,9 @@ def measured(work: Work, model: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 def last_words(log: Path) -> str:
     """The last line that a process wrote, as the reason of its failure."""
-    lines: Iterable[str] = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return next((line.strip() for line in reversed(list(lines)) if line.strip()), "no reason given")
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1] if said else "no reason given"
 
 
 if __name__ == "__main__":

@@ -14,12 +14,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..config.pretrain import dump, override
 from ..console import size
+from ..data.phases import phases_of
 from ..errors import UserError
 from ..files.reading import read_object
 from ..progress import Progress, aligned, duration
@@ -28,8 +30,8 @@ from ..train.facts import FACTS
 from .cell import RUN, Work
 from .plan import Cell
 from .run import environment, key_of, slots
-from .study import Study, finished, read_results
-from .table import LONGEST
+from .study import Result, Study, finished, read_results
+from .table import short_names
 
 PROBE_MINUTES = 0.08
 FEW = 3
@@ -80,9 +82,10 @@ class Forecast:
     def text(self) -> str:
         """The plan as a table, and two sentences."""
         head = ["recipe", "FLOPs", "updates", "M tokens", "epochs", "starts at", "minutes", "to do"]
+        shown = short_names(dict.fromkeys(line.recipe for line in self.lines))
         cells = [
             [
-                line.recipe if len(line.recipe) <= LONGEST else f"{line.recipe[: LONGEST - 4]} ...",
+                shown[line.recipe],
                 f"{line.budget:.3g}",
                 f"{line.updates:,}",
                 f"{line.tokens / 1e6:,.1f}",
@@ -108,10 +111,10 @@ class Forecast:
 
 
 def forecast(study: Study) -> Forecast:
-    """The plan of a study, with rates measured here."""
+    """The plan of a study."""
     results = read_results(study.out)
     done = finished(study, results)
-    rates = measured_rates(study)
+    rates = rates_of(study, results)
     grouped: dict[tuple[str, float], list[Cell]] = {}
     for cell in study.cells:
         grouped.setdefault((cell.entry, cell.budget), []).append(cell)
@@ -119,13 +122,14 @@ def forecast(study: Study) -> Forecast:
     for (entry, budget), cells in grouped.items():
         cell = cells[0]
         rate = rates.get(entry) or Rate(0.0, rates[study.recipes[0]].parameters)
-        config = cell.config
-        tokens = cell.steps * (config.train.train_batch_size or 0) * config.data.max_seq_length
+        tokens = phases_of(cell.config).slots(cell.steps + cell.config.train.generator_steps)
         ready = sum(key_of(c) in done for c in cells)
         own = cell.own_steps * rate.seconds / 60
         minutes += own * (len(cells) - ready)
-        # Weights and two moments of the last checkpoint and the one being written, and the models.
-        disk += (12 * 2 + 8) * rate.parameters * (len(cells) - ready)
+        # Weights and two moments of the last checkpoint, of the one being written, and of the one
+        # that a trunk keeps for this cell; the models.
+        checkpoints = 3 if cell.starts_at else 2
+        disk += (12 * checkpoints + 8) * rate.parameters * (len(cells) - ready)
         lines.append(
             Line(
                 entry,
@@ -143,12 +147,18 @@ def forecast(study: Study) -> Forecast:
     return Forecast(lines, minutes, disk, study.config.processes)
 
 
-def measured_rates(study: Study) -> dict[str, Rate]:
-    """The rate of each recipe, from a few seconds of training."""
-    firsts = {cell.entry: cell for cell in reversed(study.cells)}
+def rates_of(study: Study, results: Iterable[Result]) -> dict[str, Rate]:
+    """The rate of each recipe: from its encoders that are trained already, else measured."""
     found = {}
-    with Progress(len(study.recipes), title="measuring the rates", unit="recipes") as bar:
-        for entry in study.recipes:
+    for entry in study.recipes:
+        trained = [r for r in results if r.entry == entry and r.seconds and r.steps]
+        if trained:
+            seconds = statistics.median(r.seconds / r.steps for r in trained)
+            found[entry] = Rate(seconds, trained[0].parameters)
+    unknown = [entry for entry in study.recipes if entry not in found]
+    firsts = {cell.entry: cell for cell in reversed(study.cells)}
+    with Progress(len(unknown), title="measuring the rates", unit="recipes") as bar:
+        for entry in unknown:
             found[entry] = probed(study, firsts[entry])
             bar.advance(1)
     return found

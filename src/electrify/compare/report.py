@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from ..progress import aligned, say
 from .plot import drawn
 from .statistics import Interval
 from .study import UNTRAINED
-from .table import Table
+from .table import Crossing, Table
 
 COLUMNS = (
     *("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high"),
@@ -51,7 +50,7 @@ def as_json(table: Table) -> str:
     ]
     plain["score"] = SCORE
     # Bounds that nothing bounds are null.
-    return json_text(json.loads(json_text(plain)), indent=1) + "\n"
+    return json_text(plain, indent=1) + "\n"
 
 
 def as_csv(table: Table) -> str:
@@ -137,18 +136,22 @@ def sentences(table: Table) -> list[str]:
     found = []
     for c in table.crossings:
         state = "ahead of" if c.ahead else "behind"
-        found.append(f"{c.task}: {shown[c.recipe]} is {state} {first} {since(c.at)}")
+        found.append(f"{c.task}: {shown[c.recipe]} is {state} {first} {since(c)}")
     for c in table.cheaper:
-        if math.isfinite(c.at.value):
+        if c.at.value < math.inf:
+            least = "at least " * (c.at.value == -math.inf)
             found.append(
-                f"{c.task}: {shown[c.recipe]} reaches the {100 * c.score:.1f} of {first} at "
-                f"{c.at.value:.3g} FLOPs, {c.times:.1f} times cheaper"
+                f"{c.task}: {shown[c.recipe]} reaches the {100 * c.score:.1f} of {first} "
+                f"{least}{c.times:.1f} times cheaper"
             )
     return [*found, *(f"failed: {line}" for line in table.failed)]
 
 
-def since(at: Interval) -> str:
+def since(crossing: Crossing) -> str:
     """Where a crossing lies."""
+    at = crossing.at
+    if not crossing.always and not math.isfinite(at.value):
+        return "at the largest budget, and it was otherwise in between"
     if not math.isfinite(at.value):
         moves = "more and more" if at.value < 0 else "less and less"
         return f"at every budget, by {moves}: where they cross is not within the range"

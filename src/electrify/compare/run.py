@@ -28,11 +28,12 @@ from ..files.reading import FileError, read_object
 from ..progress import Progress, say
 from ..train import checkpoint, log
 from ..train.signals import SAVED_EXIT
-from .cell import OUTCOME, PRETRAIN, RUN, Outcome, Work, last_words
+from .cell import OUTCOME, RUN, Outcome, Work, last_words
 from .measures import Measuring
 from .plan import Cell
 from .study import (
     CELLS,
+    PRETRAIN,
     Result,
     Study,
     finished,
@@ -142,6 +143,7 @@ class Runner:
         must_stay_inside(folder, self.study.out)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / OUTCOME).unlink(missing_ok=True)
+        work = json.dumps(dataclasses.asdict(self.work(cell, folder, core))).encode()
         words = [sys.executable, "-m", "electrify.compare.cell"]
         with (folder / "log.txt").open("ab") as errors:
             process = subprocess.Popen(
@@ -153,14 +155,13 @@ class Runner:
                 start_new_session=True,  # Ctrl-C reaches this process only, which passes it on
             )
         assert process.stdin is not None
-        work = json.dumps(dataclasses.asdict(self.work(cell, folder, core))).encode()
         # A process that ends at once is found by its status.
         with suppress(BrokenPipeError), process.stdin:
             process.stdin.write(work)
         return Running(cell, folder, process, core)
 
     def work(self, cell: Cell, folder: Path, core: int | None) -> Work:
-        start = None if (folder / RUN).exists() else self.start_of(cell)
+        start = self.start_of(cell)
         c = self.study.config
         how = Measuring(c.data_dir, c.task_seeds, c.max_train_samples, c.max_eval_samples, c.device)
         every = max(1, cell.steps // SAVES)
@@ -183,7 +184,7 @@ class Runner:
             dataclasses.asdict(how),
             str(start) if start else None,
             tuple(sorted(self.milestones(cell))),
-            core if c.device == "cpu" or not gpus(c.device) else None,
+            None if gpus(c.device) else core,
             os.getpid(),
         )
 
@@ -258,7 +259,7 @@ def result_of(running: Running) -> Result:
         reason = last_words(running.folder / "log.txt")
         if running.process.returncode == SAVED_EXIT:
             reason = f"stopped ({reason})"
-        return Result(*where, cell.steps, cell.flops, 0, 0, {}, {PRETRAIN: reason})
+        return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, {PRETRAIN: reason})
 
 
 def summary(result: Result) -> str:

@@ -30,7 +30,7 @@ from ..errors import UserError
 from ..files.folders import must_be_new
 from ..files.reading import FileError, json_of, read_text
 from ..files.schema import SchemaError, check
-from ..files.seals import SEAL, sealed, unsealed
+from ..files.seals import sealed, unsealed
 from ..files.whole import json_text, write_atomically
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
@@ -54,6 +54,8 @@ KEPT = (
 )
 UNTRAINED = {"untrained": "random", "untrained + words": "cooccurrence"}
 """The rows that are always there, and the words with which they begin."""
+PRETRAIN = "pretrain"
+"""What failed where an encoder was not trained to its end."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,11 @@ class Result:
     flops: float
     tokens: float
     seconds: float
+    parameters: int
     scores: dict[str, Any]
     """Task -> {"metric", "scores", one for each seed of the task}."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Task, or `pretrain` -> the reason."""
+    """Task, or PRETRAIN -> the reason."""
     joules: float | None = None
     validation: dict[str, Any] = field(default_factory=dict)
 
@@ -91,6 +94,8 @@ class Study:
     """What is to be run, and where."""
 
     config: CompareConfig
+    asked: list[Entry]
+    """The recipes with their changes."""
     out: Path
     manifest: Manifest
     corpus_tokens: int
@@ -100,12 +105,7 @@ class Study:
     @property
     def recipes(self) -> list[str]:
         """The names of the recipes, in the order given."""
-        return [name for name in self.entries if name not in UNTRAINED]
-
-    @property
-    def entries(self) -> list[str]:
-        """The names of the recipes, in the order given, the untrained ones last."""
-        return list(dict.fromkeys(cell.entry for cell in self.cells))
+        return [entry.name for entry in self.asked]
 
 
 def plan_study(config: CompareConfig) -> Study:
@@ -132,7 +132,8 @@ def plan_study(config: CompareConfig) -> Study:
         found += [untrained(base, name, seed) for name in UNTRAINED for seed in seeds]
     for task in config.tasks:
         read(task, config.data_dir)
-    study = Study(config, Path(config.output_dir), corpus.manifest, corpus.num_tokens, found)
+    out = Path(config.output_dir)
+    study = Study(config, entries, out, corpus.manifest, corpus.num_tokens, found)
     must_be_ours(study)
     return study
 
@@ -198,7 +199,7 @@ def declared(study: Study) -> dict[str, Any]:
     fields = {k: v for k, v in dataclasses.asdict(study.config).items() if k in KEPT}
     fields |= {"data": study.manifest.fingerprint, "score": SCORE}
     fields |= {
-        "recipes": [dataclasses.asdict(entry) for entry in entries_of(study.config)],
+        "recipes": [dataclasses.asdict(entry) for entry in study.asked],
         "budgets": list(study.config.budgets),
         "seeds": [study.config.seed, study.config.seeds],
     }
@@ -256,7 +257,7 @@ def write_results(out: Path, results: Iterable[Result]) -> None:
     lines = []
     for result in results:
         plain = json.loads(json_text(dataclasses.asdict(result)))
-        lines.append(json_text(sealed({k: v for k, v in plain.items() if k != SEAL})) + "\n")
+        lines.append(json_text(sealed(plain)) + "\n")
     write_atomically(out / RESULTS, "".join(lines))
 
 

@@ -7,11 +7,11 @@ The score that decides is named in study.yaml before the first run: the mean ran
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from .statistics import Interval, crossing, mean, mean_ranks, paired, reached
-from .study import UNTRAINED, Result
+from .study import PRETRAIN, UNTRAINED, Result
 
 LONGEST = 40
 """Characters of a name in tables and pictures."""
@@ -41,6 +41,8 @@ class Crossing:
     task: str
     ahead: bool
     """Whether the recipe is ahead at the largest budget."""
+    always: bool
+    """Whether that is so at every budget."""
     at: Interval
 
 
@@ -53,7 +55,8 @@ class Cheaper:
     score: float
     at: Interval
     times: float
-    """The first recipe's largest budget over this one; below 1 is not reached within the range."""
+    """The first recipe's largest budget over this one: at least, where the recipe reaches the score
+    at the smallest budget already; 0 where it does not reach it."""
 
 
 @dataclass(frozen=True)
@@ -75,20 +78,25 @@ class Table:
     @property
     def shown(self) -> dict[str, str]:
         """A name for each recipe that fits into a table and a legend."""
-        found: dict[str, str] = {}
-        for name in self.recipes:
-            short = name if len(name) <= LONGEST else f"{name[: LONGEST - 4]} ..."
-            number = 2
-            while short in found.values():
-                short = f"{short.partition(' #')[0]} #{number}"
-                number += 1
-            found[name] = short
-        return found
+        return short_names(self.recipes)
 
     def point(self, recipe: str, budget: float, task: str) -> Point | None:
         """The point of this name, if there is one."""
         wanted = (recipe, budget, task)
         return next((p for p in self.points if (p.recipe, p.budget, p.task) == wanted), None)
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Name -> one of at most LONGEST characters; those that would be alike get numbers."""
+    found: dict[str, str] = {}
+    for name in names:
+        cut = short = name if len(name) <= LONGEST else f"{name[: LONGEST - 4]} ..."
+        number = 1
+        while short in found.values():
+            number += 1
+            short = f"{cut} #{number}"
+        found[name] = short
+    return found
 
 
 def table_of(results: Sequence[Result], *, recipes: Sequence[str], tasks: Sequence[str]) -> Table:
@@ -117,14 +125,15 @@ def table_of(results: Sequence[Result], *, recipes: Sequence[str], tasks: Sequen
         )
         for (recipe, budget, task), values in scores.items()
     ]
+    curves = list(_against_the_first(points, budgets, recipes, tasks))
     return Table(
         list(recipes),
         budgets,
         [task for task in tasks if task in metrics],
         points,
         {b: _ranks(points, b) for b in budgets},
-        list(_crossings(points, budgets, recipes, tasks)),
-        list(_cheaper(points, budgets, recipes, tasks)),
+        list(_crossings(curves)),
+        list(_cheaper(curves)),
         _costs(trained),
         list(_failures(results)),
     )
@@ -152,42 +161,43 @@ def _curves(
     return [found[b] for b in budgets] if all(b in found for b in budgets) else []
 
 
-def _crossings(
+def _against_the_first(
     points: Sequence[Point], budgets: Sequence[float], recipes: Sequence[str], tasks: Sequence[str]
-) -> Iterable[Crossing]:
-    """Needs two budgets."""
-    for recipe in recipes[1:] if len(budgets) > 1 else ():
-        for task in tasks:
-            ours = _curves(points, budgets, recipe, task)
-            theirs = _curves(points, budgets, recipes[0], task)
-            differences = [
-                [a.by_seed[s] - b.by_seed[s] for s in sorted(a.by_seed.keys() & b.by_seed.keys())]
-                for a, b in zip(ours, theirs, strict=False)
-            ]
-            if differences and all(differences):
-                ahead = statistics.fmean(differences[-1]) > 0
-                yield Crossing(recipe, task, ahead, crossing(budgets, differences))
-
-
-def _cheaper(
-    points: Sequence[Point], budgets: Sequence[float], recipes: Sequence[str], tasks: Sequence[str]
-) -> Iterable[Cheaper]:
+) -> Iterator[tuple[list[Point], list[Point]]]:
+    """The curves of each further recipe and of the first one on each task. Needs two budgets."""
     for recipe in recipes[1:] if len(budgets) > 1 else ():
         for task in tasks:
             ours = _curves(points, budgets, recipe, task)
             theirs = _curves(points, budgets, recipes[0], task)
             if ours and theirs:
-                score = theirs[-1].mean.value
-                at = reached(budgets, [list(p.by_seed.values()) for p in ours], score)
-                yield Cheaper(
-                    recipe, task, score, at, budgets[-1] / at.value if at.value > 0 else 1
-                )
+                yield ours, theirs
+
+
+def _crossings(curves: Iterable[tuple[list[Point], list[Point]]]) -> Iterator[Crossing]:
+    for ours, theirs in curves:
+        differences = [
+            [a.by_seed[s] - b.by_seed[s] for s in sorted(a.by_seed.keys() & b.by_seed.keys())]
+            for a, b in zip(ours, theirs, strict=True)
+        ]
+        if all(differences):
+            ahead = [statistics.fmean(found) > 0 for found in differences]
+            at = crossing([p.budget for p in ours], differences)
+            yield Crossing(ours[0].recipe, ours[0].task, ahead[-1], len(set(ahead)) == 1, at)
+
+
+def _cheaper(curves: Iterable[tuple[list[Point], list[Point]]]) -> Iterator[Cheaper]:
+    for ours, theirs in curves:
+        score = theirs[-1].mean.value
+        budgets = [p.budget for p in ours]
+        at = reached(budgets, [list(p.by_seed.values()) for p in ours], score)
+        times = budgets[-1] / max(at.value, budgets[0])
+        yield Cheaper(ours[0].recipe, ours[0].task, score, at, times)
 
 
 def _costs(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, float]]:
     grouped: dict[tuple[str, float], list[Result]] = {}
     for r in results:
-        if not r.failed.get("pretrain"):
+        if not r.failed.get(PRETRAIN):
             grouped.setdefault((r.entry, r.budget), []).append(r)
     return {
         key: {

@@ -65,8 +65,8 @@ class CompareConfig(Checked):
     """The horizontal axis of the picture."""
     processes: int = 1
     """Encoders that are trained side by side, each on one core, or on one GPU if there are any."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute."""
     plan_only: bool = False
     """Show what would run, and how long it would take, and stop."""
     json: bool = False

@@ -27,6 +27,7 @@ PATHS = {
     "output_dir",
     "tokenizer",
     "config",
+    "recipe_file",
     "data_dir",
     "file",
     "train_file",

@@ -128,10 +128,15 @@ def must_be_new(folder: Path, what: str) -> None:
         )
 
 
+def is_temporary(path: Path) -> bool:
+    """Whether a writer of ours gave it this name until it is whole."""
+    return TEMPORARY.fullmatch(path.name) is not None
+
+
 def remove_temporaries(folder: Path) -> None:
     """What writers that were killed have left. Only for the process that has the folder's lock."""
     for path in folder.iterdir() if folder.is_dir() else ():
-        if TEMPORARY.fullmatch(path.name):
+        if is_temporary(path):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
-from ..files.folders import foreign
+from ..files.folders import foreign, is_temporary, remove_temporaries
 from ..files.lock import lock
 from ..files.tokenizers import tokenizer_content
 from .manifest import MANIFEST, Manifest, read_manifest
@@ -64,9 +64,11 @@ def finished(options: PrepareConfig, sources: list[Source]) -> Manifest | None:
     for split in SPLITS:
         Corpus(folder, split).verify()
     verify_common(folder, manifest)
-    if unfinished_state(folder) is not None:
+    # A command that was killed after it wrote the manifest leaves these.
+    if unfinished_state(folder) is not None or any(map(is_temporary, folder.iterdir())):
         with lock(folder):
             clear(folder / UNFINISHED)
+            remove_temporaries(folder)
     return manifest
 
 

@@ -191,11 +191,10 @@ def rewind(path: Path, resume_step: int | None) -> None:
     write_atomically(path, b"".join(line + b"\n" for line in kept))
 
 
-def begin_log(run: Path, trunk: Path) -> None:
-    """Gives a run that starts from the checkpoint `trunk` of another one the records up to there,
-    if they are there: as if it had trained so far itself."""
-    step = int(trunk.name.rpartition("-")[2])
-    earlier = trunk.parent / FILE
+def begin_log(run: Path, *, trunk: Path, step: int) -> None:
+    """Gives a run that starts after `step` of another one, in the folder `trunk`, the records up to
+    there, if they are there: as if it had trained so far itself."""
+    earlier = trunk / FILE
     if earlier.is_file():
         kept = (line for line, record in _lines(earlier) if record and record["step"] <= step)
         write_atomically(run / FILE, b"".join(line + b"\n" for line in kept))
