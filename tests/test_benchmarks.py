@@ -121,12 +121,14 @@ def test_tiny_documents(tmp_path: Path) -> None:
     assert found["ratio"] == pytest.approx(found["prepare_cpu_s"] / found["library_cpu_s"])
 
 
+@pytest.mark.slow
 def test_where_the_time_goes(tmp_path: Path) -> None:
     out = run(tmp_path, "step_profile.py", "--device", "cpu")
     assert "ms an update" in out
     assert "aten::" in out
 
 
+@pytest.mark.slow
 def test_an_hour_on_a_gpu(tmp_path: Path) -> None:
     """Every part in its shortest form, each once; the second call finds them done."""
     command = [sys.executable, str(BENCHMARKS / "gpu_day.py"), "--output-dir", str(tmp_path)]

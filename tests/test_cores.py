@@ -86,6 +86,7 @@ def test_a_choice_of_the_user_stays() -> None:
 
 
 @GNU
+@pytest.mark.slow
 def test_torch_that_is_loaded_already_is_left_alone() -> None:
     code = (
         "import os, torch, electrify; electrify.pretrain; assert not any(name in os.environ for "

@@ -13,7 +13,15 @@ from electrify.compare.measures import Found, Measuring
 from electrify.errors import UserError
 
 WORK = Work(
-    "", "out", "", ("a", "b", "c"), {"data_dir": "", "seeds": 2}, None, (), None, os.getpid()
+    "",
+    "out",
+    "",
+    ("a", "b", "c"),
+    {"data": "", "data_dir": "", "seeds": 2},
+    None,
+    (),
+    None,
+    os.getpid(),
 )
 
 
@@ -36,3 +44,20 @@ def test_the_reason_is_the_last_line(tmp_path: Path) -> None:
     assert last_words(log) == "no space left"
     log.write_text("")
     assert last_words(log) == "no reason given"
+
+
+def test_planted_words_are_measured_with_the_own_head(small_data: Path, tmp_path: Path) -> None:
+    """On weights that never changed, both texts of a pair are as likely: about one half."""
+    from batches import tiny
+    from electrify.config.networks import KEPT
+    from electrify.config.pretrain import override
+    from electrify.pretraining import pretrain
+
+    config = override(tiny("electra-tiny"), {"max_steps": 1, "warmup_steps": 0, "eval_steps": 0})
+    result = pretrain(small_data, output_dir=tmp_path / "run", config=config)
+    how = Measuring(str(small_data), str(tmp_path), 1, max_eval_samples=20)
+    found = measures.measure("planted", result.exported[KEPT], how, tmp_path / "out")
+    assert found.metric == "accuracy"
+    assert 0.1 < found.median < 0.9
+    with pytest.raises(UserError, match="leave :frozen away"):
+        measures.place_of("planted:frozen", str(tmp_path))

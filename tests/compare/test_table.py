@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,23 @@ def test_a_lead_that_changes_twice_is_not_called_a_lead_everywhere() -> None:
     (found,) = table_of(results, recipes=["first", "late"], tasks=["a"]).crossings
     assert not found.always
     assert "every budget" not in since(found)
+
+
+def test_the_figures_on_held_out_text() -> None:
+    """Means over the seeds, without the record's own step and seconds."""
+    results = [
+        replace(
+            result("first", 1e14, seed, a=0.5),
+            validation={"kind": "valid", "step": 9, "seconds": 2.0, "mlm": 3.0 + 0.1 * seed},
+        )
+        for seed in range(3)
+    ]
+    table = table_of(results, recipes=["first"], tasks=["a"])
+    (found,) = table.held_out
+    assert (found.figure, found.seeds, found.mean.value) == ("mlm", 3, pytest.approx(3.1))
+    half = 4.303 * 0.1 / 3**0.5
+    assert found.mean.high == pytest.approx(3.1 + half, rel=1e-3)
+    assert "| first | mlm | 3.100 | 2.852 to 3.348 |" in markdown(table)
+    last = list(csv.DictReader(io.StringIO(as_csv(table))))[-1]
+    assert (last["task"], last["metric"], last["mean"]) == ("held-out text", "mlm", "3.1")
+    assert json.loads(as_json(table))["held_out"][0]["figure"] == "mlm"

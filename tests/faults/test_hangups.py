@@ -112,7 +112,7 @@ STAGES = [
 
 
 NUMBERS = [signal.SIGHUP, signal.SIGTERM]
-DAILY = [(STAGES[0], signal.SIGTERM), (STAGES[1], signal.SIGHUP), (STAGES[5], signal.SIGTERM)]
+DAILY = [(STAGES[0], signal.SIGTERM), (STAGES[5], signal.SIGTERM)]
 
 
 @pytest.mark.parametrize(("stage", "number"), core(product(STAGES, NUMBERS), *DAILY), ids=str)
@@ -225,6 +225,7 @@ def test_a_hangup_saves(small_data: Path, unbroken: Path, tmp_path: Path) -> Non
     same_ending(unbroken, tmp_path / "run", step=24)
 
 
+@pytest.mark.slow
 def test_nohup(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """Whoever ignores SIGHUP for us wants the run to go on."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -153,6 +153,7 @@ def test_the_folder_is_moved(small_data: Path, unbroken: Path, tmp_path: Path) -
     same_ending(unbroken, folder, step=24)
 
 
+@pytest.mark.slow
 def test_the_folder_is_replaced(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """Nothing is written into what somebody else has put there."""
     words, folder, beside = (
@@ -179,6 +180,7 @@ def test_the_folder_is_replaced(small_data: Path, unbroken: Path, tmp_path: Path
     assert model_files(folder / "discriminator") == model_files(unbroken / "discriminator")
 
 
+@pytest.mark.slow
 def test_a_header_lost_between_two_starts(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """Written again at the start, not missed after all training."""
     words, folder = pretrain_words(small_data, tmp_path / "run", **SHORT), tmp_path / "run"
@@ -202,7 +204,7 @@ def shard(data: Path, split: str) -> Path:
     return data / f"tokens-{split}-00000.bin"
 
 
-@pytest.mark.parametrize("split", core(["train", "valid"], "train"))
+@pytest.mark.parametrize("split", core(["train", "valid"]))
 def test_a_shard_is_cut(own_data: Path, unbroken: Path, tmp_path: Path, split: str) -> None:
     """Every read of a page that is gone would be a SIGBUS. With the data back the run continues."""
     words, path = pretrain_words(own_data, tmp_path / "run", **SHORT), shard(own_data, split)

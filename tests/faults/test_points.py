@@ -42,7 +42,7 @@ def no_leftovers(folder: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("fault", core(KILLS, "update@11", "mid_optimizer@21"))
+@pytest.mark.parametrize("fault", core(KILLS, "mid_optimizer@21"))
 def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, fault: str) -> None:
     """Twice at the same point, where it can be met twice."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
@@ -143,7 +143,7 @@ FAILING = ("before_tmp", "mid_model", "mid_optimizer", "before_manifest", "befor
 
 @pytest.mark.parametrize(
     ("point", "error"),
-    core(product(FAILING, faults.ERRORS), ("mid_optimizer", "enospc"), ("before_rename", "eio")),
+    core(product(FAILING, faults.ERRORS), ("mid_optimizer", "enospc")),
 )
 def test_a_save_that_fails(
     small_data: Path, unbroken: Path, tmp_path: Path, point: str, error: str
@@ -162,6 +162,7 @@ def test_a_save_that_fails(
     no_leftovers(whole)
 
 
+@pytest.mark.slow
 def test_a_last_save_that_fails(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """The run ends with the sentence, keeps the earlier checkpoints, and continues when there is
     room."""

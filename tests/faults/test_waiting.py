@@ -44,7 +44,7 @@ def says(process: Process, text: str) -> bool:
     ("rank", "number"),
     [
         (0, signal.SIGTERM),
-        (1, signal.SIGHUP),
+        pytest.param(1, signal.SIGHUP, marks=pytest.mark.slow),
         pytest.param(0, signal.SIGINT, marks=pytest.mark.slow),
     ],
 )

@@ -3,7 +3,8 @@
 stsb          fine-tuned
 stsb:frozen   a linear head on the encoder as it is
 stsb:cosine   cosines of mean states, without any training
-blimp         minimal pairs
+blimp         minimal pairs of grammar
+planted       minimal pairs made of the corpus's own held-out text
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ..config.compare import CompareConfig
 from ..config.evaluate import EvaluateConfig
 from ..config.finetune import FinetuneConfig
 from ..config.finetune_settings import FinetuneSettings
@@ -20,7 +23,13 @@ from ..downstream.read.task import read_task
 from ..downstream.tasks import AnswerTask, TagTask, TaskData, TextTask
 from ..errors import UserError, nearest
 
+if TYPE_CHECKING:
+    from ..scoring.blimp import Paradigm
+
 BLIMP = "blimp"
+PLANTED = "planted"
+# Measured with the head that an encoder was trained with: there is nothing to train.
+PAIRS = (BLIMP, PLANTED)
 WAYS = ("", "frozen", "cosine")
 # The folder inside DATA_DIR that may hold all tasks of a kind.
 FOLDERS = {TextTask: "glue", TagTask: "tagging", AnswerTask: "squad"}
@@ -30,11 +39,25 @@ FOLDERS = {TextTask: "glue", TagTask: "tagging", AnswerTask: "squad"}
 class Measuring:
     """What all measurements of a study share."""
 
+    data: str
+    """The prepared corpus."""
     data_dir: str
     seeds: int
     max_train_samples: int | None = None
     max_eval_samples: int | None = None
     device: str = "auto"
+
+    @classmethod
+    def of(cls, config: CompareConfig) -> Measuring:
+        """As the study says."""
+        return cls(
+            config.data,
+            config.data_dir,
+            config.task_seeds,
+            config.max_train_samples,
+            config.max_eval_samples,
+            config.device,
+        )
 
 
 @dataclass(frozen=True)
@@ -56,9 +79,11 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
     task, _, way = name.partition(":")
     if way not in WAYS:
         raise UserError(f"tasks: {name}: no way of measuring is called {way!r}{nearest(way, WAYS)}")
-    if task == BLIMP:
+    if task in PAIRS:
         if way:
-            raise UserError(f"tasks: {name}: blimp is measured without training; leave :{way} away")
+            raise UserError(
+                f"tasks: {name}: {task} is measured without training; leave :{way} away"
+            )
         inside = Path(data_dir) / BLIMP
         return task, way, str(inside if inside.is_dir() else data_dir)
     rows = tasks_named([task])
@@ -72,14 +97,12 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
     return task, way, str(inside if inside.is_dir() else data_dir)
 
 
-def read(name: str, data_dir: str) -> TaskData | None:
-    """The examples of a task. Raises UserError where they cannot be read. blimp's pairs are checked
-    only."""
+def read(name: str, data_dir: str, *, data: str) -> TaskData | None:
+    """The examples of a task. Raises UserError where they cannot be read. Pairs are checked only.
+    data: the prepared corpus."""
     task, _, folder = place_of(name, data_dir)
-    if task == BLIMP:
-        from ..scoring.blimp import read_blimp
-
-        read_blimp(folder, limit=1)
+    if task in PAIRS:
+        _pairs_of(task, data, limit=None) if task == PLANTED else _pairs_of(task, folder, limit=1)
         return None
     return read_task(tasks_named([task])[0], folder)
 
@@ -87,8 +110,8 @@ def read(name: str, data_dir: str) -> TaskData | None:
 def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
     """Measures the encoder `model`; the folder `out` takes what this writes."""
     task, way, folder = place_of(name, how.data_dir)
-    if task == BLIMP:
-        return _blimp(model, folder, how)
+    if task in PAIRS:
+        return _judged(task, model, how.data if task == PLANTED else folder, how)
     data = read_task(tasks_named([task])[0], folder)
     if way == "cosine":
         from ..downstream.similarity import cosine_score
@@ -97,18 +120,25 @@ def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
     return _finetuned(data, model, folder, how, out, frozen=way == "frozen")
 
 
-def _blimp(model: Path, folder: str, how: Measuring) -> Found:
-    from ..scoring.evaluate import evaluate
+def _pairs_of(task: str, folder: str, *, limit: int | None) -> list[Paradigm]:
+    if task == BLIMP:
+        from ..scoring.blimp import read_blimp
 
-    rows = evaluate(
-        EvaluateConfig(
-            models=(str(model),),
-            data_dir=folder,
-            max_eval_samples=how.max_eval_samples,
-            device=how.device,
-        )
+        return read_blimp(folder, limit=limit)
+    from ..scoring.planted_pairs import COUNT, planted_pairs
+
+    return [planted_pairs(Path(folder), count=min(limit or COUNT, COUNT))]
+
+
+def _judged(task: str, model: Path, folder: str, how: Measuring) -> Found:
+    from ..scoring.evaluate import evaluate_pairs
+
+    limit = how.max_eval_samples
+    options = EvaluateConfig(
+        models=(str(model),), data_dir=folder, max_eval_samples=limit, device=how.device
     )
-    return Found("accuracy", [statistics.fmean(r.accuracy for r in rows if r.part == BLIMP)])
+    rows = evaluate_pairs(options, _pairs_of(task, folder, limit=limit))
+    return Found("accuracy", [statistics.fmean(r.accuracy for r in rows if r.part == task)])
 
 
 def _finetuned(

@@ -23,6 +23,7 @@ COLUMNS = (
     *("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high"),
     *("difference", "difference_low", "difference_high"),
 )
+HELD_OUT = "held-out text"
 
 
 def write_report(table: Table, folder: Path, *, against: str) -> None:
@@ -54,7 +55,7 @@ def as_json(table: Table) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """One line for each recipe, budget and task."""
+    """One line for each recipe, budget and task, and for each figure on held-out text."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -64,6 +65,11 @@ def as_csv(table: Table) -> str:
             [p.recipe, f"{p.budget:g}", p.task, p.metric, len(p.by_seed)]
             + [p.mean.value, p.mean.low, p.mean.high]
             + ([d.value, d.low, d.high] if d else ["", "", ""])
+        )
+    for h in table.held_out:
+        found = [h.mean.value, h.mean.low, h.mean.high]
+        writer.writerow(
+            [h.recipe, f"{h.budget:g}", HELD_OUT, h.figure, h.seeds, *found, "", "", ""]
         )
     return out.getvalue()
 
@@ -94,7 +100,23 @@ def markdown(table: Table) -> str:
         lines += ["| " + " | ".join(map(inert, head)) + " |"]
         lines += ["|---|" + "---:|" * (len(head) - 1)]
         lines += ["| " + " | ".join([inert(row[0]), *row[1:]]) + " |" for row in rows] + [""]
-    return "\n".join([*lines, *(f"- {inert(line)}" for line in sentences(table)), ""])
+    lines += [f"- {inert(line)}" for line in sentences(table)]
+    return "\n".join([*lines, *pretraining(table), ""])
+
+
+def pretraining(table: Table) -> list[str]:
+    """What pre-training itself came to at the largest budget, as a table. The figures of different
+    objectives are not comparable, so that none is bold."""
+    rows = [
+        f"| {inert(table.shown[h.recipe])} | {inert(h.figure)} | {h.mean.value:.3f} "
+        f"| {h.mean.low:.3f} to {h.mean.high:.3f} |"
+        for h in table.held_out
+        if h.budget == table.budgets[-1] and h.recipe in table.shown
+    ]
+    if not rows:
+        return []
+    title = f"## Pre-training, on held-out text: {table.budgets[-1]:.3g} FLOPs"
+    return ["", title, "", "| recipe | figure | mean | interval |", "|---|---|---:|---:|", *rows]
 
 
 def tables(table: Table, *, bold: bool = False) -> list[tuple[str, list[list[str]]]]:

@@ -163,7 +163,6 @@ class Runner:
     def work(self, cell: Cell, folder: Path, core: int | None) -> Work:
         start = self.start_of(cell)
         c = self.study.config
-        how = Measuring(c.data_dir, c.task_seeds, c.max_train_samples, c.max_eval_samples, c.device)
         every = max(1, cell.steps // SAVES)
         recipe = override(
             cell.config,
@@ -181,7 +180,7 @@ class Runner:
             str(folder),
             dump(recipe),
             c.tasks,
-            dataclasses.asdict(how),
+            dataclasses.asdict(Measuring.of(c)),
             str(start) if start else None,
             tuple(sorted(self.milestones(cell))),
             None if gpus(c.device) else core,

@@ -131,7 +131,7 @@ def plan_study(config: CompareConfig) -> Study:
         base = configured(entries[0], schedule="constant", seed=seeds[0])
         found += [untrained(base, name, seed) for name in UNTRAINED for seed in seeds]
     for task in config.tasks:
-        read(task, config.data_dir)
+        read(task, config.data_dir, data=config.data)
     out = Path(config.output_dir)
     study = Study(config, entries, out, corpus.manifest, corpus.num_tokens, found)
     must_be_ours(study)

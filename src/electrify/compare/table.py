@@ -15,6 +15,8 @@ from .study import PRETRAIN, UNTRAINED, Result
 
 LONGEST = 40
 """Characters of a name in tables and pictures."""
+# What a record of the log says of a validation beside its figures.
+WHEN = ("kind", "step", "epoch", "tokens", "seconds")
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,17 @@ class Cheaper:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """A figure of pre-training on the corpus's held-out text: a loss in nats, or a share."""
+
+    recipe: str
+    budget: float
+    figure: str
+    seeds: int
+    mean: Interval
+
+
+@dataclass(frozen=True)
 class Table:
     """Everything that a report says."""
 
@@ -73,6 +86,7 @@ class Table:
     cheaper: list[Cheaper]
     costs: dict[tuple[str, float], dict[str, float]]
     """Recipe and budget -> medians of tokens, seconds and joules of pre-training."""
+    held_out: list[HeldOut]
     failed: list[str] = field(default_factory=list)
 
     @property
@@ -135,6 +149,7 @@ def table_of(results: Sequence[Result], *, recipes: Sequence[str], tasks: Sequen
         list(_crossings(curves)),
         list(_cheaper(curves)),
         _costs(trained),
+        list(_held_out(trained)),
         list(_failures(results)),
     )
 
@@ -206,3 +221,13 @@ def _costs(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, float
         }
         for key, found in grouped.items()
     }
+
+
+def _held_out(results: Iterable[Result]) -> Iterator[HeldOut]:
+    grouped: dict[tuple[str, float, str], list[float]] = {}
+    for r in results:
+        for figure, value in r.validation.items():
+            if figure not in WHEN and isinstance(value, int | float):
+                grouped.setdefault((r.entry, r.budget, figure), []).append(float(value))
+    for (recipe, budget, figure), values in grouped.items():
+        yield HeldOut(recipe, budget, figure, len(values), mean(values))

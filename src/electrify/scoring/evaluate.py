@@ -38,11 +38,11 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     else, or to other models, pairs or options.
     """
     must_be(options, EvaluateConfig, "config")
-    return _evaluate(options, read_blimp(options.data_dir, limit=options.max_eval_samples))
+    return evaluate_pairs(options, read_blimp(options.data_dir, limit=options.max_eval_samples))
 
 
 @known_torch_state()
-def _evaluate(options: EvaluateConfig, paradigms: list[Paradigm]) -> list[Accuracy]:
+def evaluate_pairs(options: EvaluateConfig, paradigms: list[Paradigm]) -> list[Accuracy]:
     """The same, for pairs that have been read."""
     from ..train.device import pick_device  # heavy, so loaded once the data is known to be good
     from .pll import load_scorer

@@ -1,0 +1,40 @@
+"""The studies of benchmarks/studies can be planned: every command names recipes, changes, budgets
+and tasks that there are."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from electrify.compare.measures import place_of
+from electrify.compare.plan import cells
+from electrify.compare.study import entries_of
+from electrify.config.compare import CompareConfig
+from electrify.config.flags import from_flags
+from electrify.config.verbs import parser
+
+README = Path(__file__).parents[2] / "benchmarks" / "studies" / "README.md"
+BLOCKS = re.findall(r"^```\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+COMMANDS = [
+    f"electrify {words}".replace("\\\n", " ")
+    for block in BLOCKS
+    for words in re.split(r"^electrify ", block, flags=re.MULTILINE)[1:]
+]
+
+
+def test_there_are_studies() -> None:
+    assert len(COMMANDS) >= 4
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda text: text.split("--output-dir ")[1][:8])
+def test_a_study_can_be_planned(command: str) -> None:
+    words = shlex.split(command)[1:]
+    config = from_flags(CompareConfig, parser("compare").parse_args(words))
+    entries = entries_of(config)
+    planned = cells(entries, config.budgets, range(config.seeds), vocab_size=8192)
+    assert len(planned) == len(entries) * len(config.budgets) * config.seeds
+    for task in config.tasks:
+        place_of(task, config.data_dir)
