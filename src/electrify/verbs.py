@@ -168,12 +168,14 @@ def compare(args: argparse.Namespace) -> int:
     from .compare.compare import compare, planned
     from .compare.report import as_json, text
 
-    with named_as_flags(vars(config)):
+    # Recipe files have a field lr_scheduler_type of their own.
+    with named_as_flags({k: v for k, v in vars(config).items() if k != "lr_scheduler_type"}):
         study, plan = planned(config)
     if config.plan_only:
         show(plan.as_json() if config.json else plan.text())
         return 0
-    say(plan.text())
+    for line in plan.text().splitlines():
+        say(line)
     table = compare(study)
     show(as_json(table) if config.json else text(table))
     return 1 if table.failed else 0

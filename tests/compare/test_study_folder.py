@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +15,33 @@ from electrify.compare import forecast as forecast_module
 from electrify.compare import study as study_module
 from electrify.compare.forecast import Rate
 from electrify.compare.measures import place_of
-from electrify.compare.run import weights_of
-from electrify.compare.study import (
+from electrify.compare.plan import Cell
+from electrify.compare.processes import CELL, environment
+from electrify.compare.results import (
+    PRETRAIN,
     RESULTS,
+    Result,
+    read_results,
+    write_results,
+)
+from electrify.compare.run import (
+    Runner,
+    Running,
+    progress_of,
+    result_of,
+    run_study,
+    weights_of,
+)
+from electrify.compare.study import (
     STUDY,
     UNTRAINED,
-    Result,
+    Study,
     declared,
     entries_of,
     finished,
     folder_name,
     must_be_ours,
     plan_study,
-    read_results,
-    recipe_hash,
-    write_results,
     write_study,
 )
 from electrify.config.compare import CompareConfig
@@ -113,7 +127,15 @@ def test_every_recipe_budget_and_seed_and_the_untrained(small_data: Path, tmp_pa
         ({"tasks": ("squad1:frozen",)}, "fine-tuned encoder only"),
         ({"tasks": ("stsb",)}, "STS-B"),
         ({"budgets": (1e3,)}, "warm-up"),
+        ({"tasks": ("blimp", "blimp:")}, "blimp and blimp: are one thing"),
+        ({"data_dir": "nowhere"}, "no such folder"),
+        ({"budgets": (1e8, 1.00001e8)}, "are both .* updates"),
+        ({"budgets": (1e8, 1e308)}, "more than 1e.12 updates"),
         ({"recipes": ("bert-tiny", "bert-tiny")}, "twice"),
+        ({"recipes": (f"bert-tiny:{TINY},seed=7",)}, "seed is set by --seed"),
+        ({"recipes": (f"bert-tiny:{TINY},max-minutes=1",)}, "max_minutes is set by nobody"),
+        ({"recipes": (f"bert-tiny:{TINY},mask_rate=nan",)}, "mask_rate"),
+        ({"recipes": ("bert-tiny:mask_rate=.3,mask-rate=.4",)}, "mask_rate is changed twice"),
         ({"recipes": ("bert-tinny",)}, "bert-tiny"),
         ({"data": "nowhere"}, "nowhere"),
     ],
@@ -208,7 +230,7 @@ def line(study: Any, k: int, **fields: Any) -> Result:
     scores = {"blimp": {"metric": "accuracy", "scores": [0.5]}}
     given = {"steps": c.steps, "flops": c.flops, "tokens": 10.0, "seconds": 2.0 * c.steps}
     given |= {"parameters": 1000, "scores": scores}
-    where = {"entry": c.entry, "budget": c.budget, "seed": c.seed, "recipe": recipe_hash(c.config)}
+    where = {"entry": c.entry, "budget": c.budget, "seed": c.seed, "recipe": c.identity}
     return Result(**(where | given | fields))
 
 
@@ -242,3 +264,204 @@ def test_a_changed_line_is_not_believed(
     path.write_text(text.replace(change[0], change[1], 1))
     with pytest.raises(UserError, match=r"results\.jsonl, line 1"):
         read_results(study.out)
+
+
+def test_the_examples_of_the_tasks_belong_to_a_study(small_data: Path, tmp_path: Path) -> None:
+    """Scores on other examples are not compared, and a line of another study is not believed."""
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    write_study(study)
+    path = tmp_path / "tasks" / "blimp" / "agreement.jsonl"
+    path.write_text(path.read_text().replace("the cat sees", "a cat sees"))
+    with pytest.raises(UserError, match="other examples of its tasks"):
+        plan_study(config(small_data, tmp_path))
+    other = plan_study(config(small_data, tmp_path, output_dir=str(tmp_path / "other")))
+    assert not finished(other, [line(study, 0)])
+    assert finished(study, [line(study, 0)])
+
+
+def test_the_weights_that_a_recipe_starts_from_belong_to_it(
+    small_data: Path, tmp_path: Path
+) -> None:
+    recipe = override(plan_study(config(small_data, tmp_path)).cells[0].config, {"max_steps": 6})
+    texts = []
+    for seed in range(2):
+        run = tmp_path / f"start{seed}"
+        given = override(recipe, {"seed": seed, "report_to": (), "device": "cpu"})
+        pretrain(small_data, output_dir=run, config=given)
+        start = f"bert-tiny:{TINY},init_discriminator={run / 'discriminator'}"
+        path = tmp_path / "recipes.yaml"
+        path.write_text(
+            "x:\n  recipe: bert-tiny\n"
+            + "".join(
+                f"  {k}: {v}\n" for k, v in (w.split("=") for w in start[10:].split(",") if w)
+            )
+        )
+        asked = config(small_data, tmp_path, recipes=(), recipe_file=str(path), baselines=False)
+        texts.append(plan_study(asked).cells[0])
+    assert texts[0].identity != texts[1].identity
+    assert folder_name(texts[0]) != folder_name(texts[1])
+
+
+def test_the_untrained_rows_of_another_first_recipe_are_others(
+    small_data: Path, tmp_path: Path
+) -> None:
+    a = plan_study(config(small_data, tmp_path))
+    b = plan_study(config(small_data, tmp_path, recipes=tuple(reversed(a.config.recipes))))
+    names = [{folder_name(c) for c in s.cells if c.entry in UNTRAINED} for s in (a, b)]
+    assert not names[0] & names[1]
+    trained = [{folder_name(c) for c in s.cells if c.entry not in UNTRAINED} for s in (a, b)]
+    assert trained[0] == trained[1]
+
+
+class Ended:
+    """A process that is over."""
+
+    returncode = 2
+
+    def poll(self) -> int:
+        return self.returncode
+
+
+def collected(study: Study, cell: Cell, log: str = "no room") -> list[Result]:
+    runner = Runner(study)
+    folder = runner.folder(cell)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "log.txt").write_text(log)
+    runner.running.append(Running(cell, folder, Ended(), None))  # type: ignore[arg-type]
+    runner.collect()
+    return read_results(study.out)
+
+
+def test_scores_are_not_given_up_for_a_later_failure(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    had = line(study, 0, failed={"stsb": "no data"})
+    write_results(study.out, [had, line(study, 1)])
+    assert collected(study, study.cells[0])[0] == had
+    found = collected(study, study.cells[2])
+    assert [r.failed for r in found] == [had.failed, {}, {PRETRAIN: "no room"}]
+
+
+def test_a_study_that_somebody_wrote_meanwhile_is_left(small_data: Path, tmp_path: Path) -> None:
+    mine = plan_study(config(small_data, tmp_path, task_seeds=5))
+    theirs = plan_study(config(small_data, tmp_path))
+    theirs.out.mkdir()
+    write_study(theirs)
+    before = (theirs.out / STUDY).read_bytes()
+    with pytest.raises(UserError, match="holds a study with --task-seeds 3"):
+        run_study(mine)
+    assert (theirs.out / STUDY).read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "pipe", "folder"])
+def test_a_log_that_is_not_ours_is_not_written(small_data: Path, tmp_path: Path, kind: str) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    runner = Runner(study)
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    log = runner.folder(study.cells[0]) / "log.txt"
+    log.parent.mkdir(parents=True)
+    match kind:
+        case "link":
+            log.symlink_to(secret)
+        case "dangling":
+            log.symlink_to(tmp_path / "nowhere")
+        case "hard link":
+            log.hardlink_to(secret)
+        case "pipe":
+            os.mkfifo(log)
+        case _:
+            log.mkdir()
+    with pytest.raises(UserError, match=r"log\.txt is not a log that electrify compare wrote"):
+        runner.start(study.cells[0], None)
+    assert secret.read_text() == "mine"
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["[1]", "5", '{"step": "a"}', '{"step": null}', "[" * 10_000, '{"step": 1e400}', "\0"]
+)
+def test_an_odd_log_of_a_run_ends_nothing(small_data: Path, tmp_path: Path, text: str) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    folder = tmp_path / "cell"
+    (folder / "run").mkdir(parents=True)
+    (folder / "run" / "metrics.jsonl").write_text('{"step": 0}\n' + text + "\n")
+    running = Running(study.cells[0], folder, Ended(), None)  # type: ignore[arg-type]
+    assert progress_of(running) == 0.0
+    steps = study.cells[0].steps
+    (folder / "run" / "metrics.jsonl").write_text(f'\n{text}\n{{"step": {steps // 2}}}\n')
+    assert progress_of(running) == pytest.approx(0.25, abs=0.02)
+
+
+def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    (tmp_path / "run").mkdir()
+    os.mkfifo(tmp_path / "run" / "metrics.jsonl")
+    os.mkfifo(tmp_path / "log.txt")
+    running = Running(study.cells[0], tmp_path, Ended(), None)  # type: ignore[arg-type]
+    assert progress_of(running) == 0.0
+    assert result_of(running).failed == {PRETRAIN: "no reason given"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"scores": {"blimp": {"metric": "accuracy", "scores": []}}},
+        {"scores": {"blimp": {"metric": "accuracy", "scores": [None]}}},
+        {"scores": {"blimp": {"metric": "accuracy", "scores": [True]}}},
+        {"scores": {"blimp": {"metric": "accuracy", "scores": [10**400]}}},
+        {"scores": {"blimp": {"metric": ["accuracy"], "scores": [0.5]}}},
+        {"scores": {"blimp": {"scores": [0.5]}}},
+        {"scores": {"blimp": "x"}},
+        {"seconds": 1e308},
+        {"failed": {"blimp": 3}},
+    ],
+)
+def test_a_line_of_odd_numbers_is_one_sentence(
+    small_data: Path, tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    """Even where its seal is right."""
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    write_results(study.out, [line(study, 0, **fields)])
+    with pytest.raises(UserError, match=r"results\.jsonl, line 1: .*remove the line"):
+        read_results(study.out)
+
+
+def test_a_cut_line_can_be_removed(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    write_results(study.out, [line(study, 0), line(study, 1)])
+    text = (study.out / RESULTS).read_text()
+    (study.out / RESULTS).write_text(text[:-30])
+    with pytest.raises(UserError, match=r"line 2 .*remove the line, and its run"):
+        read_results(study.out)
+
+
+def test_a_cell_runs_no_code_of_the_current_folder(tmp_path: Path) -> None:
+    """Nor is it one of the processes that torchrun started."""
+    (tmp_path / "random.py").write_text("raise SystemExit('the user's own random.py ran')\n")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("WORLD_SIZE", "2")
+        patched.setenv("RANK", "1")
+        own = environment(None, "cpu")
+    assert not {"WORLD_SIZE", "RANK"} & own.keys()
+    done = subprocess.run(
+        CELL, input=b"{}", env=own, cwd=tmp_path, capture_output=True, check=False
+    )
+    assert b"random.py ran" not in done.stderr
+    assert b"missing" in done.stderr  # the fields of Work
+
+
+def test_names_of_folders_are_short_and_distinct(small_data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "recipes.yaml"
+    names = ["x" * 250 + end for end in "ab"]
+    fields = "".join(f"  {w.replace('=', ': ')}\n" for w in TINY.split(","))
+    path.write_text("".join(f"{n}:\n  recipe: bert-tiny\n{fields}" for n in names))
+    study = plan_study(
+        config(small_data, tmp_path, recipes=(), recipe_file=str(path), baselines=False)
+    )
+    found = {folder_name(c) for c in study.cells}
+    assert len(found) == len(study.cells)
+    assert max(map(len, found)) < 120

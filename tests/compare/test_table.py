@@ -13,8 +13,8 @@ import pytest
 
 from electrify.compare.plot import drawn
 from electrify.compare.report import as_csv, as_json, markdown, sentences, since, text, write_report
+from electrify.compare.results import Result
 from electrify.compare.statistics import Interval
-from electrify.compare.study import Result
 from electrify.compare.table import Crossing, Table, table_of
 
 BUDGETS = (1e14, 4e14, 1e15)
@@ -163,3 +163,21 @@ def test_the_figures_on_held_out_text() -> None:
     last = list(csv.DictReader(io.StringIO(as_csv(table))))[-1]
     assert (last["task"], last["metric"], last["mean"]) == ("held-out text", "mlm", "3.1")
     assert json.loads(as_json(table))["held_out"][0]["figure"] == "mlm"
+
+
+def test_a_study_in_which_everything_failed_has_a_report(tmp_path: Path) -> None:
+    """Without a picture, and with the reasons."""
+    bad = Result("first", 1e14, 0, "x", 0, 1e14, 0, 0, 0, {}, {"pretrain": "no room"})
+    table = table_of([bad], recipes=["first"], tasks=["a"])
+    write_report(table, tmp_path, against="flops")
+    assert "no room" in (tmp_path / "report.md").read_text()
+    assert not (tmp_path / "report.png").exists()
+    only = result("untrained", 0.0, 0, a=0.3)
+    write_report(table_of([bad, only], recipes=["first"], tasks=["a"]), tmp_path, against="flops")
+    assert (tmp_path / "report.png").is_file()
+
+
+def test_a_name_is_not_a_formula() -> None:
+    name = r"$\frac$"
+    results = [result(name, 1e14, s, a=0.1 * s) for s in range(3)]
+    assert drawn(table_of(results, recipes=[name], tasks=["a"]), against="flops")

@@ -142,9 +142,9 @@ def measured(work: Work, model: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return scores, failed
 
 
-def last_words(log: Path) -> str:
-    """The last line that a process wrote, as the reason of its failure."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+def last_words(log: bytes) -> str:
+    """The last line that a process wrote, as the reason of its failure. log: the end of its log."""
+    lines = log.decode("utf-8", "replace").splitlines()
     said = [line.strip() for line in lines if line.strip()]
     return said[-1] if said else "no reason given"
 

@@ -12,7 +12,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,8 +28,9 @@ from ..train import log
 from ..train.facts import FACTS
 from .cell import RUN, Work
 from .plan import Cell
-from .run import environment, key_of, slots
-from .study import Result, Study, finished, read_results
+from .processes import CELL, environment, slots
+from .results import Result, read_results
+from .study import Study, finished, key_of
 from .table import short_names
 
 PROBE_MINUTES = 0.08
@@ -169,7 +169,7 @@ def probed(study: Study, cell: Cell) -> Rate:
     it cannot be trained."""
     with tempfile.TemporaryDirectory(prefix="electrify-") as folder:
         done = subprocess.run(
-            [sys.executable, "-m", "electrify.compare.cell"],
+            CELL,
             input=json.dumps(dataclasses.asdict(probe_of(study, cell, folder))).encode(),
             env=environment(slots(1, study.config.device)[0], study.config.device),
             capture_output=True,

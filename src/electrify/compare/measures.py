@@ -9,10 +9,11 @@ planted       minimal pairs made of the corpus's own held-out text
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..config.compare import CompareConfig
 from ..config.evaluate import EvaluateConfig
@@ -78,7 +79,9 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
     that is not one."""
     task, _, way = name.partition(":")
     if way not in WAYS:
-        raise UserError(f"tasks: {name}: no way of measuring is called {way!r}{nearest(way, WAYS)}")
+        raise UserError(
+            f"tasks: {name}: no way of measuring is called {way!r}{nearest(way, WAYS[1:])}"
+        )
     if task in PAIRS:
         if way:
             raise UserError(
@@ -97,14 +100,16 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
     return task, way, str(inside if inside.is_dir() else data_dir)
 
 
-def read(name: str, data_dir: str, *, data: str) -> TaskData | None:
-    """The examples of a task. Raises UserError where they cannot be read. Pairs are checked only.
-    data: the prepared corpus."""
+def digest_of(name: str, data_dir: str, *, data: str) -> str:
+    """A hash of the examples of a task. Raises UserError where they cannot be read. data: the
+    prepared corpus."""
     task, _, folder = place_of(name, data_dir)
     if task in PAIRS:
-        _pairs_of(task, data, limit=None) if task == PLANTED else _pairs_of(task, folder, limit=1)
-        return None
-    return read_task(tasks_named([task])[0], folder)
+        content: Any = _pairs_of(task, data if task == PLANTED else folder, limit=None)
+    else:
+        found = read_task(tasks_named([task])[0], folder)
+        content = (found.kind, found.labels, found.train, found.validation)
+    return hashlib.sha256(repr(content).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:

@@ -32,6 +32,20 @@ class Entry:
     changes: dict[str, Any]
 
 
+# What a study sets itself, for all recipes alike, and how.
+SET = {
+    "seed": "--seed and --seeds",
+    "max_steps": "--budgets",
+    "device": "--device",
+    **dict.fromkeys(
+        ("save_steps", "save_total_limit", "eval_steps", "logging_steps", "report_to"),
+        "the study itself",
+    ),
+    "max_minutes": "nobody: every run is trained to its end",
+}
+MOST_UPDATES = 10**12
+
+
 @dataclass(frozen=True)
 class Cell:
     """One encoder to pre-train."""
@@ -46,6 +60,8 @@ class Cell:
     """FLOPs that it costs from scratch: the budget, to within one update."""
     starts_at: int | None
     """The update at which it leaves the trunk of its entry and seed; None if it is run whole."""
+    identity: str = ""
+    """A hash of everything that decides its scores (study.py)."""
 
     @property
     def steps(self) -> int:
@@ -63,11 +79,12 @@ def read_entry(text: str) -> Entry:
     changes: dict[str, str] = {}
     for part in filter(None, rest.split(",")):
         name, sign, value = (word.strip() for word in part.partition("="))
+        name = name.replace("-", "_")
         if not sign or not name or not value:
             raise UserError(f"{text}: {part.strip()!r} is not a change; write field=value")
         if name in changes:
             raise UserError(f"{text}: {name} is changed twice")
-        changes[name.replace("-", "_")] = value
+        changes[name] = value
     return Entry(text.strip(), recipe, changes)
 
 
@@ -82,6 +99,8 @@ def read_entries(values: Any, where: str) -> list[Entry]:
                 f"{where}: {name} does not say its recipe; write `recipe: NAME` below it"
             )
         changes = {str(k).replace("-", "_"): v for k, v in fields.items() if k != "recipe"}
+        if len(changes) < len(fields) - 1:
+            raise UserError(f"{where}: {name} changes one field twice, with - and with _")
         found.append(Entry(str(name), fields["recipe"], changes))
     return found
 
@@ -92,10 +111,14 @@ def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConf
     fields: dict[str, Any] = {"seed": seed}
     if schedule is not None:
         fields["lr_scheduler_type"] = schedule
+    for name in entry.changes.keys() & SET.keys():
+        raise UserError(f"{entry.name}: {name} is set by {SET[name]}; leave that change away")
     try:
-        return override(load_recipe(entry.recipe), fields | entry.changes)
+        config = override(load_recipe(entry.recipe), fields | entry.changes)
+        check(config)
     except UserError as e:
         raise UserError(f"{entry.name}: {e}") from e
+    return config
 
 
 def of_length(config: PretrainConfig, steps: int) -> PretrainConfig:
@@ -111,7 +134,8 @@ def steps_for(
     config: PretrainConfig, budget: float, *, vocab_size: int, convention: Convention
 ) -> tuple[int, float]:
     """How many updates cost `budget` FLOPs, first stage included, and what they cost. The cost
-    grows with the number of updates, though not evenly where rows or batches grow on the way."""
+    grows with the number of updates, though not evenly where rows or batches grow on the way.
+    Raises UserError for more updates than anybody can wait for."""
 
     def cost(steps: int) -> float:
         return recipe_flops(
@@ -121,7 +145,13 @@ def steps_for(
     steps = config.train.max_steps
     for _ in range(8):
         found = cost(steps)
-        better = max(1, round(steps * budget / found))
+        wanted = steps * (budget / found)
+        if wanted > MOST_UPDATES:
+            raise UserError(
+                f"a budget of {budget:.3g} FLOPs is more than {MOST_UPDATES:.0e} updates; give "
+                "smaller --budgets"
+            )
+        better = max(1, round(wanted))
         if better == steps:
             break
         steps = better
@@ -143,10 +173,16 @@ def cells(
     planned_cells = []
     for entry in entries:
         base = configured(entry, schedule=schedule, seed=seeds[0])
-        lengths = {}
+        lengths: dict[float, tuple[PretrainConfig, float]] = {}
         for budget in sorted(budgets, reverse=True):
             steps, flops = steps_for(base, budget, vocab_size=vocab_size, convention=convention)
             _must_be_long_enough(entry, base, budget, steps)
+            same = [b for b, (config, _) in lengths.items() if config.train.max_steps == steps]
+            if same:
+                raise UserError(
+                    f"{entry.name}: {same[0]:g} and {budget:g} FLOPs are both {steps:,} updates; "
+                    "leave one of --budgets away"
+                )
             lengths[budget] = of_length(base, steps), flops
         for seed in seeds:
             planned_cells += _of_one_seed(entry, lengths, seed)

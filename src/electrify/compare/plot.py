@@ -26,7 +26,7 @@ LABELS = {
 
 
 def drawn(table: Table, *, against: str) -> bytes | None:
-    """The PNG; None if matplotlib is not installed."""
+    """The PNG; None if matplotlib is not installed. The table has a point at least."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -47,7 +47,7 @@ def _fill(figure: Any, table: Table, against: str) -> None:
     figure.set_size_inches(PANEL[0] * columns, PANEL[1] * lines + 0.6)
     axes = figure.subplots(lines, columns, squeeze=False)
     # A machine may not measure a cost (joules).
-    measured = any(_cost(table, r, b, against) > 0 for r in table.recipes for b in table.budgets)
+    measured = any(_cost(table, p.recipe, p.budget, against) > 0 for p in table.points)
     for axis, task in zip(axes.flat, panels, strict=False):
         if task:
             _task(axis, table, task, against)

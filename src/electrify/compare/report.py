@@ -34,10 +34,10 @@ def write_report(table: Table, folder: Path, *, against: str) -> None:
         "report.csv": as_csv(table),
         "report.json": as_json(table),
     }
-    picture = drawn(table, against=against)
-    if picture is None:
+    picture = drawn(table, against=against) if table.points else None
+    if picture is None and table.points:
         say("report.png is not drawn: pip install 'electrify[plot]'")
-    else:
+    elif picture is not None:
         files["report.png"] = picture
     results.write_results(folder, files)
 

@@ -13,37 +13,36 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..config.pretrain import dump, override
-from ..errors import UserError
 from ..files.inside import must_stay_inside
 from ..files.lock import lock
 from ..files.reading import FileError, read_object
+from ..files.schema import is_count
 from ..progress import Progress, say
 from ..train import checkpoint, log
 from ..train.signals import SAVED_EXIT
 from .cell import OUTCOME, RUN, Outcome, Work, last_words
+from .logs import opened_log, own_tail
 from .measures import Measuring
 from .plan import Cell
+from .processes import CELL, environment, gpus, slots
+from .results import PRETRAIN, Key, Result, read_results, write_results
 from .study import (
     CELLS,
-    PRETRAIN,
-    Result,
     Study,
     finished,
     folder_name,
-    read_results,
-    recipe_hash,
-    write_results,
+    key_of,
+    must_be_ours,
     write_study,
 )
 
+LOG = "log.txt"
 POLL_S = 0.5
 GRACE_S = 120.0
 """How long a process that was told to stop may take for its checkpoint."""
@@ -65,6 +64,7 @@ def run_study(study: Study) -> list[Result]:
     """Trains and measures what is not finished yet, and returns the results of all cells. Raises
     UserError for a folder that cannot be used; a cell that fails is a result with its reason."""
     with lock(study.out):
+        must_be_ours(study)  # what another command wrote there meanwhile is not overwritten
         write_study(study)
         return Runner(study).run()
 
@@ -144,10 +144,9 @@ class Runner:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / OUTCOME).unlink(missing_ok=True)
         work = json.dumps(dataclasses.asdict(self.work(cell, folder, core))).encode()
-        words = [sys.executable, "-m", "electrify.compare.cell"]
-        with (folder / "log.txt").open("ab") as errors:
+        with opened_log(folder / LOG) as errors:
             process = subprocess.Popen(
-                words,
+                CELL,
                 stdin=subprocess.PIPE,
                 stdout=errors,
                 stderr=errors,
@@ -200,7 +199,10 @@ class Runner:
         for r in [r for r in self.running if r.process.poll() is not None]:
             self.running.remove(r)
             result = result_of(r)
-            self.kept[result.key] = result
+            had = self.kept.get(result.key)
+            # Scores that are there are not given up for a failure that came later.
+            if had is None or not had.scores or PRETRAIN not in result.failed:
+                self.kept[result.key] = result
             self.done = finished(self.study, self.kept.values())
             write_results(self.study.out, self.kept.values())
             said = "; ".join(f"{k}: {v}" for k, v in result.failed.items())
@@ -218,11 +220,7 @@ class Runner:
                 r.process.kill()
 
 
-def key_of(cell: Cell) -> tuple[str, float, int]:
-    return cell.entry, cell.budget, cell.seed
-
-
-def weights_of(cells: list[Cell]) -> dict[tuple[str, float, int], float]:
+def weights_of(cells: list[Cell]) -> dict[Key, float]:
     """How much of the work each cell is, 1 on average: half of it for the tasks, which are alike,
     half by the FLOPs that are computed for it alone."""
     own = {
@@ -234,28 +232,27 @@ def weights_of(cells: list[Cell]) -> dict[tuple[str, float, int], float]:
 
 def progress_of(running: Running) -> float:
     """How much of a cell at work is done, from the end of its log: its tasks are the other half."""
-    path = running.folder / RUN / log.FILE
-    try:
-        with path.open("rb") as f:
-            f.seek(max(0, path.stat().st_size - 4096))
-            steps = [json.loads(line)["step"] for line in f.read().splitlines()[1:]]
-    except (OSError, ValueError, KeyError):
-        return 0.0
+    steps = [0]
+    for line in own_tail(running.folder / RUN / log.FILE).splitlines()[1:]:
+        with suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            if isinstance(record, dict) and is_count(record.get("step")):
+                steps.append(record["step"])
     cell = running.cell
-    share = (max(steps, default=0) - (cell.starts_at or 0)) / max(1, cell.own_steps)
+    share = (max(steps) - (cell.starts_at or 0)) / max(1, cell.own_steps)
     return 0.5 * min(1.0, max(0.0, share))
 
 
 def result_of(running: Running) -> Result:
     """The line of a cell whose process has ended."""
     cell = running.cell
-    where = (cell.entry, cell.budget, cell.seed, recipe_hash(cell.config))
+    where = key_of(cell)
     try:
         raw = read_object(running.folder / OUTCOME, within=running.folder)
         raw = {k: v for k, v in raw.items() if k in {f.name for f in dataclasses.fields(Outcome)}}
         return Result(*where, **raw)
     except (FileError, TypeError):
-        reason = last_words(running.folder / "log.txt")
+        reason = last_words(own_tail(running.folder / LOG))
         if running.process.returncode == SAVED_EXIT:
             reason = f"stopped ({reason})"
         return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, {PRETRAIN: reason})
@@ -265,35 +262,3 @@ def summary(result: Result) -> str:
     """The scores of a cell in one line."""
     shown = (f"{task} {100 * (result.median(task) or 0):.1f}" for task in result.scores)
     return ", ".join(shown)
-
-
-def slots(processes: int, device: str) -> list[int | None]:
-    """A core or a GPU for each process that runs side by side. Raises UserError for more than there
-    are."""
-    number = gpus(device)
-    if number:
-        if processes > number:
-            raise UserError(f"processes: there are {number} GPUs, not {processes}")
-        return list(range(processes))
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    if not cores:
-        return [None] * processes
-    if processes > len(cores):
-        raise UserError(f"processes: there are {len(cores)} cores, not {processes}")
-    return list(cores[:processes])
-
-
-def gpus(device: str) -> int:
-    """The number of GPUs that `device` allows."""
-    if device == "cpu":
-        return 0
-    import torch
-
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
-
-
-def environment(slot: int | None, device: str) -> dict[str, Any]:
-    """The variables of a cell's process: one thread, or one GPU."""
-    if gpus(device):
-        return dict(os.environ) | {"CUDA_VISIBLE_DEVICES": str(slot)}
-    return dict(os.environ) | {"OMP_NUM_THREADS": "1"}

@@ -14,9 +14,8 @@ import dataclasses
 import hashlib
 import json
 import re
-import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,21 +26,17 @@ from ..config.compare import SCORE, CompareConfig
 from ..config.pretrain import PretrainConfig, override
 from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
-from ..files.folders import must_be_new
-from ..files.reading import FileError, json_of, read_text
-from ..files.schema import SchemaError, check
-from ..files.seals import sealed, unsealed
-from ..files.whole import json_text, write_atomically
+from ..files.folders import fingerprint, must_be_new
+from ..files.whole import write_atomically
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from ..train.decisive import decisive
-from .measures import read
+from .measures import digest_of, place_of
 from .plan import Cell, Entry, cells, configured, read_entries, read_entry
+from .results import Key, Result, read_results
 
 STUDY = "study.yaml"
-RESULTS = "results.jsonl"
 CELLS = "cells"
-AGAIN = "remove the line, and its run is made again"
 ELSEWHERE = "choose another --output-dir"
 # What a study keeps from its first command on: else its scores could not be compared.
 KEPT = (
@@ -54,39 +49,6 @@ KEPT = (
 )
 UNTRAINED = {"untrained": "random", "untrained + words": "cooccurrence"}
 """The rows that are always there, and the words with which they begin."""
-PRETRAIN = "pretrain"
-"""What failed where an encoder was not trained to its end."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """One encoder, as a line of results.jsonl."""
-
-    entry: str
-    budget: float
-    seed: int
-    recipe: str
-    """Hash of everything that decides its numbers."""
-    steps: int
-    flops: float
-    tokens: float
-    seconds: float
-    parameters: int
-    scores: dict[str, Any]
-    """Task -> {"metric", "scores", one for each seed of the task}."""
-    failed: dict[str, str] = field(default_factory=dict)
-    """Task, or PRETRAIN -> the reason."""
-    joules: float | None = None
-    validation: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def key(self) -> tuple[str, float, int]:
-        return self.entry, self.budget, self.seed
-
-    def median(self, task: str) -> float | None:
-        """The score of a task: the median over its seeds."""
-        found = self.scores.get(task)
-        return statistics.median(found["scores"]) if found else None
 
 
 @dataclass(frozen=True)
@@ -100,6 +62,8 @@ class Study:
     manifest: Manifest
     corpus_tokens: int
     """Tokens of its train split."""
+    task_data: dict[str, str]
+    """Task -> hash of its examples."""
     cells: list[Cell]
 
     @property
@@ -130,12 +94,24 @@ def plan_study(config: CompareConfig) -> Study:
     if config.baselines:
         base = configured(entries[0], schedule="constant", seed=seeds[0])
         found += [untrained(base, name, seed) for name in UNTRAINED for seed in seeds]
-    for task in config.tasks:
-        read(task, config.data_dir, data=config.data)
+    tasks = task_data(config)
     out = Path(config.output_dir)
-    study = Study(config, entries, out, corpus.manifest, corpus.num_tokens, found)
+    study = Study(config, entries, out, corpus.manifest, corpus.num_tokens, tasks, found)
+    study = replace(study, cells=[replace(c, identity=identity(study, c)) for c in found])
     must_be_ours(study)
     return study
+
+
+def task_data(config: CompareConfig) -> dict[str, str]:
+    """A hash of the examples of each task. Raises UserError for a task that stands there twice, or
+    cannot be read."""
+    if not Path(config.data_dir).is_dir():
+        raise UserError(f"--data-dir {config.data_dir}: no such folder")
+    meant = [place_of(task, config.data_dir)[:2] for task in config.tasks]
+    twice = [task for task, what in zip(config.tasks, meant, strict=True) if meant.count(what) > 1]
+    if twice:
+        raise UserError(f"tasks: {' and '.join(twice)} are one thing")
+    return {task: digest_of(task, config.data_dir, data=config.data) for task in config.tasks}
 
 
 def entries_of(config: CompareConfig) -> list[Entry]:
@@ -152,7 +128,10 @@ def entries_of(config: CompareConfig) -> list[Entry]:
     if config.recipe_file is not None:
         path = Path(config.recipe_file)
         found += read_entries(plain_values(read_recipe(path), str(path)), str(path))
-    names = [entry.name for entry in found] + list(UNTRAINED)
+    names = [entry.name for entry in found]
+    for name in UNTRAINED:
+        if name in names:
+            raise UserError(f"recipes: {name} is the name of a row that is always there")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UserError(f"recipes: {twice[0]} stands there twice")
@@ -183,22 +162,30 @@ def untrained(base: PretrainConfig, name: str, seed: int) -> Cell:
 
 def folder_name(cell: Cell) -> str:
     """The name of a cell's folder."""
-    readable = re.sub(r"[^\w.-]+", "-", cell.entry)
-    if readable != cell.entry:
-        readable = f"{readable[:80]}-{hashlib.sha256(cell.entry.encode()).hexdigest()[:6]}"
-    return f"{readable}-{cell.budget:.4g}-seed{cell.seed}"
+    readable = re.sub(r"[^\w.-]+", "-", cell.entry)[:60]
+    return f"{readable}-{cell.budget:.4g}-seed{cell.seed}-{cell.identity[:8]}"
 
 
-def recipe_hash(config: PretrainConfig) -> str:
-    """A short hash of everything that decides the numbers of a run."""
-    return hashlib.sha256(json.dumps(decisive(config), sort_keys=True).encode()).hexdigest()[:16]
+def identity(study: Study, cell: Cell) -> str:
+    """A hash of everything that decides the scores of a cell: its recipe, the weights that it
+    starts from, the corpus, the examples of the tasks and how they are measured."""
+    t = cell.config.train
+    starts = [start and fingerprint(start) for start in (t.init_discriminator, t.init_generator)]
+    parts = [cell.entry, decisive(cell.config), starts, kept(study)]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def kept(study: Study) -> dict[str, Any]:
+    """What a study keeps from its first command on, as study.yaml has it."""
+    fields = {k: v for k, v in dataclasses.asdict(study.config).items() if k in KEPT}
+    fields |= {"data": study.manifest.fingerprint, "task_data": study.task_data}
+    return json.loads(json.dumps(fields))
 
 
 def declared(study: Study) -> dict[str, Any]:
     """The content of study.yaml."""
-    fields = {k: v for k, v in dataclasses.asdict(study.config).items() if k in KEPT}
-    fields |= {"data": study.manifest.fingerprint, "score": SCORE}
-    fields |= {
+    fields = kept(study) | {
+        "score": SCORE,
         "recipes": [dataclasses.asdict(entry) for entry in study.asked],
         "budgets": list(study.config.budgets),
         "seeds": [study.config.seed, study.config.seeds],
@@ -215,11 +202,10 @@ def must_be_ours(study: Study) -> None:
     had = plain_values(read_recipe(path, within=study.out), str(path))
     if not isinstance(had, dict) or had.get("score") != SCORE:
         raise UserError(f"{path} is not the plan of a study that electrify wrote; {ELSEWHERE}")
-    now = declared(study)
-    for name in ("data", *KEPT):
-        if had.get(name) != now[name]:
-            what = f"--{name.replace('_', '-')} {had.get(name)}"
-            what = "another corpus" if name == "data" else what
+    others = {"data": "another corpus", "task_data": "other examples of its tasks"}
+    for name, value in kept(study).items():
+        if had.get(name) != value:
+            what = others.get(name, f"--{name.replace('_', '-')} {had.get(name)}")
             raise UserError(f"{study.out} holds a study with {what}; {ELSEWHERE}")
     read_results(study.out)
 
@@ -231,44 +217,16 @@ def write_study(study: Study) -> None:
     write_atomically(study.out / STUDY, head + text)
 
 
-def read_results(out: Path) -> list[Result]:
-    """The lines of results.jsonl. Raises UserError for a line that was not written here."""
-    path = out / RESULTS
-    if not path.exists() and not path.is_symlink():
-        return []
-    names = {f.name for f in dataclasses.fields(Result)}
-    found = []
-    try:
-        for number, line in enumerate(read_text(path, within=out).splitlines(), 1):
-            where = Path(f"{path}, line {number}")
-            raw = json_of(line, where)
-            if not isinstance(raw, dict):
-                raise FileError(where, "is not a result", ELSEWHERE)
-            raw = unsealed(raw, where, must=True, advice=AGAIN)
-            check(Result, raw, str(where))
-            found.append(Result(**{k: v for k, v in raw.items() if k in names}))
-    except (FileError, SchemaError) as e:
-        raise UserError(f"{e}" if getattr(e, "advice", "") else f"{e}; {ELSEWHERE}") from e
-    return found
+def key_of(cell: Cell) -> Key:
+    return cell.entry, cell.budget, cell.seed, cell.identity
 
 
-def write_results(out: Path, results: Iterable[Result]) -> None:
-    """Writes results.jsonl, whole or not at all."""
-    lines = []
-    for result in results:
-        plain = json.loads(json_text(dataclasses.asdict(result)))
-        lines.append(json_text(sealed(plain)) + "\n")
-    write_atomically(out / RESULTS, "".join(lines))
-
-
-def finished(study: Study, results: Iterable[Result]) -> dict[tuple[str, float, int], Result]:
-    """The cells of the study that need not be run: with a line for the same recipe in which nothing
-    failed and every task has a score."""
-    wanted = {(c.entry, c.budget, c.seed): recipe_hash(c.config) for c in study.cells}
+def finished(study: Study, results: Iterable[Result]) -> dict[Key, Result]:
+    """The cells of the study that need not be run: with a line of their own in which nothing failed
+    and every task has a score."""
+    wanted = set(map(key_of, study.cells))
     return {
         r.key: r
         for r in results
-        if wanted.get(r.key) == r.recipe
-        and not r.failed
-        and all(task in r.scores for task in study.config.tasks)
+        if r.key in wanted and not r.failed and all(task in r.scores for task in study.config.tasks)
     }

@@ -10,8 +10,9 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from .results import PRETRAIN, Result
 from .statistics import Interval, crossing, mean, mean_ranks, paired, reached
-from .study import PRETRAIN, UNTRAINED, Result
+from .study import UNTRAINED
 
 LONGEST = 40
 """Characters of a name in tables and pictures."""

@@ -52,6 +52,7 @@ def our_style() -> Iterator[None]:
 
     with mpl.rc_context():
         mpl.rcdefaults()
+        mpl.rcParams["text.parse_math"] = False  # a $ in a name is a $
         yield
 
 

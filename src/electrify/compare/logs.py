@@ -1,0 +1,45 @@
+"""The log of a cell: only a file of our own is written to, and only its end is read."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+from ..errors import UserError
+from ..files.folders import open_own
+
+TAIL = 1 << 14
+
+
+def opened_log(path: Path) -> IO[bytes]:
+    """The log, opened to be lengthened. Raises UserError for a link, a pipe, a device and a file
+    that has a second name elsewhere."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o666)
+    except OSError as e:
+        if e.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise _not_a_log(path) from e
+        raise
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(fd)
+        raise _not_a_log(path)
+    return os.fdopen(fd, "ab")
+
+
+def _not_a_log(path: Path) -> UserError:
+    return UserError(f"{path} is not a log that electrify compare wrote; move it away")
+
+
+def own_tail(path: Path) -> bytes:
+    """The last bytes of a regular file; none for whatever else is there."""
+    stream = open_own(path)
+    if stream is None:
+        return b""
+    with stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL))
+        return stream.read(TAIL)

@@ -1,0 +1,48 @@
+"""Where the processes of cells run: cores or GPUs, and their environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+
+CELL = [sys.executable, "-P", "-m", "electrify.compare.cell"]
+PACKAGE = str(Path(__file__).resolve().parents[2])
+# A cell is a run of one process, whatever started this one.
+RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def slots(processes: int, device: str) -> list[int | None]:
+    """A core or a GPU for each process that runs side by side. Raises UserError for more than there
+    are."""
+    number = gpus(device)
+    if number:
+        if processes > number:
+            raise UserError(f"processes: there are {number} GPUs, not {processes}")
+        return list(range(processes))
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if not cores:
+        return [None] * processes
+    if processes > len(cores):
+        raise UserError(f"processes: there are {len(cores)} cores, not {processes}")
+    return list(cores[:processes])
+
+
+def gpus(device: str) -> int:
+    """The number of GPUs that `device` allows."""
+    if device == "cpu":
+        return 0
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def environment(slot: int | None, device: str) -> dict[str, Any]:
+    """The variables of a cell's process: one thread, or one GPU."""
+    own = {k: v for k, v in os.environ.items() if k not in RANKS}
+    # The current folder is not searched for modules (-P); the package is found where it is now.
+    own["PYTHONPATH"] = os.pathsep.join(filter(None, [PACKAGE, own.get("PYTHONPATH")]))
+    return own | ({"CUDA_VISIBLE_DEVICES": str(slot)} if gpus(device) else {"OMP_NUM_THREADS": "1"})

@@ -1,0 +1,118 @@
+"""OUT/results.jsonl: one line for each encoder that was trained and measured, each sealed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from ..errors import UserError
+from ..files.reading import FileError, json_of, read_text
+from ..files.schema import Count, Rule, SchemaError, check
+from ..files.seals import sealed, unsealed
+from ..files.whole import json_text, write_atomically
+
+RESULTS = "results.jsonl"
+AGAIN = "remove the line, and its run is made again"
+PRETRAIN = "pretrain"
+"""What failed where an encoder was not trained to its end."""
+
+Key = tuple[str, float, int, str]
+
+
+def is_score(x: Any) -> bool:
+    return isinstance(x, int | float) and not isinstance(x, bool) and -1 <= x <= 1
+
+
+def are_scores(x: Any) -> bool:
+    """Whether it is task -> {"metric", "scores"}, with at least one score each."""
+    return isinstance(x, dict) and all(
+        isinstance(found, dict)
+        and isinstance(found.get("metric"), str)
+        and isinstance(found.get("scores"), list)
+        and len(found["scores"]) > 0
+        and all(map(is_score, found["scores"]))
+        for found in x.values()
+    )
+
+
+def are_reasons(x: Any) -> bool:
+    return isinstance(x, dict) and all(isinstance(reason, str) for reason in x.values())
+
+
+def is_amount(x: Any) -> bool:
+    return isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= MOST_AMOUNT
+
+
+# No study computes so many FLOPs; larger numbers overflow when they are multiplied.
+MOST_AMOUNT = 1e40
+Amount = Annotated[float, Rule(f"a number from 0 to {MOST_AMOUNT:.0e}", is_amount)]
+Scores = Annotated[
+    dict[str, Any], Rule("tasks with a metric and scores between -1 and 1", are_scores)
+]
+Reasons = Annotated[dict[str, str], Rule("tasks with reasons", are_reasons)]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One encoder, as a line of results.jsonl."""
+
+    entry: str
+    budget: float
+    seed: int
+    recipe: str
+    """Hash of everything that decides its scores: `Cell.identity`."""
+    steps: Count
+    flops: Amount
+    tokens: Amount
+    seconds: Amount
+    parameters: Count
+    scores: Scores
+    """Task -> {"metric", "scores", one for each seed of the task}."""
+    failed: Reasons = field(default_factory=dict)
+    """Task, or PRETRAIN -> the reason."""
+    joules: float | None = None
+    validation: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        return self.entry, self.budget, self.seed, self.recipe
+
+    def median(self, task: str) -> float | None:
+        """The score of a task: the median over its seeds."""
+        found = self.scores.get(task)
+        return statistics.median(found["scores"]) if found else None
+
+
+def read_results(out: Path) -> list[Result]:
+    """The lines of results.jsonl. Raises UserError for a line that was not written here."""
+    path = out / RESULTS
+    if not path.exists() and not path.is_symlink():
+        return []
+    names = {f.name for f in dataclasses.fields(Result)}
+    found = []
+    try:
+        for number, line in enumerate(read_text(path, within=out).splitlines(), 1):
+            where = Path(f"{path}, line {number}")
+            raw = json_of(line, where)
+            if not isinstance(raw, dict):
+                raise FileError(where, "is not a result", AGAIN)
+            raw = unsealed(raw, where, must=True, advice=AGAIN)
+            check(Result, raw, str(where))
+            found.append(Result(**{k: v for k, v in raw.items() if k in names}))
+    except (FileError, SchemaError) as e:
+        raise UserError(f"{e}" if getattr(e, "advice", "") else f"{e}; {AGAIN}") from e
+    return found
+
+
+def write_results(out: Path, results: Iterable[Result]) -> None:
+    """Writes results.jsonl, whole or not at all."""
+    lines = []
+    for result in results:
+        plain = json.loads(json_text(dataclasses.asdict(result)))
+        lines.append(json_text(sealed(plain)) + "\n")
+    write_atomically(out / RESULTS, "".join(lines))
