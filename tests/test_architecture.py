@@ -36,6 +36,7 @@ ORDER = [
     {"export"},
     {"batches", "starting"},
     {"running"},
+    {"timed"},
     {"pretraining", "downstream", "scoring", "doctor"},
     {"compare"},
     {"curves"},

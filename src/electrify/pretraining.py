@@ -19,6 +19,7 @@ from .progress import say
 from .running import Job, Result, train_run
 from .starting import from_folders
 from .text.shards import Corpus
+from .timed import in_time
 from .torch_state import known_torch_state
 from .train import dist
 from .train.allocator import keep_memory
@@ -38,6 +39,7 @@ def pretrain(
     resume: Resume = "auto",
     milestones: frozenset[int] = frozenset(),
     trunk: Path | None = None,
+    train_minutes: float | None = None,
 ) -> Result:
     """Trains `config` on the prepared corpus `data` into the run folder `output_dir`; with
     `generator_steps`, it trains a generator first.
@@ -45,7 +47,8 @@ def pretrain(
     resume: auto continues the newest complete checkpoint if there is one; must insists on one;
     never refuses a folder that holds a run. milestones: updates whose checkpoints are kept whatever
     `save_total_limit` says. trunk: the checkpoint of a longer run that is the same up to there,
-    from which a new run starts (train/trunk.py).
+    from which a new run starts (train/trunk.py). train_minutes: the time that the run shall take;
+    `max_steps` is then as many updates as fit into it, measured first (timed.py).
 
     Raises UserError for every mistake of the user, before anything is written if possible, and
     Unfinished if another process of the run is lost.
@@ -60,7 +63,7 @@ def pretrain(
             "another process"
         )
     try:
-        return _pretrain(*folders, config, resume, milestones, trunk)
+        return _pretrain(*folders, config, resume, milestones, trunk, train_minutes)
     finally:
         _ALONE.release()
 
@@ -72,6 +75,7 @@ def _pretrain(
     resume: Resume,
     milestones: frozenset[int],
     trunk: Path | None,
+    train_minutes: float | None,
 ) -> Result:
     """Does the run, or both stages, in the processes that belong to it."""
     t = config.train
@@ -85,6 +89,9 @@ def _pretrain(
     job = Job(data, output_dir, config, resume, starts, world, deadline, milestones, trunk)
     try:
         with dist.companions():
+            if train_minutes is not None:
+                refuse(output_dir, resume)
+                job = in_time(job, train_minutes)
             return two_stages(job) if t.generator_steps else train_run(job)
     finally:
         dist.stop()

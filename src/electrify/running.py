@@ -18,6 +18,7 @@ from .data.phases import phases_of
 from .export.hf import export_run
 from .files.folders import aside
 from .flops.count import first_stage_flops
+from .model.shape import Shape
 from .progress import say
 from .starting import Starts, from_folders, kept_names, shapes_of, starting_point, unigram_entropy
 from .text.shards import Corpus
@@ -70,38 +71,34 @@ class Result:
     """The Hugging Face folder of each network; empty if the run was stopped before its end."""
 
 
+@dataclass(frozen=True)
+class Planned:
+    """What a job comes to with this corpus and these processes."""
+
+    corpus: Corpus
+    config: PretrainConfig
+    micro_rows: int
+    shapes: tuple[Shape, Shape | None]
+    """The shapes of the kept encoder, and of the generator."""
+    loader: Loader
+
+
 def train_run(job: Job) -> Result:
     """Trains the job's recipe into its folder, or continues the run that is there.
 
     Raises UserError for every mistake of the user, before anything is written if possible.
     """
-    corpus = Corpus(job.data, "train")
     folder = job.folder
     world = job.world
-    vocab_size = corpus.manifest.vocab_size
-    config, micro_rows = split_batch(from_folders(job.config, folder, vocab_size), world.size)
-    shapes = shapes_of(config, folder, vocab_size)
-    run_must_fit(config, *shapes, rows=micro_rows, world=world)
-    segments = config.data.num_segments
-    phases = phases_of(config)
-    loader = Loader(corpus, phases=phases, num_segments=segments, seed=config.train.seed)
+    planned = plan(job)
+    config = planned.config
     refuse(folder, job.resume)
     with ExitStack() as held:
-        loaded = claim(held, folder, config, corpus, world, trunk=job.trunk)
+        loaded = claim(held, folder, config, planned.corpus, world, trunk=job.trunk)
         threads = held.enter_context(
-            computing_with(threads_of(config, micro_rows, folder, loaded, world))
+            computing_with(threads_of(config, planned.micro_rows, folder, loaded, world))
         )
-        built = starting_point(
-            config, shapes[1], corpus, job.starts, fresh=loaded is None, counts=world.rank == 0
-        )
-        run = Run(
-            built.objective,
-            config.train,
-            opened(loader, config, micro_rows),
-            context_of(job, config, corpus, built),
-            weights=config.objective.term_weights,
-            kept=kept_names(built),
-        )
+        run, built = assembled(job, planned, fresh=loaded is None)
         faults.at("build")
         begin(run, built, config, loaded, threads)
         if loaded and loaded.of_trunk and world.is_main:
@@ -110,6 +107,42 @@ def train_run(job: Job) -> Result:
             run.saver.home = held.enter_context(Home(folder))
         summary, exported = trained(run, built, resumed=loaded is not None)
     return Result(folder, summary, exported)
+
+
+def plan(job: Job) -> Planned:
+    """Opens the corpus and fits the recipe to it and to the memory. Raises UserError."""
+    corpus = Corpus(job.data, "train")
+    vocab_size = corpus.manifest.vocab_size
+    recipe = from_folders(job.config, job.folder, vocab_size)
+    config, micro_rows = split_batch(recipe, job.world.size)
+    shapes = shapes_of(config, job.folder, vocab_size)
+    run_must_fit(config, *shapes, rows=micro_rows, world=job.world)
+    segments, seed = config.data.num_segments, config.train.seed
+    loader = Loader(corpus, phases=phases_of(config), num_segments=segments, seed=seed)
+    return Planned(corpus, config, micro_rows, shapes, loader)
+
+
+def assembled(job: Job, planned: Planned, *, fresh: bool) -> tuple[Run, Built]:
+    """The networks and the run that trains them. fresh: whether it begins at its starting
+    weights."""
+    config = planned.config
+    built = starting_point(
+        config,
+        planned.shapes[1],
+        planned.corpus,
+        job.starts,
+        fresh=fresh,
+        counts=job.world.rank == 0,
+    )
+    run = Run(
+        built.objective,
+        config.train,
+        opened(planned.loader, config, planned.micro_rows),
+        context_of(job, config, planned.corpus, built),
+        weights=config.objective.term_weights,
+        kept=kept_names(built),
+    )
+    return run, built
 
 
 def trained(run: Run, built: Built, *, resumed: bool) -> tuple[Summary, dict[str, Path]]:

@@ -69,7 +69,13 @@ def pretrain(args: argparse.Namespace) -> int:
 
     from .pretraining import pretrain
 
-    result = pretrain(data, output_dir=output_dir, config=config, resume=args.resume)
+    result = pretrain(
+        data,
+        output_dir=output_dir,
+        config=config,
+        resume=args.resume,
+        train_minutes=args.train_minutes,
+    )
     if not result.summary.finished:
         say(
             f"stopped after step {result.summary.step} and saved; run the same command again to "
@@ -88,6 +94,8 @@ def wanted(args: argparse.Namespace) -> PretrainConfig:
     )
     fields = section_of()
     given = {k: v for k, v in vars(args).items() if k in fields}
+    if args.train_minutes is not None and "max_steps" in given:
+        raise UserError("--train-minutes chooses the number of updates; leave --max-steps away")
     with named_as_flags(given):
         config = override(config, given)
     # Messages about the user's file use the names in that file.

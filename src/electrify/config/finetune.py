@@ -73,6 +73,9 @@ class FinetuneConfig(Checked):
     """Give every model random weights in place of its own."""
     random_baseline: bool = False
     """Run every model also with random weights."""
+    baselines: bool = False
+    """Add what needs no encoder: the most frequent class (in tagging, each word's most frequent
+    tag), and TF-IDF with a linear model (texts)."""
     predict_test: bool = False
     """Also answer GLUE's test sets, and write submission-MODEL.zip in its layout, with each task's
     predictions from the seed with the best development score."""
@@ -138,10 +141,10 @@ class FinetuneConfig(Checked):
             )
         if self.hyperparameter_search is not None:
             search_grid(self.hyperparameter_search, self.settings)
-            if self.save_model or self.predict_test:
+            if self.save_model or self.predict_test or self.baselines:
                 raise UserError(
-                    "--hyperparameter-search keeps scores only: give --save-model or "
-                    "--predict-test in a run with the settings it found"
+                    "--hyperparameter-search keeps scores of models only: give --save-model, "
+                    "--predict-test or --baselines in a run with the settings it found"
                 )
 
 

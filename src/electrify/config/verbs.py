@@ -61,7 +61,16 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
         metavar="DATA",
         help="folder made by `electrify prepare`, or a corpus, which is then prepared first",
     )
-    run = p.add_argument_group("the run")
+    add_run_flags(p.add_argument_group("the run"))
+    p.epilog = (
+        "What no flag says is as the recipe has it; a value in brackets holds where the recipe "
+        "does not say it either."
+    )
+    for section in BY_USE:
+        own.add_flags(p, SECTIONS[section])
+
+
+def add_run_flags(run: argparse._ArgumentGroup) -> None:
     run.add_argument(
         "--output-dir",
         "--output_dir",
@@ -79,12 +88,14 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
         default="auto",
         help="continue the newest complete checkpoint [auto]",
     )
-    p.epilog = (
-        "What no flag says is as the recipe has it; a value in brackets holds where the recipe "
-        "does not say it either."
+    run.add_argument(
+        "--train-minutes",
+        "--train_minutes",
+        dest="train_minutes",
+        type=float,
+        metavar="N",
+        help="as many updates as N minutes hold, measured first, in place of --max-steps",
     )
-    for section in BY_USE:
-        own.add_flags(p, SECTIONS[section])
 
 
 def names_of_recipes() -> str:

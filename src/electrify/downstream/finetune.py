@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from ..progress import Progress, say
 from ..torch_state import known_torch_state
 from ..train.threads import Threads, choose, computing_with
 from . import loop, metrics, submission
+from .baselines import BASELINE, MAJORITY, TFIDF, baseline_one, is_baseline
 from .one_run import Outcome, finetune_one
 from .page import write_report
 from .plan import Run, folder_name, is_done, must_be_makeable, planned
@@ -87,7 +89,7 @@ def _finetune(
     todo = [run for run in plan if not is_done(run, done, out)]
     device = loop.device_named(options.settings.device)
     widths = [0]
-    for model in dict.fromkeys(run.model for run in todo):
+    for model in dict.fromkeys(run.model for run in todo if not is_baseline(run.model)):
         widths.append(width_of(model, tasks, options.settings, device))
     if not held:
         write_atomically(out / SETTINGS, settings_text(_kept(options.settings)))
@@ -133,7 +135,7 @@ def _submit(plan: list[Run], done: dict[Any, dict[str, Any]], out: Path, *, rand
     """Writes a submission archive for every model; for models with random weights only if there are
     no others."""
     for model in dict.fromkeys(
-        run.model for run in plan if random or not run.model.startswith(RANDOM)
+        run.model for run in plan if random or not run.model.startswith((RANDOM, BASELINE))
     ):
         runs = [run for run in plan if run.model == model]
         for line in submission.assemble(
@@ -151,19 +153,35 @@ def _run_all(
     then its model."""
     with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
         for run in todo:
-            outcome = finetune_one(
-                run.model,
-                run.task,
-                seed=run.seed,
-                settings=settings,
-                progress=progress,
-                save_to=run.save_to,
-                top=out,
-                hashes=run.hashes,
-                finished=functools.partial(_keep, run, done, out),
+            outcome = _outcome(
+                run, settings, progress, out, functools.partial(_keep, run, done, out)
             )
             shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
             say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
+
+
+def _outcome(
+    run: Run,
+    settings: FinetuneSettings,
+    progress: Progress,
+    out: Path,
+    finished: Callable[[Outcome], None],
+) -> Outcome:
+    if is_baseline(run.model):
+        outcome = baseline_one(run.model, run.task, seed=run.seed, settings=settings)
+        finished(outcome)
+        return outcome
+    return finetune_one(
+        run.model,
+        run.task,
+        seed=run.seed,
+        settings=settings,
+        progress=progress,
+        save_to=run.save_to,
+        top=out,
+        hashes=run.hashes,
+        finished=finished,
+    )
 
 
 def _keep(run: Run, done: dict[Any, dict[str, Any]], out: Path, outcome: Outcome) -> None:
@@ -210,6 +228,8 @@ def _require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
             "--double-unordered is for pairs whose order does not matter (MRPC, STS-B, your own); "
             "none of the tasks has such"
         )
+    if options.baselines and kinds == {"answering"}:
+        raise UserError("--baselines are for texts and tagging; none of the tasks is")
     answering = [task.name for task in tasks if task.kind == "answering"]
     if options.settings.frozen_encoder != "none" and answering:
         raise UserError(
@@ -251,7 +271,7 @@ def _models(options: FinetuneConfig) -> list[str]:
     names.reverse()
     for name in names if options.save_model else ():
         can_save(name)
-    return names
+    return names + [MAJORITY, TFIDF] * options.baselines
 
 
 def _kept(settings: FinetuneSettings) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ..errors import UserError
 from ..export.places import RANDOM
 from ..files.folders import relative, sha256
 from ..files.model_folder import is_whole
+from .baselines import applies, baseline_hashes, is_baseline
 from .encoder import fingerprints
 from .one_run import updates_of
 from .tasks import TaskData
@@ -52,6 +53,8 @@ class Run:
 def _label(model: str, out: Path) -> str:
     """The name of a model in our files: folders relative to the output folder, so that a project
     can be moved."""
+    if is_baseline(model):
+        return model
     prefix, path = (RANDOM, model.removeprefix(RANDOM)) if model.startswith(RANDOM) else ("", model)
     return prefix + relative(path, out)
 
@@ -74,25 +77,23 @@ def planned(
     }
     for model in models:
         label = _label(model, out)
-        known = fingerprints(model)
+        known = baseline_hashes(model) if is_baseline(model) else fingerprints(model)
         for task in tasks:
-            updates = updates_of(task, settings)
+            if not applies(model, task):
+                continue
+            updates = 0 if is_baseline(model) else updates_of(task, settings)
             for seed in range(options.seed, options.seed + options.seeds):
-                save_to = (
-                    out / "models" / f"{short(task.name)}-{folder_name(label)}-seed{seed}"
-                    if options.save_model and seed == options.seed
-                    else None
-                )
-                predictions = (
-                    out / "predictions" / folder_name(label) / f"{short(task.name)}-seed{seed}"
-                )
+                folder = folder_name(label)
+                keep = options.save_model and seed == options.seed and not is_baseline(model)
+                saved = out / "models" / f"{short(task.name)}-{folder}-seed{seed}"
+                predictions = out / "predictions" / folder / f"{short(task.name)}-seed{seed}"
                 yield Run(
                     model,
                     label,
                     task,
                     seed,
                     updates,
-                    save_to,
+                    saved if keep else None,
                     predictions,
                     known | {"data": hashes[task.name], "test": tests[task.name]},
                 )

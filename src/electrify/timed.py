@@ -1,0 +1,134 @@
+"""`--train-minutes`: as many updates as fill a time, so that the schedule is complete when it ends.
+
+The rate is measured with updates of the run itself, which are thrown away. `--max-minutes` is
+something else: it interrupts a run that is then continued.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from time import monotonic
+
+import torch
+
+from .config.pretrain import PretrainConfig, load_file, override
+from .data.loader import prefetch
+from .data.phases import phases_of
+from .errors import UserError
+from .progress import say
+from .running import Job, assembled, plan, threads_of
+from .train.dist import World, any_across, sum_across
+from .train.folder import CONFIG, is_run
+from .train.loop import Run
+from .train.threads import computing_with
+
+# Updates that are not counted: the first ones compile, and fill memory.
+FIRST = 3
+FEWEST = 5
+LONGEST_S = 20.0
+# At most this share of the time is spent on measuring.
+SHARE = 0.05
+# Checkpoints, the export, and a machine that is a little slower later on.
+MARGIN = 0.96
+# A validation has no backward pass, which costs twice as much as the forward pass.
+FORWARD = 1 / 3
+# Longest warm-up, as a share of the run.
+WARMUP = 0.1
+
+
+def in_time(job: Job, minutes: float) -> Job:
+    """The job with as many updates as `minutes` of this machine hold, and a warm-up of a tenth of
+    them at most. A run that has begun keeps its number.
+
+    Raises UserError for a time that is too short, and for runs in two stages.
+    """
+    t = job.config.train
+    if not (math.isfinite(minutes) and minutes > 0):
+        raise UserError(f"train_minutes must be a number above 0, not {minutes}")
+    if t.generator_steps:
+        raise UserError(
+            "train_minutes is for runs of one stage; with generator_steps give max_steps as well"
+        )
+    if is_run(job.folder):
+        earlier = load_file(job.folder / CONFIG).train
+        length = {"max_steps": earlier.max_steps, "warmup_steps": earlier.warmup_steps}
+        return replace(job, config=override(job.config, length))
+    began = monotonic()
+    per_slot = seconds_per_slot(job, limit_s=min(LONGEST_S, SHARE * 60 * minutes))
+    took = agreed(monotonic() - began, job.world)
+    left = MARGIN * (60 * minutes - took)
+    config = of_time(job.config, left, per_slot=agreed(per_slot, job.world))
+    if config is None:
+        raise UserError(
+            f"train_minutes {minutes:g}: not even {FEWEST} updates fit into it on this machine; "
+            "give more minutes, or a smaller recipe"
+        )
+    if job.world.is_main:
+        say(
+            f"{minutes:g} minutes hold {config.train.max_steps:,} updates, the first "
+            f"{config.train.warmup_steps:,} of them warm-up"
+        )
+    return replace(job, config=config)
+
+
+def of_time(config: PretrainConfig, seconds: float, *, per_slot: float) -> PretrainConfig | None:
+    """The recipe with the most updates whose slots, validations included, take `seconds`; None if
+    these are fewer than five. per_slot: seconds for one token of a batch, padding included."""
+
+    def length(steps: int) -> PretrainConfig:
+        warmup = min(config.train.warmup_steps, int(WARMUP * steps))
+        return override(config, {"max_steps": steps, "warmup_steps": warmup})
+
+    def fits(steps: int) -> bool:
+        found = length(steps)
+        every = found.train.eval_steps
+        validations = 1 + (steps // every if every else 0)
+        slots = phases_of(found).slots(steps)
+        slots += FORWARD * validations * found.train.eval_rows * found.data.max_seq_length
+        return slots * per_slot <= seconds
+
+    if not fits(FEWEST):
+        return None
+    low, high = FEWEST, 2 * FEWEST
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return length(low)
+
+
+def seconds_per_slot(job: Job, *, limit_s: float) -> float:
+    """Trains for about `limit_s` seconds, writes nothing, and returns the seconds that one token
+    of a batch took, padding included."""
+    planned = plan(job)
+    threads = threads_of(planned.config, planned.micro_rows, job.folder, None, job.world)
+    with computing_with(threads):
+        run, _ = assembled(job, planned, fresh=True)
+        return _measured(run, limit_s)
+
+
+def agreed(seconds: float, world: World) -> float:
+    """The mean over the processes, the same number on each."""
+    total = torch.tensor(seconds, dtype=torch.float64)
+    sum_across([total])
+    return float(total) / world.size
+
+
+def _measured(run: Run, limit_s: float) -> float:
+    began = start = monotonic()
+    for batch in prefetch(run.batch, range(run.config.max_steps)):
+        run.update(batch)
+        if run.world.device.type == "cuda":
+            torch.cuda.synchronize(run.world.device)
+        now = monotonic()
+        if run.step == FIRST:
+            start = now
+        if any_across(run.step >= FIRST + FEWEST and now - began >= limit_s):
+            break
+    counted = max(1, run.step - FIRST)
+    slots = run.data.loader.phases.slots(run.step) - run.data.loader.phases.slots(
+        run.step - counted
+    )
+    return (monotonic() - start) / slots

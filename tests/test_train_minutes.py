@@ -1,0 +1,146 @@
+"""`--train-minutes`: as many updates as fill a time, and a run like any other afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from electrify import timed
+from electrify.config.pretrain import PretrainConfig, load_file, load_recipe, override
+from electrify.errors import UserError
+from electrify.pretraining import pretrain
+from electrify.running import Job
+from electrify.timed import FEWEST, FORWARD, of_time, seconds_per_slot
+from electrify.train import dist
+from small import SMALL, mistake, same_ending
+
+# An update of 4 rows of 16 tokens takes .64 s.
+PER_SLOT = 0.01
+
+
+def recipe(**fields: object) -> PretrainConfig:
+    return override(load_recipe("electra-tiny"), SMALL | {"warmup_steps": 5} | fields)
+
+
+def test_by_hand() -> None:
+    """One validation of 16 rows of 16 tokens at the end: a third of 2.56 s. Of 60 s 59.15 are left,
+    which hold 92 updates of .64 s."""
+    config = of_time(recipe(), 60.0, per_slot=PER_SLOT)
+    assert config is not None
+    assert (config.train.max_steps, config.train.warmup_steps) == (92, 5)
+    # With a validation every 10 updates, 10 updates take 6.4 + .853 s: 80 and a rest take 59.7.
+    config = of_time(recipe(eval_steps=10), 60.0, per_slot=PER_SLOT)
+    assert config is not None
+    assert config.train.max_steps == 81
+    # The warm-up is a tenth at most.
+    config = of_time(recipe(warmup_steps=50), 60.0, per_slot=PER_SLOT)
+    assert config is not None
+    assert config.train.warmup_steps == 9
+
+
+@settings(max_examples=50)
+@given(
+    seconds=st.floats(0.01, 1e6), per_slot=st.floats(1e-6, 1.0), every=st.sampled_from([0, 7, 100])
+)
+def test_the_most_updates_that_fit(seconds: float, per_slot: float, every: int) -> None:
+    def cost(steps: int) -> float:
+        validations = 1 + (steps // every if every else 0)
+        return per_slot * (64 * steps + FORWARD * validations * 16 * 16)
+
+    config = of_time(recipe(eval_steps=every), seconds, per_slot=per_slot)
+    if config is None:
+        assert cost(FEWEST) > seconds
+    else:
+        steps = config.train.max_steps
+        assert cost(steps) <= seconds < cost(steps + 1)
+
+
+def test_a_run_of_a_measured_time_is_the_run_of_its_number_of_updates(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What was measured leaves no trace in the weights; the same command continues the run."""
+    found = []
+
+    def measured(job: Job, limit_s: float) -> float:
+        assert limit_s == 3.0
+        found.append(seconds_per_slot(job, limit_s=0.0))
+        return 0.05
+
+    monkeypatch.setattr(timed, "seconds_per_slot", measured)
+    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    folder = tmp_path / "timed"
+    pretrain(small_data, output_dir=folder, config=recipe(), train_minutes=1)
+    assert found == [0.0]
+    # 57.6 s, of which the validation takes 4.27: 3.2 s are an update's.
+    assert "1 minutes hold 16 updates, the first 1 of them" in capsys.readouterr().err
+    config = load_file(folder / "config.yaml")
+    assert (config.train.max_steps, config.train.warmup_steps) == (16, 1)
+    pretrain(small_data, output_dir=tmp_path / "whole", config=config)
+    same_ending(tmp_path / "whole", folder, step=16)
+    # A finished run is left as it is, though another time is given now.
+    again = pretrain(small_data, output_dir=folder, config=recipe(), train_minutes=10)
+    assert (again.summary.step, again.summary.finished, len(found)) == (16, True, 1)
+
+
+def test_the_measured_rate(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first updates are not counted, and at least five are."""
+    clock = iter(range(1000))
+    monkeypatch.setattr(timed, "monotonic", lambda: float(next(clock)))
+    config = recipe()
+    world = dist.World(0, 1, 0, torch.device("cpu"))
+    job = Job(small_data, tmp_path / "run", config, "auto", {}, world, None)
+    # One tick an update; 4 rows of 16 tokens each.
+    assert seconds_per_slot(job, limit_s=0.0) == pytest.approx(6 / 5 / 64)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_interrupted_run_keeps_its_number(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: PER_SLOT)
+    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    folder = tmp_path / "run"
+    short = recipe(max_minutes=1e-9)
+    assert not pretrain(
+        small_data, output_dir=folder, config=short, train_minutes=1
+    ).summary.finished
+    monkeypatch.setattr(timed, "seconds_per_slot", None)
+    result = pretrain(small_data, output_dir=folder, config=recipe(), train_minutes=1)
+    assert result.summary.finished
+    # 57.6 s hold 88 updates and a validation.
+    assert result.summary.step == 88
+
+
+@pytest.mark.parametrize(
+    ("name", "minutes", "says"),
+    [
+        ("electra-tiny", 1e-9, "not even 5 updates fit"),
+        ("electra-tiny", -1.0, "must be a number above 0"),
+        ("electra-tiny", float("nan"), "must be a number above 0"),
+        ("two-stage-tiny", 1.0, "runs of one stage"),
+    ],
+)
+def test_what_cannot_be_planned(
+    small_data: Path, tmp_path: Path, name: str, minutes: float, says: str
+) -> None:
+    config = override(load_recipe(name), SMALL)
+    with pytest.raises(UserError, match=says):
+        pretrain(small_data, output_dir=tmp_path / "run", config=config, train_minutes=minutes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_length_only(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["pretrain", str(small_data), "--output-dir", str(tmp_path / "run")]
+    said = mistake(capsys, *words, "--train-minutes", "1", "--max-steps", "5")
+    assert "leave --max-steps away" in said
