@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.page import markdown
+from electrify.downstream.plot import write_plot
 from electrify.downstream.report import report_of
 
 
@@ -75,3 +78,12 @@ def test_resources_beside_scores():
         [record("old", 0, 0.4)], {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={}
     )
     assert "Resources" not in markdown(silent)
+
+
+def test_a_name_is_not_a_formula(tmp_path: Path) -> None:
+    name = r"m$\frac$"
+    report = report_of(
+        [record(name, 0, 0.5)], {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={}
+    )
+    write_plot(report, tmp_path / "report.png")
+    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
