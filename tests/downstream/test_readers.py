@@ -316,9 +316,9 @@ def test_problem_type_and_columns_can_be_said(tmp_path: Path):
         ("t.csv", 'text,label\n"a,1\n', r"t.csv, line 2: broken CSV"),
         (
             "t.csv",
-            "body,label\na,1\n",
+            "words,label\na,1\n",
             (
-                r"none of its columns \(body, label\) is called text or sentence or sentence1; "
+                r"none of its columns \(words: 'a'; label: '1'\) is called text, sentence, .*; "
                 r"name it with --text-column"
             ),
         ),

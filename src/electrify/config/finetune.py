@@ -52,12 +52,17 @@ class FinetuneConfig(Checked):
     (.conll, .conllu, .txt), for questions SQuAD's .json."""
     validation_file: str | None = None
     """Your own validation examples, in the same columns."""
+    validation_fraction: float | None = None
+    """Without a validation file: this share of the training examples, of each class alike, drawn
+    by --seed; equal texts stay on one side."""
     text_column: str | None = None
-    """The column of the text; none looks for text, sentence, sentence1."""
+    """The column of the text; none looks for text, sentence, sentence1, content, document,
+    sequence, seq, smiles, code, review, utterance, tweet, body."""
     pair_column: str | None = None
     """The column of a second text; none looks for sentence2."""
     label_column: str | None = None
-    """The column of the label; none looks for label. Several columns, separated by commas, are one
+    """The column of the label; none looks for label, labels, category, class, target, intent,
+    sentiment. Several columns, separated by commas, are one
     class each, with 0 or 1 (multi-label). In a file of columns without a header: its number from 0;
     none takes the last."""
     problem_type: Literal[
@@ -125,10 +130,23 @@ class FinetuneConfig(Checked):
                 "nothing to fine-tune on: give --task and --data-dir, or --train-file and "
                 "--validation-file"
             )
-        if any(own) and not all(own):
+        if self.validation_fraction is not None:
+            self._check_fraction()
+        elif any(own) and not all(own):
             raise UserError(
                 f"--{'validation' if self.train_file else 'train'}-file is missing: both files are "
-                "needed"
+                "needed, or --train-file and --validation-fraction"
+            )
+
+    def _check_fraction(self) -> None:
+        """Raises UserError unless a share of the own training file can be held out."""
+        if not self.train_file:
+            raise UserError("--validation-fraction is a share of --train-file, which is missing")
+        if self.validation_file:
+            raise UserError("--validation-file and --validation-fraction exclude each other")
+        if not 0 < self.validation_fraction < 1:  # type: ignore[operator]
+            raise UserError(
+                f"validation_fraction must lie between 0 and 1, not {self.validation_fraction}"
             )
 
     def _check_results(self) -> None:

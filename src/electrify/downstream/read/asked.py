@@ -7,6 +7,7 @@ from ...config.finetune import FinetuneConfig
 from ..known_tasks import tasks_named
 from ..tasks import TaskData
 from .own import read_own
+from .split import split
 from .task import read_task
 
 
@@ -22,11 +23,9 @@ def read_asked(options: FinetuneConfig) -> list[TaskData]:
         "pair_column": options.pair_column,
         "label_column": options.label_column,
     }
-    return [
-        read_own(
-            options.train_file or "",
-            options.validation_file or "",
-            **named,
-            problem_type=options.problem_type,
-        )
-    ]
+    train = options.train_file or ""
+    fraction = options.validation_fraction
+    task = read_own(
+        train, options.validation_file or train, **named, problem_type=options.problem_type
+    )
+    return [task if fraction is None else split(task, fraction, seed=options.seed)]

@@ -13,9 +13,13 @@ from ..tasks import Kind, TaskData
 from .overlap import shared_examples
 from .tables import Row, class_name, label_of, must_be_classes, number_of, rows, texts_of
 
-TEXT_COLUMNS = ("text", "sentence", "sentence1")
+# The names that are looked for, in this order.
+TEXT_COLUMNS = ("text", "sentence", "sentence1", "content", "document", "sequence", "seq", "smiles")
+TEXT_COLUMNS += ("code", "review", "utterance", "tweet", "body")
 PAIR_COLUMNS = ("sentence2",)
-LABEL_COLUMNS = ("label",)
+LABEL_COLUMNS = ("label", "labels", "category", "class", "target", "intent", "sentiment")
+SHOWN = 30
+"""Characters of an example value in a message."""
 OWN_EPOCHS = 3.0
 OWN_METRICS: dict[Kind, tuple[str, ...]] = {
     "classification": ("accuracy", "macro_f1"),
@@ -78,11 +82,12 @@ def _parts(
     for path, part in found:
         if not part:
             raise UserError(f"{path}: no examples")
-    header = list(found[0][1][0][1])
-    text = _column(files[0], header, text_column, TEXT_COLUMNS, "--text-column")
+    first = [cells for _, cells in found[0][1][:2]]
+    header = list(first[0])
+    text = _column(files[0], first, text_column, TEXT_COLUMNS, "--text-column")
     pair = pair_column or next((c for c in PAIR_COLUMNS if c in header and c != text), None)
     labels = _several(label_column) or [
-        _column(files[0], header, label_column, LABEL_COLUMNS, "--label-column")
+        _column(files[0], first, label_column, LABEL_COLUMNS, "--label-column")
     ]
     _must_differ(files[0], text, pair, labels)
     if len(labels) > 1:
@@ -202,8 +207,14 @@ def _class_order(name: str) -> tuple[int, float, str]:
 
 
 def _column(
-    path: str, header: list[str], given: str | None, known: tuple[str, ...], flag: str
+    path: str,
+    first: list[dict[str, Any]],
+    given: str | None,
+    known: tuple[str, ...],
+    flag: str,
 ) -> str:
+    """The column that was named, or the first with a known name. first: the first rows."""
+    header = list(first[0])
     if given is not None:
         if given not in header:
             raise UserError(f"{path}: no column {given!r}{nearest(given, header)}")
@@ -211,10 +222,18 @@ def _column(
     found = next((c for c in known if c in header), None)
     if found is None:
         raise UserError(
-            f"{path}: none of its columns ({', '.join(header)}) is called {' or '.join(known)}; "
+            f"{path}: none of its columns ({_with_values(first)}) is called {', '.join(known)}; "
             f"name it with {flag}"
         )
     return found
+
+
+def _with_values(first: list[dict[str, Any]]) -> str:
+    """The columns, each with its values in the first rows."""
+    return "; ".join(
+        f"{name}: " + ", ".join(repr(str(row.get(name, ""))[:SHOWN]) for row in first)
+        for name in first[0]
+    )
 
 
 def _cells(path: str, row: Row, text: str, pair: str | None, label: str, *, empty: bool) -> Cells:

@@ -1,0 +1,72 @@
+"""One file of examples -> a training part and a validation part.
+
+Every class keeps its share, and what belongs together (equal texts, the questions about a context)
+stays on one side, so that no validation example has been seen in training.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...errors import UserError
+from ..examples import Example, Question, Sentence
+from ..tasks import TaskData
+
+# Values of a regression are kept in proportion by as many classes of equal size.
+BINS = 10
+
+
+def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
+    """The task with `fraction` of its training examples as validation examples, the same ones for
+    the same examples and seed. Raises UserError where a part would be empty."""
+    examples: Sequence[Any] = task.train
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for number, example in enumerate(examples):
+        groups[_belongs(example)].append(number)
+    strata: dict[Hashable, list[list[int]]] = defaultdict(list)
+    stratum = _strata(task, examples)
+    for group in groups.values():
+        strata[stratum[group[0]]].append(group)
+    rng = random.Random(seed)
+    chosen: set[int] = set()
+    spare = 0.0  # what rounding has left over, so that many small classes give their share together
+    for members in strata.values():
+        wanted = fraction * len(members) + spare
+        count = min(round(wanted), len(members) - 1)
+        spare = wanted - count
+        for group in rng.sample(members, count):
+            chosen.update(group)
+    parts = [
+        tuple(e for k, e in enumerate(examples) if (k in chosen) == held) for held in (False, True)
+    ]
+    if not all(parts):
+        raise UserError(
+            f"--validation-fraction {fraction:g} of {len(examples):,} examples leaves a part "
+            "empty; give another share, or a --validation-file"
+        )
+    return replace(task, train=parts[0], validation=parts[1], notes=())
+
+
+def _belongs(example: Example | Sentence | Question) -> Hashable:
+    match example:
+        case Example():
+            return example.text, example.pair
+        case Sentence():
+            return example.words
+        case _:
+            return example.context
+
+
+def _strata(task: TaskData, examples: Sequence[Any]) -> list[Hashable]:
+    """The class of each example that must keep its share."""
+    if task.kind == "regression":
+        order = sorted(range(len(examples)), key=lambda k: examples[k].label)
+        rank = {k: place for place, k in enumerate(order)}
+        return [rank[k] * BINS // len(examples) for k in range(len(examples))]
+    if task.kind in ("tagging", "answering"):
+        return [None] * len(examples)
+    return [example.label for example in examples]

@@ -1,0 +1,100 @@
+"""A file of examples is split into two parts: each class keeps its share, nothing is on both
+sides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from electrify.config.finetune import FinetuneConfig
+from electrify.downstream.examples import Answer, Example, Question
+from electrify.downstream.read.asked import read_asked
+from electrify.downstream.read.split import split
+from electrify.downstream.tasks import Examples, Kind, TaskData
+from electrify.errors import UserError
+
+
+def task(train: Examples, kind: Kind = "classification", labels: int = 3) -> TaskData:
+    names = tuple(map(str, range(labels))) if kind in ("classification", "multilabel") else ()
+    return TaskData("t", kind, names, ("accuracy",), 1, train, train)
+
+
+def test_each_class_keeps_its_share() -> None:
+    rows = tuple(Example(f"text {k}", None, 0 if k < 80 else 1 + k % 2) for k in range(100))
+    found = split(task(rows), 0.2, seed=0)
+    assert Counter(e.label for e in found.validation) == {0: 16, 1: 2, 2: 2}  # type: ignore[union-attr]
+    assert sorted([*found.train, *found.validation], key=rows.index) == list(rows)
+    assert found == split(task(rows), 0.2, seed=0)
+    assert found.validation != split(task(rows), 0.2, seed=1).validation
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), min_size=2, max_size=60),
+    st.floats(0.05, 0.95),
+    st.integers(0, 99),
+)
+def test_equal_texts_stay_on_one_side(
+    rows: list[tuple[int, int]], fraction: float, seed: int
+) -> None:
+    examples = tuple(Example(str(text), None, label) for text, label in rows)
+    try:
+        found = split(task(examples), fraction, seed=seed)
+    except UserError:
+        return  # nothing is left for one side
+    sides = [{e.text for e in part} for part in (found.train, found.validation)]  # type: ignore[union-attr]
+    assert not sides[0] & sides[1]
+    assert len(found.train) + len(found.validation) == len(rows)
+
+
+def test_questions_about_a_context_stay_together() -> None:
+    rows = tuple(
+        Question(f"{c}-{q}", "who?", f"context {c}", (Answer("context", 0),))
+        for c in range(10)
+        for q in range(5)
+    )
+    found = split(task(rows, "answering"), 0.3, seed=0)
+    contexts = Counter(q.context for q in found.validation)  # type: ignore[union-attr]
+    assert sorted(contexts.values()) == [5, 5, 5]
+
+
+def test_values_keep_their_distribution() -> None:
+    rows = tuple(Example(f"t{k}", None, float(k)) for k in range(100))
+    found = split(task(rows, "regression"), 0.2, seed=3)
+    tenths = Counter(int(e.label) // 10 for e in found.validation)  # type: ignore[union-attr,arg-type]
+    assert tenths == dict.fromkeys(range(10), 2)
+
+
+def test_from_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "molecules.csv"
+    path.write_text("smiles,category\n" + "".join(f"C{k},{'ab'[k % 2]}\n" for k in range(40)))
+    given_ = {"models": ("m",), "output_dir": "out", "train_file": str(path)}
+    (found,) = read_asked(FinetuneConfig(**given_, validation_fraction=0.25))
+    assert (len(found.train), len(found.validation), found.notes) == (30, 10, ())
+    assert found.labels == ("a", "b")
+    for more, says in (
+        ({"validation_fraction": 1.5}, "between 0 and 1"),
+        ({"validation_fraction": 0.5, "validation_file": str(path)}, "exclude each other"),
+        ({}, "or --train-file and --validation-fraction"),
+    ):
+        with pytest.raises(UserError, match=says):
+            FinetuneConfig(**given_ | more)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="--train-file, which is missing"):
+        FinetuneConfig(models=("m",), output_dir="o", task=("cola",), validation_fraction=0.5)
+    with pytest.raises(UserError, match="leaves a part empty"):
+        read_asked(FinetuneConfig(**given_, validation_fraction=0.001))
+
+
+def test_a_refusal_shows_the_columns_and_two_values(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("words,p_np\nfirst one,1\nsecond one,0\nthird,1\n")
+    config = FinetuneConfig(
+        models=("m",), output_dir="out", train_file=str(path), validation_fraction=0.3
+    )
+    says = r"words: 'first one', 'second one'; p_np: '1', '0'\).*name it with --text-column"
+    with pytest.raises(UserError, match=says):
+        read_asked(config)
