@@ -19,14 +19,24 @@ from ..files.reading import sha256_of
 from ..files.whole import temporary, written
 from ..progress import Progress
 from ..special import SpecialIds
-from .encode import WITHOUT_TOKENS, read_part
+from .encode import UNK_CHARACTERS, UNK_DOCUMENTS, WITHOUT_TOKENS, read_part
 from .manifest import FORMAT, MANIFEST, Dtype, Manifest, Shard, write_manifest
 from .placed import Placed
 from .splits import SPLITS, Split
 from .tokenizer import tokenizer_sha256
 from .workspace import Workspace
 
-COUNTED = ("documents", "words", "characters", "bytes", "tokens", "unk_tokens")
+COUNTED = (
+    "documents",
+    "words",
+    "characters",
+    "visible_characters",
+    "bytes",
+    "tokens",
+    "unk_tokens",
+    UNK_CHARACTERS,
+    UNK_DOCUMENTS,
+)
 DROPPED_OR_CHANGED = (
     "duplicates",
     "blank",
