@@ -63,8 +63,10 @@ def test_empty_names(
         ("bytes", "did you mean 'byte'?"),
         (
             "words",
-            "there is no tokenizer 'words'; choose wordpiece, bpe, unigram, character, byte, a "
-            "folder or a name on the Hub",
+            (
+                "there is no tokenizer 'words'; choose wordpiece, bpe, unigram, character, byte, a "
+                "folder or a name on the Hub"
+            ),
         ),
     ],
 )

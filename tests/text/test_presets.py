@@ -28,7 +28,9 @@ SMILES = lines_of(["C", "c", "N", "O", "(", "=O", ")", "Cl", "[nH]", "1"], size=
 PROTEIN = lines_of(list("ACDEFGHIKLMNPQRSTVWY"), size=300)
 SPACED = lines_of([c + " " for c in "ACDEFGHIKLMNPQRSTVWY"], size=60)
 DNA = lines_of(list("ACGT"), size=200)
-LOGS = "".join(f"2026-01-{i % 28 + 1:02} 10:00:00 WARN Unit{i} failed code={i}\n" for i in range(99))
+LOGS = "".join(
+    f"2026-01-{i % 28 + 1:02} 10:00:00 WARN Unit{i} failed code={i}\n" for i in range(99)
+)
 CODE = Path(__file__).read_text(encoding="utf-8")
 PROSE = (
     "The train from Berlin arrived late, and nobody was waiting at the station. Anna had\n"
@@ -56,7 +58,7 @@ def test_what_is_given_wins() -> None:
     plain = from_preset("dna", **PLACE, pre_tokenizer="auto")
     plain.check()
     assert plain.tokenizer == "character"
-    with pytest.raises(UserError, match="there is no preset 'proteins'; did you mean 'protein'?"):
+    with pytest.raises(UserError, match="there is no preset 'proteins'; did you mean 'protein'"):
         from_preset("proteins", **PLACE)
 
 

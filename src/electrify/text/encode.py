@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError, failing_as
+from .counts import counted, visible
 from .splits import SPLITS
 
 # Longer documents are tokenised in pieces that are cut before a space, across which none of the
@@ -32,9 +33,6 @@ from .splits import SPLITS
 PIECE = 1 << 17
 _BATCH = 1 << 18
 WITHOUT_TOKENS = "without_tokens"  # documents of which the tokenizer leaves nothing
-# Characters in words that became [UNK], and documents of which they are half or more.
-UNK_CHARACTERS = "unk_characters"
-UNK_DOCUMENTS = "unk_documents"
 _ID = np.dtype("u4")
 # About 60 MB of chunks and ids; when it is full, the cache is emptied.
 _MAX_KNOWN = 1 << 18
@@ -101,23 +99,6 @@ def start(settings: Start) -> Callable[[Task], Encoded]:
         return Encoded(counts, _part(task, lengths, ids.astype(settings.dtype), counts))
 
     return handle
-
-
-def counted(texts: list[str], unknown: np.ndarray) -> dict[str, int]:
-    """The numbers of the texts themselves. unknown [texts]: characters that became [UNK]; what they
-    count is left out where it is 0."""
-    words = [text.split() for text in texts]
-    visible = np.array([sum(map(len, found)) for found in words], np.int64)
-    counts = {
-        "documents": len(texts),
-        "words": sum(map(len, words)),
-        "characters": sum(map(len, texts)),
-        "visible_characters": int(visible.sum()),
-    }
-    if unknown.any():
-        counts[UNK_CHARACTERS] = int(unknown.sum())
-        counts[UNK_DOCUMENTS] = int((2 * unknown >= np.maximum(visible, 1)).sum())
-    return counts
 
 
 class Encoder:
@@ -190,7 +171,7 @@ class Encoder:
             )
         lost = {
             i: sum(
-                _visible(pieces[i][start:stop])
+                visible(pieces[i][start:stop])
                 for number, (start, stop) in zip(e.ids, e.offsets, strict=True)
                 if number == self._unk
             )
@@ -217,11 +198,6 @@ class Encoder:
             for i, words in enumerate(split)
             if bad and not bad.isdisjoint(words)
         }
-
-
-def _visible(text: str) -> int:
-    """The number of characters that are not white space."""
-    return sum(map(len, text.split()))
 
 
 def ignores_white_space(tokenizer: Any) -> bool:

@@ -19,7 +19,8 @@ from ..files.reading import sha256_of
 from ..files.whole import temporary, written
 from ..progress import Progress
 from ..special import SpecialIds
-from .encode import UNK_CHARACTERS, UNK_DOCUMENTS, WITHOUT_TOKENS, read_part
+from .counts import UNK_CHARACTERS, UNK_DOCUMENTS
+from .encode import WITHOUT_TOKENS, read_part
 from .manifest import FORMAT, MANIFEST, Dtype, Manifest, Shard, write_manifest
 from .placed import Placed
 from .splits import SPLITS, Split

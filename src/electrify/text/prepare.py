@@ -33,8 +33,9 @@ from ..files.whole import write_atomically
 from ..progress import Progress, say
 from . import cluster, documents, sample
 from .choosing import choose_sources, shown
+from .counts import UNK_CHARACTERS
 from .dedup import Seen, digest, fraction
-from .encode import UNK_CHARACTERS, WITHOUT_TOKENS, Start, Task, read_part, write_part
+from .encode import WITHOUT_TOKENS, Start, Task, read_part, write_part
 from .glimpse import advice
 from .manifest import Manifest, token_dtype
 from .merging import join

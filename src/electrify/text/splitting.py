@@ -62,8 +62,7 @@ def steps(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
     if not part:
         return
     inner = [*part.get("pretokenizers", ()), *part.get("normalizers", ())]
-    for step in inner or [part]:
-        yield step
+    yield from inner or [part]
 
 
 def patterns(part: dict[str, Any] | None) -> set[str]:

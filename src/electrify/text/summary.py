@@ -8,7 +8,8 @@ from pathlib import Path
 from ..errors import UserError
 from ..files.reading import read_object
 from ..files.schema import check
-from .encode import UNK_DOCUMENTS, WITHOUT_TOKENS
+from .counts import UNK_DOCUMENTS
+from .encode import WITHOUT_TOKENS
 from .manifest import Manifest
 from .unknown import share_of
 

@@ -9,7 +9,8 @@ from typing import Any
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..progress import say
-from .encode import UNK_CHARACTERS, UNK_DOCUMENTS, Encoder, counted
+from .counts import UNK_CHARACTERS, UNK_DOCUMENTS, counted
+from .encode import Encoder
 
 # Shares of the characters that are not white space.
 WARNING = 0.01

@@ -15,8 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .alphabet import capacity, ranked
 from .alphabet import Characters as Characters
+from .alphabet import capacity, ranked
 from .feeding import emptied, feed, in_megabytes
 from .splitting import WINDOW, Splitting, windows
 from .trainable import SPECIALS
@@ -91,9 +91,7 @@ def wordpiece(
     draft = _trained(style, texts, vocab_size, min_frequency, letters[:limit], joining)
     # A short text may leave entries free: then they are for characters that were left out.
     while (
-        again
-        and limit < min(len(letters), vocab_size // 4)
-        and draft.get_vocab_size() < vocab_size
+        again and limit < min(len(letters), vocab_size // 4) and draft.get_vocab_size() < vocab_size
     ):
         limit = min(2 * limit, vocab_size // 4)
         draft = _trained(style, list(again), vocab_size, min_frequency, letters[:limit], joining)
