@@ -83,7 +83,7 @@ def capacity(
 
     joins: whether a character may continue a word, which takes a second piece.
     """
-    usual = min(MAX_ALPHABET, vocab_size // ALPHABET_SHARE)
+    usual = max(1, min(MAX_ALPHABET, vocab_size // ALPHABET_SHARE))
     numbers = [n for _, n in letters]
     rare = RARE * sum(numbers)
     if sum(numbers[usual:]) <= rare:
