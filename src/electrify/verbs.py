@@ -21,6 +21,7 @@ from .config.finetune import finetune_from_flags
 from .config.flags import from_flags, named_as_flags
 from .config.flops import FlopsConfig
 from .config.prepare import PrepareConfig
+from .config.presets import defaults_of, sentence
 from .config.pretrain import PretrainConfig, load_file, load_recipe, override, section_of
 from .config.verbs import DEFAULT_RECIPE
 from .console import harmless
@@ -42,9 +43,13 @@ def show(text: object) -> None:
 
 
 def prepare(args: argparse.Namespace) -> int:
-    config = from_flags(PrepareConfig, args)
+    preset = getattr(args, "preset", None)
+    usual = defaults_of(preset, vars(args)) if preset else {}
+    config = from_flags(PrepareConfig, args, **usual)
     with named_as_flags(vars(config)):
         config.check()
+    if preset:
+        say(sentence(preset, vars(args)))
 
     from .text.prepare import prepare
     from .text.summary import report

@@ -140,7 +140,7 @@ def test_part_file_holds_both_splits(tmp_path: Path) -> None:
     assert np.array_equal(ids, expected[1])
     assert found[1]["valid"][0].tolist() == [len(found[1]["valid"][1])]
     assert counts == {
-        "documents": 3, "words": 4, "characters": 19, "bytes": 19,
+        "documents": 3, "words": 4, "characters": 19, "visible_characters": 18, "bytes": 19,
         "tokens": int(lengths.sum() + found[1]["valid"][0].sum()), "unk_tokens": 0
     }  # fmt: skip
 

@@ -59,14 +59,15 @@ def test_empty_names(
         ("byte-level", "did you mean 'bpe'?"),
         ("SentencePiece", "did you mean 'unigram'?"),
         ("unigramm", "did you mean 'unigram'?"),
+        ("char", "there is no tokenizer 'char'; did you mean 'character'?"),
+        ("bytes", "did you mean 'byte'?"),
         (
-            "char",
+            "words",
             (
-                "there is no tokenizer 'char'; choose wordpiece, bpe, unigram, a folder or a name "
-                "on the Hub"
+                "there is no tokenizer 'words'; choose wordpiece, bpe, unigram, character, byte, a "
+                "folder or a name on the Hub"
             ),
         ),
-        ("words", "choose wordpiece, bpe, unigram, a folder"),
     ],
 )
 def test_kinds_of_tokenizers_are_not_looked_for_on_the_hub(name: str, says: str) -> None:
@@ -107,6 +108,11 @@ def test_names_that_may_be_on_the_hub_pass(name: str) -> None:
             {"min_frequency": 5, "tokenizer": "unigram"},
             {"txt"},
             ["min_frequency 5 changes nothing: unigram does not use it"],
+        ),
+        (
+            {"vocab_size": 8000, "tokenizer": "byte"},
+            {"txt"},
+            ["vocab_size 8000 changes nothing: a byte vocabulary is the 256 bytes"],
         ),
         (
             {"text_column": "content"},

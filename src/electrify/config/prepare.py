@@ -16,13 +16,18 @@ MAX_VOCABULARY = (
     # Four times the largest published vocabulary; the libraries reserve memory for the requested
     # number of pieces.
 )
-TRAINED = ("wordpiece", "bpe", "unigram")
+TRAINED = ("wordpiece", "bpe", "unigram", "character", "byte")
 # Other names for kinds of tokenizers, with the nearest kind of ours. The Hub has no repositories
 # with such names, and asking it takes a minute.
 ALSO_CALLED = {
     "bytelevel": "bpe",
-    "byte": "bpe",
-    "bytes": "bpe",
+    "bytes": "byte",
+    "char": "character",
+    "chars": "character",
+    "characters": "character",
+    "charlevel": "character",
+    "kmer": "character",
+    "kmers": "character",
     "bbpe": "bpe",
     "tiktoken": "bpe",
     "gpt2bpe": "bpe",
@@ -30,10 +35,6 @@ ALSO_CALLED = {
     "spm": "unigram",
     "ulm": "unigram",
     "bert": "wordpiece",
-    "char": "",
-    "chars": "",
-    "character": "",
-    "characters": "",
     "word": "",
     "words": "",
     "wordlevel": "",
@@ -62,8 +63,15 @@ class PrepareConfig(Checked):
     """the folder of the prepared corpus; new or empty, or one in which the same command was
     interrupted"""
     tokenizer: str = "wordpiece"
-    """wordpiece, bpe (byte-level) or unigram to train one on this corpus, or an existing one by
-    folder or Hub name"""
+    """wordpiece, bpe (byte-level), unigram, character or byte to train one on this corpus, or an
+    existing one by folder or Hub name"""
+    pre_tokenizer: Literal["auto", "whitespace", "none", "chunks"] = "auto"
+    """what the pieces of a trained tokenizer do not cross; auto: words as is usual for its kind;
+    whitespace: white space only; none: nothing, for text without spaces (but every 64th character);
+    chunks: every chunk_length characters (with tokenizer character the chunks are the tokens,
+    k-mers)"""
+    chunk_length: int | None = None
+    """characters of a chunk of pre_tokenizer chunks"""
     vocab_size: int = 30522
     """size of a trained vocabulary, special tokens included"""
     lowercase: bool = True
@@ -91,6 +99,8 @@ class PrepareConfig(Checked):
     valid_fraction: float = 0.01
     """share of documents set aside for validation, chosen by the hash of the text, so independent
     of order"""
+    allow_unk: bool = False
+    """accept a tokenizer to which more than a tenth of the characters is unknown ([UNK])"""
     max_documents: int | None = None
     """stop after this many documents"""
     shard_mb: int = 256
@@ -132,12 +142,14 @@ class PrepareConfig(Checked):
         if not self.output_dir.strip():
             raise UserError("output_dir is empty: name the folder of the prepared corpus")
         self._check_tokenizer()
+        self._check_chunks()
         if not 0 <= self.valid_fraction < 1:
             raise UserError(
                 f"valid_fraction must be at least 0 and below 1, not {self.valid_fraction}"
             )
         for name, least, most in (
             ("vocab_size", 32, MAX_VOCABULARY),
+            ("chunk_length", 2, 64),
             ("min_frequency", 0, 1 << 31),
             ("tokenizer_sample_mb", 1, 1 << 20),
             ("shard_mb", 1, 1 << 20),
@@ -150,6 +162,27 @@ class PrepareConfig(Checked):
                     f"{name} must be at {f'least {least}' if value < least else f'most {most}'}, "
                     f"not {value}"
                 )
+
+    def _check_chunks(self) -> None:
+        """Raises UserError for a pre-tokenizer that the tokenizer has no use for."""
+        if not self.trains_tokenizer and self.pre_tokenizer != "auto":
+            raise UserError(
+                f"pre_tokenizer {self.pre_tokenizer} is for a tokenizer that is trained here, and "
+                f"{brief(self.tokenizer)} has its own; leave one of the two out"
+            )
+        chunks = self.pre_tokenizer == "chunks"
+        if chunks and self.chunk_length is None:
+            raise UserError("pre_tokenizer chunks needs chunk_length, the characters of a chunk")
+        if self.chunk_length is not None and not chunks:
+            raise UserError(
+                f"chunk_length {self.chunk_length} is for pre_tokenizer chunks, not "
+                f"{self.pre_tokenizer}"
+            )
+        if self.tokenizer == "byte" and chunks:
+            raise UserError(
+                "tokenizer byte has pieces of one byte, which no chunk cuts: choose tokenizer bpe "
+                "or character with pre_tokenizer chunks"
+            )
 
     def _check_tokenizer(self) -> None:
         """Raises UserError for the name of a kind of tokenizer that we do not have, before the Hub
@@ -197,6 +230,9 @@ class PrepareConfig(Checked):
             idle |= dict.fromkeys(names, "the tokenizer is taken over, not trained")
         if self.tokenizer == "unigram":
             idle["min_frequency"] = "unigram does not use it"
+        if self.tokenizer == "byte":
+            names = ("vocab_size", "min_frequency", "tokenizer_sample_mb")
+            idle |= dict.fromkeys(names, "a byte vocabulary is the 256 bytes")
         if not formats & rows:
             idle["text_column"] = "no input has rows"
         if "hub" not in formats:

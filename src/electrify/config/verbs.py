@@ -42,12 +42,20 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
 
 def prepare_flags(p: argparse.ArgumentParser) -> None:
     from .prepare import PrepareConfig
+    from .presets import PRESETS
 
     p.add_argument(
         "inputs",
         nargs="+",
         metavar="CORPUS",
         help="files, folders, globs, a data set by Hub name, or pydocs",
+    )
+    p.add_argument_group("a kind of text").add_argument(
+        "--preset",
+        choices=tuple(PRESETS),
+        default=argparse.SUPPRESS,
+        help="sets case, boundaries, tokenizer and vocabulary for such text, and says what it set; "
+        "a flag that is given wins",
     )
     add_flags(p, PrepareConfig, skip=("inputs",))
 

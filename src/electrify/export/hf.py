@@ -285,6 +285,8 @@ def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positi
     options["model_max_length"] = min(positions, options.get("model_max_length") or positions)
     write_settings(folder, options)
     model = read_tokenizer(folder)["model"]
-    if model.get("type") == "WordPiece" and not (folder / "vocab.txt").is_file():
+    # Pieces without the mark of a continued word are not what such tools expect.
+    marked = model.get("type") == "WordPiece" and model.get("continuing_subword_prefix") != ""
+    if marked and not (folder / "vocab.txt").is_file():
         words = sorted(model["vocab"], key=model["vocab"].__getitem__)
         (folder / "vocab.txt").write_text("".join(f"{w}\n" for w in words), encoding="utf-8")

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError, failing_as
+from .counts import counted, visible
 from .splits import SPLITS
 
 # Longer documents are tokenised in pieces that are cut before a space, across which none of the
@@ -73,10 +74,10 @@ class Encoded:
 
 def start(settings: Start) -> Callable[[Task], Encoded]:
     """Returns the function that encodes a task."""
-    encode = Encoder(settings.tokenizer)
+    encode = Encoder(settings.tokenizer, unk=settings.unk)
 
     def handle(task: Task) -> Encoded:
-        lengths, ids = encode(task.texts)
+        lengths, ids, unknown = encode(task.texts)
         if ids.size and (top := int(ids.max())) >= settings.vocab_size:
             raise UserError(
                 f"the tokenizer gives id {top}, beyond its vocabulary of {settings.vocab_size}"
@@ -88,9 +89,7 @@ def start(settings: Start) -> Callable[[Task], Encoded]:
                 "needs one that does not"
             )
         counts = {
-            "documents": len(task.texts),
-            "words": sum(len(text.split()) for text in task.texts),
-            "characters": sum(map(len, task.texts)),
+            **counted(task.texts, unknown),
             "bytes": sum(len(text.encode()) for text in task.texts),
             "tokens": int(ids.size),
             "unk_tokens": int((ids == settings.unk).sum()),
@@ -110,7 +109,8 @@ class Encoder:
     their ids gives the same result several times faster than the library's own loop.
     """
 
-    def __init__(self, content: str, *, remember: bool = True) -> None:
+    def __init__(self, content: str, *, remember: bool = True, unk: int = -1) -> None:
+        """unk: the id of [UNK], whose characters are counted; -1 for none."""
         from tokenizers import Tokenizer
 
         self._tokenizer = Tokenizer.from_str(content)
@@ -118,16 +118,20 @@ class Encoder:
         self._tokenizer.no_padding()
         # "[MASK]" in a text is six characters, not the special token.
         self._tokenizer.encode_special_tokens = True
+        self._unk = unk
+        self._lossy: dict[str, int] = {}  # what became [UNK] of the chunks that are known
         self._known: dict[str, bytes] | None = (
             {} if remember and ignores_white_space(self._tokenizer) else None
         )
 
-    def __call__(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """int64 [documents] lengths, and uint32 [their sum] ids."""
+    def __call__(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """int64 [documents] lengths, uint32 [their sum] ids, and int64 [documents] characters that
+        became [UNK]."""
         owners: list[int] = []
         pieces: list[str] = []
         ids: list[bytes] = []
         lengths = np.zeros(len(texts), np.int64)
+        unknown = np.zeros(len(texts), np.int64)
         size = 0
         for owner, text in enumerate(texts):
             for piece in cut(text):
@@ -135,39 +139,65 @@ class Encoder:
                 pieces.append(piece)
                 size += len(piece)
                 if size >= _BATCH:
-                    ids += self._batch(pieces, owners, lengths)
+                    ids += self._batch(pieces, owners, lengths, unknown)
                     owners = []
                     pieces = []
                     size = 0
-        ids += self._batch(pieces, owners, lengths)
-        return lengths, np.frombuffer(b"".join(ids), _ID)
+        ids += self._batch(pieces, owners, lengths, unknown)
+        return lengths, np.frombuffer(b"".join(ids), _ID), unknown
 
-    def _batch(self, pieces: list[str], owners: list[int], lengths: np.ndarray) -> list[bytes]:
-        encoded = (
-            self._plain(pieces) if self._known is None else self._remembering(pieces, self._known)
-        )
+    def _batch(
+        self, pieces: list[str], owners: list[int], lengths: np.ndarray, unknown: np.ndarray
+    ) -> list[bytes]:
+        encode = self._plain if self._known is None else self._remembering
+        encoded, lost = encode(pieces)
         for owner, ids in zip(owners, encoded, strict=True):
             lengths[owner] += len(ids) // _ID.itemsize
+        for i, characters in lost.items():
+            unknown[owners[i]] += characters
         return encoded
 
-    def _plain(self, pieces: list[str]) -> list[bytes]:
+    def _plain(self, pieces: list[str]) -> tuple[list[bytes], dict[int, int]]:
+        """The ids of each piece, and {number of a piece: its characters that became [UNK]}."""
         # Most encodings here are of single words, and a Python array costs a quarter of a numpy
         # array.
         with failing_as(
             "the tokenizer fails on this text; its tokenizer.json is damaged, or does not fit"
         ):
             encoded = self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)
-        return [array("I", e.ids).tobytes() for e in encoded]
+            lossy = [i for i, e in enumerate(encoded) if self._unk in e.ids]
+            placed = self._tokenizer.encode_batch(
+                [pieces[i] for i in lossy], add_special_tokens=False
+            )
+        lost = {
+            i: sum(
+                visible(pieces[i][start:stop])
+                for number, (start, stop) in zip(e.ids, e.offsets, strict=True)
+                if number == self._unk
+            )
+            for i, e in zip(lossy, placed, strict=True)
+        }
+        return [array("I", e.ids).tobytes() for e in encoded], lost
 
-    def _remembering(self, pieces: list[str], known: dict[str, bytes]) -> list[bytes]:
+    def _remembering(self, pieces: list[str]) -> tuple[list[bytes], dict[int, int]]:
+        known = self._known
+        assert known is not None
         split = [[piece] if _UNUSUAL_SPACE.search(piece) else piece.split() for piece in pieces]
         chunks = set().union(*split)
         new = list(chunks.difference(known))
         if len(known) + len(new) > _MAX_KNOWN:
             known.clear()
+            self._lossy.clear()
             new = list(chunks)
-        known.update(zip(new, self._plain(new), strict=True))
-        return [b"".join(map(known.__getitem__, words)) for words in split]
+        encoded, lost = self._plain(new)
+        known.update(zip(new, encoded, strict=True))
+        self._lossy.update((new[i], characters) for i, characters in lost.items())
+        bad = self._lossy.keys() & chunks
+        return [b"".join(map(known.__getitem__, words)) for words in split], {
+            i: sum(self._lossy[word] for word in words if word in bad)
+            for i, words in enumerate(split)
+            if bad and not bad.isdisjoint(words)
+        }
 
 
 def ignores_white_space(tokenizer: Any) -> bool:

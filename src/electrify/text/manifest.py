@@ -72,7 +72,8 @@ class Manifest:
     """One row for each input: name (not an absolute path), bytes, sha256."""
     counts: dict[str, float]
     """documents, words, characters, bytes, tokens, unk_tokens, duplicates, dropped ...: the numbers
-    that `prepare` printed."""
+    that `prepare` printed. unk_characters and unk_documents are missing in folders made before
+    these were counted."""
     tokenizer_files: dict[FileName, Sha256] = field(default_factory=dict)
     """Hashes of every file in tokenizer/; empty in folders made before these were recorded."""
 

@@ -19,6 +19,7 @@ from ..files.reading import sha256_of
 from ..files.whole import temporary, written
 from ..progress import Progress
 from ..special import SpecialIds
+from .counts import UNK_CHARACTERS, UNK_DOCUMENTS
 from .encode import WITHOUT_TOKENS, read_part
 from .manifest import FORMAT, MANIFEST, Dtype, Manifest, Shard, write_manifest
 from .placed import Placed
@@ -26,7 +27,17 @@ from .splits import SPLITS, Split
 from .tokenizer import tokenizer_sha256
 from .workspace import Workspace
 
-COUNTED = ("documents", "words", "characters", "bytes", "tokens", "unk_tokens")
+COUNTED = (
+    "documents",
+    "words",
+    "characters",
+    "visible_characters",
+    "bytes",
+    "tokens",
+    "unk_tokens",
+    UNK_CHARACTERS,
+    UNK_DOCUMENTS,
+)
 DROPPED_OR_CHANGED = (
     "duplicates",
     "blank",

@@ -33,8 +33,10 @@ from ..files.whole import write_atomically
 from ..progress import Progress, say
 from . import cluster, documents, sample
 from .choosing import choose_sources, shown
+from .counts import UNK_CHARACTERS
 from .dedup import Seen, digest, fraction
 from .encode import WITHOUT_TOKENS, Start, Task, read_part, write_part
+from .glimpse import advice
 from .manifest import Manifest, token_dtype
 from .merging import join
 from .pool import Workers
@@ -43,6 +45,7 @@ from .sources import Source
 from .streams import has_checksum
 from .summary import LOG
 from .tokenizer import load_tokenizer, special_ids, tokenizer_sha256, vocabulary_size
+from .unknown import must_know
 from .workspace import Workspace
 
 TASK_CHARACTERS = 1 << 22
@@ -71,6 +74,8 @@ def prepare(options: PrepareConfig) -> Manifest:
             f"{options.output_dir} is already prepared by the same command: verified, nothing to do"
         )
         return done
+    if told := advice(sources, options):
+        say(told)
     try:
         with (
             Workspace(options, sources) as space,
@@ -180,9 +185,9 @@ class Plan:
             forbidden=special.never_chosen,
             dtype=self.dtype,
         )
-        # What affects the bytes of a part besides its documents.
+        # What affects the bytes of a part besides its documents, its counts included.
         self._salt = json.dumps(
-            [tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction]
+            [tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction, UNK_CHARACTERS]
         ).encode()
         self._parts: list[Part] = []
         self._making: deque[Part] = deque()
@@ -207,6 +212,7 @@ class Plan:
                 "one with more text or vocab_size"
             )
         self._must_have_tokens()
+        must_know(self.counts, self.options, where=shown(self.space.sources))
         return self.counts, self._parts
 
     def _must_have_tokens(self) -> None:

@@ -23,12 +23,16 @@ GIVEN = "tokenizer_content"
 
 
 def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
-    """The options that affect the bytes of the result, without absolute paths."""
+    """The options that affect the bytes of the result, without absolute paths. Those of
+    pre-tokenizers are left out where they say nothing, as in folders made before they existed."""
     rest = {
         k: v
         for k, v in asdict(options).items()
-        if k not in ("inputs", "output_dir", "workers", "engine")
+        if k not in ("inputs", "output_dir", "workers", "engine", "allow_unk")
     }
+    for name, usual in (("pre_tokenizer", "auto"), ("chunk_length", None)):
+        if rest[name] == usual:
+            del rest[name]
     rest["strip_accents"] = options.accents_stripped
     if Path(options.tokenizer).is_dir():
         rest["tokenizer"] = Path(options.tokenizer).resolve().name

@@ -14,7 +14,10 @@ from ..progress import Progress, say
 from . import documents
 from .choosing import shown
 from .dedup import digest, fraction
+from .splitting import Splitting
 from .tokenizer import save_existing, save_trained
+from .trainable import SPECIALS
+from .unknown import must_know_sample
 from .vocabulary import train
 from .workspace import Workspace
 
@@ -51,9 +54,11 @@ def _trained(options: PrepareConfig, texts: list[str]) -> Any:
         lowercase=options.lowercase,
         strip_accents=options.accents_stripped,
         min_frequency=options.min_frequency,
+        splitting=Splitting(options.pre_tokenizer, options.chunk_length),
     )
+    must_know_sample(tokenizer, texts, options, unk=SPECIALS.index("[UNK]"))
     found = tokenizer.get_vocab_size()
-    if found < options.vocab_size:
+    if found < options.vocab_size and options.tokenizer != "byte":
         why = (
             ""
             if options.tokenizer == "unigram"

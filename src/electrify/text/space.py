@@ -44,7 +44,9 @@ def bytes_needed(options: PrepareConfig, sources: list[Source]) -> int:
         if options.trains_tokenizer and options.vocab_size <= 1 << 16
         else 4
     )
-    return int(text / _BYTES_PER_TOKEN * itemsize * 2) + _SPARE_BYTES
+    single = options.tokenizer in ("character", "byte")
+    tokens = text if single else text / _BYTES_PER_TOKEN
+    return int(tokens * itemsize * 2) + _SPARE_BYTES
 
 
 def _existing(folder: Path) -> Path:

@@ -8,8 +8,10 @@ from pathlib import Path
 from ..errors import UserError
 from ..files.reading import read_object
 from ..files.schema import check
+from .counts import UNK_DOCUMENTS
 from .encode import WITHOUT_TOKENS
 from .manifest import Manifest
+from .unknown import share_of
 
 LOG = "prepare.log.json"
 
@@ -26,6 +28,16 @@ def _seconds(folder: Path) -> dict[str, float]:
         return {}
 
 
+def _unknown(manifest: Manifest) -> list[tuple[str, str]]:
+    """The rows about what the tokenizer does not know; none for a corpus made before characters
+    were counted."""
+    found = share_of(manifest.counts)
+    if found is None:
+        return []
+    lost = manifest.counts[UNK_DOCUMENTS]
+    return [("  of the characters", f"{found:.4%}"), ("  documents, half or more", f"{lost:,.0f}")]
+
+
 def report(manifest: Manifest, *, folder: Path | None = None) -> str:
     """The statistics of the corpus, as a table in plain text. With `folder` (that of the manifest),
     it also has the seconds and the rate of the run that made it."""
@@ -37,6 +49,7 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
         ("tokens", f"{c['tokens']:,.0f}"),
         ("tokens per word", f"{c['tokens'] / max(c['words'], 1):.3f}"),
         ("[UNK] rate", f"{c['unk_tokens'] / max(c['tokens'], 1):.4%}"),
+        *_unknown(manifest),
         ("duplicates dropped", f"{c['duplicates']:,.0f}"),
         ("vocabulary", f"{manifest.vocab_size:,}"),
         ("text", f"{c['bytes'] / 1e6:,.1f} MB"),

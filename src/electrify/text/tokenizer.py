@@ -45,11 +45,12 @@ def save_trained(
     tokenizer: Any, folder: Path, *, kind: str, lowercase: bool, strip_accents: bool
 ) -> None:
     """A trained `tokenizers.Tokenizer` as a folder for AutoTokenizer: tokenizer.json,
-    tokenizer_config.json and, for WordPiece, vocab.txt.
+    tokenizer_config.json and, for WordPiece as BERT has it, vocab.txt.
 
     transformers builds a BertTokenizer from the vocabulary and these settings, and ignores the
-    normaliser in tokenizer.json, so both must say the same.
+    normaliser and the pre-tokenizer in tokenizer.json, so both must say the same.
     """
+    like_bert = json.loads(tokenizer.to_str())["pre_tokenizer"] == {"type": "BertPreTokenizer"}
     settings: dict[str, Any] = {
         **_NAMES,
         "model_max_length": MAX_LENGTH,
@@ -58,7 +59,7 @@ def save_trained(
     settings["clean_up_tokenization_spaces"] = False
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     files = {TOKENIZER_FILE: tokenizer.to_str(pretty=True)}
-    if kind == "wordpiece":
+    if kind == "wordpiece" and like_bert:
         settings |= {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": lowercase,

@@ -6,8 +6,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ..errors import UserError
 from ..progress import say
 from .feeding import emptied, feed, in_megabytes
+from .splitting import Splitting, windows
 from .trainable import SPECIALS, normalizer_of
 
 # Unigram training passes about 70 times over all distinct words (two rounds of expectation and one
@@ -21,7 +23,12 @@ _JUDGED = 1_000_000
 
 
 def unigram(
-    texts: list[str], vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int
+    texts: list[str],
+    vocab_size: int,
+    lowercase: bool,
+    strip_accents: bool,
+    min_frequency: int,
+    splitting: Splitting,
 ) -> Any:
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -30,19 +37,32 @@ def unigram(
     tokenizer.normalizer = normalizer_of(
         lowercase, strip_accents, compose=normalizers.NFKC, extra=(spaces,)
     )
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    whole = pre_tokenizers.Metaspace(
+        replacement="▁", prepend_scheme="always", split=splitting.window is None
+    )
+    tokenizer.pre_tokenizer = (
+        pre_tokenizers.Sequence([whole, windows(splitting.window)]) if splitting.window else whole
+    )
     tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
     trainer = trainers.UnigramTrainer(
         vocab_size=vocab_size, show_progress=False, special_tokens=list(SPECIALS), unk_token="[UNK]"
     )
     texts = enough_for_unigram(texts, vocab_size)
-    feed(
-        tokenizer,
-        emptied(texts),
-        trainer,
-        megabytes=in_megabytes(texts),
-        then="weighing pieces of words",
-    )
+    try:
+        feed(
+            tokenizer,
+            emptied(texts),
+            trainer,
+            megabytes=in_megabytes(texts),
+            then="weighing pieces of words",
+        )
+    except Exception as e:  # the library has no class of its own for it
+        if "not large enough to contain all chars" not in str(e):
+            raise
+        raise UserError(
+            f"vocab_size {vocab_size} is too small for the characters of this text, all of which a "
+            "unigram vocabulary holds; choose a larger one, or tokenizer bpe, character or byte"
+        ) from e
     pieces = json.loads(tokenizer.to_str())["model"]["vocab"]
     tokenizer.model = models.Unigram(
         canonical_pieces([(piece, score) for piece, score in pieces]),
@@ -68,7 +88,7 @@ def enough_for_unigram(texts: list[str], vocab_size: int) -> list[str]:
             most -= len(text)
     say(
         f"hardly a word of this text occurs twice: {in_megabytes(kept):.2g} MB of it weigh the "
-        f"pieces of a unigram vocabulary of {vocab_size}"
+        f"pieces of a vocabulary of {vocab_size}"
     )
     return kept
 

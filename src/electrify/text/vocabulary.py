@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import UserError
+from .characters import byte, character
 from .feeding import emptied, feed, in_megabytes, with_ends
+from .splitting import Splitting, bytes_split
 from .trainable import SPECIALS, normalizer_of
-from .unigram import unigram
+from .unigram import enough_for_unigram, unigram
 from .wordpiece import wordpiece
 
 
@@ -25,19 +27,31 @@ def train(
     lowercase: bool,
     strip_accents: bool,
     min_frequency: int,
+    splitting: Splitting | None = None,
 ) -> Any:
-    """A `tokenizers.Tokenizer` of kind wordpiece, bpe or unigram with the special tokens [PAD]
-    [UNK] [CLS] [SEP] [MASK] = 0..4.
+    """A `tokenizers.Tokenizer` of kind wordpiece, bpe, unigram, character or byte with the special
+    tokens [PAD] [UNK] [CLS] [SEP] [MASK] = 0..4.
+
+    splitting: where pieces may not cross; by default as is usual for the kind.
 
     Each of the `texts` is freed when it has been read for the last time. Raises UserError if there
     are too few texts for a vocabulary, or if min_frequency is too high for them.
     """
     from tokenizers import processors
 
-    make = {"wordpiece": wordpiece, "bpe": _bpe, "unigram": unigram}[kind]
-    tokenizer = make(
-        [with_ends(text) for text in texts], vocab_size, lowercase, strip_accents, min_frequency
-    )
+    make = {
+        "wordpiece": wordpiece,
+        "bpe": _bpe,
+        "unigram": unigram,
+        "character": character,
+        "byte": byte,
+    }[kind]
+    splitting = splitting or Splitting()
+    # A learnt vocabulary must not be trained on endless words; windows are short, and a character
+    # is the longest word of its kind.
+    whole = splitting.window is not None or kind in ("character", "byte")
+    given = list(texts) if whole else [with_ends(text) for text in texts]
+    tokenizer = make(given, vocab_size, lowercase, strip_accents, min_frequency, splitting)
     tokenizer.add_special_tokens(list(SPECIALS))
     if [tokenizer.token_to_id(t) for t in SPECIALS] != list(range(5)):
         raise UserError(
@@ -53,19 +67,26 @@ def train(
 
 
 def _bpe(
-    texts: list[str], vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int
+    texts: list[str],
+    vocab_size: int,
+    lowercase: bool,
+    strip_accents: bool,
+    min_frequency: int,
+    splitting: Splitting,
 ) -> Any:
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     if vocab_size < len(SPECIALS) + 256:
         raise UserError(
             f"byte-level BPE needs a vocab_size of at least {len(SPECIALS) + 256} (the bytes and "
-            f"special tokens), not {vocab_size}"
+            f"special tokens), not {vocab_size}; tokenizer byte has just these"
         )
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizer_of(lowercase, strip_accents, compose=normalizers.NFC)
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.pre_tokenizer = bytes_split(splitting)
     tokenizer.decoder = decoders.ByteLevel()
+    if splitting.window is not None:
+        texts = enough_for_unigram(texts, vocab_size)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,

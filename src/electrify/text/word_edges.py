@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from ..errors import UserError
 from ..files.tokenizers import read_tokenizer
 from ..tokens import ALWAYS_BEGINS, ALWAYS_JOINS, WordEdges
+from .splitting import ONE_SPACE, SPACED_WORDS, by_length, patterns, steps
 from .tokenizer import load_tokenizer
 
 # The classes of characters that byte-level tokenizers separate.
@@ -25,35 +27,46 @@ def word_edges(folder: Path) -> WordEdges:
     (SentencePiece): a token without the mark of a space joins. Byte-level: a token without a space
     joins a token whose last character is of the same class as its own first one (letter, digit or
     sign) or is a space that stands alone. (In a contraction, which the splitting keeps whole, the
-    sign and the letters count as two words if they are two tokens.) Raises UserError for other
-    tokenizers.
+    sign and the letters count as two words if they are two tokens.) What is split at white space
+    only: everything up to the next white space is a word. Raises UserError for other tokenizers,
+    those of text without words among them.
     """
     described = read_tokenizer(folder)
     pieces = load_tokenizer(folder).get_vocab()
     specials = {t["content"] for t in described.get("added_tokens", []) if t.get("special")}
     first_V = torch.full((max(pieces.values()) + 1,), ALWAYS_BEGINS, dtype=torch.int8)
     last_V = first_V.clone()
-    parts = [p for p in (described.get("pre_tokenizer"), described.get("normalizer")) if p]
-    kinds = {
-        step["type"]: step
-        for part in parts
-        for step in [part, *part.get("pretokenizers", []), *part.get("normalizers", [])]
-    }
-    if described["model"].get("type") == "WordPiece":
-        edges = _prefixed(described["model"].get("continuing_subword_prefix") or "##")
-    elif "ByteLevel" in kinds:
-        edges = _byte_level
-    elif "Metaspace" in kinds:
-        edges = _spaced(kinds["Metaspace"].get("replacement", "\u2581"))
-    else:
+    edges = _edges(described)
+    if edges is None:
         raise UserError(
             f"mask_unit word: the tokenizer in {folder} does not mark where words begin "
-            "(WordPiece, byte-level and Metaspace do)"
+            "(WordPiece, byte-level and Metaspace do, and character with --pre-tokenizer "
+            "whitespace); choose mask_unit token"
         )
     for piece, number in pieces.items():
         if piece not in specials:
             first_V[number], last_V[number] = edges(piece)
     return WordEdges(first_V, last_V)
+
+
+def _edges(described: dict[str, Any]) -> Callable[[str], tuple[int, int]] | None:
+    """Piece -> the classes of its first and of its last character, for the content of a
+    tokenizer.json; None for a tokenizer that does not mark words."""
+    model = described["model"]
+    split = described.get("pre_tokenizer")
+    parts = [*steps(split), *steps(described.get("normalizer"))]
+    kinds = {step["type"]: step for step in parts}
+    if model.get("type") == "WordPiece" and model.get("continuing_subword_prefix") != "":
+        return _prefixed(model.get("continuing_subword_prefix") or "##")
+    if by_length(split):
+        return None
+    if "ByteLevel" in kinds:
+        return _spaced_bytes if SPACED_WORDS in patterns(split) else _byte_level
+    if "Metaspace" in kinds:
+        return _spaced(kinds["Metaspace"].get("replacement", "\u2581"))
+    if model.get("type") == "BPE" and patterns(split) == {ONE_SPACE}:
+        return _between_spaces
+    return None
 
 
 def _prefixed(prefix: str) -> Any:
@@ -67,9 +80,25 @@ def _spaced(mark: str) -> Any:
     return lambda piece: (ALWAYS_BEGINS if piece.startswith(mark) else ALWAYS_JOINS, ALWAYS_BEGINS)
 
 
+def _text_of(piece: str) -> str:
+    return bytes(_BYTES.get(c, 0x3F) for c in piece).decode("utf-8", "replace")
+
+
+def _spaced_bytes(piece: str) -> tuple[int, int]:
+    text = _text_of(piece)
+    if text == " ":
+        return ALWAYS_BEGINS, ALWAYS_JOINS
+    return _between_spaces(text)
+
+
+def _between_spaces(text: str) -> tuple[int, int]:
+    """Whatever is not white space joins whatever is not white space."""
+    first = ALWAYS_BEGINS if text[:1].isspace() else LETTER
+    return first, SIGN if text[-1:].isspace() else LETTER
+
+
 def _byte_level(piece: str) -> tuple[int, int]:
-    raw = bytes(_BYTES.get(c, 0x3F) for c in piece)
-    text = raw.decode("utf-8", "replace")
+    text = _text_of(piece)
     first = ALWAYS_BEGINS if text[:1].isspace() else _kind(text[:1])
     return first, ALWAYS_JOINS if text == " " else _kind(text[-1:])
 

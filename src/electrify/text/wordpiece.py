@@ -4,88 +4,141 @@ The trainer of the tokenizers library numbers the pieces `##c` in the order in w
 yields them, and breaks later ties by these numbers. To fix the numbers, every `##c` is passed
 beforehand, sorted, as a "special token"; afterwards the model is built again with only the true
 special tokens.
+
+Where text has no words (Splitting.window), pieces have no mark of a continued word, and white space
+is a character as any other: then a text is its pieces laid end to end.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ..errors import UserError
-from ..progress import Progress
-from .feeding import batches, emptied, feed, in_megabytes
+from .alphabet import Characters as Characters
+from .alphabet import capacity, ranked
+from .feeding import emptied, feed, in_megabytes
+from .splitting import WINDOW, Splitting, windows
 from .trainable import SPECIALS
 
-# BERT's vocabulary has a thousand characters. A small vocabulary has fewer, so that at most one
-# eighth of it are single characters (c and ##c).
-MAX_ALPHABET = 1000
-ALPHABET_SHARE = 16
 SHORT_MB = 20
 """Millions of characters; a text up to this length is kept until the vocabulary is full."""
+MAX_WORD = 100  # characters; BERT makes one [UNK] of a longer word
+# Above this share of the characters in words that long, words are cut into windows.
+LONG_SHARE = 0.01
+_JUDGED = 1_000_000
+_LONG = re.compile(rf"(?<![^\W_])[^\W_]{{{MAX_WORD + 1},}}")
 
 
-class Characters:
-    """How often each character occurs."""
+@dataclass(frozen=True)
+class Style:
+    """How a text is normalised and split before its words are cut into pieces."""
 
-    def __init__(self) -> None:
-        self._counts = np.zeros(0x110000, np.int64)
+    lowercase: bool
+    strip_accents: bool
+    splitting: Splitting
+    long_words: bool
+    """words are cut into windows, for many are longer than WordPiece takes"""
 
-    def add(self, text: str) -> None:
-        """Adds a text. A call costs as much as a million characters do, so join texts before."""
-        self._counts += np.bincount(
-            np.frombuffer(text.encode("utf-32-le"), np.uint32), minlength=0x110000
+    @property
+    def prefix(self) -> str:
+        return "" if self.splitting.window else "##"
+
+    def around(self, model: Any) -> Any:
+        """A tokenizer with this model; `auto` without long words is BERT's."""
+        from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
+
+        tokenizer = Tokenizer(model)
+        window = self.splitting.window
+        tokenizer.normalizer = normalizers.BertNormalizer(
+            clean_text=True,
+            handle_chinese_chars=window is None,
+            strip_accents=self.strip_accents,
+            lowercase=self.lowercase,
         )
-
-    def items(self) -> list[tuple[str, int]]:
-        return [(chr(c), int(self._counts[c])) for c in np.flatnonzero(self._counts)]
+        if window is not None:
+            tokenizer.pre_tokenizer = windows(window)
+            tokenizer.decoder = decoders.Fuse()
+            return tokenizer
+        spaced = self.splitting.kind == "whitespace"
+        words = pre_tokenizers.WhitespaceSplit() if spaced else pre_tokenizers.BertPreTokenizer()
+        tokenizer.pre_tokenizer = (
+            pre_tokenizers.Sequence([words, windows(WINDOW)]) if self.long_words else words
+        )
+        tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=not spaced)
+        return tokenizer
 
 
 def wordpiece(
-    texts: list[str], vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int
-) -> Any:
-    from tokenizers import models
-
-    limit = min(MAX_ALPHABET, vocab_size // ALPHABET_SHARE)
-    again = list(texts) if in_megabytes(texts) <= SHORT_MB else []
-    draft, full = _trained(texts, vocab_size, lowercase, strip_accents, min_frequency, limit=limit)
-    # A short text may leave entries free: then they are for characters that were left out.
-    while again and full and draft.get_vocab_size() < vocab_size and limit < vocab_size // 4:
-        limit = min(2 * limit, vocab_size // 4)
-        draft, full = _trained(
-            list(again), vocab_size, lowercase, strip_accents, min_frequency, limit=limit
-        )
-    model = models.WordPiece(
-        draft.get_vocab(),
-        unk_token="[UNK]",
-        max_input_chars_per_word=100,
-        continuing_subword_prefix="##",
-    )
-    return _like_bert(model, lowercase, strip_accents)
-
-
-def _trained(
     texts: list[str],
     vocab_size: int,
     lowercase: bool,
     strip_accents: bool,
     min_frequency: int,
-    *,
-    limit: int,
-) -> tuple[Any, bool]:
-    """A trained tokenizer, and whether characters were left out, beyond `limit`."""
+    splitting: Splitting,
+) -> Any:
+    from tokenizers import models
+
+    long_words = splitting.window is None and has_long_words(texts)
+    style = Style(lowercase, strip_accents, splitting, long_words)
+    draft = style.around(models.WordPiece(unk_token="[UNK]"))
+    spaces = splitting.window is not None
+    found = ranked(draft.normalizer, texts, least=max(min_frequency, 1), spaces=spaces)
+    letters = [c for c, _ in found]
+    joining = set() if spaces else {c for c in letters if _joins(draft, c)}
+    limit = capacity(found, vocab_size, joins=joining.__contains__)
+    again = list(texts) if in_megabytes(texts) <= SHORT_MB else []
+    draft = _trained(style, texts, vocab_size, min_frequency, letters[:limit], joining)
+    # A short text may leave entries free: then they are for characters that were left out.
+    while (
+        again and limit < min(len(letters), vocab_size // 4) and draft.get_vocab_size() < vocab_size
+    ):
+        limit = min(2 * limit, vocab_size // 4)
+        draft = _trained(style, list(again), vocab_size, min_frequency, letters[:limit], joining)
+    return style.around(
+        models.WordPiece(
+            draft.get_vocab(),
+            unk_token="[UNK]",
+            max_input_chars_per_word=MAX_WORD,
+            continuing_subword_prefix=style.prefix,
+        )
+    )
+
+
+def has_long_words(texts: list[str]) -> bool:
+    """Whether words longer than WordPiece takes hold more than LONG_SHARE of the first million
+    characters."""
+    read = 0
+    found = 0
+    for text in texts:
+        read += len(text)
+        found += sum(len(word[0]) for word in _LONG.finditer(text))
+        if read > _JUDGED:
+            break
+    return found > LONG_SHARE * read
+
+
+def _trained(
+    style: Style,
+    texts: list[str],
+    vocab_size: int,
+    min_frequency: int,
+    letters: list[str],
+    joining: set[str],
+) -> Any:
+    """A tokenizer trained on the texts, which are freed, with these characters."""
     from tokenizers import models, trainers
 
-    draft = _like_bert(models.WordPiece(unk_token="[UNK]"), lowercase, strip_accents)
-    starts, continues = _alphabet(draft, texts, limit=limit, least=max(min_frequency, 1))
+    draft = style.around(models.WordPiece(unk_token="[UNK]"))
+    starts = sorted(letters)
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
         min_frequency=min_frequency,
         show_progress=False,
-        special_tokens=[*SPECIALS, *(f"##{c}" for c in continues)],
+        special_tokens=[*SPECIALS, *(f"##{c}" for c in starts if c in joining)],
         initial_alphabet=starts,
         limit_alphabet=len(starts),
-        continuing_subword_prefix="##",
+        continuing_subword_prefix=style.prefix,
     )
     feed(
         draft,
@@ -94,59 +147,10 @@ def _trained(
         megabytes=in_megabytes(texts),
         then="joining pieces of words",
     )
-    return draft, len(starts) == limit
+    return draft
 
 
-def _like_bert(model: Any, lowercase: bool, strip_accents: bool) -> Any:
-    """A tokenizer that normalises and splits text as BERT's does."""
-    from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
-
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=True,
-        strip_accents=strip_accents,
-        lowercase=lowercase,
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece(prefix="##")
-    return tokenizer
-
-
-def _alphabet(
-    tokenizer: Any, texts: list[str], *, limit: int, least: int
-) -> tuple[list[str], list[str]]:
-    """Sorted characters that may begin a piece, and those that may also continue a word: the
-    `limit` most frequent after normalisation."""
-    raw = Characters()
-    with Progress(in_megabytes(texts), title="counting characters", unit="MB") as bar:
-        for batch in batches(texts):
-            joined = "".join(batch)
-            raw.add(joined)
-            bar.advance(len(joined) / 1e6)
-    counts: dict[str, int] = {}
-    for character, n in raw.items():
-        # Normalisation and splitting treat one character at a time, so this is exact without
-        # normalising the whole text.
-        for c in tokenizer.normalizer.normalize_str(character):
-            counts[c] = counts.get(c, 0) + n
-    letters = sorted((-n, c) for c, n in counts.items() if n >= least and not c.isspace())
-    if counts and not letters and least > 1:
-        often = max((n for c, n in counts.items() if not c.isspace()), default=0)
-        if often:
-            times = "once" if often == 1 else f"{often} times"
-            raise UserError(
-                f"min_frequency {least} leaves nothing of the text: its most frequent character "
-                f"occurs {times}, "
-                "where equal documents count as one; choose a lower one"
-            )
-    kept = sorted(c for _, c in letters[:limit])
-    joins = [
-        c
-        for c in kept
-        if len(
-            tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(f"a{c}a"))
-        )
-        == 1
-    ]
-    return kept, joins
+def _joins(tokenizer: Any, character: str) -> bool:
+    """Whether a character may continue a word."""
+    normal = tokenizer.normalizer.normalize_str(f"a{character}a")
+    return len(tokenizer.pre_tokenizer.pre_tokenize_str(normal)) == 1

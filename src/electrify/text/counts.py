@@ -1,0 +1,31 @@
+"""What is counted of documents and of what their tokenizer does not know of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Characters in words that became [UNK], and documents of which they are half or more.
+UNK_CHARACTERS = "unk_characters"
+UNK_DOCUMENTS = "unk_documents"
+
+
+def counted(texts: list[str], unknown: np.ndarray) -> dict[str, int]:
+    """The numbers of the texts themselves. unknown [texts]: characters that became [UNK]; what they
+    count is left out where it is 0."""
+    words = [text.split() for text in texts]
+    seen = np.array([sum(map(len, found)) for found in words], np.int64)
+    counts = {
+        "documents": len(texts),
+        "words": sum(map(len, words)),
+        "characters": sum(map(len, texts)),
+        "visible_characters": int(seen.sum()),
+    }
+    if unknown.any():
+        counts[UNK_CHARACTERS] = int(unknown.sum())
+        counts[UNK_DOCUMENTS] = int((2 * unknown >= np.maximum(seen, 1)).sum())
+    return counts
+
+
+def visible(text: str) -> int:
+    """The number of characters that are not white space."""
+    return sum(map(len, text.split()))

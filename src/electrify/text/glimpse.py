@@ -1,0 +1,146 @@
+"""A look at the first part of the text, and what one would choose differently for it. It is advice
+for the user and changes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from ..config.prepare import PrepareConfig
+from ..config.presets import PRESETS, differing
+from ..errors import UserError
+from . import documents
+from .decoding import text_chunks
+from .sources import Source
+
+LOOKED_AT = 1 << 18  # characters
+LEAST = 500  # visible characters; less says nothing
+LEAST_LINES = 50
+# Shares of characters or lines.
+NEARLY_ALL = 0.95
+MOST = 0.7
+# In prose some 3 % of the letters are upper case, four fifths of them at the beginning of a word.
+CAPITALS = 0.05
+INNER_CAPITALS = 0.5
+INDENTED = 0.2
+STATEMENTS = 0.4
+_BASES = set("ACGTUNacgtun")
+_AMINO_ACIDS = set("ACDEFGHIKLMNPQRSTVWYXBZUO*-")
+_MOLECULE = re.compile(r"(?=\S*[Cc])(?=\S*[()=#\[\]1])[A-Za-z0-9@+\-\[\]()\\/%=#$.:~*]{3,}")
+_STAMPED = re.compile(
+    r"\W{0,2}(\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d|\d{6,}[ .:]|"
+    r"\d+\.\d+\.\d+\.\d+ )"
+)
+_STATEMENT = re.compile(
+    r"\s*(def|class|import|from|return|if|for|while|else|elif|public|private|static|const|let|var|"
+    r"function|func|fn|use)\b|\s*(#|//|/\*|@|[})\]])|.*[;{}:(\[,]\s*$"
+)
+
+
+def advice(sources: list[Source], options: PrepareConfig) -> str:
+    """One line that says what the first part of the text looks like and which flags would suit it;
+    empty where the options suit it, or where it does not look like anything in particular."""
+    source = next((s for s in sources if s.format not in ("hub", "pydocs")), None)
+    if source is None:
+        return ""
+    try:
+        text = _beginning(source, options)
+    except UserError:  # those who read all of it say what is wrong
+        return ""
+    words = text.split()
+    if sum(map(len, words)) < LEAST:
+        return ""
+    kind = kind_of(text)
+    if kind is not None:
+        flags = differing(kind, options)
+        looks = f"like {PRESETS[kind].about}"
+        more = f"--preset {kind}, which is "
+    else:
+        flags = list(_flags(text, source, options))
+        looks = "as if " + " and ".join(why for _, why in flags)
+        flags = [flag for flag, _ in flags]
+        more = ""
+    if source.format not in ("txt", "md"):
+        flags = [flag for flag in flags if not flag.startswith("--document-boundary")]
+    if not flags or not options.trains_tokenizer:
+        return ""
+    return f"{source.name} looks {looks}: consider {more}{' '.join(flags)}"
+
+
+def _beginning(source: Source, options: PrepareConfig) -> str:
+    """The first LOOKED_AT characters: of a text as it is, of rows their texts, a line each."""
+    kept: list[str] = []
+    size = 0
+    for text in _texts(source, options):
+        kept.append(text[: LOOKED_AT - size])
+        size += len(kept[-1])
+        if size >= LOOKED_AT:
+            break
+    return "".join(kept)
+
+
+def _texts(source: Source, options: PrepareConfig) -> Iterator[str]:
+    if source.format in ("txt", "md"):
+        for chunk in text_chunks(source.path, None):
+            yield chunk.decode("utf-8", "ignore")
+        return
+    for text in documents.documents(source, options, counts=Counter()):
+        yield text + "\n"
+
+
+def kind_of(text: str) -> str | None:
+    """The preset that a text looks made for; None where it may well be prose."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    words = text.split()
+    visible = Counter("".join(words))
+    total = sum(visible.values())
+    if sum(visible[c] for c in _BASES) > NEARLY_ALL * total:
+        return "dna"
+    residues = sum(visible[c] for c in _AMINO_ACIDS)
+    if residues > NEARLY_ALL * total and _without_words(words):
+        return "protein"
+    if _share(lines, lambda line: bool(_MOLECULE.fullmatch(line.split()[0]))) > NEARLY_ALL:
+        return "smiles"
+    if _share(lines, lambda line: bool(_STAMPED.match(line))) > MOST:
+        return "logs"
+    indented = _share(lines, lambda line: line[:1].isspace())
+    statements = _share(lines, lambda line: bool(_STATEMENT.match(line)))
+    return "code" if indented > INDENTED and statements > STATEMENTS else None
+
+
+def _without_words(words: list[str]) -> bool:
+    """Whether the text is letter by letter, or without spaces: no word has the length of a word."""
+    usual = sum(len(word) for word in words if 1 < len(word) <= 20)
+    return usual < (1 - MOST) * sum(map(len, words))
+
+
+def _share(lines: list[str], holds: Callable[[str], bool]) -> float:
+    return sum(map(holds, lines)) / max(len(lines), 1)
+
+
+def _flags(text: str, source: Source, options: PrepareConfig) -> Iterator[tuple[str, str]]:
+    """(flag, reason) for text of no kind that has a preset."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    blank = re.search(r"\n[^\S\n]*\n", text.strip())
+    if (
+        source.format == "txt"
+        and options.document_boundary == "auto"
+        and len(lines) >= LEAST_LINES
+        and blank is None
+    ):
+        yield "--document-boundary line", "a line were a document (it has no blank line)"
+    if options.lowercase and case_has_meaning(text):
+        yield "--no-lowercase", "upper case carried a meaning"
+    words = text.split()
+    endless = sum(len(word) for word in words if len(word) > 100 and word.isalnum())
+    if options.pre_tokenizer == "auto" and endless > sum(map(len, words)) / 2:
+        yield "--tokenizer bpe --pre-tokenizer none", "it had no spaces between words"
+
+
+def case_has_meaning(text: str) -> bool:
+    """Whether many letters are upper case, and most of these are inside of words."""
+    letters = sum(map(str.isalpha, text))
+    capitals = sum(map(str.isupper, text))
+    inner = len(re.findall(r"(?<=[^\W\d_])[A-Z]", text))
+    return capitals > CAPITALS * letters and inner > INNER_CAPITALS * capitals

@@ -1,0 +1,81 @@
+"""What a tokenizer does not know ([UNK]) of a corpus: nothing can be learnt of it, so a large share
+is a mistake in the choice of the tokenizer, and not in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..config.prepare import PrepareConfig
+from ..errors import UserError
+from ..progress import say
+from .counts import UNK_CHARACTERS, UNK_DOCUMENTS, counted
+from .encode import Encoder
+
+# Shares of the characters that are not white space.
+WARNING = 0.01
+REFUSAL = 0.1
+SAMPLE = 1_000_000  # characters
+
+
+def share_of(counts: Mapping[str, float]) -> float | None:
+    """The share of the characters that became [UNK], white space apart; None for a corpus made
+    before they were counted."""
+    if UNK_CHARACTERS not in counts:
+        return None
+    return counts[UNK_CHARACTERS] / max(counts["visible_characters"], 1)
+
+
+def must_know_sample(tokenizer: Any, texts: list[str], options: PrepareConfig, *, unk: int) -> None:
+    """Raises UserError where a tokenizer does not know the text that it was trained on, before the
+    rest is tokenised. texts: the sample in random order."""
+    kept: list[str] = []
+    size = 0
+    for text in texts:
+        if size > SAMPLE:
+            break
+        kept.append(text[:SAMPLE])
+        size += len(text)
+    encode = Encoder(tokenizer.to_str(), unk=unk)
+    counts = {UNK_CHARACTERS: 0, UNK_DOCUMENTS: 0} | counted(kept, encode(kept)[2])
+    _must_know(counts, options, where="a sample of the text")
+
+
+def must_know(counts: Mapping[str, float], options: PrepareConfig, *, where: str) -> None:
+    """Warns if more than a hundredth of the characters became [UNK]; raises UserError if it is more
+    than a tenth, unless options.allow_unk."""
+    share = _must_know(counts, options, where=where)
+    if share > WARNING:
+        say(f"WARNING: {_fact(counts, share, where)}: {_cure(options)}")
+
+
+def _must_know(counts: Mapping[str, float], options: PrepareConfig, *, where: str) -> float:
+    share = share_of({UNK_CHARACTERS: 0, **counts}) or 0.0
+    if share > REFUSAL and not options.allow_unk:
+        raise UserError(
+            f"{_fact(counts, share, where)}: {_cure(options)}; --allow-unk accepts it as it is"
+        )
+    return share
+
+
+def _fact(counts: Mapping[str, float], share: float, where: str) -> str:
+    lost = int(counts.get(UNK_DOCUMENTS, 0))
+    return (
+        f"{share:.1%} of the characters of {where} are unknown to the tokenizer ([UNK]), "
+        f"half or more of {lost:,} of {int(counts['documents']):,} documents, and nothing is "
+        "learnt of them"
+    )
+
+
+def _cure(options: PrepareConfig) -> str:
+    if not options.trains_tokenizer:
+        return (
+            "train a tokenizer on this very text (leave --tokenizer out), or take one that was "
+            "made for it"
+        )
+    if options.tokenizer == "character":
+        return "give a larger --vocab-size or a lower --min-frequency, or take --tokenizer byte"
+    return (
+        "give a larger --vocab-size or a lower --min-frequency, or take --tokenizer character, or "
+        "--tokenizer byte, which has no [UNK]"
+    )

@@ -1,0 +1,291 @@
+"""Tokenizers for any sequence: every kind with every pre-tokenizer keeps the whole alphabet where
+it fits, decodes to what was encoded, and gives exact offsets, in this library and in
+transformers."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import unicodedata
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from electrify.errors import UserError
+from electrify.text.alphabet import capacity
+from electrify.text.splitting import Splitting
+from electrify.text.tokenizer import load_tokenizer, save_trained
+from electrify.text.vocabulary import train
+from electrify.text.word_edges import word_edges
+from electrify.text.wordpiece import MAX_WORD, has_long_words
+
+UNK = 1
+AUTO = Splitting()
+NONE = Splitting("none")
+SPACES = Splitting("whitespace")
+CHUNKS = Splitting("chunks", 3)
+AMINO = "ACDEFGHIKLMNPQRSTVWY"
+EVERY = [
+    ("wordpiece", NONE),
+    ("wordpiece", CHUNKS),
+    ("bpe", AUTO),
+    ("bpe", SPACES),
+    ("bpe", NONE),
+    ("bpe", CHUNKS),
+    ("character", AUTO),
+    ("character", SPACES),
+    ("character", CHUNKS),
+    ("byte", AUTO),
+    ("byte", SPACES),
+    ("byte", NONE),
+]
+
+
+def vocabulary(texts: list[str], kind: str, splitting: Splitting, **changes: Any) -> Any:
+    options: dict[str, Any] = {
+        "vocab_size": 300,
+        "lowercase": False,
+        "strip_accents": False,
+        "min_frequency": 1,
+    } | changes
+    return train(texts, kind=kind, splitting=splitting, **options)
+
+
+def proteins(n: int, *, size: int, seed: int = 1, between: str = "") -> list[str]:
+    draw = random.Random(seed)
+    return [between.join(draw.choices(AMINO, k=size)) for _ in range(n)]
+
+
+def plain(text: str, kind: str) -> str:
+    """What a tokenizer of this kind makes of a text before it cuts it, without lower-casing."""
+    if kind != "wordpiece":
+        return unicodedata.normalize("NFC", text)
+    spaced = (" " if c.isspace() else c for c in text)
+    return "".join(c for c in spaced if not unicodedata.category(c).startswith("C"))
+
+
+def must_be_exact(tokenizer: Any, text: str, kind: str) -> None:
+    """No [UNK]; decoding gives the text; tokens cover it from left to right."""
+    found = tokenizer.encode(text, add_special_tokens=False)
+    assert UNK not in found.ids
+    assert tokenizer.decode(found.ids, skip_special_tokens=False) == plain(text, kind)
+    must_cover(text, found.offsets, kind)
+
+
+def must_cover(text: str, spans: list[tuple[int, int]], kind: str) -> None:
+    """From left to right, every character; the library leaves a mark that is composed with the
+    letter before it outside, and BERT's normalizer deletes characters."""
+    last = 0
+    for start, stop in spans:
+        assert start == last or start <= last <= stop or not left(text[last:start], kind)
+        last = max(last, stop)
+    assert not left(text[last:], kind)
+
+
+def left(gap: str, kind: str) -> str:
+    deleted = ("C", "M") if kind == "wordpiece" else ("M",)
+    return "".join(c for c in gap if not unicodedata.category(c).startswith(deleted))
+
+
+# Letters, combining marks, white space, other planes; nothing that BERT's normalizer deletes.
+TEXTS = st.lists(
+    st.text(
+        alphabet=st.characters(
+            exclude_categories=("C", "Zl", "Zp", "Mn"), exclude_characters="\ufffd"
+        )
+        | st.sampled_from(" \n\té\u0301😀中CNO()=#"),
+        min_size=1,
+        max_size=40,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@pytest.mark.parametrize(("kind", "splitting"), EVERY)
+@settings(max_examples=12, deadline=None)
+@given(texts=TEXTS)
+def test_any_text_is_decoded_and_has_exact_offsets(
+    kind: str, splitting: Splitting, texts: list[str]
+) -> None:
+    """At the smallest vocabulary that holds the alphabet, and at a larger one."""
+    alphabet = {c for text in texts for c in plain(text, kind)}
+    least = 5 + (256 if kind in ("bpe", "byte") else len(alphabet))
+    for size in (least, least + 30):
+        tokenizer = vocabulary(texts, kind, splitting, vocab_size=size)
+        assert kind == "byte" or tokenizer.get_vocab_size() <= size
+        for text in texts:
+            must_be_exact(tokenizer, text, kind)
+
+
+@settings(max_examples=20, deadline=None)
+@given(texts=TEXTS, splitting=st.sampled_from([AUTO, SPACES]), lowercase=st.booleans())
+def test_word_pieces_keep_the_alphabet_where_it_fits(
+    texts: list[str], splitting: Splitting, lowercase: bool
+) -> None:
+    """c and ##c of every character, and the special tokens."""
+    letters = {c for text in texts for c in text.lower() + text if not c.isspace()}
+    tokenizer = vocabulary(
+        texts, "wordpiece", splitting, vocab_size=5 + 2 * len(letters), lowercase=lowercase
+    )
+    for text in texts:
+        found = tokenizer.encode(text, add_special_tokens=False)
+        assert UNK not in found.ids
+        spans = found.offsets
+        assert all(a[1] <= b[0] or a == b for a, b in itertools.pairwise(spans))
+        inside = {i for start, stop in spans for i in range(start, stop)}
+        assert inside >= {i for i, c in enumerate(text) if not c.isspace()}
+
+
+@pytest.mark.parametrize("size", [64, 300])
+def test_spaced_proteins_at_a_small_vocabulary(size: int) -> None:
+    """Only A, G, L and V were kept of them."""
+    texts = proteins(50, size=60, between=" ")
+    tokenizer = vocabulary(texts, "wordpiece", AUTO, vocab_size=size, min_frequency=2)
+    assert not any(UNK in tokenizer.encode(text).ids for text in texts)
+    assert set(AMINO) <= tokenizer.get_vocab().keys()
+
+
+def test_rare_characters_do_not_displace_words() -> None:
+    """Prose keeps the vocabulary that it had: a sixteenth of it for characters."""
+    letters = [(chr(0x4E00 + i), 1) for i in range(900)]
+    prose = [(c, 1_000_000) for c in "etaoinshrdlu"]
+    joins = lambda c: True  # noqa: E731
+    assert capacity(prose + letters, 8192, joins=joins) == 512
+    assert capacity(prose + letters[:300], 512, joins=joins) == 32
+    molecules = [(chr(97 + i), 100) for i in range(20)]
+    assert capacity(molecules, 64, joins=joins) == 20
+    assert capacity(molecules, 44, joins=joins) == 44 // 16  # 20 characters need 45 pieces
+    assert capacity(molecules, 45, joins=joins) == 20
+    # All but rare ones, where not all of them fit.
+    assert capacity([(c, 10**6) for c in "abcdefgh"] + letters[:40], 32, joins=joins) == 13
+
+
+@pytest.mark.parametrize("splitting", [AUTO, NONE])
+def test_a_vocabulary_without_space_for_a_letter_ends(splitting: Splitting) -> None:
+    tokenizer = vocabulary(["abcdef ghij"], "wordpiece", splitting, vocab_size=8)
+    assert UNK in tokenizer.encode("abcdef").ids
+
+
+# ------------------------------------------------------------------ long words
+
+
+@pytest.mark.parametrize("splitting", [AUTO, SPACES, NONE])
+def test_long_words_become_windows(splitting: Splitting, tmp_path: Path) -> None:
+    texts = proteins(20, size=3000)
+    tokenizer = vocabulary(texts, "wordpiece", splitting, vocab_size=64)
+    save_trained(tokenizer, tmp_path, kind="wordpiece", lowercase=False, strip_accents=False)
+    auto = load_tokenizer(tmp_path)
+    for text in texts[:3]:
+        found = auto(text, add_special_tokens=False, return_offsets_mapping=True)
+        assert UNK not in found["input_ids"]
+        assert found["input_ids"] == tokenizer.encode(text, add_special_tokens=False).ids
+        spans = found["offset_mapping"]
+        assert "".join(text[a:b] for a, b in spans) == text
+    assert (tmp_path / "vocab.txt").exists() is False
+
+
+def test_prose_is_not_cut_into_windows() -> None:
+    words = ["some words of prose, " * 200, "x" * MAX_WORD]
+    assert not has_long_words([*words, "x" * (MAX_WORD + 1) * 0])
+    assert not has_long_words([words[0] * 10, "x" * 300])
+    assert has_long_words([words[0], "x" * 300])
+    assert vocabulary(words, "wordpiece", AUTO).pre_tokenizer.__class__.__name__ == (
+        "BertPreTokenizer"
+    )
+
+
+# ------------------------------------------------------------------ k-mers and single characters
+
+
+def test_kmers_are_tokens_and_the_rest_is_characters() -> None:
+    dna = ["".join(random.Random(i).choices("ACGT", k=600)) for i in range(20)]
+    tokenizer = vocabulary(dna, "character", Splitting("chunks", 3), vocab_size=5 + 4 + 64)
+    assert tokenizer.encode("ACGTTTAC", add_special_tokens=False).tokens == ["ACG", "TTT", "A", "C"]
+    fewer = vocabulary(dna, "character", Splitting("chunks", 3), vocab_size=5 + 4)
+    assert fewer.encode("ACGT", add_special_tokens=False).tokens == list("ACGT")
+    assert tokenizer.encode("NNN", add_special_tokens=False).tokens == ["[UNK]"]
+
+
+def test_the_most_frequent_characters_where_not_all_fit() -> None:
+    tokenizer = vocabulary(["aaaabbbccd"], "character", AUTO, vocab_size=8)
+    assert tokenizer.encode("abcd", add_special_tokens=False).tokens == ["a", "b", "c", "[UNK]"]
+
+
+def test_unigram_says_what_does_not_fit() -> None:
+    with pytest.raises(UserError, match="vocab_size 12 is too small for the characters"):
+        vocabulary(proteins(5, size=30), "unigram", AUTO, vocab_size=12)
+
+
+@pytest.mark.parametrize("splitting", [NONE, CHUNKS])
+def test_unigram_without_words(splitting: Splitting) -> None:
+    texts = ["CC(=O)O c1 ccc cc1", "NCC(=O) NCC"] * 30
+    tokenizer = vocabulary(texts, "unigram", splitting, vocab_size=40)
+    for text in texts[:2]:
+        found = tokenizer.encode(text, add_special_tokens=False)
+        assert UNK not in found.ids
+        assert tokenizer.decode(found.ids) == text
+
+
+# ------------------------------------------------------------------ in transformers
+
+
+@cache
+def texts_of_all() -> list[str]:
+    return ["CC(=O)Oc1ccccc1 Cl\n\tNa+", "def  f(x):\n    return 'é' + 中", "the cat  sat."] * 5
+
+
+@pytest.mark.parametrize(("kind", "splitting"), [*EVERY, ("unigram", NONE), ("wordpiece", SPACES)])
+def test_auto_tokenizer_gives_the_same(kind: str, splitting: Splitting, tmp_path: Path) -> None:
+    tokenizer = vocabulary(texts_of_all(), kind, splitting)
+    save_trained(tokenizer, tmp_path, kind=kind, lowercase=False, strip_accents=False)
+    (tmp_path / "config.json").write_text('{"model_type": "electra"}')
+    auto = load_tokenizer(tmp_path)
+    for text in [*texts_of_all()[:3], "x" * 700, "unseen ☃ [MASK]x"]:
+        ours = tokenizer.encode(text)
+        found = auto(text, return_offsets_mapping=True)
+        assert found["input_ids"] == ours.ids
+        assert found["offset_mapping"] == ours.offsets
+    long = auto("CC(=O) " * 2000, truncation=True)["input_ids"]
+    assert len(long) == auto.model_max_length == 512
+
+
+# ------------------------------------------------------------------ where words begin
+
+
+def words_by_edges(kind: str, splitting: Splitting, text: str, folder: Path) -> list[str]:
+    tokenizer = vocabulary(texts_of_all(), kind, splitting)
+    save_trained(tokenizer, folder, kind=kind, lowercase=False, strip_accents=False)
+    edges = word_edges(folder)
+    import torch
+
+    found = tokenizer.encode(text, add_special_tokens=False)
+    ids = torch.tensor(found.ids)
+    joins = [False, *edges.joins(ids[:-1], ids[1:]).tolist()]
+    words: list[list[int]] = []
+    for (start, stop), joined in zip(found.offsets, joins, strict=True):
+        if joined:
+            words[-1][1] = stop
+        else:
+            words.append([start, stop])
+    return [text[a:b] for a, b in words]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte", "character", "wordpiece"])
+def test_words_between_white_space(kind: str, tmp_path: Path) -> None:
+    text = "CC(=O)Oc1ccccc1 Cl\n\tNa+  sat."
+    found = words_by_edges(kind, SPACES, text, tmp_path)
+    assert [w.strip() for w in found if w.strip()] == text.split()
+
+
+@pytest.mark.parametrize(
+    ("kind", "splitting"),
+    [("bpe", NONE), ("character", AUTO), ("character", CHUNKS), ("wordpiece", NONE)],
+)
+def test_text_without_words_is_refused(kind: str, splitting: Splitting, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not mark where words begin"):
+        words_by_edges(kind, splitting, "CC", tmp_path)

@@ -1,0 +1,168 @@
+"""Presets, and the advice that a look at the text gives."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify.config.prepare import PrepareConfig
+from electrify.config.presets import PRESETS, from_preset, sentence
+from electrify.errors import UserError
+from electrify.text.choosing import choose_sources
+from electrify.text.glimpse import advice, case_has_meaning, kind_of
+from electrify.text.manifest import read_manifest
+from small import mistake, run, write_text
+
+PLACE: dict[str, Any] = {"inputs": ("a.txt",), "output_dir": "out"}
+
+
+def lines_of(pieces: list[str], *, size: int, lines: int = 200, end: str = "") -> str:
+    draw = random.Random(0)
+    return "".join("".join(draw.choices(pieces, k=size)) + end + "\n" for _ in range(lines))
+
+
+SMILES = lines_of(["C", "c", "N", "O", "(", "=O", ")", "Cl", "[nH]", "1"], size=20, end="=C")
+PROTEIN = lines_of(list("ACDEFGHIKLMNPQRSTVWY"), size=300)
+SPACED = lines_of([c + " " for c in "ACDEFGHIKLMNPQRSTVWY"], size=60)
+DNA = lines_of(list("ACGT"), size=200)
+LOGS = "".join(
+    f"2026-01-{i % 28 + 1:02} 10:00:00 WARN Unit{i} failed code={i}\n" for i in range(99)
+)
+CODE = Path(__file__).read_text(encoding="utf-8")
+PROSE = (
+    "The train from Berlin arrived late, and nobody was waiting at the station. Anna had\n"
+    "expected her brother, who lived in the old house by the river; he never came.\n\n"
+) * 40
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_can_work(name: str) -> None:
+    config = from_preset(name, **PLACE)
+    config.check()
+    assert config.trains_tokenizer
+    assert "--max-seq-length" in sentence(name, {})
+
+
+def test_prose_is_the_defaults() -> None:
+    assert from_preset("prose", **PLACE) == PrepareConfig(**PLACE)
+
+
+def test_what_is_given_wins() -> None:
+    config = from_preset("dna", **PLACE, vocab_size=100, lowercase=False)
+    assert (config.vocab_size, config.lowercase, config.chunk_length) == (100, False, 6)
+    other = from_preset("dna", **PLACE, tokenizer="bpe")
+    assert (other.tokenizer, other.pre_tokenizer, other.chunk_length) == ("bpe", "auto", None)
+    plain = from_preset("dna", **PLACE, pre_tokenizer="auto")
+    plain.check()
+    assert plain.tokenizer == "character"
+    with pytest.raises(UserError, match="there is no preset 'proteins'; did you mean 'protein'"):
+        from_preset("proteins", **PLACE)
+
+
+def test_a_preset_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "a.txt"
+    source.write_text(SMILES)
+    out = tmp_path / "out"
+    words = ["prepare", str(source), "--output-dir", str(out), "--preset", "smiles"]
+    assert run(*words, "--vocab-size", "99", "--workers", "1") == 0
+    said = capsys.readouterr().err
+    assert "preset smiles (molecules, one a line: Cl is not cl) sets --tokenizer character" in said
+    assert "--vocab-size" not in said
+    assert "consider" not in said
+    manifest = read_manifest(out)
+    assert manifest.options["lowercase"] is False
+    assert manifest.options["vocab_size"] == 99
+    assert manifest.counts["documents"] == 200
+    assert manifest.counts["unk_tokens"] == 0
+    assert "--preset cannot be 'smile'" in mistake(
+        capsys, "prepare", source, "--output-dir", out, "--preset", "smile"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (SMILES, "smiles"),
+        (PROTEIN, "protein"),
+        (SPACED, "protein"),
+        (DNA, "dna"),
+        (DNA.lower(), "dna"),
+        (LOGS, "logs"),
+        (CODE, "code"),
+        (PROSE, None),
+        (PROSE.upper(), None),
+        ("Der Zug aus Berlin kam spät an. " * 50, None),
+        ("北京的火车来得很晚，没有人在等。" * 50, None),
+    ],
+    ids=lambda x: str(x)[:12],
+)
+def test_kinds_of_text(text: str, kind: str | None) -> None:
+    assert kind_of(text) == kind
+
+
+def test_case_that_carries_meaning() -> None:
+    assert not case_has_meaning(PROSE)
+    assert case_has_meaning("getValueOf(theItem) NaCl + KBr HTTPServer " * 20)
+
+
+def advised(folder: Path, text: str, **changes: Any) -> str:
+    source = folder / "a.txt"
+    source.write_text(text, encoding="utf-8")
+    config = PrepareConfig(inputs=(str(source),), output_dir=str(folder / "out"), **changes)
+    return advice(choose_sources(config), config)
+
+
+def test_advice_names_what_differs(tmp_path: Path) -> None:
+    said = advised(tmp_path, SMILES)
+    assert said.startswith("a.txt looks like molecules, one a line: Cl is not cl: consider ")
+    assert "--preset smiles, which is --tokenizer character --vocab-size 512 --no-lowercase" in said
+    said = advised(tmp_path, SMILES, lowercase=False, vocab_size=99, document_boundary="line")
+    assert said.endswith("which is --tokenizer character")
+    assert not advised(tmp_path, SMILES, tokenizer=str(tmp_path / "elsewhere"))
+
+
+def test_advice_for_lines_and_none_for_prose(tmp_path: Path) -> None:
+    assert advised(tmp_path, PROSE) == ""
+    assert advised(tmp_path, "too short") == ""
+    lines = PROSE.replace("\n\n", "\n")
+    assert "consider --document-boundary line" in advised(tmp_path, lines)
+    assert advised(tmp_path, lines, document_boundary="file") == ""
+    assert "\n" not in advised(tmp_path, lines)
+    generated = write_text(tmp_path / "g.txt", size=20_000).read_text(encoding="utf-8")
+    assert advised(tmp_path, generated) == ""
+
+
+def test_rows_have_their_boundaries(tmp_path: Path) -> None:
+    source = tmp_path / "a.csv"
+    source.write_text("text\n" + SMILES)
+    config = PrepareConfig(inputs=(str(source),), output_dir=str(tmp_path / "out"))
+    said = advice(choose_sources(config), config)
+    assert "--preset smiles" in said
+    assert "--document-boundary" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"pre_tokenizer": "chunks"}, "pre_tokenizer chunks needs chunk_length"),
+        ({"chunk_length": 3}, "chunk_length 3 is for pre_tokenizer chunks, not auto"),
+        (
+            {"chunk_length": 65, "pre_tokenizer": "chunks"},
+            "chunk_length must be at most 64, not 65",
+        ),
+        (
+            {"tokenizer": "byte", "pre_tokenizer": "chunks", "chunk_length": 3},
+            "tokenizer byte has pieces of one byte",
+        ),
+        (
+            {"tokenizer": "some/where", "pre_tokenizer": "none"},
+            "pre_tokenizer none is for a tokenizer that is trained here",
+        ),
+    ],
+)
+def test_pre_tokenizers_that_cannot_work(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        PrepareConfig(**PLACE, **options).check()
