@@ -37,7 +37,7 @@ ORDER = [
     {"batches", "starting"},
     {"running"},
     {"pretraining", "downstream", "scoring", "doctor"},
-    {"compare"},
+    {"compare", "inference"},
     {"curves"},
     {"demo"},
     {"verbs"},
