@@ -75,7 +75,7 @@ def trained(
     return seen[-1], outcome.files
 
 
-@pytest.mark.parametrize("bf16", ["false", "true"])
+@pytest.mark.parametrize("bf16", ["false"])
 @pytest.mark.parametrize(
     ("name", "kind", "pairs"),
     [
@@ -266,7 +266,7 @@ def test_a_head_that_the_checkpoint_lacks(zoo: Path, tmp_path: Path, foreign: An
     folder, model, _ = foreign(AutoModelForTokenClassification, num_labels=4)
     state = {k: v for k, v in model.state_dict().items() if "classifier" not in k}
     model.save_pretrained(folder, state_dict=state)
-    with pytest.raises(UserError, match="lacks weights of the head: classifier.bias"):
+    with pytest.raises(UserError, match=r"lacks weights of the head: classifier\.bias"):
         predict(str(folder), [["a"]])
     with pytest.raises(UserError, match="is a BertForMaskedLM; predictions need a fine-tuned one"):
         predict(str(zoo / "bert"), ["a"])
@@ -283,9 +283,7 @@ def test_blocks_do_not_change_labels(
         monkeypatch.setattr(source, "BLOCK_ITEMS", size)
         out = tmp_path / f"{k}.jsonl"
         predict_files(
-            PredictConfig(
-                model=str(folder), files=(str(path),), output_file=str(out), bf16="false"
-            )
+            PredictConfig(model=str(folder), files=(str(path),), output_file=str(out), bf16="false")
         )
         found.append([json.loads(line) for line in out.read_text("utf-8").splitlines()])
     assert [row["text"] for row in found[0]] == TEXTS * 5
