@@ -123,7 +123,9 @@ def fitted(blocks: Iterable[Tensor], *, width: int, whiten: bool, shown: str) ->
         sum_D += moved_ND.sum(0)
         if whiten:
             products_DD += moved_ND.T @ moved_ND
-    if count == 0 or (whiten and count <= width):
+    if count == 0:
+        raise UserError(f"{shown}: no texts, so there is nothing to centre on")
+    if whiten and count <= width:
         raise UserError(
             f"{shown}: {count:,} texts, and whitening vectors of width {width} needs more than "
             f"{width}; take more texts, or --center"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..config.finetune_settings import FinetuneSettings
 from ..downstream.encoder import Loaded, load
 from ..downstream.examples import Answer, Example, Question, Sentence
-from ..downstream.heads import Finetuned
+from ..downstream.heads import Finetuned, TextHead
 from ..downstream.one_run import problem_of
 from ..downstream.problems.problem import Problem
 from ..downstream.problems.texts import Texts
@@ -145,7 +145,8 @@ def _as_states(saved: Saved, whole: Any, device: torch.device) -> Finetuned:
     only reads them."""
     net = _problem(saved, _PLAIN, device=device, bf16=False).model(dropout=0.0, std=0.02)
     net.head.out = nn.Identity()
-    net.head.last = net.head.last and saved.kind == "answering"
+    if isinstance(net.head, TextHead):  # a whole text has one row of logits
+        net.head.last = False
     net.encoder = _Logits(saved, whole)
     return net.to(device)
 
