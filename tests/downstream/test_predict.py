@@ -244,7 +244,10 @@ def test_a_tagger_of_the_library_and_one_with_another_head(foreign: Any, tmp_pat
 def test_answers_of_the_library(foreign: Any) -> None:
     folder, model, tokenizer = foreign(AutoModelForQuestionAnswering)
     context = "the film was good and it is not one very bad plot"
-    encoded = tokenizer("it is ?", context, return_tensors="pt", return_offsets_mapping=True)
+    encoded = tokenizer(
+        "it is ?", context, return_tensors="pt", return_offsets_mapping=True,
+        return_token_type_ids=True,
+    )  # fmt: skip
     offsets = encoded.pop("offset_mapping")[0].tolist()
     with torch.inference_mode():
         output = model(**encoded)

@@ -102,7 +102,7 @@ class Layout:
             return "".join(self._json(item, found) for item, found in both)
         out = io.StringIO(newline="")
         if isinstance(predictions[0], Tagged):
-            rows = [row for item, found in both for row in self._words(item, found)]
+            rows = [row for item, one in both for row in self._words(item, one)]
         else:
             rows = [self._cells(item, found) for item, found in both]
             if self._number == 0:
@@ -149,10 +149,11 @@ class Layout:
         kept = [as_text(item.columns.get(name)) for name in self.columns]
         return [*kept, *map(as_text, self._added((item, found)).values())]
 
-    def _words(self, item: Item, found: Tagged) -> Iterator[list[str]]:
+    def _words(self, item: Item, found: Prediction) -> Iterator[list[str]]:
         """A row a word. In .tsv a blank line ends a sentence; in .csv its number stands first."""
         example = item.example
         assert isinstance(example, Untagged)
+        assert isinstance(found, Tagged)
         self._number += 1
         if self.ending == ".csv" and self._number == 1:
             yield ["sentence", "word", "predicted_tag"]

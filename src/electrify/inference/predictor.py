@@ -143,7 +143,7 @@ def _must_be_for(options: PredictConfig, kind: str) -> None:
     for flag, (given, kinds) in uses.items():
         if given and kind not in kinds:
             shown = {"multilabel": "several labels", "answering": "question answering"}
-            wanted = " or ".join(shown.get(k, k) for k in kinds)
+            wanted = " or ".join(shown[k] if k in shown else k for k in kinds)
             raise UserError(f"{flag} is for {wanted}; {options.model} is for {kind}")
 
 

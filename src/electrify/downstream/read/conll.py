@@ -50,11 +50,10 @@ def read_sentences(
     taken off, as "en:" in WikiANN's own files. Raises UserError naming file and line.
     """
     path = Path(path)
-    text = whole(path)
     ending = ending_of(path)
     treebank = ending == ".conllu"
     columns = _columns(path, word, tag, prefix or "", treebank)
-    cells = lines_of(text)
+    cells = lines_of(whole(path))
     tabs = ending == ".tsv"
     lines = treebank_lines(path, cells) if treebank else column_lines(path, cells, tabs=tabs)
     sentences: list[Sentence] = []
