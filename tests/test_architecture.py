@@ -38,7 +38,7 @@ ORDER = [
     {"running"},
     {"timed"},
     {"pretraining", "downstream", "scoring", "doctor"},
-    {"compare"},
+    {"compare", "inference"},
     {"curves"},
     {"demo"},
     {"verbs"},

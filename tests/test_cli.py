@@ -64,7 +64,8 @@ def test_help_is_immediate(verb: str) -> None:
     assert (
         all(name in done.stdout for name in VERBS)
         if not verb
-        else "--output-dir" in done.stdout or verb in ("detect", "flops", "doctor")
+        else "--output-dir" in done.stdout
+        or verb in ("predict", "embed", "detect", "flops", "doctor")
     )
 
 

@@ -37,6 +37,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).mkdir()
     (folder / "good.csv").write_text(GOOD, encoding="utf-8")
     (folder / "model" / "config.json").write_text("{}", encoding="utf-8")
+    (folder / "tuned").mkdir()
+    tuned = {"architectures": ["BertForSequenceClassification"]}
+    (folder / "tuned" / "config.json").write_text(json.dumps(tuned), encoding="utf-8")
     (folder / "pairs" / "one.jsonl").write_text('{"sentence_good": "a"}\n', encoding="utf-8")
     (folder / "CoLA" / "train.tsv").write_text("a\tb\n", encoding="utf-8")
     return folder
@@ -88,6 +91,18 @@ CASES: list[tuple[list[str], str]] = [
     (["detect", "./nowhere", "text"], "./nowhere: no such folder"),
     (["detect", "empty", "text"], "empty: the folder holds no config.json"),
     (["detect", "model", "--file", "missing.txt"], "missing.txt: no such file"),
+    (["predict", "./nowhere", "good.csv"], "./nowhere: no such folder"),
+    (["predict", "tuned", "missing.csv"], "missing.csv: no such file"),
+    (["predict", "tuned", "good.csv", "--text-column", "txet"], "did you mean 'text'?"),
+    (["predict", "model", "good.csv"], "predictions need a fine-tuned one"),
+    (
+        ["predict", "tuned", "good.csv", "--output-file", "good.csv", "--overwrite"],
+        "good.csv is read and cannot be written at the same time",
+    ),
+    (
+        ["embed", "model", "good.csv", "--output-file", "v.npy", "--center", "missing.txt"],
+        "missing.txt: no such file",
+    ),
     (["evaluate", "model", "--data-dir", "nowhere"], "nowhere: no .jsonl file there"),
     (
         ["evaluate", "model", "--data-dir", "pairs"],

@@ -1,8 +1,8 @@
 """electrify: pre-train text encoders as discriminators, from raw text to a Hugging Face model.
 
 The verbs of the command line as functions with typed results: `prepare`, `pretrain`, `export_run`,
-`finetune`, `detect`, `diagnose` (the verb `doctor`). Each imports its own room when it is first
-asked for, so `import electrify` costs nothing.
+`finetune`, `predict`, `embed`, `detect`, `diagnose` (the verb `doctor`). Each imports its own room
+when it is first asked for, so `import electrify` costs nothing.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .config.doctor import DoctorConfig
+    from .config.embed import EmbedConfig
     from .config.finetune import FinetuneConfig
+    from .config.predict import PredictConfig
     from .config.prepare import PrepareConfig
     from .config.pretrain import PretrainConfig, load_recipe, override
     from .doctor.report import diagnose
     from .downstream.finetune import finetune
     from .errors import UserError
     from .export.hf import export as export_run
+    from .inference.embed import embed, embed_files
+    from .inference.predict import predict, predict_files
     from .pretraining import pretrain
     from .scoring.detect import detect
     from .text.prepare import prepare
@@ -29,9 +33,15 @@ _HOMES = {
     "prepare": "text.prepare",
     "pretrain": "pretraining",
     "finetune": "downstream.finetune",
+    "predict": "inference.predict",
+    "predict_files": "inference.predict",
+    "embed": "inference.embed",
+    "embed_files": "inference.embed",
     "detect": "scoring.detect",
     "diagnose": "doctor.report",
     "UserError": "errors",
+    "EmbedConfig": "config.embed",
+    "PredictConfig": "config.predict",
     "DoctorConfig": "config.doctor",
     "PrepareConfig": "config.prepare",
     "PretrainConfig": "config.pretrain",
@@ -41,16 +51,22 @@ _HOMES = {
 }
 __all__ = [
     "DoctorConfig",
+    "EmbedConfig",
     "FinetuneConfig",
+    "PredictConfig",
     "PrepareConfig",
     "PretrainConfig",
     "UserError",
     "detect",
     "diagnose",
+    "embed",
+    "embed_files",
     "export_run",
     "finetune",
     "load_recipe",
     "override",
+    "predict",
+    "predict_files",
     "prepare",
     "pretrain",
 ]

@@ -15,11 +15,13 @@ from .config.checks import check
 from .config.compare import CompareConfig
 from .config.detect import DetectConfig
 from .config.doctor import DoctorConfig
+from .config.embed import EmbedConfig
 from .config.evaluate import EvaluateConfig
 from .config.export import ExportConfig
 from .config.finetune import finetune_from_flags
 from .config.flags import from_flags, named_as_flags
 from .config.flops import FlopsConfig
+from .config.predict import PredictConfig
 from .config.prepare import PrepareConfig
 from .config.presets import defaults_of, sentence
 from .config.pretrain import PretrainConfig, load_file, load_recipe, override, section_of
@@ -145,6 +147,47 @@ def finetune(args: argparse.Namespace) -> int:
     return 0
 
 
+def predict(args: argparse.Namespace) -> int:
+    config = from_flags(PredictConfig, args, files=tuple(args.files))
+
+    from .export.places import check_place
+    from .inference.kinds import kind_in
+    from .inference.output import must_be_free
+    from .inference.source import Files
+
+    check_place(config.model)
+    kind = kind_in(config.model)
+    must_be_free(config)
+    if kind is not None:  # of a model on the Hub it is known later
+        Files(config, kind).check()
+
+    from .inference.predict import predict_files
+
+    summary = predict_files(config)
+    if config.output_file is not None:
+        show(summary.as_json() if config.json else summary.text())
+    return 0
+
+
+def embed(args: argparse.Namespace) -> int:
+    config = from_flags(EmbedConfig, args, files=tuple(args.files))
+
+    from .export.places import check_place
+    from .inference.output import must_be_free
+    from .inference.source import Files, fitted_on
+
+    check_place(config.model)
+    must_be_free(config)
+    Files(config, "regression").check()
+    fitted_on(config)
+
+    from .inference.embed import embed_files
+
+    summary = embed_files(config)
+    show(summary.as_json() if config.json else summary.text())
+    return 0
+
+
 def detect(args: argparse.Namespace) -> int:
     config = from_flags(DetectConfig, args)
 
@@ -231,6 +274,8 @@ VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "pretrain": pretrain,
     "export": export,
     "finetune": finetune,
+    "predict": predict,
+    "embed": embed,
     "detect": detect,
     "evaluate": evaluate,
     "compare": compare,

@@ -32,6 +32,9 @@ PATHS = {
     "file",
     "train_file",
     "validation_file",
+    "output_file",
+    "center",
+    "whiten",
 }
 
 

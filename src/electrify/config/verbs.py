@@ -140,6 +140,28 @@ def finetune_flags(p: argparse.ArgumentParser) -> None:
     add_finetune_flags(p)
 
 
+def predict_flags(p: argparse.ArgumentParser) -> None:
+    from .predict import PredictConfig
+
+    p.add_argument("model", metavar="MODEL", help="folder or Hub id of a fine-tuned model")
+    p.add_argument("files", nargs="+", metavar="FILE", help=field_help(PredictConfig))
+    add_flags(p, PredictConfig, skip=("model", "files"))
+
+
+def embed_flags(p: argparse.ArgumentParser) -> None:
+    from .embed import EmbedConfig
+
+    p.add_argument("model", metavar="MODEL", help="folder or Hub id of an encoder")
+    p.add_argument("files", nargs="+", metavar="FILE", help=field_help(EmbedConfig))
+    add_flags(p, EmbedConfig, skip=("model", "files"))
+
+
+def field_help(cls: type) -> str:
+    from .schema import help_of
+
+    return help_of(cls, "files").replace("%", "%%")
+
+
 def detect_flags(p: argparse.ArgumentParser) -> None:
     from .detect import DetectConfig
 
@@ -236,6 +258,11 @@ VERBS = {
         export_flags,
     ),
     "finetune": Verb("fine-tune any encoder on a task, with several seeds", finetune_flags),
+    "predict": Verb(
+        "what a fine-tuned model says about new texts: labels, values, tags or answers",
+        predict_flags,
+    ),
+    "embed": Verb("texts -> vectors of an encoder, centred or whitened on request", embed_flags),
     "detect": Verb(
         "each token of a text with its probability of having been replaced", detect_flags
     ),

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..errors import UserError
 from ..progress import Progress
 from . import loop
+from .problems.answering import Answering
 from .problems.problem import Answers, HeldOut, Problem
 from .tasks import TaskData
 
@@ -75,6 +76,13 @@ class Curve:
                 f"{self.title}: the model's outputs are not numbers any more; lower --learning-rate"
             )
         return found
+
+    def threshold(self) -> float | None:
+        """Of question answering with unanswerable questions: the score for "no answer" above which
+        none is best on the validation examples."""
+        if not isinstance(self.problem, Answering):
+            return None
+        return self.problem.threshold(self.held, self._last)
 
     def further(self, task: TaskData) -> dict[str, float]:
         """The scores of further labelled sets; their names are appended to those of the metrics."""

@@ -196,9 +196,12 @@ def _endless(data: Data, batch_size: int, seed: int, *, by_length: bool) -> Iter
         epoch += 1
 
 
-def predict(model: Model, data: Data, *, bf16: bool) -> dict[str, Tensor]:
+def predict(
+    model: Model, data: Data, *, bf16: bool, after: Callable[[int], None] = lambda rows: None
+) -> dict[str, Tensor]:
     """The outputs that the model keeps, on the CPU and in the order of the rows. The model's mode
-    (training or evaluation) is left unchanged."""
+    (training or evaluation) is left unchanged. after: called with the number of rows after each
+    pass."""
     was_training = model.training
     model.train(False)
     order = list(
@@ -208,6 +211,7 @@ def predict(model: Model, data: Data, *, bf16: bool) -> dict[str, Tensor]:
     with torch.inference_mode(), torch.autocast(data.device.type, torch.bfloat16, enabled=bf16):
         for index_B in order:
             parts.append({name: x.cpu() for name, x in model.answers(data.batch(index_B)).items()})
+            after(len(index_B))
     model.train(was_training)
     back = torch.argsort(torch.cat(order))
     return {name: torch.cat([part[name] for part in parts])[back] for name in parts[0]}

@@ -33,6 +33,7 @@ from .problems.frozen_texts import FrozenTexts
 from .problems.problem import Problem
 from .problems.tagging import Tagging
 from .problems.texts import Texts
+from .reading import reading_of
 from .saving import save
 from .tasks import MAX_SEQ_LENGTH, TaskData
 
@@ -109,11 +110,11 @@ def finetune_one(
         scores = curve.points[-1].metrics | curve.further(task)
         files = curve.files(task)
         parameters = sum(p.numel() for p in ready.net.parameters())
-        spent = (time.monotonic() - began, parameters, peak_memory_bytes(device))
-        outcome = Outcome(scores, tuple(curve.points), len(examples), curve.total, *spent, files)
+        spent = (time.monotonic() - began, parameters, peak_memory_bytes(device), files)
+        outcome = Outcome(scores, tuple(curve.points), len(examples), curve.total, *spent)
         finished(outcome)
         if save_to is not None:
-            save(ready.net, ready.loaded, task, save_to, problem=ready.problem, top=top)
+            _save(ready, curve, task, save_to, top=top)
     return outcome
 
 
@@ -128,6 +129,12 @@ class _Ready:
     net: Finetuned
     """The encoder with a new head."""
     bf16: bool
+
+
+def _save(ready: _Ready, curve: Curve, task: TaskData, folder: Path, *, top: Path | None) -> None:
+    """Writes what was trained, and how it reads."""
+    reading = reading_of(ready.problem, task, threshold=curve.threshold())
+    save(ready.net, ready.loaded, task, folder, problem=ready.problem, reading=reading, top=top)
 
 
 def _made_ready(

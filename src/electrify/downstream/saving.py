@@ -38,6 +38,7 @@ from .encoder import Loaded
 from .heads import Finetuned
 from .problems.problem import Problem
 from .problems.texts import Texts
+from .reading import KEY, Reading
 from .tasks import TaskData
 
 _SMALL = 2.0**-12
@@ -63,17 +64,13 @@ def save(
     folder: Path,
     *,
     problem: Problem,
+    reading: Reading | None = None,
     top: Path | None = None,
 ) -> None:
     """Write the folder whole or not at all; no link may lead out of `top`. A folder of a regression
-    predicts values on their original scale."""
+    predicts values on their original scale. reading: is noted in config.json."""
     tokenizer = _tokenizer(loaded)
-    config = type(loaded.encoder.config).from_dict(loaded.encoder.config.to_dict())
-    config.classifier_dropout = 0.0
-    config.dtype = torch.float32
-    names = task.labels or (("start", "end") if task.kind == "answering" else ("score",))
-    config.id2label = dict(enumerate(names))
-    config.label2id = {name: i for i, name in enumerate(names)}
+    config = _config(loaded, task, reading)
     match task.kind:
         case "tagging":
             model = _with_head(AutoModelForTokenClassification, config, net, head="classifier")
@@ -96,6 +93,19 @@ def save(
             f"{folder} could not be written "
             f"({getattr(e, 'strerror', None) or ' '.join(str(e).split())[:200]})"
         ) from e
+
+
+def _config(loaded: Loaded, task: TaskData, reading: Reading | None) -> Any:
+    """The encoder's configuration, with the names of the outputs."""
+    config = type(loaded.encoder.config).from_dict(loaded.encoder.config.to_dict())
+    config.classifier_dropout = 0.0
+    config.dtype = torch.float32
+    names = task.labels or (("start", "end") if task.kind == "answering" else ("score",))
+    config.id2label = dict(enumerate(names))
+    config.label2id = {name: i for i, name in enumerate(names)}
+    if reading is not None:
+        setattr(config, KEY, reading.record())
+    return config
 
 
 def _tokenizer(loaded: Loaded) -> Any:
@@ -132,11 +142,7 @@ def _classifier(
     assert isinstance(problem, Texts)
     config.problem_type = _PROBLEMS[task.kind]
     model = _with_head(AutoModelForSequenceClassification, config, net, head=None)
-    dense, out = (
-        (model.base_model.pooler.dense, model.classifier)
-        if config.model_type == "bert"
-        else (model.classifier.dense, model.classifier.out_proj)
-    )
+    dense, out = _layers(model)
     with torch.no_grad():
         _fit(dense, out, net.head.out.cpu(), twice=config.model_type == "electra")
         out.weight.mul_(
@@ -146,6 +152,13 @@ def _classifier(
         )
         out.bias.mul_(problem.scale).add_(problem.center)
     return model
+
+
+def _layers(model: Any) -> tuple[nn.Linear, nn.Linear]:
+    """The hidden layer and the output of the library's head."""
+    if model.config.model_type == "bert":
+        return model.base_model.pooler.dense, model.classifier
+    return model.classifier.dense, model.classifier.out_proj
 
 
 def _fit(dense: nn.Linear, out: nn.Linear, head: nn.Linear, *, twice: bool) -> None:
@@ -161,6 +174,37 @@ def _fit(dense: nn.Linear, out: nn.Linear, head: nn.Linear, *, twice: bool) -> N
         dense.weight[start : start + classes] = s * head.weight
         dense.bias[start : start + classes] = s * head.bias
         out.weight[:, start : start + classes] = torch.eye(classes) / s
+
+
+def linear_head(model: Any) -> tuple[nn.Linear, float, float] | None:
+    """The head of a saved classifier as the run had it, to the bit, and the scale and the center of
+    its values (1 and 0 of classes); None where the model's head is not of the form that `_fit`
+    gives it."""
+    kind = model.config.model_type
+    if kind not in _KINDS:
+        return None
+    dense, out = _layers(model)
+    classes = out.out_features
+    twice = kind == "electra"
+    if classes * (2 if twice else 1) > dense.out_features:
+        return None
+    first = 1.0 if twice else _SMALL
+    head = nn.Linear(dense.in_features, classes)
+    again = copy.deepcopy(dense), copy.deepcopy(out)
+    with torch.no_grad():
+        head.weight.copy_(dense.weight[:classes] / first)
+        head.bias.copy_(dense.bias[:classes] / first)
+        scale = float(out.weight[0, 0]) * first
+        center = float(out.bias[0])
+        _fit(*again, head, twice=twice)
+        again[1].weight.mul_(scale)
+        again[1].bias.fill_(center)
+    same = all(
+        torch.equal(a, b)
+        for layer, other in zip(again, (dense, out), strict=True)
+        for a, b in zip(layer.parameters(), other.parameters(), strict=True)
+    )
+    return (head, scale, center) if same else None
 
 
 def _compare(net: Finetuned, model: Any, problem: Problem, task: TaskData) -> None:

@@ -97,7 +97,12 @@ def lines_of(text: str) -> list[str]:
 def json_rows(path: str | Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, object) of each line of JSON lines that is not blank. Raises UserError naming
     file and line."""
-    for number, line in enumerate(lines_of(text), 1):
+    return json_lines(path, lines_of(text))
+
+
+def json_lines(path: str | Path, lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The same of lines that are read one after the other."""
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:

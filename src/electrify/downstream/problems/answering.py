@@ -10,8 +10,7 @@ from all of them: a window without the answer points at the class token, of SQuA
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +26,7 @@ from ..examples import Question
 from ..heads import Finetuned
 from ..rows import Rows, rows_of
 from ..tasks import TaskData
+from .no_answer import silenced, threshold_of
 from .problem import Answers, HeldOut
 from .windows import Window, owned, tokens_of
 
@@ -125,11 +125,11 @@ class Answering:
         return HeldOut(examples, rows, spots)
 
     def score(self, held: HeldOut, answers: Answers) -> dict[str, float]:
-        best, none = self._predictions(held, answers, self.guesses(held, answers))
+        best, none = self.predictions(held, answers, self.guesses(held, answers))
         if not self.answerless:
             return score_answers(held.examples, best, None)
         found = score_answers(held.examples, best, none)
-        found |= score_answers(held.examples, _silenced(best, none, 0.0), None)
+        found |= score_answers(held.examples, silenced(best, none, 0.0), None)
         return {name: found.pop(name) for name in self.task.metrics} | found
 
     def files(self, held: HeldOut, answers: Answers, name: str) -> dict[str, str]:
@@ -137,24 +137,31 @@ class Answering:
         with unanswerable questions NAME.null_odds.json too, and the predictions are empty from the
         threshold of the best F1 on."""
         guesses = self.guesses(held, answers)
-        best, none = self._predictions(held, answers, guesses)
+        best, none = self.predictions(held, answers, guesses)
         nbest = {
             held.examples[k].id: [{"text": g.text, "score": round(g.score, 5)} for g in found]
             for k, found in enumerate(guesses)
         }
         files = {f"{name}.nbest.json": _json(nbest)}
         if self.answerless:
-            found = score_answers(held.examples, best, none)
-            silent = sum(not q.answers for q in held.examples) / len(held.examples)
-            # The official threshold is 0 where answering nothing is best, whatever the scores are.
-            threshold = (
-                found.get("best_f1_threshold", 0.0)
-                if silent < found.get("best_f1", 1)
-                else -math.inf
-            )
             files[f"{name}.null_odds.json"] = _json(none)
-            best = _silenced(best, none, threshold)
+            best = silenced(best, none, threshold_of(held.examples, best, none))
         return {f"{name}.predictions.json": _json(best), **files}
+
+    def threshold(self, held: HeldOut, answers: Answers) -> float | None:
+        """The score for "no answer" above which no answer is best on these examples; None where
+        every question has one."""
+        if not self.answerless:
+            return None
+        return threshold_of(
+            held.examples, *self.predictions(held, answers, self.guesses(held, answers))
+        )
+
+    def cut_questions(self, held: HeldOut) -> list[int]:
+        """The lengths in tokens of the questions that were cut."""
+        longest = min(QUESTION_TOKENS, self.max_seq_length // 2)
+        lengths = (len(self._tokens[q.question][0]) for q in held.examples)
+        return [length for length in lengths if length > longest]
 
     def guesses(self, held: HeldOut, answers: Answers) -> list[list[Guess]]:
         """The `n_best` best different answers to each question over all of its windows, best
@@ -201,7 +208,7 @@ class Answering:
             name: answers[name].gather(1, top.indices) for name in ("starts", "ends")
         }
 
-    def _predictions(
+    def predictions(
         self, held: HeldOut, answers: Answers, guesses: list[list[Guess]]
     ) -> tuple[dict[str, str], dict[str, float]]:
         """The best answer to each question, and how much speaks for none: the less the better the
@@ -287,12 +294,6 @@ class Answering:
                 new, found["input_ids"], found["offset_mapping"], strict=True
             ):
                 self._tokens[text] = list(ids), [tuple(pair) for pair in offsets]
-
-
-def _silenced(
-    best: Mapping[str, str], none: Mapping[str, float], threshold: float
-) -> dict[str, str]:
-    return {key: "" if none[key] > threshold else text for key, text in best.items()}
 
 
 def _json(content: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -88,15 +89,15 @@ class Texts:
             if self.task.kind != "regression"
             else torch.tensor([e.label for e in held.examples])
         )
-        return metrics.score(self.task.metrics, wanted.numpy(), self._chosen(answers).numpy())
+        return metrics.score(self.task.metrics, wanted.numpy(), self.chosen(answers).numpy())
 
     def files(self, held: HeldOut, answers: Answers, name: str) -> dict[str, str]:
         """NAME.tsv of index and prediction, the label as the task's files write it (several with a
         bar between), or the value."""
-        chosen = self._chosen(answers).tolist()
+        chosen = self.chosen(answers).tolist()
         match self.task.kind:
             case "regression":
-                shown = [f"{value * self.scale + self.center:.3f}" for value in chosen]
+                shown = [f"{value:.3f}" for value in self.values(answers)]
             case "multilabel":
                 shown = [
                     "|".join(
@@ -108,13 +109,24 @@ class Texts:
                 shown = [self.task.labels[k] for k in chosen]
         return {f"{name}.tsv": answers_tsv(shown)}
 
-    def _chosen(self, answers: Answers) -> Tensor:
+    def values(self, answers: Answers) -> list[float]:
+        """The values that a regression predicts, on their original scale."""
+        return [v * self.scale + self.center for v in answers["logits"][:, 0].tolist()]
+
+    def probabilities(self, answers: Answers) -> Tensor:
+        """[N, C]: the probability of each class; with several labels, that each holds."""
+        logits_NC = answers["logits"].float()
+        return logits_NC.sigmoid() if self.task.kind == "multilabel" else logits_NC.softmax(-1)
+
+    def chosen(self, answers: Answers, *, threshold: float = 0.5) -> Tensor:
+        """The class [N], whether each label is more probable than the threshold [N, C], or the
+        value before scaling [N]."""
         logits_NC = answers["logits"]
         match self.task.kind:
             case "regression":
                 return logits_NC[:, 0]
             case "multilabel":
-                return (logits_NC > 0).int()
+                return (logits_NC > math.log(threshold / (1 - threshold))).int()
             case _:
                 return logits_NC.argmax(-1)
 

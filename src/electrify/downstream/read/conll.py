@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,17 +15,12 @@ from ...errors import UserError
 from ...text.small_files import json_rows, lines_of
 from ..examples import Sentence
 from ..spans import CLOSING, LETTERS, chunk_of, spans
+from .column_lines import BLANKS, UD_WIDTH, UD_WORD, Line, column_lines, treebank_lines
 from .files import ending_of, whole
 
 Scheme = Literal["plain", "iob1", "iob2", "iobes"]
-Line = tuple[int, list[str]]
-BLANKS = " \t"  # others, as the non-breaking space, are part of a word
 TOKENS = ("tokens", "words")
 TAGS = ("tags", "ner_tags", "labels")
-# `# id 1` or `# text = ...` before a sentence. The word # is followed by its tag.
-COMMENT = re.compile(r"# (id [^ \t]|[a-z_]+ = )")
-UD_WIDTH = 10
-UD_WORD = 1
 UD_TAGS = {"upos": 3, "xpos": 4}
 
 
@@ -55,11 +50,12 @@ def read_sentences(
     taken off, as "en:" in WikiANN's own files. Raises UserError naming file and line.
     """
     path = Path(path)
-    text = whole(path)
     ending = ending_of(path)
     treebank = ending == ".conllu"
     columns = _columns(path, word, tag, prefix or "", treebank)
-    lines = _ud_lines(path, text) if treebank else _lines(path, text, tabs=ending == ".tsv")
+    cells = lines_of(whole(path))
+    tabs = ending == ".tsv"
+    lines = treebank_lines(path, cells) if treebank else column_lines(path, cells, tabs=tabs)
     sentences: list[Sentence] = []
     pairs: list[tuple[str, str]] = []
     for line in chain(lines, (None,)):
@@ -102,6 +98,11 @@ def read_sentence_rows(path: str | Path) -> tuple[Sentence, ...]:
     return tuple(sentences)
 
 
+def words_of(row: dict[str, Any], where: str) -> tuple[str, ...]:
+    """The words of a row of JSON lines. Raises UserError."""
+    return _texts(row, TOKENS, where)
+
+
 def tag_scheme(tags: Iterable[Sequence[str]]) -> Scheme:
     """Which scheme the tags of all sentences follow.
 
@@ -132,60 +133,6 @@ def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
             _, hyphen, kind = tags[i].partition("-")
             out[i] = ("B" if i == start else "I") + hyphen + kind
     return tuple(out)
-
-
-def _lines(path: Path, text: str, *, tabs: bool) -> Iterator[Line | None]:
-    """The cells of each word; None between sentences. tabs: spaces separate nothing."""
-    first = width = 0
-    begins = True
-    for number, line in enumerate(lines_of(text), 1):
-        bare = line.strip(BLANKS)
-        if not bare or bare.replace("\t", " ").split(" ")[0] == "-DOCSTART-":
-            begins = True
-            yield None
-            continue
-        if begins and COMMENT.match(line):
-            continue
-        begins = False
-        cells = (
-            line.split("\t") if tabs or "\t" in line else [cell for cell in bare.split(" ") if cell]
-        )
-        if not width:
-            first = number
-            width = len(cells)
-            if width == 1:
-                raise UserError(
-                    f"{path}, line {number}: one column; a word and its tag must stand in two, "
-                    f"separated by a tab{'' if tabs else ' or spaces'}"
-                )
-        if len(cells) != width:
-            raise UserError(
-                f"{path}, line {number}: {len(cells)} columns, expected {width} as in line {first}"
-            )
-        yield number, cells
-
-
-def _ud_lines(path: Path, text: str) -> Iterator[Line | None]:
-    due = 1
-    for number, line in enumerate(lines_of(text), 1):
-        if not line.strip(BLANKS):
-            due = 1
-            yield None
-        elif not line.startswith("#"):
-            cells = line.split("\t")
-            if len(cells) != UD_WIDTH:
-                raise UserError(
-                    f"{path}, line {number}: {len(cells)} columns, expected the {UD_WIDTH} of "
-                    "CoNLL-U, separated by tabs"
-                )
-            if not re.fullmatch(r"\d+[-.]\d+", cells[0]):
-                if cells[0] != str(due):
-                    raise UserError(
-                        f"{path}, line {number}: ID {cells[0][:40]!r}, expected {due}; is a line "
-                        "missing, or the blank one between sentences?"
-                    )
-                due += 1
-                yield number, cells
 
 
 def _columns(

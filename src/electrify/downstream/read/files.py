@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ...errors import UserError
@@ -27,9 +27,54 @@ def whole(path: str | Path) -> str:
     return decode(data, str(path))
 
 
-def _recognised(path: Path) -> Iterator[bytes]:
+def lines(path: str | Path, *, advance: Callable[[int], None] | None = None) -> Iterator[str]:
+    """The lines of a file of any size, each with its line end, in bounded memory; otherwise as
+    `whole`. advance: see `read_chunks`."""
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"{path}: no such file")
+    number = 0
+    rest = b""
+    only_returns = False  # the line ends of old machines
+    for chunk in _recognised(path, advance):
+        if number == 0 and not rest:
+            only_returns = b"\r" in chunk and b"\n" not in chunk
+        *found, rest = (rest + chunk.replace(b"\r", b"\n" if only_returns else b"\r")).split(b"\n")
+        for raw in found:
+            number += 1
+            yield _line(raw, path, number) + "\n"
+        if len(rest) > MAX_LINE:
+            raise UserError(
+                f"{path}, line {number + 1} is longer than {MAX_LINE >> 20} MB; is this one "
+                "example a line?"
+            )
+    if rest:
+        yield _line(rest, path, number + 1)
+
+
+def _line(raw: bytes, path: Path, number: int) -> str:
+    """One line as text. Raises UserError for a zero byte, or another encoding than UTF-8."""
+    if b"\0" in raw:
+        raise UserError(
+            f"{path}, line {number}: a zero byte; this is a binary file, not UTF-8 text"
+        )
+    try:
+        return raw.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as e:
+        raise UserError(
+            f"{path}, line {number}: not UTF-8 (byte 0x{raw[e.start]:02x}); convert the file to "
+            "UTF-8"
+        ) from None
+
+
+def bare(raw_lines: Iterable[str]) -> Iterator[str]:
+    """Lines without their line ends, as `lines_of` gives them."""
+    return (line.removesuffix("\n").removesuffix("\r") for line in raw_lines)
+
+
+def _recognised(path: Path, advance: Callable[[int], None] | None = None) -> Iterator[bytes]:
     """The chunks of a file. Raises UserError where the first says that it is not text."""
-    chunks = read_chunks(path)
+    chunks = read_chunks(path, advance=advance)
     first = next(chunks, b"")
     must_be_text(path, first)
     yield first

@@ -84,10 +84,10 @@ def _parts(
             raise UserError(f"{path}: no examples")
     first = [cells for _, cells in found[0][1][:2]]
     header = list(first[0])
-    text = _column(files[0], first, text_column, TEXT_COLUMNS, "--text-column")
+    text = column_named(files[0], first, text_column, TEXT_COLUMNS, "--text-column")
     pair = pair_column or next((c for c in PAIR_COLUMNS if c in header and c != text), None)
     labels = _several(label_column) or [
-        _column(files[0], first, label_column, LABEL_COLUMNS, "--label-column")
+        column_named(files[0], first, label_column, LABEL_COLUMNS, "--label-column")
     ]
     _must_differ(files[0], text, pair, labels)
     if len(labels) > 1:
@@ -206,7 +206,7 @@ def _class_order(name: str) -> tuple[int, float, str]:
     return (0, int(name), name) if WHOLE_NUMBER.fullmatch(name) else (1, 0, name)
 
 
-def _column(
+def column_named(
     path: str,
     first: list[dict[str, Any]],
     given: str | None,

@@ -27,8 +27,9 @@ LAYOUT = (
 TYPES = {str: "a text", list: "a list", int: "a whole number", bool: "true or false"}
 
 
-def read_questions(path: str | Path) -> tuple[Question, ...]:
-    """SQuAD's official JSON, 1.1 or 2.0. Raises UserError naming the file and the place in it."""
+def read_questions(path: str | Path, *, answered: bool = True) -> tuple[Question, ...]:
+    """SQuAD's official JSON, 1.1 or 2.0. answered: answers are read, else they may be missing.
+    Raises UserError naming the file and the place in it."""
     text = whole(path)
     try:
         top = json.loads(text, object_pairs_hook=each_once)
@@ -57,7 +58,7 @@ def read_questions(path: str | Path) -> tuple[Question, ...]:
                 f"questions; {LAYOUT}"
             )
         raise UserError(f"{path}: no key 'data'; {LAYOUT}")
-    return gathered(str(path), _nested(str(path), top))
+    return gathered(str(path), _nested(str(path), top, answered=answered))
 
 
 def read_question_rows(path: str | Path) -> tuple[Question, ...]:
@@ -86,6 +87,12 @@ def question_of(row: dict[str, Any], where: str) -> Question:
     return _question(row, context, _located(row["answers"], context, where), where)
 
 
+def asked(row: dict[str, Any], where: str) -> Question:
+    """A row with id, context and question, whose answer is to be found. Raises UserError."""
+    known = {key: row[key] for key in ("id", "context", "question") if key in row}
+    return _question(known, _text(known, "context", where), [], where)
+
+
 def gathered(name: str, found: Iterable[Placed]) -> tuple[Question, ...]:
     """The questions of one file or data set, of which `name` is shown. Raises UserError where there
     are none, or two have one id."""
@@ -104,7 +111,7 @@ def gathered(name: str, found: Iterable[Placed]) -> tuple[Question, ...]:
     return tuple(questions)
 
 
-def _nested(path: str, top: dict[str, Any]) -> Iterator[Placed]:
+def _nested(path: str, top: dict[str, Any], *, answered: bool) -> Iterator[Placed]:
     for i, article in enumerate(_get(top, "data", list, path)):
         place = f"data[{i}]"
         for j, paragraph in enumerate(_get(article, "paragraphs", list, f"{path}, {place}")):
@@ -113,6 +120,9 @@ def _nested(path: str, top: dict[str, Any]) -> Iterator[Placed]:
             for k, qa in enumerate(_get(paragraph, "qas", list, f"{path}, {place}")):
                 place = f"data[{i}].paragraphs[{j}].qas[{k}]"
                 where = f"{path}, {place}"
+                if not answered:
+                    yield place, asked({"context": context} | qa, where)
+                    continue
                 yield place, _question(qa, context, _get(qa, "answers", list, where), where)
 
 

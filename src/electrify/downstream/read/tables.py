@@ -7,14 +7,14 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...errors import UserError
 from ...text.records import MAX_LINE
-from ...text.small_files import json_rows, lines_of, must_be_characters
+from ...text.small_files import json_lines, json_rows, lines_of, must_be_characters
 from ..tasks import Kind
-from .files import ending_of, whole
+from .files import bare, ending_of, whole
 
 MAX_CLASSES = 50_000
 """A head with more classes would be larger than the encoder; the published sets with most labels
@@ -22,6 +22,26 @@ have some ten thousand."""
 Row = tuple[int, dict[str, Any]]
 # Python also reads 1_1, as 11.
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?(nan|inf(inity)?)", re.I)
+
+
+def streamed_rows(path: str, raw_lines: Iterable[str]) -> Iterator[Row]:
+    """As `rows`, of lines that are read one after the other (files.lines)."""
+    match ending_of(path):
+        case ".csv":
+            csv.field_size_limit(MAX_LINE)
+            return _csv_rows(path, csv.reader(raw_lines, strict=True))
+        case ".tsv":
+            return tsv_rows(path, bare(raw_lines))
+        case ".jsonl" | ".ndjson":
+            return json_lines(path, bare(raw_lines))
+        case ending:
+            raise _unknown_ending(path, ending)
+
+
+def _unknown_ending(path: str, ending: str) -> UserError:
+    return UserError(
+        f"{path}: ending {ending!r} is not known; examples are read from .csv, .tsv, .jsonl"
+    )
 
 
 def rows(path: str) -> Iterator[Row]:
@@ -36,9 +56,7 @@ def rows(path: str) -> Iterator[Row]:
         case ".jsonl" | ".ndjson":
             return json_rows(path, whole(path))
         case ending:
-            raise UserError(
-                f"{path}: ending {ending!r} is not known; examples are read from .csv, .tsv, .jsonl"
-            )
+            raise _unknown_ending(path, ending)
 
 
 def _csv_rows(path: str, reader: Any) -> Iterator[Row]:
@@ -53,9 +71,12 @@ def _csv_rows(path: str, reader: Any) -> Iterator[Row]:
         raise UserError(f"{path}, line {reader.line_num}: broken CSV ({e})") from None
 
 
-def tsv_rows(path: str, lines: list[str]) -> Iterator[Row]:
-    header = _header(path, lines[0].split("\t") if lines else [])
-    for number, line in enumerate(lines[1:], 2):
+def tsv_rows(path: str, lines: Iterable[str]) -> Iterator[Row]:
+    header: list[str] | None = None
+    for number, line in enumerate(lines, 1):
+        if header is None:
+            header = _header(path, line.split("\t"))
+            continue
         yield _row(path, number, header, line.split("\t"))
 
 

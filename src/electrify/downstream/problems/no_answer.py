@@ -1,0 +1,28 @@
+"""When a question counts as one that its context does not answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ..answers import score_answers
+from ..examples import Question
+
+
+def threshold_of(
+    questions: Sequence[Question], best: Mapping[str, str], none: Mapping[str, float]
+) -> float:
+    """The threshold of the best F1. The official one is 0 where answering nothing is best, whatever
+    the scores are; here it is below all of them."""
+    found = score_answers(questions, best, none)
+    silent = sum(not q.answers for q in questions) / len(questions)
+    if silent < found.get("best_f1", 1):
+        return found.get("best_f1_threshold", 0.0)
+    return -math.inf
+
+
+def silenced(
+    best: Mapping[str, str], none: Mapping[str, float], threshold: float
+) -> dict[str, str]:
+    """The best answers, but "" where the score for "no answer" is above the threshold."""
+    return {key: "" if none[key] > threshold else text for key, text in best.items()}

@@ -1,0 +1,1 @@
+"""Hugging Face folder -> labels, tags, answers and vectors of new texts."""

@@ -1,0 +1,62 @@
+"""What a fine-tuned model predicts, by its config.json; known before anything heavy is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..downstream.tasks import Kind
+from ..errors import UserError
+from ..files.reading import read_object
+
+CLASSES = {
+    "ForSequenceClassification": "AutoModelForSequenceClassification",
+    "ForTokenClassification": "AutoModelForTokenClassification",
+    "ForQuestionAnswering": "AutoModelForQuestionAnswering",
+}
+"""The ending of a class of the library, and the class that loads it."""
+_PROBLEMS: dict[str, Kind] = {
+    "regression": "regression",
+    "single_label_classification": "classification",
+    "multi_label_classification": "multilabel",
+}
+
+
+def kind_in(model: str) -> Kind | None:
+    """What the model of a folder predicts; None for an id of the Hub. Raises UserError for a model
+    that was not fine-tuned."""
+    folder = Path(model)
+    if not folder.is_dir():
+        return None
+    return kind_of(model, read_object(folder / "config.json", within=folder))
+
+
+def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
+    """What a model with this configuration predicts. Raises UserError for one that was not
+    fine-tuned."""
+    match ending_in(model, config):
+        case "ForTokenClassification":
+            return "tagging"
+        case "ForQuestionAnswering":
+            return "answering"
+    known = _PROBLEMS.get(str(config.get("problem_type")))
+    if known is not None:
+        return known
+    labels = config.get("id2label")
+    number = len(labels) if isinstance(labels, dict) else config.get("num_labels", 2)
+    return "regression" if number == 1 else "classification"
+
+
+def ending_in(model: str, config: Mapping[str, Any]) -> str:
+    """One of CLASSES. Raises UserError where the configuration names another class."""
+    named = config.get("architectures")
+    name = str(named[0]) if isinstance(named, list) and named else ""
+    found = next((ending for ending in CLASSES if name.endswith(ending)), None)
+    if found is None:
+        what = f"is a {name}" if name else "does not say what it predicts"
+        raise UserError(
+            f"{model}: the model {what}; predictions need a fine-tuned one "
+            f"({', '.join(CLASSES)}), as `electrify finetune --save-model` keeps it"
+        )
+    return found

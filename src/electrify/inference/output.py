@@ -1,0 +1,182 @@
+"""Predictions -> a file, whole or not at all, or standard output."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..config.embed import EmbedConfig
+from ..config.predict import PredictConfig
+from ..console import harmless
+from ..downstream.read.conll import TOKENS
+from ..errors import UserError
+from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint
+from ..files.whole import written
+from .predictions import Labelled, Prediction, Several, Tagged, rounded
+from .sentences import Untagged
+from .source import Head, Item
+
+_BREAKS = str.maketrans("\t\n\r", "   ")
+
+
+def must_be_free(options: PredictConfig | EmbedConfig) -> None:
+    """Raises UserError where the output file cannot be written, is there already, or is one of the
+    input's."""
+    if options.output_file is None:
+        return
+    path = Path(options.output_file)
+    must_be_utf8(path)
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent}: no such folder; make it first")
+    must_not_be_in_a_checkpoint(path.parent)
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"{path.parent} cannot be written; choose another --output-file")
+    if not os.path.lexists(path):
+        return
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; give the name of a file")
+    given = [file for file in options.files if path.exists() and os.path.exists(file)]
+    if any(os.path.samefile(file, path) for file in given):
+        raise UserError(f"{path} is read and cannot be written at the same time")
+    if not options.overwrite:
+        raise UserError(f"{path} is there already; choose another --output-file or --overwrite")
+
+
+@contextmanager
+def sink(output_file: str | None) -> Iterator[Callable[[str], None]]:
+    """Takes texts for the file, which is there when the block ends without an error; or for
+    standard output."""
+    if output_file is None:
+        yield lambda text: _printed(text)
+        return
+    with written(Path(output_file)) as stream:
+        yield lambda text: stream.write(text.encode("utf-8")) and None
+
+
+def _printed(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        raise
+    except OSError as e:
+        raise UserError(f"standard output cannot be written: {e.strerror}") from e
+
+
+class Layout:
+    """How predictions are written. `text` gives what stands in the file for some items; the first
+    call gives the header, too.
+
+    ending: .jsonl, .csv or .tsv; shown: for a terminal, on which no character of a text may have an
+    effect. blanks: cells of a .tsv that held a tab or a line break, in whose place a blank stands.
+    """
+
+    def __init__(
+        self, ending: str, head: Head, *, labels: tuple[str, ...], every: bool, shown: bool
+    ) -> None:
+        """every: the probability of every label is written. Raises UserError where the input's
+        columns do not go into one table."""
+        self.ending = ending
+        self.columns = head.columns
+        self.labels = labels
+        self.every = every
+        self.shown = shown
+        self.blanks = 0
+        self._number = 0
+        different = [other for other in head.others if other.columns != head.columns]
+        if different and ending != ".jsonl":
+            raise UserError(
+                f"{different[0].path} has other columns than {head.path}, so they do not go into "
+                "one table; write .jsonl, or run a command for each"
+            )
+
+    def text(self, items: list[Item], predictions: list[Prediction]) -> str:
+        both = list(zip(items, predictions, strict=True))
+        if self.ending == ".jsonl":
+            return "".join(self._json(item, found) for item, found in both)
+        out = io.StringIO(newline="")
+        if isinstance(predictions[0], Tagged):
+            rows = [row for item, one in both for row in self._words(item, one)]
+        else:
+            rows = [self._cells(item, found) for item, found in both]
+            if self._number == 0:
+                rows.insert(0, [*self.columns, *self._added(both[0])])
+        self._number += len(both)
+        if self.ending == ".csv":
+            csv.writer(out, lineterminator="\n").writerows(rows)
+            return out.getvalue()
+        return "".join("\t".join(map(self._cell, row)) + "\n" for row in rows)
+
+    def _added(self, both: tuple[Item, Prediction]) -> dict[str, Any]:
+        """What is written beside the input's columns. Raises UserError where the input has such a
+        column."""
+        item, found = both
+        added = found.columns()
+        if isinstance(found, Tagged) and any(
+            isinstance(item.columns.get(name), list) for name in TOKENS
+        ):
+            added.pop("words")
+        if self.every and isinstance(found, Labelled | Several):
+            every = {label: rounded(p) for label, p in found.probabilities.items()}
+            if self.ending == ".jsonl":
+                added["probabilities"] = every
+            else:
+                added |= {f"probability_{label}": p for label, p in every.items()}
+        taken = next((name for name in added if name in item.columns), None)
+        if taken is not None:
+            raise UserError(
+                f"the input has a column {taken!r} already, which would be lost; rename it"
+            )
+        return added
+
+    def _json(self, item: Item, found: Prediction) -> str:
+        row = item.columns | self._added((item, found))
+        return json.dumps(row, ensure_ascii=self.shown) + "\n"
+
+    def _cells(self, item: Item, found: Prediction) -> list[str]:
+        odd = next((name for name in item.columns if name not in self.columns), None)
+        if odd is not None:
+            raise UserError(
+                f"a row has a column {odd!r} that the first row has not, so they do not go into "
+                "one table; write .jsonl"
+            )
+        kept = [as_text(item.columns.get(name)) for name in self.columns]
+        return [*kept, *map(as_text, self._added((item, found)).values())]
+
+    def _words(self, item: Item, found: Prediction) -> Iterator[list[str]]:
+        """A row a word. In .tsv a blank line ends a sentence; in .csv its number stands first."""
+        example = item.example
+        assert isinstance(example, Untagged)
+        assert isinstance(found, Tagged)
+        self._number += 1
+        if self.ending == ".csv" and self._number == 1:
+            yield ["sentence", "word", "predicted_tag"]
+        cells = example.cells or tuple((word,) for word in found.words)
+        for word, row, tag in zip(found.words, cells, found.tags, strict=True):
+            yield [str(self._number), word, tag] if self.ending == ".csv" else [*row, tag]
+        if self.ending == ".tsv":
+            yield []
+
+    def _cell(self, text: str) -> str:
+        clean = text.translate(_BREAKS)
+        self.blanks += clean != text
+        return harmless(clean) if self.shown else clean
+
+
+def as_text(value: Any) -> str:
+    """A value in a cell of a table: texts as they are, a list of texts or numbers with bars
+    between, nothing for null."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case list() if all(isinstance(one, str | int | float) for one in value):
+            return "|".join(str(one) for one in value)
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,176 @@
+"""A fine-tuned model of a folder or the Hub as a network that answers like the one that was scored:
+our encoder and our head where the saved head is one of ours, else the library's own class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from ..config.finetune_settings import FinetuneSettings
+from ..downstream.encoder import Loaded, load
+from ..downstream.examples import Answer, Example, Question, Sentence
+from ..downstream.heads import Finetuned, TextHead
+from ..downstream.one_run import problem_of
+from ..downstream.problems.problem import Problem
+from ..downstream.problems.texts import Texts
+from ..downstream.reading import Reading, noted
+from ..downstream.saving import linear_head
+from ..downstream.tasks import Kind, TaskData
+from ..errors import UserError
+from ..export.folders import load_config, load_weights
+from .kinds import CLASSES, ending_in, kind_of
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A fine-tuned model. kind, labels: what it predicts; reading: how it was fine-tuned, where
+    that is known; scale, center: of a regression's values."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    loaded: Loaded
+    reading: Reading
+    net: Finetuned
+    scale: float = 1.0
+    center: float = 0.0
+
+    def problem(self, settings: FinetuneSettings, *, device: torch.device, bf16: bool) -> Problem:
+        """What makes rows of new examples and reads the network's answers. It remembers the words
+        that it has seen, so each block of texts has a new one."""
+        return _problem(self, settings, device=device, bf16=bf16)
+
+
+def load_saved(model: str, *, device: torch.device) -> Saved:
+    """Raises UserError for a model that was not fine-tuned, or lacks weights."""
+    config = load_config(model, causal=True)
+    said = config.to_dict()
+    kind = kind_of(model, said)
+    labels = _labels(model, config, kind)
+    loaded = load(model, device=device)
+    cls = getattr(transformers, CLASSES[ending_in(model, said)])
+    whole, missing = load_weights(cls, model, config)
+    if missing:
+        raise UserError(
+            f"{model}: the checkpoint lacks weights of the head: {', '.join(missing[:8])}; it was "
+            "not fine-tuned, or not saved in full"
+        )
+    if whole.config.pad_token_id is None:  # by which a decoder finds the last token
+        whole.config.pad_token_id = loaded.tokenizer.pad_token_id
+    whole = whole.to(device).eval()
+    saved = Saved(model, kind, labels, loaded, noted(config), Finetuned(whole, nn.Identity()))
+    ours = _with_our_head(saved, whole, device)
+    if ours is not None:
+        return ours
+    return _replaced(saved, _as_states(saved, whole, device))
+
+
+def _replaced(saved: Saved, net: Finetuned, scale: float = 1.0, center: float = 0.0) -> Saved:
+    known = (saved.name, saved.kind, saved.labels, saved.loaded, saved.reading)
+    return Saved(*known, net.eval(), scale, center)
+
+
+def _labels(model: str, config: Any, kind: Kind) -> tuple[str, ...]:
+    if kind in ("regression", "answering"):
+        return ()
+    labels = tuple(str(config.id2label.get(i)) for i in range(config.num_labels))
+    if len(set(labels)) < len(labels) or len(config.id2label) != len(labels):
+        raise UserError(
+            f"{model}: id2label in its config.json does not give each of {config.num_labels} "
+            "outputs a name of its own"
+        )
+    return labels
+
+
+def _task(saved: Saved) -> TaskData:
+    """The model's task; its one example stands for those that it was trained on."""
+    none = saved.reading.no_answer_threshold is not None
+    match saved.kind:
+        case "tagging":
+            one: Any = Sentence(("a",), saved.labels[:1])
+        case "answering":
+            one = Question("0", "a", "a", () if none else (Answer("a", 0),))
+        case _:
+            one = Example("a", None, () if saved.kind == "multilabel" else 0.0)
+    return TaskData(saved.name, saved.kind, saved.labels, (), 1, (one,), (one,))
+
+
+def _problem(
+    saved: Saved, settings: FinetuneSettings, *, device: torch.device, bf16: bool
+) -> Problem:
+    problem = problem_of(
+        _task(saved), saved.loaded, settings=settings, device=device, bf16=bf16, name=saved.name
+    )
+    if isinstance(problem, Texts):
+        problem.scale = saved.scale
+        problem.center = saved.center
+    return problem
+
+
+def _with_our_head(saved: Saved, whole: Any, device: torch.device) -> Saved | None:
+    """The model with the head of fine-tuning, if the library's computes the same."""
+    scale, center = 1.0, 0.0
+    if saved.kind in ("tagging", "answering"):
+        name = "classifier" if saved.kind == "tagging" else "qa_outputs"
+        linear = getattr(whole, name, None)
+    else:
+        found = linear_head(whole)
+        linear, scale, center = (None, scale, center) if found is None else found
+    if not isinstance(linear, nn.Linear) or linear.in_features != saved.loaded.width:
+        return None
+    problem = _problem(saved, _PLAIN, device=device, bf16=False)
+    net = problem.model(dropout=0.0, std=0.02).eval()
+    net.head.out = linear.to(device)
+    batch = problem.held_out(_task(saved).validation).data.batch(torch.arange(1))
+    with torch.inference_mode():
+        states_BLD = net.encoder.eval()(**batch.inputs).last_hidden_state.float()
+        texts = isinstance(problem, Texts)
+        ours = net.head(states_BLD, batch) * scale + center if texts else linear(states_BLD)
+        theirs = _logits(saved, whole(**batch.inputs))
+    same = ours.shape == theirs.shape and torch.allclose(ours, theirs, atol=1e-4, rtol=1e-4)
+    return _replaced(saved, net, scale, center) if same else None
+
+
+_PLAIN = FinetuneSettings(answer_head="plain")
+
+
+def _as_states(saved: Saved, whole: Any, device: torch.device) -> Finetuned:
+    """The library's model, whose logits take the place of an encoder's states, under a head that
+    only reads them."""
+    net = _problem(saved, _PLAIN, device=device, bf16=False).model(dropout=0.0, std=0.02)
+    net.head.out = nn.Identity()
+    if isinstance(net.head, TextHead):  # a whole text has one row of logits
+        net.head.last = False
+    net.encoder = _Logits(saved, whole)
+    return net.to(device)
+
+
+class _Logits(nn.Module):
+    """A model of the library, called as an encoder: its last_hidden_state are its logits, [B, L,
+    C], of a whole text [B, 1, C]."""
+
+    def __init__(self, saved: Saved, whole: Any) -> None:
+        super().__init__()
+        self.saved = saved
+        self.whole = whole
+
+    def forward(self, **inputs: Tensor) -> SimpleNamespace:
+        logits = _logits(self.saved, self.whole(**inputs)).float()
+        return SimpleNamespace(last_hidden_state=logits if logits.ndim == 3 else logits[:, None])
+
+
+def _logits(saved: Saved, output: Any) -> Tensor:
+    if saved.kind != "answering":
+        return output.logits
+    if getattr(output, "start_logits", None) is None:
+        raise UserError(
+            f"{saved.name}: its head for questions gives no logits of start and end, as one with "
+            "a beam search"
+        )
+    return torch.stack([output.start_logits, output.end_logits], -1)

@@ -1,0 +1,98 @@
+"""Files of sentences without tags: columns, lists of words, or plain text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from ..downstream.read.column_lines import BLANKS, untagged_sentences
+from ..downstream.read.conll import TOKENS, words_of
+from ..downstream.read.files import bare, ending_of, lines
+from ..downstream.read.own_texts import TEXT_COLUMNS, WHOLE_NUMBER, column_named
+from ..downstream.read.tables import Row, streamed_rows, texts_of
+from ..errors import UserError
+
+Advance = Callable[[int], None]
+COLUMNS = (".conll", ".conllu", ".iob", ".iob2", ".bio")
+_WORD = re.compile(r"\w+(?:['\u2019-]\w+)*|[^\w\s]")
+_LOOKED_AT = 100  # lines of a .txt that decide whether it holds columns
+
+
+@dataclass(frozen=True)
+class Untagged:
+    """The words of a sentence, what its row holds, and the cells of each word's line in a file of
+    columns."""
+
+    words: tuple[str, ...]
+    columns: dict[str, Any]
+    cells: tuple[tuple[str, ...], ...] = ()
+
+
+def split(text: str) -> tuple[str, ...]:
+    """The words of a plain text: runs of letters and digits (also with an apostrophe or a hyphen
+    inside), and each other character that is not a blank."""
+    return tuple(_WORD.findall(text))
+
+
+def untagged(path: str, column: str | None, advance: Advance) -> Iterator[Untagged]:
+    """The sentences of a file. column: the number of the words' column in a file of columns, or
+    the name of the text's in a table. A line or text without words is a sentence of none.
+
+    Raises UserError naming file and line.
+    """
+    if _holds_columns(path, column):
+        place = None if column is None else int(column)
+        found = untagged_sentences(path, bare(lines(path, advance=advance)), word=place)
+        for words, cells in found:
+            yield Untagged(words, {"words": list(words)}, tuple(map(tuple, cells)))
+        return
+    if ending_of(path) == ".txt":
+        for line in bare(lines(path, advance=advance)):
+            words = split(line)
+            yield Untagged(words, {"text": line})
+        return
+    for row in streamed_rows(path, lines(path, advance=advance)):
+        yield _of_row(path, row, column)
+
+
+def _of_row(path: str, row: Row, column: str | None) -> Untagged:
+    number, cells = row
+    given = next((name for name in TOKENS if isinstance(cells.get(name), list)), None)
+    if given is not None and column is None:
+        return Untagged(words_of(cells, f"{path}, line {number}"), cells)
+    text = column_named(path, [cells], column, TEXT_COLUMNS, "--text-column")
+    words = split(texts_of(path, row, text, None)[0])
+    return Untagged(words, cells)
+
+
+def _holds_columns(path: str, column: str | None) -> bool:
+    """Whether a file has a word on each line. Of .txt and .tsv the first lines decide."""
+    ending = ending_of(path)
+    if column is not None:
+        if WHOLE_NUMBER.fullmatch(column):
+            return True
+        if ending in (*COLUMNS, ".txt"):
+            raise UserError(
+                f"{path}: --text-column of a file of columns is a number from 0, not {column!r}"
+            )
+        return False
+    if ending in COLUMNS:
+        return True
+    if ending not in (".txt", ".tsv"):
+        return False
+    first = list(islice(bare(lines(path)), _LOOKED_AT))
+    if ending == ".tsv":
+        return not set(first[0].split("\t") if first else ()) & set(TEXT_COLUMNS)
+    return _are_columns(first)
+
+
+def _are_columns(first: list[str]) -> bool:
+    """Whether these lines of a .txt hold columns: all have as many, at least two, and a blank line
+    lies between them."""
+    full = [line.strip(BLANKS) for line in first]
+    words = [line for line in full if line and not line.startswith(("-DOCSTART-", "# "))]
+    widths = {len(re.split("[ \t]+", line)) for line in words}
+    return len(widths) == 1 and min(widths) >= 2 and "" in full

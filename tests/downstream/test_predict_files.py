@@ -1,0 +1,233 @@
+"""Files of new texts: every layout, the columns that stay, what is written where, mistakes, and
+memory that does not grow with the file."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+)
+
+from electrify import PredictConfig, UserError, predict_files
+from electrify.downstream.read import files
+from electrify.inference.sentences import split
+from electrify.inference.source import Files
+from electrify.text.small_files import lines_of
+from small import Process, mistake, run
+
+ROWS = [("1", "the film was good"), ("2", 'a "very, very" bad\nplot'), ("3", "")]
+
+
+def classifier(folder: Path, model: Path, cls: Any = AutoModelForSequenceClassification) -> Path:
+    cls.from_pretrained(model, num_labels=2).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(model).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    root = tmp_path_factory.mktemp("models")
+    tagger = classifier(root / "tagger", zoo / "bert", AutoModelForTokenClassification)
+    return {"classes": str(classifier(root / "classes", zoo / "bert")), "tags": str(tagger)}
+
+
+def table(path: Path) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as f:
+        csv.writer(f).writerows([("id", "text"), *ROWS])
+    return path
+
+
+def predicted(model: str, path: Path, ending: str, **more: Any) -> str:
+    out = path.parent / f"out{ending}"
+    predict_files(PredictConfig(model=model, files=(str(path),), output_file=str(out), **more))
+    assert not list(path.parent.glob(".electrify*"))
+    return out.read_text("utf-8")
+
+
+def test_columns_stay_in_every_format(models: dict[str, str], tmp_path: Path) -> None:
+    path = table(tmp_path / "new.csv")
+    found = list(csv.reader(predicted(models["classes"], path, ".csv").splitlines(keepends=True)))
+    assert found[0] == ["id", "text", "predicted_label", "probability"]
+    assert [tuple(row[:2]) for row in found[1:]] == ROWS
+    rows = [json.loads(x) for x in predicted(models["classes"], path, ".jsonl").splitlines()]
+    assert [(row["id"], row["text"]) for row in rows] == ROWS
+    assert [row["predicted_label"] for row in rows] == [row[2] for row in found[1:]]
+    tabs = [
+        line.split("\t")
+        for line in predicted(models["classes"], path, ".tsv", probabilities=True).splitlines()
+    ]
+    assert tabs[0][4:] == ["probability_LABEL_0", "probability_LABEL_1"]
+    assert {len(row) for row in tabs} == {6}
+    assert tabs[2][1] == 'a "very, very" bad plot'  # its line break is a blank
+    assert sum(map(float, tabs[1][4:])) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_tagger_takes_columns_words_and_texts(models: dict[str, str], tmp_path: Path) -> None:
+    columns = tmp_path / "new.txt"
+    columns.write_text("the DT\nfilm NN\n\nbad JJ\n\n", encoding="utf-8")
+    rows = predicted(models["tags"], columns, ".tsv").splitlines()
+    assert [row.split("\t")[:2] for row in rows] == [
+        ["the", "DT"], ["film", "NN"], [""], ["bad", "JJ"], [""],
+    ]  # fmt: skip
+    said = list(csv.reader(predicted(models["tags"], columns, ".csv").splitlines()))
+    assert [row[:2] for row in said[1:]] == [["1", "the"], ["1", "film"], ["2", "bad"]]
+    words = tmp_path / "words.jsonl"
+    words.write_text('{"tokens": ["the", "film"], "n": 1}\n', encoding="utf-8")
+    (row,) = map(
+        json.loads, predicted(models["tags"], words, ".jsonl", overwrite=True).splitlines()
+    )
+    assert (row["n"], row["predicted_tags"]) == (1, [r.split("\t")[2] for r in rows[:2]])
+    plain = tmp_path / "plain.txt"
+    plain.write_text("The film isn't good.\n\nwas it?\n", encoding="utf-8")
+    found = predicted(models["tags"], plain, ".jsonl", overwrite=True).splitlines()
+    assert [json.loads(x)["words"] for x in found] == [
+        ["The", "film", "isn't", "good", "."], [], ["was", "it", "?"],
+    ]  # fmt: skip
+
+
+@given(st.text())
+@settings(max_examples=50)
+def test_splitting_loses_no_character_but_blanks(text: str) -> None:
+    assert "".join(split(text)) == "".join(text.split())
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), max_size=6))
+@settings(max_examples=50)
+def test_lines_are_those_of_the_whole_text(parts: list[str]) -> None:
+    """Whatever the line ends, and wherever a piece ends."""
+    text = "\n".join(parts)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.jsonl")
+        path.write_bytes(text.encode())
+        assert read(lambda: list(files.bare(files.lines(path)))) == read(
+            lambda: lines_of(files.whole(path))
+        )
+
+
+def read(call: Callable[[], list[str]]) -> list[str] | str:
+    """The lines, or what is wrong with them."""
+    try:
+        return call()
+    except UserError as e:
+        return str(e)
+
+
+def test_what_was_cut_is_said(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "long.txt"
+    path.write_text("very " * 18 + "\ngood\n" + "very " * 70 + "\nbad\n", encoding="utf-8")
+    predicted(models["classes"], path, ".csv", max_seq_length=16)
+    assert (
+        "50.0 % of the texts (2 of 4) were cut to 16 tokens; --max-seq-length 40 is the most "
+        in (capsys.readouterr().err)
+    )
+    path.write_text("very " * 18 + "\ngood\n", encoding="utf-8")
+    assert run("predict", models["classes"], str(path), "--json", "--max-seq-length", "16") == 0
+    said = capsys.readouterr()
+    assert [json.loads(line)["text"] for line in said.out.splitlines()] == ["very " * 18, "good"]
+    assert "(1 of 2) were cut to 16 tokens; --max-seq-length 20 holds all of them" in said.err
+
+
+MISTAKES = [
+    (["new.csv", "missing.csv"], "missing.csv: no such file"),
+    (["new.csv", "--text-column", "txet"], "no column 'txet'; did you mean 'text'?"),
+    (["new.csv", "other.csv", "--output-file", "out.csv"], "other.csv has other columns than"),
+    (["new.csv", "--output-file", "there.csv"], "there.csv is there already; choose another"),
+    (["new.csv", "--output-file", "new.csv", "--overwrite"], "new.csv is read and cannot be"),
+    (["new.csv", "--output-file", "out.txt"], "--output-file must end in .csv, .tsv or .jsonl"),
+    (["new.csv", "--output-file", "no/out.csv"], "no: no such folder; make it first"),
+    (["new.csv", "--threshold", ".4"], "--threshold is for several labels"),
+    (["new.csv", "--max-seq-length", "400"], "reads 40 tokens at most"),
+    (["taken.csv"], "the input has a column 'probability' already"),
+    (["empty.txt"], "empty.txt: no texts"),
+    (["half.csv", "--output-file", "out.csv"], "half.csv, line 3: 1 columns, expected 2"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), MISTAKES, ids=lambda v: str(v)[:40])
+def test_mistakes_leave_nothing(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], words: list[str], says: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "new.csv")
+    (tmp_path / "other.csv").write_text("text\na\n", encoding="utf-8")
+    (tmp_path / "there.csv").write_text("mine", encoding="utf-8")
+    (tmp_path / "taken.csv").write_text("text,probability\na,1\n", encoding="utf-8")
+    (tmp_path / "half.csv").write_text("text,n\na,1\nb\n", encoding="utf-8")
+    (tmp_path / "empty.txt").touch()
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    assert says in mistake(capsys, "predict", models["classes"], *words)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.slow
+def test_a_stopped_command_leaves_no_half_file(models: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "many.txt"
+    path.write_text("the film was very very good\n" * 400_000, encoding="utf-8")
+    out = tmp_path / "out.csv"
+    words = ["predict", models["classes"], str(path), "--output-file", str(out)]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        process = Process(words, tmp_path / "stderr.txt")
+        assert process.wait_for(lambda: any(tmp_path.glob(".electrify-*.part")))
+        process.signal(number)
+        assert process.end().status == (143 if number == signal.SIGTERM else -9)
+        assert not out.exists()
+        assert bool(list(tmp_path.glob(".electrify-*.part"))) == (number == signal.SIGKILL)
+
+
+MEMORY = """
+import resource, sys
+from electrify import PredictConfig, predict_files
+model, path = sys.argv[1:]
+predict_files(PredictConfig(model=model, files=(path,), output_file=path + ".out.jsonl"))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_file(models: dict[str, str], tmp_path: Path) -> None:
+    """20 times the file, the same memory up to 60 MB: for 2 GB it would be the same again, but
+    take an hour."""
+    peaks = []
+    for megabytes in (4, 80):
+        path = tmp_path / f"{megabytes}.txt"
+        with path.open("w", encoding="utf-8") as f:
+            for k in range(megabytes * 250):
+                f.write("the film was very very good " * 142 + f"{k}\n")
+        process = Process([models["classes"], str(path)], tmp_path / "e", ("-c", MEMORY))
+        done = process.end(seconds=1500)
+        assert done.status == 0, done.err
+        peaks.append(int(done.out) // 1024)
+        with open(f"{path}.out.jsonl", encoding="utf-8") as f:
+            assert sum(1 for _ in f) == megabytes * 250
+    assert peaks[1] - peaks[0] < 60, peaks
+
+
+def test_reading_holds_one_block(tmp_path: Path, models: dict[str, str]) -> None:
+    """Blocks are bounded by items and by characters, whatever the texts are."""
+    path = tmp_path / "texts.jsonl"
+    with path.open("w", encoding="utf-8") as f:
+        for k in range(30):
+            f.write(json.dumps({"text": "x" * 300_000, "k": k}) + "\n")
+    options = PredictConfig(model="m", files=(str(path),))
+    blocks = list(Files(options, "classification").blocks())
+    assert [len(block) for block in blocks] == [7, 7, 7, 7, 2]
+    assert [item.columns["k"] for block in blocks for item in block] == list(range(30))
+    assert os.path.getsize(path) > 9_000_000
+    assert sys.getsizeof(blocks[0][0].columns["text"]) > 300_000
