@@ -54,10 +54,14 @@ def sink(output_file: str | None) -> Iterator[Callable[[str], None]]:
     """Takes texts for the file, which is there when the block ends without an error; or for
     standard output."""
     if output_file is None:
-        yield lambda text: _printed(text)
+        yield _printed
         return
     with written(Path(output_file)) as stream:
-        yield lambda text: stream.write(text.encode("utf-8")) and None
+
+        def write(text: str) -> None:
+            stream.write(text.encode("utf-8"))
+
+        yield write
 
 
 def _printed(text: str) -> None:

@@ -135,15 +135,18 @@ class Predictor:
 
 def _must_be_for(options: PredictConfig, kind: str) -> None:
     """Raises UserError for an option that a model of this kind would not use."""
-    uses = {
+    uses: dict[str, tuple[bool, tuple[str, ...]]] = {
         "--threshold": (options.threshold is not None, ("multilabel",)),
         "--no-answer-threshold": (options.no_answer_threshold is not None, ("answering",)),
         "--probabilities": (options.probabilities, ("classification", "multilabel")),
     }
     for flag, (given, kinds) in uses.items():
         if given and kind not in kinds:
-            shown = {"multilabel": "several labels", "answering": "question answering"}
-            wanted = " or ".join(shown[k] if k in shown else k for k in kinds)
+            shown: dict[str, str] = {
+                "multilabel": "several labels",
+                "answering": "question answering",
+            }
+            wanted = " or ".join(shown.get(k, k) for k in kinds)
             raise UserError(f"{flag} is for {wanted}; {options.model} is for {kind}")
 
 
