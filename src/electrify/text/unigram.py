@@ -47,7 +47,17 @@ def unigram(
     trainer = trainers.UnigramTrainer(
         vocab_size=vocab_size, show_progress=False, special_tokens=list(SPECIALS), unk_token="[UNK]"
     )
-    texts = enough_for_unigram(texts, vocab_size)
+    _fill(tokenizer, trainer, enough_for_unigram(texts, vocab_size), vocab_size)
+    pieces = json.loads(tokenizer.to_str())["model"]["vocab"]
+    tokenizer.model = models.Unigram(
+        canonical_pieces([(piece, score) for piece, score in pieces]),
+        unk_id=SPECIALS.index("[UNK]"),
+    )
+    return tokenizer
+
+
+def _fill(tokenizer: Any, trainer: Any, texts: list[str], vocab_size: int) -> None:
+    """Trains. Raises UserError where the characters alone do not fit into the vocabulary."""
     try:
         feed(
             tokenizer,
@@ -63,12 +73,6 @@ def unigram(
             f"vocab_size {vocab_size} is too small for the characters of this text, all of which a "
             "unigram vocabulary holds; choose a larger one, or tokenizer bpe, character or byte"
         ) from e
-    pieces = json.loads(tokenizer.to_str())["model"]["vocab"]
-    tokenizer.model = models.Unigram(
-        canonical_pieces([(piece, score) for piece, score in pieces]),
-        unk_id=SPECIALS.index("[UNK]"),
-    )
-    return tokenizer
 
 
 def enough_for_unigram(texts: list[str], vocab_size: int) -> list[str]:

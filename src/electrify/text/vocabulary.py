@@ -39,13 +39,8 @@ def train(
     """
     from tokenizers import processors
 
-    make = {
-        "wordpiece": wordpiece,
-        "bpe": _bpe,
-        "unigram": unigram,
-        "character": character,
-        "byte": byte,
-    }[kind]
+    kinds = {"wordpiece": wordpiece, "bpe": _bpe, "unigram": unigram}
+    make = (kinds | {"character": character, "byte": byte})[kind]
     splitting = splitting or Splitting()
     # A learnt vocabulary must not be trained on endless words; windows are short, and a character
     # is the longest word of its kind.
