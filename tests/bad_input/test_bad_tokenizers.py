@@ -196,6 +196,7 @@ def test_odd_ones_that_work(tmp_path: Path, case: str) -> None:
             str(folder),
             "--workers",
             "1",
+            "--allow-unk",  # it knows a few words
         )
         == 0
     )

@@ -30,24 +30,20 @@ def unigram(
     min_frequency: int,
     splitting: Splitting,
 ) -> Any:
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, trainers
 
     tokenizer = Tokenizer(models.Unigram())
     spaces = normalizers.Replace(Regex(r"\s+"), " ")
     tokenizer.normalizer = normalizer_of(
         lowercase, strip_accents, compose=normalizers.NFKC, extra=(spaces,)
     )
-    whole = pre_tokenizers.Metaspace(
-        replacement="▁", prepend_scheme="always", split=splitting.window is None
-    )
-    tokenizer.pre_tokenizer = (
-        pre_tokenizers.Sequence([whole, windows(splitting.window)]) if splitting.window else whole
-    )
+    tokenizer.pre_tokenizer = _split(splitting)
     tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
     trainer = trainers.UnigramTrainer(
         vocab_size=vocab_size, show_progress=False, special_tokens=list(SPECIALS), unk_token="[UNK]"
     )
-    _fill(tokenizer, trainer, enough_for_unigram(texts, vocab_size), vocab_size)
+    texts = enough_for_unigram(texts, vocab_size)
+    _learn(tokenizer, texts, trainer, vocab_size)
     pieces = json.loads(tokenizer.to_str())["model"]["vocab"]
     tokenizer.model = models.Unigram(
         canonical_pieces([(piece, score) for piece, score in pieces]),
@@ -56,8 +52,19 @@ def unigram(
     return tokenizer
 
 
-def _fill(tokenizer: Any, trainer: Any, texts: list[str], vocab_size: int) -> None:
-    """Trains. Raises UserError where the characters alone do not fit into the vocabulary."""
+def _split(splitting: Splitting) -> Any:
+    from tokenizers import pre_tokenizers
+
+    words = pre_tokenizers.Metaspace(
+        replacement="▁", prepend_scheme="always", split=splitting.window is None
+    )
+    if splitting.window is None:
+        return words
+    return pre_tokenizers.Sequence([words, windows(splitting.window)])
+
+
+def _learn(tokenizer: Any, texts: list[str], trainer: Any, vocab_size: int) -> None:
+    """Raises UserError if the vocabulary is too small for the characters of the texts."""
     try:
         feed(
             tokenizer,

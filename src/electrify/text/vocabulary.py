@@ -7,7 +7,7 @@ unigram.py say how the others are made deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..errors import UserError
@@ -39,8 +39,7 @@ def train(
     """
     from tokenizers import processors
 
-    kinds = {"wordpiece": wordpiece, "bpe": _bpe, "unigram": unigram}
-    make = (kinds | {"character": character, "byte": byte})[kind]
+    make = _KINDS[kind]
     splitting = splitting or Splitting()
     # A learnt vocabulary must not be trained on endless words; windows are short, and a character
     # is the longest word of its kind.
@@ -98,3 +97,12 @@ def _bpe(
         then="joining pieces of words",
     )
     return tokenizer
+
+
+_KINDS: dict[str, Callable[[list[str], int, bool, bool, int, Splitting], Any]] = {
+    "wordpiece": wordpiece,
+    "bpe": _bpe,
+    "unigram": unigram,
+    "character": character,
+    "byte": byte,
+}
