@@ -127,7 +127,7 @@ def test_what_a_tokenizer_says_of_its_origin_is_not_published(tmp_path: Path) ->
     folder = write_tokenizer(tmp_path / "tokenizer", **foreign)
     source = write_text(tmp_path / "a.txt", size=6000)
     words = ["prepare", str(source), "--output-dir", str(tmp_path / "data"), "--workers", "1"]
-    assert run(*words, "--tokenizer", str(folder), "--valid-fraction", "0.1") == 0
+    assert run(*words, "--tokenizer", str(folder), "--valid-fraction", "0.1", "--allow-unk") == 0
     published = tmp_path / "data" / "tokenizer"
     settings = json.loads((published / "tokenizer_config.json").read_text(encoding="utf-8"))
     assert not settings.keys() & foreign.keys()
