@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,9 @@ def test_the_measured_rate(
     # One tick an update; 4 rows of 16 tokens each.
     assert seconds_per_slot(job, limit_s=0.0) == pytest.approx(6 / 5 / 64)
     assert not (tmp_path / "run").exists()
+    # The recipe's own length does not matter, though it is too short to be measured.
+    short = replace(job, config=recipe(max_steps=2, warmup_steps=1))
+    assert seconds_per_slot(short, limit_s=0.0) == pytest.approx(6 / 5 / 64)
 
 
 def test_an_interrupted_run_keeps_its_number(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .config.finetune import FinetuneConfig
     from .config.predict import PredictConfig
     from .config.prepare import PrepareConfig
+    from .config.presets import from_preset
     from .config.pretrain import PretrainConfig, load_recipe, override
     from .doctor.report import diagnose
     from .downstream.finetune import finetune
@@ -44,6 +45,7 @@ _HOMES = {
     "PredictConfig": "config.predict",
     "DoctorConfig": "config.doctor",
     "PrepareConfig": "config.prepare",
+    "from_preset": "config.presets",
     "PretrainConfig": "config.pretrain",
     "FinetuneConfig": "config.finetune",
     "load_recipe": "config.pretrain",
@@ -63,6 +65,7 @@ __all__ = [
     "embed_files",
     "export_run",
     "finetune",
+    "from_preset",
     "load_recipe",
     "override",
     "predict",

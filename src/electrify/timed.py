@@ -6,12 +6,12 @@ something else: it interrupts a run that is then continued.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from time import monotonic
 
 import torch
 
+from .config.checks import check_minutes
 from .config.pretrain import PretrainConfig, load_file, override
 from .data.loader import prefetch
 from .data.phases import phases_of
@@ -26,6 +26,7 @@ from .train.threads import computing_with
 # Updates that are not counted: the first ones compile, and fill memory.
 FIRST = 3
 FEWEST = 5
+MOST = 1000
 LONGEST_S = 20.0
 # At most this share of the time is spent on measuring.
 SHARE = 0.05
@@ -41,15 +42,9 @@ def in_time(job: Job, minutes: float) -> Job:
     """The job with as many updates as `minutes` of this machine hold, and a warm-up of a tenth of
     them at most. A run that has begun keeps its number.
 
-    Raises UserError for a time that is too short, and for runs in two stages.
+    Raises UserError for a time that is too short, and as `check_minutes`.
     """
-    t = job.config.train
-    if not (math.isfinite(minutes) and minutes > 0):
-        raise UserError(f"train_minutes must be a number above 0, not {minutes}")
-    if t.generator_steps:
-        raise UserError(
-            "train_minutes is for runs of one stage; with generator_steps give max_steps as well"
-        )
+    check_minutes(job.config, minutes)
     if is_run(job.folder):
         earlier = load_file(job.folder / CONFIG).train
         length = {"max_steps": earlier.max_steps, "warmup_steps": earlier.warmup_steps}
@@ -102,7 +97,8 @@ def of_time(config: PretrainConfig, seconds: float, *, per_slot: float) -> Pretr
 def seconds_per_slot(job: Job, *, limit_s: float) -> float:
     """Trains for about `limit_s` seconds, writes nothing, and returns the seconds that one token
     of a batch took, padding included."""
-    planned = plan(job)
+    longest = max(job.config.train.max_steps, MOST)
+    planned = plan(replace(job, config=override(job.config, {"max_steps": longest})))
     threads = threads_of(planned.config, planned.micro_rows, job.folder, None, job.world)
     with computing_with(threads):
         run, _ = assembled(job, planned, fresh=True)
@@ -118,7 +114,7 @@ def agreed(seconds: float, world: World) -> float:
 
 def _measured(run: Run, limit_s: float) -> float:
     began = start = monotonic()
-    for batch in prefetch(run.batch, range(run.config.max_steps)):
+    for batch in prefetch(run.batch, range(MOST)):
         run.update(batch)
         if run.world.device.type == "cuda":
             torch.cuda.synchronize(run.world.device)
@@ -127,8 +123,5 @@ def _measured(run: Run, limit_s: float) -> float:
             start = now
         if any_across(run.step >= FIRST + FEWEST and now - began >= limit_s):
             break
-    counted = max(1, run.step - FIRST)
-    slots = run.data.loader.phases.slots(run.step) - run.data.loader.phases.slots(
-        run.step - counted
-    )
-    return (monotonic() - start) / slots
+    phases = run.data.loader.phases
+    return (monotonic() - start) / (phases.slots(run.step) - phases.slots(FIRST))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from .config.checks import check
+from .config.checks import check, check_minutes
 from .config.compare import CompareConfig
 from .config.detect import DetectConfig
 from .config.doctor import DoctorConfig
@@ -108,6 +108,9 @@ def wanted(args: argparse.Namespace) -> PretrainConfig:
     # Messages about the user's file use the names in that file.
     with named_as_flags(given if args.config else fields):
         check(config)
+    if args.train_minutes is not None:
+        with named_as_flags(["train_minutes", *given]):
+            check_minutes(config, args.train_minutes)
     return config
 
 

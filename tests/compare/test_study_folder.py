@@ -133,7 +133,10 @@ def test_every_recipe_budget_and_seed_and_the_untrained(small_data: Path, tmp_pa
         ({"budgets": (1e8, 1e308)}, "more than 1e.12 updates"),
         ({"recipes": ("bert-tiny", "bert-tiny")}, "twice"),
         ({"recipes": (f"bert-tiny:{TINY},seed=7",)}, "seed is set by --seed"),
-        ({"recipes": (f"bert-tiny:{TINY},max-minutes=1",)}, "max_minutes is set by nobody"),
+        (
+            {"recipes": (f"bert-tiny:{TINY},max-minutes=1",)},
+            "max_minutes is set by the study itself",
+        ),
         ({"recipes": (f"bert-tiny:{TINY},mask_rate=nan",)}, "mask_rate"),
         ({"recipes": ("bert-tiny:mask_rate=.3,mask-rate=.4",)}, "mask_rate is changed twice"),
         ({"recipes": ("bert-tinny",)}, "bert-tiny"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,26 @@ def test_rows_of_a_report(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -
     before = (tmp_path / "out" / "scores.jsonl").read_bytes()
     finetune(options)
     assert (tmp_path / "out" / "scores.jsonl").read_bytes() == before
+
+
+def test_without_scikit_learn_it_is_said_at_once(
+    zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Correlations are of scipy; the baselines of a regression are of scikit-learn."""
+    for name in ("sklearn", "sklearn.metrics"):
+        monkeypatch.setitem(sys.modules, name, None)
+    path = tmp_path / "values.csv"
+    path.write_text("text,label\n" + "".join(f"film {k},{k / 7}\n" for k in range(20)))
+    options = FinetuneConfig(
+        models=(str(zoo / "electra"),),
+        output_dir=str(tmp_path / "out"),
+        train_file=str(path),
+        validation_file=str(path),
+        baselines=True,
+    )
+    with pytest.raises(UserError, match="sklearn is not installed"):
+        finetune(options)
+    assert not (tmp_path / "out").exists()
 
 
 def test_questions_have_no_baseline(tmp_path: Path) -> None:

@@ -229,3 +229,16 @@ def test_answers_to_another_test_set_are_not_packed(zoo: Path, glue: Path, tmp_p
     with pytest.raises(UserError, match="holds answers to the test set RTE from before it changed"):
         run(zoo, glue, out, "rte", predict_test=True)
     assert archive.read_bytes() == before
+
+
+def test_baselines_are_in_no_submission_and_their_scores_stand(
+    zoo: Path, glue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out = tmp_path / "out"
+    run(zoo, glue, out, "rte", baselines=True)
+    (glue / "RTE" / "test.tsv").write_text("index\tsentence1\tsentence2\n0\tthe film\tit was\n")
+    monkeypatch.setattr("electrify.downstream.finetune.baseline_one", None)
+    report = run(zoo, glue, out, "rte", baselines=True, predict_test=True)
+    assert len(report.records) == 3, "the encoder and two baselines"
+    (answers,) = out.glob("predictions/*/*/RTE.tsv")
+    assert "electra" in answers.parts[-3]

@@ -51,6 +51,13 @@ def test_equal_texts_stay_on_one_side(
     assert len(found.train) + len(found.validation) == len(rows)
 
 
+def test_classes_of_one_example_do_not_take_from_the_others() -> None:
+    """They cannot be cut; the others give no more than their share."""
+    rows = tuple(Example(f"text {k}", None, min(k, 40)) for k in range(80))
+    found = split(task(rows, labels=41), 0.5, seed=0)
+    assert Counter(e.label for e in found.validation) == {40: 20}  # type: ignore[union-attr]
+
+
 def test_questions_about_a_context_stay_together() -> None:
     rows = tuple(
         Question(f"{c}-{q}", "who?", f"context {c}", (Answer("context", 0),))

@@ -15,8 +15,8 @@ from vocabularies import some_texts, trained
 
 from electrify import progress
 from electrify.errors import UserError
-from electrify.text import feeding, unigram, wordpiece
-from electrify.text.unigram import enough_for_unigram
+from electrify.text import alphabet, feeding, unigram
+from electrify.text.unrepeated import enough
 from electrify.text.vocabulary import train
 from small import mistake
 
@@ -45,9 +45,9 @@ def test_characters_are_counted_per_batch_and_not_per_document(
 ) -> None:
     """One call goes over an array of a million numbers: a million documents took an hour of it."""
     calls: list[int] = []
-    add = wordpiece.Characters.add
+    add = alphabet.Characters.add
     monkeypatch.setattr(
-        wordpiece.Characters, "add", lambda self, text: (calls.append(len(text)), add(self, text))
+        alphabet.Characters, "add", lambda self, text: (calls.append(len(text)), add(self, text))
     )
     texts = tiny(20_000)
     train(texts, kind="wordpiece", **OPTIONS)
@@ -108,9 +108,9 @@ def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat(
 def test_unigram_takes_all_of_a_text_whose_words_repeat() -> None:
     texts = some_texts(1000)
     assert sum(map(len, texts)) > 1 << 16
-    assert enough_for_unigram(texts, 300) is texts
+    assert enough(texts, 300) is texts
     few = molecules(1000)
-    assert enough_for_unigram(few, 300) is few
+    assert enough(few, 300) is few
 
 
 # ------------------------------------------------------------------ what is said

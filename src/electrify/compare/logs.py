@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from ..errors import UserError
 from ..files.folders import open_own
+from ..files.reading import UnreadableError
 
 TAIL = 1 << 14
 
@@ -36,10 +38,12 @@ def _not_a_log(path: Path) -> UserError:
 
 
 def own_tail(path: Path) -> bytes:
-    """The last bytes of a regular file; none for whatever else is there."""
-    stream = open_own(path)
-    if stream is None:
-        return b""
-    with stream:
-        stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL))
-        return stream.read(TAIL)
+    """The last bytes of a regular file; none for whatever else is there, or cannot be read: they
+    are shown only, and no study ends for want of them."""
+    with suppress(UnreadableError, OSError):
+        stream = open_own(path)
+        if stream is not None:
+            with stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL))
+                return stream.read(TAIL)
+    return b""

@@ -87,8 +87,15 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
             raise UserError(
                 f"tasks: {name}: {task} is measured without training; leave :{way} away"
             )
-        inside = Path(data_dir) / BLIMP
-        return task, way, str(inside if inside.is_dir() else data_dir)
+        kind = BLIMP
+    else:
+        kind = _kind_of(name, task, way)
+    inside = Path(data_dir) / kind
+    return task, way, str(inside if inside.is_dir() else data_dir)
+
+
+def _kind_of(name: str, task: str, way: str) -> str:
+    """The folder of all tasks of a kind. Raises UserError for a task that cannot be measured so."""
     rows = tasks_named([task])
     if len(rows) > 1:
         raise UserError(f"tasks: {name} stands for several tasks; name each of them")
@@ -96,8 +103,7 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
         raise UserError(f"tasks: {name}: questions are answered by a fine-tuned encoder only")
     if way == "cosine" and not (isinstance(rows[0], TextTask) and rows[0].kind == "regression"):
         raise UserError(f"tasks: {name}: cosines are for stsb")
-    inside = Path(data_dir) / FOLDERS[type(rows[0])]
-    return task, way, str(inside if inside.is_dir() else data_dir)
+    return FOLDERS[type(rows[0])]
 
 
 def digest_of(name: str, data_dir: str, *, data: str) -> str:
@@ -105,7 +111,7 @@ def digest_of(name: str, data_dir: str, *, data: str) -> str:
     prepared corpus."""
     task, _, folder = place_of(name, data_dir)
     if task in PAIRS:
-        content: Any = _pairs_of(task, data if task == PLANTED else folder, limit=None)
+        content: Any = _pairs_of(task, folder, data, limit=None)
     else:
         found = read_task(tasks_named([task])[0], folder)
         content = (found.kind, found.labels, found.train, found.validation)
@@ -116,7 +122,7 @@ def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
     """Measures the encoder `model`; the folder `out` takes what this writes."""
     task, way, folder = place_of(name, how.data_dir)
     if task in PAIRS:
-        return _judged(task, model, how.data if task == PLANTED else folder, how)
+        return _judged(task, model, folder, how)
     data = read_task(tasks_named([task])[0], folder)
     if way == "cosine":
         from ..downstream.similarity import cosine_score
@@ -125,14 +131,15 @@ def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
     return _finetuned(data, model, folder, how, out, frozen=way == "frozen")
 
 
-def _pairs_of(task: str, folder: str, *, limit: int | None) -> list[Paradigm]:
+def _pairs_of(task: str, folder: str, data: str, *, limit: int | None) -> list[Paradigm]:
+    """folder: of blimp's files; data: the corpus of planted words."""
     if task == BLIMP:
         from ..scoring.blimp import read_blimp
 
         return read_blimp(folder, limit=limit)
     from ..scoring.planted_pairs import COUNT, planted_pairs
 
-    return [planted_pairs(Path(folder), count=min(limit or COUNT, COUNT))]
+    return [planted_pairs(Path(data), count=min(limit or COUNT, COUNT))]
 
 
 def _judged(task: str, model: Path, folder: str, how: Measuring) -> Found:
@@ -142,7 +149,7 @@ def _judged(task: str, model: Path, folder: str, how: Measuring) -> Found:
     options = EvaluateConfig(
         models=(str(model),), data_dir=folder, max_eval_samples=limit, device=how.device
     )
-    rows = evaluate_pairs(options, _pairs_of(task, folder, limit=limit))
+    rows = evaluate_pairs(options, _pairs_of(task, folder, how.data, limit=limit))
     return Found("accuracy", [statistics.fmean(r.accuracy for r in rows if r.part == task)])
 
 

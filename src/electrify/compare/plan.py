@@ -32,17 +32,12 @@ class Entry:
     changes: dict[str, Any]
 
 
-# What a study sets itself, for all recipes alike, and how.
-SET = {
-    "seed": "--seed and --seeds",
-    "max_steps": "--budgets",
-    "device": "--device",
-    **dict.fromkeys(
-        ("save_steps", "save_total_limit", "eval_steps", "logging_steps", "report_to"),
-        "the study itself",
-    ),
-    "max_minutes": "nobody: every run is trained to its end",
-}
+# Fields that a study sets for all recipes alike, and by what.
+SET_BY = {"seed": "--seed and --seeds", "max_steps": "--budgets", "device": "--device"}
+SET_BY |= dict.fromkeys(
+    ("save_steps", "save_total_limit", "eval_steps", "logging_steps", "report_to", "max_minutes"),
+    "the study itself",
+)
 MOST_UPDATES = 10**12
 
 
@@ -111,8 +106,8 @@ def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConf
     fields: dict[str, Any] = {"seed": seed}
     if schedule is not None:
         fields["lr_scheduler_type"] = schedule
-    for name in entry.changes.keys() & SET.keys():
-        raise UserError(f"{entry.name}: {name} is set by {SET[name]}; leave that change away")
+    for name in entry.changes.keys() & SET_BY.keys():
+        raise UserError(f"{entry.name}: {name} is set by {SET_BY[name]}; leave that change away")
     try:
         config = override(load_recipe(entry.recipe), fields | entry.changes)
         check(config)

@@ -44,6 +44,12 @@ def are_reasons(x: Any) -> bool:
     return isinstance(x, dict) and all(isinstance(reason, str) for reason in x.values())
 
 
+def are_figures(x: Any) -> bool:
+    return isinstance(x, dict) and all(
+        is_amount(abs(value)) for value in x.values() if isinstance(value, int | float)
+    )
+
+
 def is_amount(x: Any) -> bool:
     return isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= MOST_AMOUNT
 
@@ -54,6 +60,7 @@ Amount = Annotated[float, Rule(f"a number from 0 to {MOST_AMOUNT:.0e}", is_amoun
 Scores = Annotated[
     dict[str, Any], Rule("tasks with a metric and scores between -1 and 1", are_scores)
 ]
+Figures = Annotated[dict[str, Any], Rule("figures of plausible size", are_figures)]
 Reasons = Annotated[dict[str, str], Rule("tasks with reasons", are_reasons)]
 
 
@@ -76,7 +83,7 @@ class Result:
     failed: Reasons = field(default_factory=dict)
     """Task, or PRETRAIN -> the reason."""
     joules: float | None = None
-    validation: dict[str, Any] = field(default_factory=dict)
+    validation: Figures = field(default_factory=dict)
 
     @property
     def key(self) -> Key:

@@ -178,6 +178,19 @@ OPTIONAL = (
 )
 
 
+def check_minutes(config: PretrainConfig, minutes: float) -> None:
+    """Raises UserError where a run of this recipe cannot be planned to take `minutes`."""
+    need(
+        math.isfinite(minutes) and minutes > 0,
+        f"train_minutes must be a number above 0, not {minutes}",
+    )
+    need(
+        not config.train.generator_steps,
+        "train_minutes is for runs of one stage; leave it away where generator_steps trains a "
+        "generator first",
+    )
+
+
 def check_train(t: TrainConfig) -> None:
     check_ranges(t)
     thread_count(t.threads)

@@ -47,7 +47,8 @@ class CompareConfig(Checked):
     """Also measure the first recipe untrained, and untrained with words from co-occurrence."""
     tasks: tuple[str, ...]
     """Tasks of `electrify finetune` by name, fine-tuned; NAME:frozen for a linear head on the
-    encoder as it is; stsb:cosine for cosines of mean states without any training; blimp."""
+    encoder as it is; stsb:cosine for cosines of mean states without any training; blimp; planted,
+    for minimal pairs made of the corpus's own held-out text."""
     data_dir: str
     """The folder that holds the tasks' own folders, or folders glue, tagging, squad and blimp with
     them."""
@@ -56,7 +57,7 @@ class CompareConfig(Checked):
     max_train_samples: int | None = None
     """Fine-tune on this many examples."""
     max_eval_samples: int | None = None
-    """blimp: use only the first so many pairs of each paradigm."""
+    """blimp and planted: use only the first so many pairs of each paradigm."""
     output_dir: str
     """Folder for study.yaml, results.jsonl, the report (report.md, .csv, .json, .png) and the runs.
     The same command continues there; results.jsonl and study.yaml alone can be carried to another

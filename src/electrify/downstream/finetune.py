@@ -228,8 +228,10 @@ def _require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
             "--double-unordered is for pairs whose order does not matter (MRPC, STS-B, your own); "
             "none of the tasks has such"
         )
-    if options.baselines and kinds == {"answering"}:
-        raise UserError("--baselines are for texts and tagging; none of the tasks is")
+    if options.baselines:
+        if kinds == {"answering"}:
+            raise UserError("--baselines are for texts and tagging; none of the tasks is")
+        metrics.require(("accuracy",))  # of scikit-learn, as they are
     answering = [task.name for task in tasks if task.kind == "answering"]
     if options.settings.frozen_encoder != "none" and answering:
         raise UserError(

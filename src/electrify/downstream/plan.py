@@ -81,6 +81,8 @@ def planned(
         for task in tasks:
             if not applies(model, task):
                 continue
+            # A baseline answers no test set.
+            answered = {} if is_baseline(model) else tests[task.name]
             updates = 0 if is_baseline(model) else updates_of(task, settings)
             for seed in range(options.seed, options.seed + options.seeds):
                 folder = folder_name(label)
@@ -95,7 +97,7 @@ def planned(
                     updates,
                     saved if keep else None,
                     predictions,
-                    known | {"data": hashes[task.name], "test": tests[task.name]},
+                    known | {"data": hashes[task.name], "test": answered},
                 )
 
 

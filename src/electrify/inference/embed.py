@@ -23,7 +23,7 @@ from ..train.threads import choose, computing_with
 from .output import must_be_free
 from .pooling import Embedder, Transform, fitted
 from .predict import MEGABYTE, Summary, shares
-from .source import BLOCK_ITEMS, Files, Item, fitted_on
+from .source import BLOCK_ITEMS, Files, Head, Item, fitted_on
 from .vectors import vector_sink
 
 
@@ -39,7 +39,7 @@ def embed_files(options: EmbedConfig) -> Summary:
     must_be_free(options)
     began = time.monotonic()
     files = Files(options, "regression")
-    files.check()
+    head = files.check()
     corpus = fitted_on(options)
     embedder = Embedder(
         options.model,
@@ -58,7 +58,7 @@ def embed_files(options: EmbedConfig) -> Summary:
     if threads.text():
         say(threads.text())
     with computing_with(threads):
-        number = _write(embedder, files, corpus, options)
+        number = _write(embedder, files, head, corpus, options)
     note = embedder.cut.text()
     if note:
         say(note)
@@ -68,11 +68,15 @@ def embed_files(options: EmbedConfig) -> Summary:
 
 
 def _write(
-    embedder: Embedder, files: Files, corpus: EmbedConfig | None, options: EmbedConfig
+    embedder: Embedder,
+    files: Files,
+    head: Head,
+    corpus: EmbedConfig | None,
+    options: EmbedConfig,
 ) -> int:
     """Fits the transform, if there is one, and writes the vectors; returns their number."""
     number = 0
-    with vector_sink(Path(options.output_file), files.check(), width=embedder.width) as sink:
+    with vector_sink(Path(options.output_file), head, width=embedder.width) as sink:
         transform = None
         if corpus is not None:
             transform = fit(embedder, corpus, whiten=options.whiten is not None)

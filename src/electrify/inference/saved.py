@@ -4,7 +4,7 @@ our encoder and our head where the saved head is one of ours, else the library's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,12 +68,7 @@ def load_saved(model: str, *, device: torch.device) -> Saved:
     ours = _with_our_head(saved, whole, device)
     if ours is not None:
         return ours
-    return _replaced(saved, _as_states(saved, whole, device))
-
-
-def _replaced(saved: Saved, net: Finetuned, scale: float = 1.0, center: float = 0.0) -> Saved:
-    known = (saved.name, saved.kind, saved.labels, saved.loaded, saved.reading)
-    return Saved(*known, net.eval(), scale, center)
+    return replace(saved, net=_as_states(saved, whole, device).eval())
 
 
 def _labels(model: str, config: Any, kind: Kind) -> tuple[str, ...]:
@@ -134,7 +129,7 @@ def _with_our_head(saved: Saved, whole: Any, device: torch.device) -> Saved | No
         ours = net.head(states_BLD, batch) * scale + center if texts else linear(states_BLD)
         theirs = _logits(saved, whole(**batch.inputs))
     same = ours.shape == theirs.shape and torch.allclose(ours, theirs, atol=1e-4, rtol=1e-4)
-    return _replaced(saved, net, scale, center) if same else None
+    return replace(saved, net=net, scale=scale, center=center) if same else None
 
 
 _PLAIN = FinetuneSettings(answer_head="plain")

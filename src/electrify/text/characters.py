@@ -9,43 +9,37 @@ from typing import Any
 from ..progress import Progress
 from .alphabet import Characters, often
 from .feeding import batches, in_megabytes
-from .splitting import ONE_SPACE, Splitting, at, bytes_split, windows
-from .trainable import SPECIALS, normalizer_of
+from .splitting import ONE_SPACE, at, bytes_split, windows
+from .trainable import SPECIALS, Wanted, normalizer_of
 
 
-def character(
-    texts: list[str],
-    vocab_size: int,
-    lowercase: bool,
-    strip_accents: bool,
-    min_frequency: int,
-    splitting: Splitting,
-) -> Any:
+def character(texts: list[str], wanted: Wanted) -> Any:
     """A token for each character, white space included: the most frequent that fit. With `chunks`
     also the most frequent chunks; a chunk that is not among them is its characters."""
     from tokenizers import Tokenizer, decoders, models, normalizers
 
-    normalizer = normalizer_of(lowercase, strip_accents, compose=normalizers.NFC)
-    counts, chunks = _counted(normalizer, texts, splitting.length)
-    letters = often(counts, least=max(min_frequency, 1), spaces=True)
-    free = vocab_size - len(SPECIALS)
+    length = wanted.splitting.length
+    normalizer = normalizer_of(wanted, compose=normalizers.NFC)
+    counts, chunks = _counted(normalizer, texts, length)
+    letters = often(counts, least=wanted.least, spaces=True)
+    free = wanted.vocab_size - len(SPECIALS)
     kept = sorted(c for c, _ in letters[:free])
-    if splitting.length is not None:
+    if length is not None:
         known = set(kept)
-        ranks = sorted((-n, c) for c, n in chunks.items() if n >= max(min_frequency, 1))
+        ranks = sorted((-n, c) for c, n in chunks.items() if n >= wanted.least)
         kept += [c for _, c in ranks if known.issuperset(c)][: free - len(kept)]
         vocabulary = _numbered(kept)
         longest = models.WordPiece(
             vocabulary,
             unk_token="[UNK]",
-            max_input_chars_per_word=splitting.length,
+            max_input_chars_per_word=length,
             continuing_subword_prefix="",
         )
         tokenizer = Tokenizer(longest)
-        tokenizer.pre_tokenizer = windows(splitting.length)
+        tokenizer.pre_tokenizer = windows(length)
     else:
         tokenizer = Tokenizer(models.BPE(_numbered(kept), [], unk_token="[UNK]", fuse_unk=False))
-        words = splitting.kind == "whitespace"
+        words = wanted.splitting.kind == "whitespace"
         tokenizer.pre_tokenizer = at(ONE_SPACE) if words else windows(1)
     tokenizer.normalizer = normalizer
     tokenizer.decoder = decoders.Fuse()
@@ -75,20 +69,13 @@ def _counted(
     return dict(raw.items()), chunks
 
 
-def byte(
-    texts: list[str],
-    vocab_size: int,
-    lowercase: bool,
-    strip_accents: bool,
-    min_frequency: int,
-    splitting: Splitting,
-) -> Any:
+def byte(texts: list[str], wanted: Wanted) -> Any:
     """A token for each of the 256 bytes, whatever the texts are."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(_numbered(alphabet), []))
-    tokenizer.normalizer = normalizer_of(lowercase, strip_accents, compose=normalizers.NFC)
-    tokenizer.pre_tokenizer = bytes_split(splitting)
+    tokenizer.normalizer = normalizer_of(wanted, compose=normalizers.NFC)
+    tokenizer.pre_tokenizer = bytes_split(wanted.splitting)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer

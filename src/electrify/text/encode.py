@@ -165,7 +165,8 @@ class Encoder:
             "the tokenizer fails on this text; its tokenizer.json is damaged, or does not fit"
         ):
             encoded = self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)
-            lossy = [i for i, e in enumerate(encoded) if self._unk in e.ids]
+            ids = [e.ids for e in encoded]  # each access makes a list
+            lossy = [i for i, numbers in enumerate(ids) if self._unk in numbers]
             placed = self._tokenizer.encode_batch(
                 [pieces[i] for i in lossy], add_special_tokens=False
             )
@@ -177,7 +178,7 @@ class Encoder:
             )
             for i, e in zip(lossy, placed, strict=True)
         }
-        return [array("I", e.ids).tobytes() for e in encoded], lost
+        return [array("I", numbers).tobytes() for numbers in ids], lost
 
     def _remembering(self, pieces: list[str]) -> tuple[list[bytes], dict[int, int]]:
         known = self._known

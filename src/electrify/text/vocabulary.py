@@ -14,8 +14,9 @@ from ..errors import UserError
 from .characters import byte, character
 from .feeding import emptied, feed, in_megabytes, with_ends
 from .splitting import Splitting, bytes_split
-from .trainable import SPECIALS, normalizer_of
-from .unigram import enough_for_unigram, unigram
+from .trainable import SPECIALS, Wanted, normalizer_of
+from .unigram import unigram
+from .unrepeated import enough
 from .wordpiece import wordpiece
 
 
@@ -45,7 +46,14 @@ def train(
     # is the longest word of its kind.
     whole = splitting.window is not None or kind in ("character", "byte")
     given = list(texts) if whole else [with_ends(text) for text in texts]
-    tokenizer = make(given, vocab_size, lowercase, strip_accents, min_frequency, splitting)
+    wanted = Wanted(
+        vocab_size=vocab_size,
+        lowercase=lowercase,
+        strip_accents=strip_accents,
+        min_frequency=min_frequency,
+        splitting=splitting,
+    )
+    tokenizer = make(given, wanted)
     tokenizer.add_special_tokens(list(SPECIALS))
     if [tokenizer.token_to_id(t) for t in SPECIALS] != list(range(5)):
         raise UserError(
@@ -60,31 +68,24 @@ def train(
     return tokenizer
 
 
-def _bpe(
-    texts: list[str],
-    vocab_size: int,
-    lowercase: bool,
-    strip_accents: bool,
-    min_frequency: int,
-    splitting: Splitting,
-) -> Any:
+def _bpe(texts: list[str], wanted: Wanted) -> Any:
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-    if vocab_size < len(SPECIALS) + 256:
+    if wanted.vocab_size < len(SPECIALS) + 256:
         raise UserError(
             f"byte-level BPE needs a vocab_size of at least {len(SPECIALS) + 256} (the bytes and "
-            f"special tokens), not {vocab_size}; tokenizer byte has just these"
+            f"special tokens), not {wanted.vocab_size}; tokenizer byte has just these"
         )
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizer_of(lowercase, strip_accents, compose=normalizers.NFC)
-    tokenizer.pre_tokenizer = bytes_split(splitting)
+    tokenizer.normalizer = normalizer_of(wanted, compose=normalizers.NFC)
+    tokenizer.pre_tokenizer = bytes_split(wanted.splitting)
     tokenizer.decoder = decoders.ByteLevel()
-    if splitting.window is not None:
-        texts = enough_for_unigram(texts, vocab_size)
+    if wanted.splitting.window is not None:
+        texts = enough(texts, wanted.vocab_size)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=min_frequency,
+        vocab_size=wanted.vocab_size,
+        min_frequency=wanted.min_frequency,
         show_progress=False,
         special_tokens=list(SPECIALS),
         initial_alphabet=alphabet,
@@ -99,7 +100,7 @@ def _bpe(
     return tokenizer
 
 
-_KINDS: dict[str, Callable[[list[str], int, bool, bool, int, Splitting], Any]] = {
+_KINDS: dict[str, Callable[[list[str], Wanted], Any]] = {
     "wordpiece": wordpiece,
     "bpe": _bpe,
     "unigram": unigram,

@@ -15,11 +15,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .alphabet import Characters as Characters
 from .alphabet import capacity, ranked
 from .feeding import emptied, feed, in_megabytes
-from .splitting import WINDOW, Splitting, windows
-from .trainable import SPECIALS
+from .splitting import WINDOW, windows
+from .trainable import SPECIALS, Wanted
 
 SHORT_MB = 20
 """Millions of characters; a text up to this length is kept until the vocabulary is full."""
@@ -34,33 +33,32 @@ _LONG = re.compile(rf"(?<![^\W_])[^\W_]{{{MAX_WORD + 1},}}")
 class Style:
     """How a text is normalised and split before its words are cut into pieces."""
 
-    lowercase: bool
-    strip_accents: bool
-    splitting: Splitting
+    wanted: Wanted
     long_words: bool
     """words are cut into windows, for many are longer than WordPiece takes"""
 
     @property
     def prefix(self) -> str:
-        return "" if self.splitting.window else "##"
+        return "" if self.wanted.splitting.window else "##"
 
     def around(self, model: Any) -> Any:
         """A tokenizer with this model; `auto` without long words is BERT's."""
         from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
 
         tokenizer = Tokenizer(model)
-        window = self.splitting.window
+        splitting = self.wanted.splitting
+        window = splitting.window
         tokenizer.normalizer = normalizers.BertNormalizer(
             clean_text=True,
             handle_chinese_chars=window is None,
-            strip_accents=self.strip_accents,
-            lowercase=self.lowercase,
+            strip_accents=self.wanted.strip_accents,
+            lowercase=self.wanted.lowercase,
         )
         if window is not None:
             tokenizer.pre_tokenizer = windows(window)
             tokenizer.decoder = decoders.Fuse()
             return tokenizer
-        spaced = self.splitting.kind == "whitespace"
+        spaced = splitting.kind == "whitespace"
         words = pre_tokenizers.WhitespaceSplit() if spaced else pre_tokenizers.BertPreTokenizer()
         tokenizer.pre_tokenizer = (
             pre_tokenizers.Sequence([words, windows(WINDOW)]) if self.long_words else words
@@ -69,32 +67,25 @@ class Style:
         return tokenizer
 
 
-def wordpiece(
-    texts: list[str],
-    vocab_size: int,
-    lowercase: bool,
-    strip_accents: bool,
-    min_frequency: int,
-    splitting: Splitting,
-) -> Any:
+def wordpiece(texts: list[str], wanted: Wanted) -> Any:
     from tokenizers import models
 
-    long_words = splitting.window is None and has_long_words(texts)
-    style = Style(lowercase, strip_accents, splitting, long_words)
+    spaces = wanted.splitting.window is not None
+    style = Style(wanted, not spaces and has_long_words(texts))
     draft = style.around(models.WordPiece(unk_token="[UNK]"))
-    spaces = splitting.window is not None
-    found = ranked(draft.normalizer, texts, least=max(min_frequency, 1), spaces=spaces)
+    found = ranked(draft.normalizer, texts, least=wanted.least, spaces=spaces)
     letters = [c for c, _ in found]
     joining = set() if spaces else {c for c in letters if _joins(draft, c)}
+    vocab_size = wanted.vocab_size
     limit = capacity(found, vocab_size, joins=joining.__contains__)
     again = list(texts) if in_megabytes(texts) <= SHORT_MB else []
-    draft = _trained(style, texts, vocab_size, min_frequency, letters[:limit], joining)
+    draft = _trained(style, texts, letters[:limit], joining)
     # A short text may leave entries free: then they are for characters that were left out.
     while (
         again and limit < min(len(letters), vocab_size // 4) and draft.get_vocab_size() < vocab_size
     ):
         limit = min(2 * limit, vocab_size // 4)
-        draft = _trained(style, list(again), vocab_size, min_frequency, letters[:limit], joining)
+        draft = _trained(style, list(again), letters[:limit], joining)
     return style.around(
         models.WordPiece(
             draft.get_vocab(),
@@ -121,8 +112,6 @@ def has_long_words(texts: list[str]) -> bool:
 def _trained(
     style: Style,
     texts: list[str],
-    vocab_size: int,
-    min_frequency: int,
     letters: list[str],
     joining: set[str],
 ) -> Any:
@@ -132,8 +121,8 @@ def _trained(
     draft = style.around(models.WordPiece(unk_token="[UNK]"))
     starts = sorted(letters)
     trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size,
-        min_frequency=min_frequency,
+        vocab_size=style.wanted.vocab_size,
+        min_frequency=style.wanted.min_frequency,
         show_progress=False,
         special_tokens=[*SPECIALS, *(f"##{c}" for c in starts if c in joining)],
         initial_alphabet=starts,

@@ -36,8 +36,9 @@ def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
     spare = 0.0  # what rounding has left over, so that many small classes give their share together
     for members in strata.values():
         wanted = fraction * len(members) + spare
-        count = min(round(wanted), len(members) - 1)
-        spare = wanted - count
+        count = min(max(round(wanted), 0), len(members) - 1)
+        # A class that is too small to be cut does not make others give more than their share.
+        spare = min(wanted - count, 0.5)
         for group in rng.sample(members, count):
             chosen.update(group)
     parts = [
