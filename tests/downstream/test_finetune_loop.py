@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from electrify.downstream import loop
 from electrify.downstream.answer_heads import JointHead, SpanHead
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Example
-from electrify.downstream.heads import Finetuned, TagHead, TextHead, grade_class
+from electrify.downstream.heads import Finetuned, TagHead, TextHead, grade_class, grade_each
 from electrify.downstream.problems.texts import Texts
 from electrify.downstream.rows import Rows
 from electrify.downstream.tasks import TaskData
@@ -130,7 +131,7 @@ def test_each_part_moves_by_its_learning_rate(zoo: Path):
         epochs=1,
         seed=0,
         bf16=False,
-        after=lambda s, e, _: seen.append((s, e)),
+        after=lambda s, e, _: seen.append((s, e)) is None,
     )
     assert seen == [(1, 1.0)]
     moved: dict[float, float] = {}
@@ -171,7 +172,7 @@ def test_a_loss_that_is_no_number_is_reported(zoo: Path):
             epochs=1,
             seed=7,
             bf16=False,
-            after=lambda *_: None,
+            after=lambda *_: True,
         )
 
 
@@ -196,7 +197,7 @@ def test_settings_are_checked():
             FinetuneSettings(**wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", ["text", "tags", "spans", "joint"])
+@pytest.mark.parametrize("kind", ["text", "weighted", "several", "tags", "spans", "joint"])
 def test_a_long_batch_in_pieces_has_the_same_gradient(monkeypatch: pytest.MonkeyPatch, kind: str):
     """The mean of a batch, whatever number of rows or marked tokens each piece holds."""
     torch.manual_seed(0)
@@ -208,8 +209,18 @@ def test_a_long_batch_in_pieces_has_the_same_gradient(monkeypatch: pytest.Monkey
             TextHead(8, 3, **common, last=False, grade=grade_class),
             torch.tensor([0, 1, 2, 1, 0]),
         )
+    elif kind == "weighted":
+        grade = functools.partial(grade_class, weights_C=torch.tensor([0.5, 3.0, 1.0]))
+        head = TextHead(8, 3, **common, last=False, grade=grade)
+        targets = torch.tensor([0, 1, 2, 1, 0])
+    elif kind == "several":
+        # What is not known takes no part: of the third row, nothing but one class is.
+        nan = float("nan")
+        rows = [[1.0, 0, 1], [nan, 1, 0], [nan, nan, 1], [0, 0, 0], [1, nan, 0]]
+        head, targets = TextHead(8, 3, **common, last=False, grade=grade_each), torch.tensor(rows)
     elif kind == "tags":
-        head, targets = TagHead(8, 3, **common, longest=12), torch.randint(0, 3, (5, 12))
+        head = TagHead(8, 3, **common, longest=12, grade=grade_class)
+        targets = torch.randint(0, 3, (5, 12))
     else:
         targets = torch.tensor([[2, 3, 0], [4, 8, 0], [0, 0, 1], [3, 3, 0], [2, 5, 0]])
         spans: dict[str, Any] = common | {"last": False, "keep": 2, "longest_answer": 4}

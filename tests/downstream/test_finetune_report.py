@@ -62,6 +62,7 @@ def test_resources_beside_scores():
     runs = [
         record("../m", s, 0.5)
         | {"seconds": x, "parameters": 13_548_800, "peak_memory_bytes": 2**30 + x}
+        | {"updates": 1200, "curve": [{"epoch": 1.0}, {"epoch": 2.5}]}
         for s, x in enumerate((9, 3, 4))
     ]
     report = report_of(
@@ -70,10 +71,10 @@ def test_resources_beside_scores():
         settings=FinetuneSettings(),
         shown={"../m": "m"},
     )
-    assert report.resources()[1:] == [["sst2", "m", "13.5 M", "4.0", "1,024 MiB"]], (
-        "a record of an earlier version does not say"
-    )
-    assert "| sst2 | m | 13.5 M | 4.0 | 1,024 MiB |" in markdown(report)
+    assert report.resources()[1:] == [
+        ["sst2", "m", "13.5 M", "1,200", "2.5", "4.0", "1,024 MiB"]
+    ], "a record of an earlier version does not say"
+    assert "| sst2 | m | 13.5 M | 1,200 | 2.5 | 4.0 | 1,024 MiB |" in markdown(report)
     silent = report_of(
         [record("old", 0, 0.4)], {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={}
     )

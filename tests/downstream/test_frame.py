@@ -141,9 +141,7 @@ NAMES = ("albert", "deberta", "modernbert", "xlnet", "gpt2", "opt")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_architecture_learns_a_class(others: Path, reviews: tuple[str, str], name: str):
-    task = read_own(
-        *reviews, text_column=None, pair_column=None, label_column=None, problem_type="auto"
-    )
+    task = read_own(*reviews)
     settings = FinetuneSettings(
         learning_rate=1e-2,
         layerwise_lr_decay=1.0,

@@ -49,7 +49,7 @@ def test_a_constant_scores_zero_on_either_side(name: str, constant: float):
     ):
         if name == "matthews" and constant == 0.1:
             continue
-        assert metrics.METRICS[name](*pair) == 0.0
+        assert metrics.METRICS[name].score(*pair) == 0.0
 
 
 @given(classes)
@@ -63,7 +63,7 @@ def test_classification_agrees_with_scikit_learn(pairs: list[tuple[int, int]]):
     tp = sum(a == b == 1 for a, b in pairs)
     assert metrics.f1(y, p) == pytest.approx(2 * tp / max(1, y.count(1) + p.count(1)), abs=1e-12)
     for name in ("accuracy", "matthews", "f1", "macro_f1"):
-        assert math.isfinite(metrics.METRICS[name](y, p))
+        assert math.isfinite(metrics.METRICS[name].score(y, p))
 
 
 rows = st.integers(1, 4).flatmap(
@@ -95,7 +95,7 @@ def test_several_labels_at_once_by_counting(pairs: list[tuple[tuple[int, int], .
 def test_correlations_are_finite_and_bounded_whatever_the_numbers(pairs: list[tuple[float, float]]):
     x, y = zip(*pairs, strict=True)
     for name in ("pearson", "spearman"):
-        assert -1 - 1e-9 <= metrics.METRICS[name](x, y) <= 1 + 1e-9
+        assert -1 - 1e-9 <= metrics.METRICS[name].score(x, y) <= 1 + 1e-9
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=3, max_size=30))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from electrify.downstream.read.columns import Columns
 from electrify.downstream.read.conll import read_sentences
 from electrify.downstream.read.own import read_own
 from electrify.downstream.tasks import TaskData
@@ -21,8 +22,9 @@ def own(
         path = folder / f"{name}{ending}"
         path.write_bytes(text.encode())
         files.append(str(path))
-    columns = dict.fromkeys(("text_column", "pair_column", "label_column"))
-    return read_own(*files, **(columns | {"problem_type": "auto"} | given))
+    kind = given.pop("problem_type", "auto")
+    named = {name.removesuffix("_column"): value for name, value in given.items()}
+    return read_own(*files, columns=Columns(**named), problem_type=kind)
 
 
 def table(*rows: str) -> str:

@@ -18,9 +18,7 @@ def own(folder: Path, train: str, validation: str, *, ending: str = ".csv") -> T
     for name, text in (("train", train), ("validation", validation)):
         (folder / f"{name}{ending}").write_text(text, encoding="utf-8")
     files = (str(folder / f"{name}{ending}") for name in ("train", "validation"))
-    return read_own(
-        *files, text_column=None, pair_column=None, label_column=None, problem_type="auto"
-    )
+    return read_own(*files)
 
 
 def test_training_examples_that_are_scored_are_said(tmp_path: Path) -> None:

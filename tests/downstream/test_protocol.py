@@ -18,10 +18,11 @@ from electrify.config.protocol import PROTOCOLS, PUBLISHED_DROPOUT
 from electrify.config.search import search_grid
 from electrify.downstream import loop
 from electrify.downstream.encoder import learning_rates, load
+from electrify.downstream.epochs import training_examples
 from electrify.downstream.examples import Example, Sentence
 from electrify.downstream.finetune import finetune
 from electrify.downstream.known_tasks import GLUE
-from electrify.downstream.one_run import finetune_one, problem_of, training_examples
+from electrify.downstream.one_run import finetune_one, problem_of
 from electrify.downstream.problems.texts import Texts
 from electrify.downstream.read.glue import read_glue
 from electrify.downstream.tasks import TaskData
@@ -61,9 +62,10 @@ def trained(settings: FinetuneSettings) -> tuple[list[float], list[float]]:
     """w after each of three updates over both points at the peak rate .1, and the losses."""
     line, seen, losses = Line(), list[float](), list[float]()
 
-    def after(step: int, epoch: float, loss: torch.Tensor) -> None:
+    def after(step: int, epoch: float, loss: torch.Tensor) -> bool:
         seen.append(line.w.item())
         losses.append(loss.item())
+        return True
 
     settings = dataclasses.replace(
         settings, per_device_train_batch_size=2, warmup_ratio=0.5, weight_decay=0.01

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from electrify.downstream.examples import Example, Sentence
 from electrify.downstream.known_tasks import AVERAGED, GLUE, TASKS, task_named
+from electrify.downstream.read.columns import Columns
 from electrify.downstream.read.glue import read_glue
 from electrify.downstream.read.own import read_own
 from electrify.downstream.read.task import read_task
@@ -35,13 +36,9 @@ def glue(tmp_path: Path, task: str, train: str, dev: str | None = None) -> TaskD
 def own(tmp_path: Path, text: str | bytes, *, name: str = "train.csv", **given: str) -> TaskData:
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    named = {
-        "text_column": None,
-        "pair_column": None,
-        "label_column": None,
-        "problem_type": "auto",
-    } | given
-    return read_own(str(path), str(path), **named)  # type: ignore[arg-type]
+    kind = given.pop("problem_type", "auto")
+    named = {name.removesuffix("_column"): value for name, value in given.items()}
+    return read_own(str(path), str(path), columns=Columns(**named), problem_type=kind)  # type: ignore[arg-type]
 
 
 def test_cola_has_no_header_and_quotes_are_letters(tmp_path: Path):
@@ -148,14 +145,7 @@ def test_malformed_lines_of_ones_own_files_are_told(tmp_path: Path):
             "text\tlabel\n" + "good\t1\nbad\t0\n" * 200 + "cut\n" + "good\t1\n"
         )
     with pytest.raises(UserError, match=r"a\.tsv, line 402: 1 columns, expected 2"):
-        read_own(
-            str(tmp_path / "a.tsv"),
-            str(tmp_path / "b.tsv"),
-            text_column=None,
-            pair_column=None,
-            label_column=None,
-            problem_type="auto",
-        )
+        read_own(str(tmp_path / "a.tsv"), str(tmp_path / "b.tsv"))
 
 
 def test_missing_files_and_folders(tmp_path: Path):
@@ -260,7 +250,7 @@ def test_own_csv_with_quotes_and_line_breaks(tmp_path: Path):
     data = own(tmp_path, b'\xef\xbb\xbflabel,text\nyes,"a, ""b""\nc"\nno,d\n')
     assert data.train == (Example('a, "b"\nc', None, 1), Example("d", None, 0))
     assert data.labels == ("no", "yes")
-    assert data.metrics == ("accuracy", "macro_f1")
+    assert data.metrics[:2] == ("accuracy", "macro_f1")
     assert data.name == "train"
 
 
@@ -362,16 +352,11 @@ def test_bad_own_files(tmp_path: Path, name: str, text: str | bytes, said: str):
 def test_an_unknown_class_in_the_validation_file(tmp_path: Path):
     (tmp_path / "a.csv").write_text("text,label\na,1\nb,0\n")
     (tmp_path / "b.csv").write_text("text,label\na,1\nb,7\n")
-    named = {"text_column": None, "pair_column": None, "label_column": None}
     with pytest.raises(UserError, match=r"b.csv, line 3: label '7' is none of the classes 0, 1"):
-        read_own(str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), **named, problem_type="auto")
+        read_own(str(tmp_path / "a.csv"), str(tmp_path / "b.csv"))
+    path = str(tmp_path / "a.csv")
     with pytest.raises(UserError, match=r"no column 'texd'; did you mean 'text'"):
-        read_own(
-            str(tmp_path / "a.csv"),
-            str(tmp_path / "a.csv"),
-            **named | {"text_column": "texd"},
-            problem_type="auto",
-        )
+        read_own(path, path, columns=Columns(text="texd"))
 
 
 @given(
@@ -428,7 +413,7 @@ def test_several_labels_at_once(tmp_path: Path, name: str, text: str, column: st
     assert (data.kind, data.labels, data.metrics) == (
         "multilabel",
         ("x", "y"),
-        ("micro_f1", "macro_f1", "accuracy"),
+        ("micro_f1", "macro_f1", "accuracy", "roc_auc", "pr_auc"),
     )
     assert [e.label for e in data.train] == [(0, 1), (), (1,)]
 
@@ -474,9 +459,14 @@ def test_own_sentences_and_questions(tmp_path: Path):
             "t.csv",
             "text,x,y\na,1,2\n",
             {"label_column": "x,y"},
-            r"line 2: 'y' must be 0 or 1, not '2'",
+            r"line 2: 'y' must be 0, 1 or empty",
         ),
-        ("t.csv", "text,x,y\na,1,0\n", {"label_column": "x,z"}, r"line 2: no column 'z'"),
+        (
+            "t.csv",
+            "text,x,y\na,1,0\n",
+            {"label_column": "x,z"},
+            r"t.csv: no column 'z'; known: text, x, y",
+        ),
         (
             "t.jsonl",
             '{"text": "a", "label": ["x", null]}\n',

@@ -238,7 +238,7 @@ def test_tagging_needs_no_library_of_metrics(
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(metrics, "_need", absent)
+    monkeypatch.setattr(metrics, "need", absent)
     for name in ("train.conll", "dev.conll"):
         (tmp_path / name).write_text("the D\nfilm N\n")
     files = {

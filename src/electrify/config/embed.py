@@ -27,6 +27,9 @@ class EmbedConfig(Checked):
     """Any encoder that AutoModel loads: folder or Hub id."""
     files: tuple[str, ...] = ()
     """The texts: .txt (one a line), .csv, .tsv (no quoting), .jsonl, also compressed."""
+    header: bool = True
+    """The first line of a .csv or .tsv names its columns. --no-header: it is a text, and the
+    columns are named by their numbers, from 0."""
     text_column: str | None = None
     """The column of the text; none looks for the names that `finetune` knows."""
     output_file: str

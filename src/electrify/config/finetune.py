@@ -19,6 +19,8 @@ OWN_FILES_ONLY = {
     "pair_column": None,
     "label_column": None,
     "problem_type": "auto",
+    "header": True,
+    "metrics": (),
 }
 
 
@@ -55,21 +57,29 @@ class FinetuneConfig(Checked):
     validation_fraction: float | None = None
     """Without a validation file: this share of the training examples, of each class alike, drawn
     by --seed; equal texts stay on one side."""
+    header: bool = True
+    """The first line of a .csv or .tsv names its columns. --no-header: it is an example, and the
+    columns are named by their numbers, from 0."""
     text_column: str | None = None
-    """The column of the text; none looks for text, sentence, sentence1, content, document,
-    sequence, seq, smiles, code, review, utterance, tweet, body."""
+    """The column of the text, by name or by number from 0; none looks for text, sentence,
+    sentence1, content, document, sequence, seq, smiles, code, review, utterance, tweet, body."""
     pair_column: str | None = None
     """The column of a second text; none looks for sentence2."""
     label_column: str | None = None
-    """The column of the label; none looks for label, labels, category, class, target, intent,
-    sentiment. Several columns, separated by commas, are one
-    class each, with 0 or 1 (multi-label). In a file of columns without a header: its number from 0;
-    none takes the last."""
+    """The column of the label, by name or number; none looks for label, labels, category, class,
+    target, intent, sentiment. Several columns, separated by commas, are one class each, with 0, 1
+    or nothing (not known; multi-label). In a file of words and tags: its number; none takes the
+    last."""
     problem_type: Literal[
         "auto", "classification", "multilabel", "regression", "tagging", "answering"
     ] = "auto"
     """What your own examples are; auto: lists of labels are multi-label, decimal numbers
     regression, words and whole numbers classes; columns are tagging, SQuAD's JSON is answering."""
+    metrics: tuple[str, ...] = ()
+    """What your own texts are scored by, separated by commas: accuracy, balanced_accuracy,
+    matthews, f1, macro_f1, micro_f1, roc_auc, pr_auc, ece (calibration error, lower is better),
+    pearson, spearman. The first decides where something is chosen; none takes those that suit the
+    labels."""
     seeds: int = 5
     """Runs of each model on each task."""
     seed: int = 0
@@ -121,9 +131,9 @@ class FinetuneConfig(Checked):
             )
         for name, off in OWN_FILES_ONLY.items():
             if self.task and getattr(self, name) != off:
+                flag = "no-header" if name == "header" else name.replace("_", "-")
                 raise UserError(
-                    f"--{name.replace('_', '-')} is for your own files; what --task names has "
-                    "columns of its own"
+                    f"--{flag} is for your own files; what --task names has columns of its own"
                 )
         if not self.task and not any(own):
             raise UserError(

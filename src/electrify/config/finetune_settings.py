@@ -10,6 +10,9 @@ from ..errors import UserError
 from .given import Checked
 from .protocol import PROTOCOLS, ProtocolName
 
+SELECTION = 0.1
+"""Of the training examples, held out where the best evaluation is chosen."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneSettings(Checked):
@@ -55,7 +58,22 @@ class FinetuneSettings(Checked):
     per_device_train_batch_size: int = 32
     """Examples per update."""
     num_train_epochs: float | None = None
-    """Passes over the training examples; none takes the task's (3, STS-B 10)."""
+    """Passes over the training examples; none takes the task's (3, STS-B 10), and more for a small
+    set (--min-train-steps)."""
+    min_train_steps: int | None = None
+    """Fewest updates: a set too small for them is shown more often. None takes 1,000 for tags
+    and your own examples and 0 for GLUE's and SQuAD's, and under --protocol published; no effect
+    with --num-train-epochs or --frozen-encoder."""
+    load_best_model_at_end: bool = False
+    """Hold out a part of the training examples, and keep the weights of the evaluation that is the
+    best on them by the first metric; the validation examples take no part in the choice."""
+    selection_fraction: float | None = None
+    """With --load-best-model-at-end: the share that is held out; none takes .1."""
+    early_stopping_patience: int | None = None
+    """With --load-best-model-at-end: stop after so many evaluations without a better one."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """balanced: rare classes count as much as frequent ones in the loss (texts with classes, and
+    tags)."""
     warmup_ratio: float = 0.1
     """Share of the updates during which the learning rate rises."""
     max_grad_norm: float = 1.0
@@ -108,7 +126,7 @@ class FinetuneSettings(Checked):
     """Question answering: most tokens of an answer; none takes 30."""
     eval_steps: int | None = None
     """Evaluate every N updates; none does so after every epoch (every second one of 10). The score
-    reported is always that of the last update."""
+    reported is that of the last update, or of the one that --load-best-model-at-end chose."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:1."""
 
@@ -125,11 +143,13 @@ class FinetuneSettings(Checked):
             "doc_stride",
             "n_best_size",
             "max_answer_length",
+            "early_stopping_patience",
         )
         for name in positive:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UserError(f"{name} must be above 0 and finite, not {value}")
+        self._check_selection()
         if self.max_seq_length is not None and self.max_seq_length < 16:
             raise UserError(f"max_seq_length must be at least 16, not {self.max_seq_length}")
         for name, off in (("layerwise_lr_decay", None), ("torch_compile", False)):
@@ -148,6 +168,22 @@ class FinetuneSettings(Checked):
                 raise UserError(f"{name} must be at least 0 and below 1, not {value}")
         if not 0 <= self.weight_decay < math.inf:
             raise UserError(f"weight_decay must be at least 0 and finite, not {self.weight_decay}")
+
+    def _check_selection(self) -> None:
+        if not self.load_best_model_at_end:
+            for name in ("selection_fraction", "early_stopping_patience"):
+                if getattr(self, name) is not None:
+                    raise UserError(f"{name} has no effect without load_best_model_at_end")
+        elif not 0 < (self.selection_fraction or SELECTION) < 1:
+            raise UserError(
+                f"selection_fraction must lie between 0 and 1, not {self.selection_fraction}"
+            )
+        if self.min_train_steps is not None:
+            if self.min_train_steps < 0:
+                raise UserError(f"min_train_steps must not be below 0, not {self.min_train_steps}")
+            for name, off in (("num_train_epochs", None), ("frozen_encoder", "none")):
+                if getattr(self, name) != off:
+                    raise UserError(f"min_train_steps has no effect with {name}")
 
     def filled(self) -> FinetuneSettings:
         """The settings with the protocol's values filled in where none are given."""

@@ -29,6 +29,9 @@ class PredictConfig(Checked):
     """The new texts: .txt (one a line), .csv, .tsv (no quoting), .jsonl; for a tagger also columns
     (.conll, .conllu, .txt), for questions SQuAD's .json. All may be compressed (.gz, .bz2, .xz,
     .zst)."""
+    header: bool = True
+    """The first line of a .csv or .tsv names its columns. --no-header: it is a text, and the
+    columns are named by their numbers, from 0."""
     text_column: str | None = None
     """The column of the text; none looks for the names that `finetune` knows. In a file of columns
     without a header: the number of the words' column, from 0."""

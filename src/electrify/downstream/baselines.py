@@ -11,6 +11,7 @@ import hashlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -18,9 +19,12 @@ import numpy as np
 
 from ..config.finetune_settings import FinetuneSettings
 from . import metrics
+from .epochs import training_examples
 from .examples import Example, Sentence
-from .one_run import Outcome, training_examples
+from .one_run import Outcome
+from .probability_metrics import UNKNOWN
 from .spans import span_scores
+from .targets import several
 from .tasks import TaskData
 
 BASELINE = "baseline:"
@@ -30,7 +34,18 @@ TFIDF = f"{BASELINE}tfidf"
 STRENGTH = 10.0
 ITERATIONS = 1000
 
-Answer = Callable[[Sequence[Any]], Any]
+
+@dataclass(frozen=True)
+class Answers:
+    """What a baseline says about some examples. choices: classes or values [N], rows of 0 and 1
+    [N, C], or the tags of sentences; probabilities: of the classes [N, C], None where there are
+    none."""
+
+    choices: Any
+    probabilities: Any = None
+
+
+Answer = Callable[[Sequence[Any]], Answers]
 
 
 def is_baseline(model: str) -> bool:
@@ -56,7 +71,7 @@ def baseline_one(model: str, task: TaskData, *, seed: int, settings: FinetuneSet
     scores it on the validation examples and on further sets."""
     began = time.monotonic()
     examples = training_examples(task, seed=seed, settings=settings)
-    answer = _fitted(model, task, examples)
+    answer = _fitted(model, task, examples, weights=settings.class_weights)
     scores = _scores(task, task.validation, answer)
     for name, further in task.also:
         scores |= {f"{k}_{name}": v for k, v in _scores(task, further, answer).items()}
@@ -66,36 +81,48 @@ def baseline_one(model: str, task: TaskData, *, seed: int, settings: FinetuneSet
 def _scores(task: TaskData, examples: Sequence[Any], answer: Answer) -> dict[str, float]:
     found = answer(examples)
     if task.kind == "tagging":
-        scores = span_scores([s.tags for s in examples], found)
+        scores = span_scores([s.tags for s in examples], found.choices)
         return {name: scores[name] for name in task.metrics}
-    return metrics.score(task.metrics, _targets(task, examples), found)
+    wanted = _targets(task, examples)
+    return metrics.score(task.metrics, wanted, found.choices, found.probabilities)
 
 
 def _targets(task: TaskData, examples: Sequence[Example]) -> np.ndarray[Any, Any]:
-    """[examples] class numbers or values; [examples, classes] of 0 and 1 for several labels."""
+    """[examples] class numbers or values; [examples, classes] of 1, 0 and UNKNOWN for several
+    labels."""
     if task.kind != "multilabel":
         return np.array([e.label for e in examples])
-    rows = np.zeros((len(examples), len(task.labels)), np.int64)
-    for row, example in zip(rows, examples, strict=True):
-        row[list(example.label)] = 1  # type: ignore[arg-type]
-    return rows
+    found = several(examples, classes=len(task.labels)).nan_to_num(UNKNOWN)
+    return found.numpy().astype(np.int64)
 
 
-def _fitted(model: str, task: TaskData, examples: Sequence[Any]) -> Answer:
+def _fitted(model: str, task: TaskData, examples: Sequence[Any], *, weights: str) -> Answer:
     if task.kind == "tagging":
         return _frequent_tags(examples)
     targets = _targets(task, examples)
     told_apart = len(np.unique(targets, axis=0)) > 1 and any(e.text.strip() for e in examples)
     if model == TFIDF and told_apart:
-        return _linear(task, examples, targets)
-    match task.kind:
-        case "regression":
-            value = targets.mean()
-        case "multilabel":
-            value = (targets.mean(0) > 0.5).astype(np.int64)
-        case _:
-            value = np.bincount(targets).argmax()
-    return lambda held: np.repeat(np.asarray(value)[None], len(held), 0)
+        return _linear(task, examples, targets, weights=weights)
+    if task.kind == "regression":
+        return lambda held: Answers(np.repeat(targets.mean(), len(held)))
+    if task.kind == "multilabel":
+        shares_C = np.array([_share(column) for column in targets.T])
+    else:
+        shares_C = np.bincount(targets, minlength=len(task.labels)) / len(targets)
+    return lambda held: _chosen(task, np.repeat(shares_C[None], len(held), 0))
+
+
+def _share(column: Any) -> float:
+    """How often a class applies where that is known."""
+    known = column[column != UNKNOWN]
+    return float(known.mean()) if len(known) else 0.0
+
+
+def _chosen(task: TaskData, probabilities_NC: Any) -> Answers:
+    """The choices by these probabilities."""
+    if task.kind == "multilabel":
+        return Answers((probabilities_NC > 0.5).astype(np.int64), probabilities_NC)
+    return Answers(probabilities_NC.argmax(1), probabilities_NC)
 
 
 def _frequent_tags(examples: Sequence[Sentence]) -> Answer:
@@ -105,12 +132,12 @@ def _frequent_tags(examples: Sequence[Sentence]) -> Answer:
             of_word[word][tag] += 1
     best = {word: tags.most_common(1)[0][0] for word, tags in of_word.items()}
     most = sum(of_word.values(), Counter()).most_common(1)[0][0]
-    return lambda held: [tuple(best.get(word, most) for word in s.words) for s in held]
+    return lambda held: Answers([tuple(best.get(w, most) for w in s.words) for s in held])
 
 
-def _linear(task: TaskData, examples: Sequence[Example], targets: Any) -> Answer:
+def _linear(task: TaskData, examples: Sequence[Example], targets: Any, *, weights: str) -> Answer:
     from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_union
 
     features = make_union(
@@ -118,26 +145,45 @@ def _linear(task: TaskData, examples: Sequence[Example], targets: Any) -> Answer
         TfidfVectorizer(analyzer="char", ngram_range=(1, 4), lowercase=False),
     )
     rows = features.fit_transform([_text(e) for e in examples])
-    # Each class of several is a question of its own, which may have one answer only.
-    columns = targets.T if task.kind == "multilabel" else [targets]
-    fitted: list[Any] = []
-    for column in columns:
-        if len(np.unique(column)) == 1:
-            fitted.append(column[0])
-        elif task.kind == "regression":
-            fitted.append(Ridge(1 / STRENGTH).fit(rows, column))
-        else:
-            fitted.append(LogisticRegression(C=STRENGTH, max_iter=ITERATIONS).fit(rows, column))
 
-    def answer(held: Sequence[Example]) -> Any:
-        given = features.transform([_text(e) for e in held])
-        found = [
-            one.predict(given) if hasattr(one, "predict") else np.repeat(one, len(held))
-            for one in fitted
-        ]
-        return np.stack(found, 1) if task.kind == "multilabel" else found[0]
+    def given(held: Sequence[Example]) -> Any:
+        return features.transform([_text(e) for e in held])
+
+    if task.kind == "regression":
+        fitted = Ridge(1 / STRENGTH).fit(rows, targets)
+        return lambda held: Answers(fitted.predict(given(held)))
+    # Each class of several is a question of its own.
+    several_labels = task.kind == "multilabel"
+    columns = [_logistic(rows, c, weights) for c in (targets.T if several_labels else [targets])]
+
+    def answer(held: Sequence[Example]) -> Answers:
+        found = given(held)
+        if several_labels:
+            return _chosen(task, np.stack([column(found, 2)[:, 1] for column in columns], 1))
+        return _chosen(task, columns[0](found, len(task.labels)))
 
     return answer
+
+
+def _logistic(rows: Any, targets: Any, weights: str) -> Callable[[Any, int], Any]:
+    """A logistic regression of one question: rows of features, number of classes -> probabilities
+    [N, C]. It needs two different answers; without them the share decides."""
+    from sklearn.linear_model import LogisticRegression
+
+    known = targets != UNKNOWN
+    if len(np.unique(targets[known])) < 2:
+        share = _share(targets)
+        return lambda found, classes: np.repeat([[1 - share, share]], found.shape[0], 0)
+    weight = None if weights == "none" else weights
+    model = LogisticRegression(C=STRENGTH, max_iter=ITERATIONS, class_weight=weight)
+    model.fit(rows[known], targets[known])
+
+    def probabilities(found: Any, classes: int) -> Any:
+        found_NC = np.zeros((found.shape[0], classes))
+        found_NC[:, model.classes_] = model.predict_proba(found)
+        return found_NC
+
+    return probabilities
 
 
 def _text(example: Example) -> str:

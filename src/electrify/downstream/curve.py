@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,8 +12,10 @@ from torch import Tensor
 from ..errors import UserError
 from ..progress import Progress
 from . import loop
+from .metrics import better
 from .problems.answering import Answering
 from .problems.problem import Answers, HeldOut, Problem
+from .problems.texts import Texts
 from .tasks import TaskData
 
 
@@ -25,6 +28,49 @@ class Point:
     epoch: float
     loss: float
     metrics: dict[str, float]
+    selection: float | None = None
+    """The first metric on the examples that were held out of the training set to choose by."""
+    chosen: bool = False
+    """Whether its weights were kept, in place of the last ones."""
+
+
+class Best:
+    """The best evaluation so far, and its weights."""
+
+    def __init__(self, held: HeldOut, metric: str, patience: int | None) -> None:
+        self.held = held
+        self.metric = metric
+        self.patience = patience
+        self.score = math.nan
+        self.number = 0
+        """Of the evaluation, from 0."""
+        self.worse = 0
+        """Evaluations since then."""
+        self._weights: dict[str, Tensor] = {}
+        self._answers: Answers = {}
+
+    def see(self, number: int, score: float, model: Any, answers: Answers) -> None:
+        """Looks at an evaluation. answers: to the validation examples."""
+        self.worse += 1
+        if number == 0 or better(self.metric, score, self.score):
+            self.score = score
+            self.number = number
+            self.worse = 0
+            named = model.named_parameters()
+            self._weights = {name: x.detach().clone() for name, x in named if x.requires_grad}
+            self._answers = answers
+
+    @property
+    def enough(self) -> bool:
+        return self.patience is not None and self.worse >= self.patience
+
+    def restore(self, model: Any) -> Answers:
+        """Gives the model its weights back, and returns its answers."""
+        with torch.no_grad():
+            for name, x in model.named_parameters():
+                if name in self._weights:
+                    x.copy_(self._weights[name])
+        return self._answers
 
 
 class Curve:
@@ -51,23 +97,49 @@ class Curve:
         self.points = list[Point]()
         self.total = total
         self.share = 1.0
+        self.best: Best | None = None
         self._losses: list[Tensor] = []
         self._last: Answers = {}
 
-    def after(self, step: int, epoch: float, loss: Tensor) -> None:
+    @property
+    def chosen(self) -> Point:
+        """The evaluation whose scores count."""
+        return self.points[self.best.number if self.best else -1]
+
+    def after(self, step: int, epoch: float, loss: Tensor) -> bool:
+        """Evaluates if it is time, and returns whether the run goes on."""
         self._losses.append(loss)
         note = ""
         if step % self.every == 0 or step == self.total:
             mean = float(torch.stack(self._losses).mean())
             self._losses.clear()
             self._last = self.answers(self.held)
-            self.points.append(
-                Point(step, round(epoch, 4), mean, self.problem.score(self.held, self._last))
-            )
-            name, value = next(iter(self.points[-1].metrics.items()))
+            metrics = self.problem.score(self.held, self._last)
+            point = Point(step, round(epoch, 4), mean, metrics, self._selected())
+            self.points.append(point)
+            name, value = next(iter(metrics.items()))
             note = f"{self.title}: loss {mean:.3f}, {name} {value:.3f}"
+        goes_on = not (self.best and self.best.enough)
         if self.progress is not None:
-            self.progress.advance(self.share, note)
+            left = 0 if goes_on else self.total - step
+            self.progress.advance(self.share * (1 + left), note)
+        return goes_on
+
+    def _selected(self) -> float | None:
+        """The score by which an evaluation is chosen; the best one's weights are kept."""
+        if self.best is None:
+            return None
+        held = self.best.held
+        score = self.problem.score(held, self.answers(held))[self.best.metric]
+        self.best.see(len(self.points), score, self.model, self._last)
+        return score
+
+    def finish(self) -> None:
+        """After the last update: the model takes the weights that are kept."""
+        if self.best is not None:
+            self._last = self.best.restore(self.model)
+            number = self.best.number
+            self.points[number] = replace(self.points[number], chosen=True)
 
     def answers(self, held: HeldOut) -> Answers:
         found = loop.predict(self.model, held.data, bf16=self.bf16)
@@ -76,6 +148,10 @@ class Curve:
                 f"{self.title}: the model's outputs are not numbers any more; lower --learning-rate"
             )
         return found
+
+    def _table(self) -> str:
+        assert isinstance(self.problem, Texts)
+        return self.problem.table(self.held, self._last)
 
     def threshold(self) -> float | None:
         """Of question answering with unanswerable questions: the score for "no answer" above which
@@ -99,7 +175,7 @@ class Curve:
         found = (
             self.problem.files(self.held, self._last, task.name)
             if task.kind in ("tagging", "answering")
-            else {}
+            else {f"{task.name}-validation.csv": self._table()}
         )
         for name, examples in task.test:
             held = self.problem.held_out(examples)

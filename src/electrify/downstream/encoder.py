@@ -262,9 +262,12 @@ def fingerprints(model: str) -> dict[str, str]:
     return {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)}
 
 
-def must_be_unchanged(model: str, before: Mapping[str, Any]) -> None:
-    """Raises UserError where a model does not have the fingerprints `before` any more."""
-    if any(before[what] != found for what, found in fingerprints(model).items()):
+def must_be_unchanged(model: str, before: Mapping[str, Any] | None) -> None:
+    """Raises UserError where a model does not have the fingerprints `before` any more; none were
+    taken if it is None."""
+    if before is not None and any(
+        before[what] != found for what, found in fingerprints(model).items()
+    ):
         raise UserError(
             f"{model} was changed while the runs before it trained; what was scored before is "
             "kept: put the model back and repeat the command, or choose another --output-dir"

@@ -16,6 +16,14 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Partly(Example):
+    """An example of several classes, of some of which nobody knows whether they apply: they are
+    neither learnt nor scored. unknown: their numbers."""
+
+    unknown: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Sentence:
     """Words with one tag each."""
 

@@ -26,8 +26,9 @@ from ..files.whole import write_atomically
 from ..progress import Progress, say
 from ..torch_state import known_torch_state
 from ..train.threads import Threads, choose, computing_with
-from . import loop, metrics, submission
+from . import loop, submission
 from .baselines import BASELINE, MAJORITY, TFIDF, baseline_one, is_baseline
+from .fitting import require_use
 from .one_run import Outcome, finetune_one
 from .page import write_report
 from .plan import Run, folder_name, is_done, must_be_makeable, planned
@@ -37,7 +38,7 @@ from .records import SETTINGS, line_of, read_records, read_settings, settings_te
 from .report import Report, report_of
 from .saving import can_save, identity_of
 from .search import search
-from .tasks import Kind, TaskData
+from .tasks import TaskData
 from .trial import width_of
 
 LONGEST_NAME = "x" * 60  # of a file in such a folder while it is written
@@ -59,10 +60,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     if options.hyperparameter_search is not None:
         return search(options, finetune)
     tasks = read_asked(options) if tasks is None else tasks
-    for task in tasks:
-        if task.kind not in ("tagging", "answering"):  # whose scores are our own
-            metrics.require(task.metrics)
-    _require_use(options, tasks)
+    require_use(options, tasks)
     models = _models(options)
     out = Path(options.output_dir)
     if options.save_model:
@@ -202,56 +200,6 @@ def _keep(run: Run, done: dict[Any, dict[str, Any]], out: Path, outcome: Outcome
     known["threads"] = torch.get_num_threads()
     done[run.key] = run.identity | outcome.record() | known
     write_atomically(out / "scores.jsonl", "".join(map(line_of, done.values())))
-
-
-_ONLY_FOR: dict[str, tuple[Kind, str]] = {
-    "tagging_head": ("tagging", "tagging"),
-    "answer_head": ("answering", "question answering"),
-    "doc_stride": ("answering", "question answering"),
-    "n_best_size": ("answering", "question answering"),
-    "max_answer_length": ("answering", "question answering"),
-    "regression_targets": ("regression", "regression"),
-}
-
-
-def _require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
-    """Raises UserError for an option that none of the tasks would use, and if a model could not be
-    saved."""
-    kinds = {task.kind for task in tasks}
-    for name, (kind, shown) in _ONLY_FOR.items():
-        if kind not in kinds and getattr(options.settings, name) != getattr(
-            FinetuneSettings(), name
-        ):
-            raise UserError(f"--{name.replace('_', '-')} is for {shown}; none of the tasks is")
-    if options.settings.double_unordered and not any(task.symmetric for task in tasks):
-        raise UserError(
-            "--double-unordered is for pairs whose order does not matter (MRPC, STS-B, your own); "
-            "none of the tasks has such"
-        )
-    if options.baselines:
-        if kinds == {"answering"}:
-            raise UserError("--baselines are for texts and tagging; none of the tasks is")
-        metrics.require(("accuracy",))  # of scikit-learn, as they are
-    answering = [task.name for task in tasks if task.kind == "answering"]
-    if options.settings.frozen_encoder != "none" and answering:
-        raise UserError(
-            f"--frozen-encoder is for tagging and texts, not for {', '.join(answering)}"
-        )
-    if (
-        options.predict_test
-        and not any(task.test for task in tasks)
-        and not kinds & {"classification", "regression"}
-    ):
-        raise UserError("--predict-test is for GLUE's test sets; none of the tasks has one")
-    if (
-        options.save_model
-        and "answering" in kinds
-        and options.settings.filled().answer_head != "plain"
-    ):
-        raise UserError(
-            "--save-model with question answering needs --answer-head plain: the library has no "
-            "other head"
-        )
 
 
 def _models(options: FinetuneConfig) -> list[str]:

@@ -42,16 +42,40 @@ class Batch:
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
-def grade_class(logits_BC: Tensor, targets_B: Tensor) -> Tensor:
-    return F.cross_entropy(logits_BC, targets_B.long())
+def grade_class(logits_BC: Tensor, targets_B: Tensor, weights_C: Tensor | None = None) -> Tensor:
+    """weights_C: how much each class counts, on average over the examples 1."""
+    targets_B = targets_B.long()
+    if weights_C is None:
+        return F.cross_entropy(logits_BC, targets_B)
+    losses_B = F.cross_entropy(logits_BC, targets_B, reduction="none")
+    return (losses_B * weights_C.to(losses_B.device)[targets_B]).mean()
 
 
 def grade_value(logits_BC: Tensor, targets_B: Tensor) -> Tensor:
     return F.mse_loss(logits_BC[:, 0], targets_B)
 
 
-def grade_each(logits_BC: Tensor, targets_BC: Tensor) -> Tensor:
-    return F.binary_cross_entropy_with_logits(logits_BC, targets_BC)
+def grade_each(logits_BC: Tensor, targets_BC: Tensor, weights_C2: Tensor | None = None) -> Tensor:
+    """targets_BC: 1, 0, and NaN where it is not known. weights_C2: how much it counts that a class
+    does not apply, and that it does."""
+    known_BC = ~targets_BC.isnan()
+    weights_BC = None
+    if weights_C2 is not None:
+        no_C, yes_C = weights_C2.to(targets_BC.device).unbind(-1)
+        weights_BC = torch.where(targets_BC > 0, yes_C, no_C)
+    return F.binary_cross_entropy_with_logits(
+        logits_BC[known_BC],
+        targets_BC[known_BC],
+        None if weights_BC is None else weights_BC[known_BC],
+    )
+
+
+def rows_known(targets: Tensor) -> Tensor:
+    """The number of examples over which a loss is the mean: a scalar. targets: [B]; of several
+    classes [B, C], where an example counts by the share of them that is known."""
+    if targets.ndim == 1:
+        return torch.tensor(len(targets), device=targets.device)
+    return (~targets.isnan()).float().mean(1).sum()
 
 
 class TextHead(nn.Module):
@@ -86,6 +110,9 @@ class TextHead(nn.Module):
     def loss(self, states_BLD: Tensor, batch: Batch) -> Tensor:
         return self.grade(self(states_BLD, batch), batch.targets)
 
+    def weight(self, batch: Batch) -> Tensor:
+        return rows_known(batch.targets)
+
     def answers(self, states_BLD: Tensor, batch: Batch) -> dict[str, Tensor]:
         return {"logits": self(states_BLD, batch)}
 
@@ -95,19 +122,25 @@ class TagHead(nn.Module):
     row of all."""
 
     def __init__(
-        self, width: int, num_outputs: int, *, dropout: float, std: float | None, longest: int
+        self,
+        width: int,
+        num_outputs: int,
+        *,
+        dropout: float,
+        std: float | None,
+        longest: int,
+        grade: Loss,
     ) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.out = linear(width, num_outputs, std)
         self.longest = longest
+        self.grade = grade
 
     def loss(self, states_BLD: Tensor, batch: Batch) -> Tensor:
         assert batch.places_BL is not None
         logits_PC = self.out(self.dropout(states_BLD[batch.places_BL].float()))
-        return F.cross_entropy(
-            logits_PC, batch.targets[:, : states_BLD.shape[1]][batch.places_BL].long()
-        )
+        return self.grade(logits_PC, batch.targets[:, : states_BLD.shape[1]][batch.places_BL])
 
     def weight(self, batch: Batch) -> Tensor:
         assert batch.places_BL is not None
@@ -135,11 +168,11 @@ class Finetuned(nn.Module):
         return self._of(self.head.loss, batch)
 
     def weight(self, batch: Batch) -> Tensor:
-        """The number of rows, or of marked tokens in them, over which the loss is the mean; a
-        scalar."""
+        """The number of rows (see rows_known), or of marked tokens in them, over which the loss is
+        the mean; a scalar."""
         return (
             self.head.weight(batch)
-            if isinstance(self.head, TagHead)
+            if isinstance(self.head, TagHead | TextHead)
             else torch.tensor(len(batch.lengths_B))
         )
 

@@ -107,10 +107,10 @@ def train(
     epochs: float,
     seed: int,
     bf16: bool,
-    after: Callable[[int, float, Tensor], None],
+    after: Callable[[int, float, Tensor], bool],
 ) -> None:
     """All updates of a run. `after(updates done, epochs done, loss)` is called after each update;
-    loss is a scalar on the device.
+    loss is a scalar on the device, and whether the run goes on is returned.
 
     rates: the peak learning rate of every trained parameter. Raises UserError if the loss is NaN or
     infinite at the end of an epoch.
@@ -137,7 +137,8 @@ def train(
         # Reading the loss waits for the device.
         if (step + 1) % per_epoch == 0 or step + 1 == total:
             _must_be_finite(loss, updates=step + 1, seed=seed)
-        after(step + 1, (step + 1) / per_epoch, loss)
+        if not after(step + 1, (step + 1) / per_epoch, loss):
+            break
 
 
 def _must_be_finite(loss: Tensor, *, updates: int, seed: int) -> None:

@@ -1,7 +1,7 @@
 """One fine-tuning run: (task, encoder folder, seed) -> scores.
 
 The score of a run is that of its last update: choosing the best evaluation would train on the
-validation set.
+validation set. With load_best_model_at_end, examples held out of the training set choose one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..progress import Progress
 from ..train.allocator import keep_memory
 from ..train.device import peak_memory_bytes
 from . import loop
-from .curve import Curve, Point
+from .curve import Best, Curve, Point
 from .encoder import Loaded, load, must_be_unchanged
-from .examples import Example
+from .epochs import Shown, epochs_of, examples_of, updates_of
 from .heads import Finetuned
 from .problems.answering import Answering
 from .problems.frozen import FrozenTagging
@@ -44,7 +44,6 @@ _DROPOUT_SEED = 1 << 32
 # the training set would take half of the time.
 _EVALUATIONS = 5
 # A head alone learns more slowly and needs a higher rate.
-FROZEN_EPOCHS = 20.0
 FROZEN_RATE = 2e-3
 # ELECTRA's values for SQuAD (finetune/configure).
 DOC_STRIDE = 128
@@ -103,15 +102,15 @@ def finetune_one(
     keep_memory()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         ready = _made_ready(model, task, seed=seed, settings=settings, device=device)
-        if hashes is not None:
-            must_be_unchanged(model, hashes)
-        examples = training_examples(task, seed=seed, settings=settings)
-        curve = _trained(ready, task, examples, seed=seed, settings=settings, progress=progress)
-        scores = curve.points[-1].metrics | curve.further(task)
+        must_be_unchanged(model, hashes)
+        shown = examples_of(task, seed=seed, settings=settings)
+        curve = _trained(ready, task, shown, seed=seed, settings=settings, progress=progress)
+        scores = curve.chosen.metrics | curve.further(task)
         files = curve.files(task)
-        parameters = sum(p.numel() for p in ready.net.parameters())
-        spent = (time.monotonic() - began, parameters, peak_memory_bytes(device), files)
-        outcome = Outcome(scores, tuple(curve.points), len(examples), curve.total, *spent)
+        size = sum(p.numel() for p in ready.net.parameters())
+        spent = (time.monotonic() - began, size, peak_memory_bytes(device), files)
+        seen = (tuple(curve.points), len(shown.examples), curve.points[-1].step)
+        outcome = Outcome(scores, *seen, *spent)
         finished(outcome)
         if save_to is not None:
             _save(ready, curve, task, save_to, top=top)
@@ -152,16 +151,16 @@ def _made_ready(
 def _trained(
     ready: _Ready,
     task: TaskData,
-    examples: list[Any],
+    shown: Shown,
     *,
     seed: int,
     settings: FinetuneSettings,
     progress: Progress | None,
 ) -> Curve:
-    """Trains on the examples and returns the evaluations."""
-    data = ready.problem.training(examples)
+    """Trains and returns the evaluations; the weights are those of the chosen one."""
+    data = ready.problem.training(shown.examples)
     size = settings.per_device_train_batch_size
-    epochs = epochs_of(task, settings)
+    epochs = epochs_of(task, settings, examples=len(shown.examples))
     curve = Curve(
         ready.net,
         ready.problem,
@@ -171,20 +170,18 @@ def _trained(
         title=f"{task.name} seed {seed}",
         total=loop.updates_of(len(data.lengths_N), batch_size=size, epochs=epochs),
     )
+    if shown.selection:
+        held = ready.problem.held_out(shown.selection)
+        curve.best = Best(held, task.metrics[0], settings.early_stopping_patience)
     rounds = -(-math.ceil(epochs) // _EVALUATIONS)  # over all examples, between two evaluations
     curve.every = settings.eval_steps or -(-len(data.lengths_N) // size) * rounds
     curve.share = updates_of(task, settings) / curve.total
     torch.manual_seed(seed + _DROPOUT_SEED)
-    loop.train(
-        _compiled(ready.net, settings),
-        data,
-        rates=_rates(ready.net, ready.loaded, settings),
-        settings=settings,
-        epochs=epochs,
-        seed=seed,
-        bf16=ready.bf16,
-        after=curve.after,
-    )
+    plan = {"settings": settings, "epochs": epochs, "seed": seed, "bf16": ready.bf16}
+    net = _compiled(ready.net, settings)
+    rates = _rates(ready.net, ready.loaded, settings)
+    loop.train(net, data, rates=rates, after=curve.after, **plan)
+    curve.finish()
     return curve
 
 
@@ -218,6 +215,8 @@ def problem_of(
     settings = settings.filled()
     length = _length(task, loaded, settings, name)
     common: dict[str, Any] = {"max_seq_length": length, "device": device}
+    if task.kind != "answering":
+        common["class_weights"] = settings.class_weights
     match task.kind:
         case "tagging" if settings.frozen_encoder != "none":
             layers = settings.frozen_encoder
@@ -253,33 +252,6 @@ def _length(task: TaskData, loaded: Loaded, settings: FinetuneSettings, name: st
             f"{loaded.positions}"
         )
     return length
-
-
-def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) -> list[Any]:
-    """The training examples of a seed: all, or `max_train_samples` drawn by the seed; pairs of a
-    symmetric task in both orders on request."""
-    examples: list[Any] = list(task.train)
-    if settings.max_train_samples is not None and settings.max_train_samples < len(examples):
-        chosen = loop.shuffled(len(examples), seed, loop.SUBSET)[: settings.max_train_samples]
-        examples = [examples[int(i)] for i in chosen]
-    if settings.filled().double_unordered and task.symmetric:
-        examples += [Example(e.pair or "", e.text, e.label) for e in examples]
-    return examples
-
-
-def epochs_of(task: TaskData, settings: FinetuneSettings) -> float:
-    """How often the training examples are shown."""
-    return settings.num_train_epochs or (
-        task.epochs if settings.frozen_encoder == "none" else FROZEN_EPOCHS
-    )
-
-
-def updates_of(task: TaskData, settings: FinetuneSettings) -> int:
-    """How many updates a run takes if each example is one row (long contexts give several)."""
-    n = len(training_examples(task, seed=0, settings=settings))
-    return loop.updates_of(
-        n, batch_size=settings.per_device_train_batch_size, epochs=epochs_of(task, settings)
-    )
 
 
 def _rates(net: torch.nn.Module, loaded: Loaded, settings: FinetuneSettings) -> dict[str, float]:

@@ -31,10 +31,8 @@ def markdown(report: Report) -> str:
         rule,
         *body,
         "",
-        (
-            "Scores times 100 on the validation examples after the last update; std is that of "
-            "a sample of seeds."
-        ),
+        f"Scores times 100 on the validation examples {_when(report)}; std is that of a sample of",
+        "seeds.",
         "",
         *_resources(report),
         *_published(report),
@@ -43,6 +41,13 @@ def markdown(report: Report) -> str:
     if notes:
         lines += ["", *(f"- {inert(note)}" for note in notes)]
     return "\n".join([*lines, "", _settings(report), ""])
+
+
+def _when(report: Report) -> str:
+    """At which evaluation of a run."""
+    if report.settings.load_best_model_at_end:
+        return "at the evaluation that was best on examples held out of the training set"
+    return "after the last update"
 
 
 def _rows(cells: Iterable[list[str]]) -> list[str]:
@@ -59,7 +64,7 @@ def _resources(report: Report) -> list[str]:
         "## Resources",
         "",
         head,
-        "|---|---|---:|---:|---:|",
+        "|---|---|---:|---:|---:|---:|---:|",
         *body,
         "",
         "A run's median seconds, and the most memory of a run (of the process, on a CPU).",

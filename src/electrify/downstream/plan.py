@@ -19,7 +19,7 @@ from ..files.folders import relative, sha256
 from ..files.model_folder import is_whole
 from .baselines import applies, baseline_hashes, is_baseline
 from .encoder import fingerprints
-from .one_run import updates_of
+from .epochs import updates_of
 from .tasks import TaskData
 
 MOST_BYTES = 80

@@ -17,6 +17,7 @@ from ..console import uncalculated
 from ..files.whole import json_text
 from ..progress import aligned
 from .known_tasks import AVERAGED, TASKS
+from .metrics import is_lower_better
 
 # Median development scores of the same eight tasks (2003.10555, Table 1).
 PUBLISHED_AVERAGES = {
@@ -117,9 +118,10 @@ class Report:
         ]
 
     def resources(self) -> list[list[str]]:
-        """The resources that each model took on each task, header first: parameters, the median of
-        the seconds per run, and the most memory of any run."""
-        cells = [["task", "model", "parameters", "seconds", "peak memory"]]
+        """The resources that each model took on each task, header first: parameters, the updates
+        of a run and how often they showed its examples (medians), the median of the seconds per
+        run, and the most memory of any run."""
+        cells = [["task", "model", "parameters", "updates", "epochs", "seconds", "peak memory"]]
         for task, model in dict.fromkeys((r["task"], r["model"]) for r in self.records):
             runs = [
                 r
@@ -134,6 +136,8 @@ class Report:
                         task,
                         self.shown(model),
                         f"{runs[0]['parameters'] / 1e6:.1f} M",
+                        f"{statistics.median(r.get('updates', 0) for r in runs):,g}",
+                        f"{statistics.median(_epochs(r) for r in runs):.3g}",
                         f"{seconds:.1f}",
                         f"{memory / 2**20:,.0f} MiB",
                     ]
@@ -178,6 +182,12 @@ class Report:
         return json_text(whole, indent=1) + "\n"
 
 
+def _epochs(record: dict[str, Any]) -> float:
+    """How often a run showed its examples; 0 where its record has no curve."""
+    curve = record.get("curve") or [{}]
+    return float(curve[-1].get("epoch", 0.0))
+
+
 def percent(x: float | None) -> str:
     """A share as text, times 100."""
     return "-" if x is None else f"{100 * x:.1f}"
@@ -214,6 +224,9 @@ def _display(label: str, shown: dict[str, str]) -> str:
 def _row(runs: list[dict[str, Any]], *, task: str, metric: str, model: str) -> Row:
     values = [float(r["scores"][metric]) for r in runs]
     std = statistics.stdev(values) if len(values) > 1 else None
+    best, worst = max(values), min(values)
+    if is_lower_better(metric):
+        best, worst = worst, best
     counts = runs[0]["train_examples"], runs[0]["validation_examples"]
     return Row(
         task,
@@ -222,8 +235,8 @@ def _row(runs: list[dict[str, Any]], *, task: str, metric: str, model: str) -> R
         statistics.median(values),
         statistics.fmean(values),
         std,
-        max(values),
-        min(values),
+        best,
+        worst,
         len(values),
         *counts,
     )

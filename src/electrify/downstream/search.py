@@ -23,6 +23,7 @@ from ..files.lock import lock
 from ..files.results import write_results
 from ..files.whole import json_text, write_atomically
 from ..progress import aligned, say
+from .metrics import better
 from .page import write_report
 from .plot import write_plot
 from .report import Report, Row, percent
@@ -116,7 +117,8 @@ def _best(found: dict[str, Report], settings: FinetuneSettings) -> Report:
     records: list[dict[str, Any]] = []
     firsts = {name: _first_rows(report) for name, report in found.items()}
     for task, model in next(iter(firsts.values())):
-        best = max(found, key=lambda name: firsts[name][task, model].median)
+        scores = {name: first[task, model] for name, first in firsts.items()}
+        best = _best_of(scores)
         rows += [row for row in found[best].rows if (row.task, row.model) == (task, model)]
         note = f"{model}: {best} is the best of {len(found)} settings on these validation examples"
         chosen = [
@@ -129,19 +131,28 @@ def _best(found: dict[str, Report], settings: FinetuneSettings) -> Report:
     return Report(tuple(rows), tuple(records), settings, names)
 
 
+def _best_of(rows: dict[str, Row]) -> str:
+    """The first of the points with the best median."""
+    best, *others = rows
+    for name in others:
+        if better(rows[name].metric, rows[name].median, rows[best].median):
+            best = name
+    return best
+
+
 def _cells(found: dict[str, Report], report: Report) -> list[list[str]]:
     """One row a task, model and point; a star where it is the best one."""
     best = _first_rows(report)
     cells = [["task", "metric", "model", *found]]
     for (task, model), chosen in best.items():
-        values = [_first_rows(one)[task, model].median for one in found.values()]
-        top = values.index(max(values))
+        rows = {name: _first_rows(one)[task, model] for name, one in found.items()}
+        top = _best_of(rows)
         cells.append(
             [
                 task,
                 chosen.metric,
                 model,
-                *(percent(v) + ("*" if k == top else "") for k, v in enumerate(values)),
+                *(percent(row.median) + "*" * (name == top) for name, row in rows.items()),
             ]
         )
     return cells

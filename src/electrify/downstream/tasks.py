@@ -24,6 +24,10 @@ MAX_SEQ_LENGTH: dict[Kind, int] = {
 }
 
 
+# A small set is shown so often that an encoder makes this many updates.
+MIN_UPDATES = 1000
+
+
 @dataclass(frozen=True)
 class TextTask:
     """One row of GLUE, a text or two: where the examples stand, what they are, how they are scored.
@@ -114,6 +118,8 @@ class TaskData:
     """Further labelled sets, by name; scored after the last update."""
     test: tuple[tuple[str, Examples], ...] = ()
     """Test sets without labels, by the name of their file in a submission."""
+    min_updates: int = 0
+    """Fewest updates by default: small sets are shown more often than `epochs` times."""
     notes: tuple[str, ...] = ()
     """Notes that a reader of the scores must know, such as files that are not the official ones."""
 

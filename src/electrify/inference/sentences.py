@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Any
 
 from ..downstream.read.column_lines import BLANKS, untagged_sentences
+from ..downstream.read.columns import TEXT_COLUMNS, WHOLE_NUMBER, column_named
 from ..downstream.read.conll import TOKENS, words_of
 from ..downstream.read.files import bare, ending_of, lines
-from ..downstream.read.own_texts import TEXT_COLUMNS, WHOLE_NUMBER, column_named
 from ..downstream.read.tables import Row, streamed_rows, texts_of
 from ..errors import UserError
 
@@ -37,7 +37,9 @@ def split(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text))
 
 
-def untagged(path: str, column: str | None, advance: Advance) -> Iterator[Untagged]:
+def untagged(
+    path: str, column: str | None, advance: Advance, *, header: bool = True
+) -> Iterator[Untagged]:
     """The sentences of a file. column: the number of the words' column in a file of columns, or
     the name of the text's in a table. A line or text without words is a sentence of none.
 
@@ -54,7 +56,7 @@ def untagged(path: str, column: str | None, advance: Advance) -> Iterator[Untagg
             words = split(line)
             yield Untagged(words, {"text": line})
         return
-    for row in streamed_rows(path, lines(path, advance=advance)):
+    for row in streamed_rows(path, lines(path, advance=advance), header=header):
         yield _of_row(path, row, column)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from ..config.embed import EmbedConfig
 from ..config.predict import PredictConfig
 from ..downstream.examples import Example, Question
+from ..downstream.read.columns import PAIR_COLUMNS, TEXT_COLUMNS, column_named
 from ..downstream.read.files import bare, ending_of, lines
-from ..downstream.read.own_texts import PAIR_COLUMNS, TEXT_COLUMNS, column_named
 from ..downstream.read.squad import asked, read_questions
-from ..downstream.read.tables import streamed_rows, texts_of
+from ..downstream.read.tables import Row, may_lack_header, streamed_rows, texts_of
 from ..downstream.tasks import Kind
 from ..errors import UserError
 from .sentences import Untagged, untagged
@@ -53,6 +53,9 @@ class Files:
             raise UserError("no file is given: name the files of texts")
         self.paths = options.files
         self.kind = kind
+        self.header = options.header
+        for path in self.paths:
+            may_lack_header(path, self.header)
         self.text = options.text_column
         self.pair = options.pair_column if isinstance(options, PredictConfig) else None
         self.pairs_too = isinstance(options, PredictConfig)
@@ -103,7 +106,7 @@ class Files:
             case "tagging":
                 if self.pair is not None:
                     raise UserError("--pair-column is for texts, and this model tags words")
-                found = untagged(path, self.text, self._advance)
+                found = untagged(path, self.text, self._advance, header=self.header)
                 return (Item(sentence.columns, sentence) for sentence in found)
             case "answering":
                 return self._questions(path)
@@ -118,14 +121,15 @@ class Files:
                 yield Item({"text": line}, Example(line, None, label))
             return
         columns: tuple[str, str | None] | None = None
-        for row in streamed_rows(path, lines(path, advance=self._advance)):
+        for row in self._rows(path):
             if columns is None:
                 columns = self._columns(path, row[1])
             yield Item(row[1], Example(*texts_of(path, row, *columns), label))
 
     def _columns(self, path: str, cells: dict[str, Any]) -> tuple[str, str | None]:
         """The columns of the text and of a second one."""
-        text = column_named(path, [cells], self.text, TEXT_COLUMNS, "--text-column")
+        alone = next(iter(cells)) if len(cells) == 1 else None
+        text = column_named(path, [cells], self.text or alone, TEXT_COLUMNS, "--text-column")
         if self.pair is not None:
             pair = column_named(path, [cells], self.pair, (), "--pair-column")
         else:
@@ -145,9 +149,12 @@ class Files:
                 yield Item({"id": question.id, "question": question.question}, question)
             self._advance(Path(path).stat().st_size)
             return
-        for number, row in streamed_rows(path, lines(path, advance=self._advance)):
+        for number, row in self._rows(path):
             found = asked({"id": str(number)} | row, f"{path}, line {number}")
             yield Item(row, found)
+
+    def _rows(self, path: str) -> Iterator[Row]:
+        return streamed_rows(path, lines(path, advance=self._advance), header=self.header)
 
     def _advance(self, count: int) -> None:
         self.bytes_read += count
@@ -176,7 +183,11 @@ def fitted_on(options: EmbedConfig) -> EmbedConfig | None:
         return None
     column = None if ending_of(given) == ".txt" else options.text_column
     corpus = EmbedConfig(
-        model=options.model, files=(given,), text_column=column, output_file=options.output_file
+        model=options.model,
+        files=(given,),
+        header=options.header or ending_of(given) not in (".csv", ".tsv"),
+        text_column=column,
+        output_file=options.output_file,
     )
     Files(corpus, "regression").check()
     return corpus

@@ -38,8 +38,6 @@ def train(
     Each of the `texts` is freed when it has been read for the last time. Raises UserError if there
     are too few texts for a vocabulary, or if min_frequency is too high for them.
     """
-    from tokenizers import processors
-
     make = _KINDS[kind]
     splitting = splitting or Splitting()
     # A learnt vocabulary must not be trained on endless words; windows are short, and a character
@@ -53,7 +51,14 @@ def train(
         min_frequency=min_frequency,
         splitting=splitting,
     )
-    tokenizer = make(given, wanted)
+    return _finished(make(given, wanted), vocab_size)
+
+
+def _finished(tokenizer: Any, vocab_size: int) -> Any:
+    """With the special tokens, and around texts as BERT has them. Raises UserError where there was
+    too little text for a vocabulary."""
+    from tokenizers import processors
+
     tokenizer.add_special_tokens(list(SPECIALS))
     if [tokenizer.token_to_id(t) for t in SPECIALS] != list(range(5)):
         raise UserError(

@@ -13,11 +13,10 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..encoder import Loaded
 from ..examples import Sentence
-from ..heads import linear
+from ..heads import Loss, linear
 from ..loop import most_tokens, pieces
 from ..rows import Rows
 from ..tasks import TaskData
@@ -63,6 +62,7 @@ class Probe(nn.Module):
         dropout: float,
         std: float | None,
         longest: int,
+        grade: Loss,
     ) -> None:
         super().__init__()
         self.lstm = (
@@ -72,6 +72,7 @@ class Probe(nn.Module):
         )
         self.dropout = nn.Dropout(dropout)
         self.longest = longest
+        self.grade = grade
         self.head = linear(features if self.lstm is None else 2 * LSTM_WIDTH, num_outputs, std)
 
     def forward(self, states_SLF: Tensor, words_SL: Tensor) -> Tensor:
@@ -92,7 +93,7 @@ class Probe(nn.Module):
 
     def loss(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         states_SLF, targets_SL, words_SL = batch
-        return F.cross_entropy(self(states_SLF, words_SL), targets_SL[words_SL])
+        return self.grade(self(states_SLF, words_SL), targets_SL[words_SL])
 
     def weight(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         return batch[2].sum()
@@ -124,8 +125,15 @@ class FrozenTagging(Tagging):
         layers: str,
         head: Literal["linear", "bilstm"],
         bf16: bool,
+        class_weights: str = "none",
     ) -> None:
-        super().__init__(task, loaded, max_seq_length=max_seq_length, device=device)
+        super().__init__(
+            task,
+            loaded,
+            max_seq_length=max_seq_length,
+            device=device,
+            class_weights=class_weights,
+        )
         self.layers = layers
         self.bf16 = bf16
         self.head: Literal["linear", "bilstm"] = head
@@ -145,6 +153,7 @@ class FrozenTagging(Tagging):
             dropout=dropout,
             std=std,
             longest=self.longest,
+            grade=self.grade(),
         ).to(self.device)
 
     def training(self, examples: Sequence[Sentence]) -> Words:  # type: ignore[override]

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from ..encoder import Loaded
 from ..examples import Example
-from ..heads import Loss, linear
+from ..heads import Loss, linear, rows_known
 from ..loop import most_tokens, pieces
 from ..rows import Rows
 from ..tasks import TaskData
 from .problem import Answers, HeldOut
-from .texts import GRADES, Texts
+from .texts import Texts
 
 PAIR_FEATURES = 4  # u, v, |u - v|, u * v
 
@@ -70,7 +70,7 @@ class TextProbe(nn.Module):
         return self.grade(self(states_BF), targets)
 
     def weight(self, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return torch.tensor(len(batch[0]), device=batch[0].device)
+        return rows_known(batch[1])
 
     def answers(self, batch: tuple[Tensor, Tensor]) -> Answers:
         return {"logits": self(batch[0])}
@@ -93,6 +93,7 @@ class FrozenTexts(Texts):
         layers: str,
         bf16: bool,
         regression_targets: str = "standardised",
+        class_weights: str = "none",
     ) -> None:
         super().__init__(
             task,
@@ -100,6 +101,7 @@ class FrozenTexts(Texts):
             max_seq_length=max_seq_length,
             device=device,
             regression_targets=regression_targets,
+            class_weights=class_weights,
         )
         depth = loaded.encoder.config.num_hidden_layers
         self.taken = {"last": 1, "last4": min(4, depth + 1), "all": depth + 1}[layers]
@@ -114,7 +116,7 @@ class FrozenTexts(Texts):
             self.task.num_outputs,
             dropout=dropout,
             std=std,
-            grade=GRADES[self.task.kind],
+            grade=self.grade(),
         ).to(self.device)
 
     def training(self, examples: Sequence[Example]) -> Pooled:  # type: ignore[override]

@@ -7,15 +7,17 @@ window in which it is farther from an edge.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ..class_weights import class_weights as weights_of
 from ..encoder import Loaded
 from ..examples import Sentence
-from ..heads import Finetuned, TagHead
+from ..heads import Finetuned, Loss, TagHead, grade_class
 from ..rows import Rows, padded, rows_of
 from ..spans import span_scores
 from ..tasks import TaskData
@@ -73,12 +75,19 @@ class Tagging:
     as mistakes."""
 
     def __init__(
-        self, task: TaskData, loaded: Loaded, *, max_seq_length: int, device: torch.device
+        self,
+        task: TaskData,
+        loaded: Loaded,
+        *,
+        max_seq_length: int,
+        device: torch.device,
+        class_weights: str = "none",
     ) -> None:
         self.task = task
         self.loaded = loaded
         self.max_seq_length = max_seq_length
         self.device = device
+        self.class_weights = class_weights
         self.numbers = {tag: k for k, tag in enumerate(task.labels)}
         self._pieces: dict[str, list[int]] = {}
 
@@ -89,8 +98,13 @@ class Tagging:
             dropout=dropout,
             std=std,
             longest=self.max_seq_length,
+            grade=self.grade(),
         )
         return Finetuned(self.loaded.encoder, head)
+
+    def grade(self) -> Loss:
+        weights_C = weights_of(self.task, self.class_weights)
+        return functools.partial(grade_class, weights_C=weights_C)
 
     def training(self, examples: Sequence[Sentence]) -> Rows:
         return self._rows(examples)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -9,15 +10,17 @@ import torch
 from torch import Tensor
 
 from .. import metrics
+from ..class_weights import class_weights as weights_of
 from ..encoder import Loaded
 from ..examples import Example
-from ..heads import Finetuned, TextHead, grade_class, grade_each, grade_value
+from ..heads import Finetuned, Loss, TextHead, grade_class, grade_each, grade_value
+from ..probability_metrics import UNKNOWN
 from ..rows import Rows, rows_of
 from ..submission import answers_tsv
+from ..targets import several
 from ..tasks import TaskData
+from ..validation_table import validation_csv
 from .problem import Answers, HeldOut
-
-GRADES = {"classification": grade_class, "multilabel": grade_each, "regression": grade_value}
 
 
 class Texts:
@@ -40,12 +43,14 @@ class Texts:
         max_seq_length: int,
         device: torch.device,
         regression_targets: str = "standardised",
+        class_weights: str = "none",
     ) -> None:
         self.task = task
         self.loaded = loaded
         self.max_seq_length = max_seq_length
         self.device = device
         self.regression_targets = regression_targets
+        self.class_weights = class_weights
         self.center = 0.0
         self.scale = 1.0
 
@@ -56,9 +61,20 @@ class Texts:
             dropout=dropout,
             std=std,
             last=self.loaded.last,
-            grade=GRADES[self.task.kind],
+            grade=self.grade(),
         )
         return Finetuned(self.loaded.encoder, head)
+
+    def grade(self) -> Loss:
+        """The loss of the task's kind."""
+        weights = weights_of(self.task, self.class_weights)
+        match self.task.kind:
+            case "regression":
+                return grade_value
+            case "multilabel":
+                return functools.partial(grade_each, weights_C2=weights)
+            case _:
+                return functools.partial(grade_class, weights_C=weights)
 
     def training(self, examples: Sequence[Example]) -> Rows:
         if self.task.kind == "regression":
@@ -83,31 +99,35 @@ class Texts:
         return HeldOut(examples, self._rows(examples))
 
     def score(self, held: HeldOut, answers: Answers) -> dict[str, float]:
-        wanted = self._targets(held.examples)
-        wanted = (
-            wanted
-            if self.task.kind != "regression"
-            else torch.tensor([e.label for e in held.examples])
-        )
-        return metrics.score(self.task.metrics, wanted.numpy(), self.chosen(answers).numpy())
+        if self.task.kind == "multilabel":
+            wanted = several(held.examples, classes=self.task.num_outputs).nan_to_num(UNKNOWN)
+        else:
+            wanted = torch.tensor([e.label for e in held.examples])
+        chosen = self.chosen(answers).numpy()
+        sure = None if self.task.kind == "regression" else self.probabilities(answers).numpy()
+        return metrics.score(self.task.metrics, wanted.numpy(), chosen, sure)
 
     def files(self, held: HeldOut, answers: Answers, name: str) -> dict[str, str]:
-        """NAME.tsv of index and prediction, the label as the task's files write it (several with a
-        bar between), or the value."""
+        """NAME.tsv of index and prediction, as GLUE's server wants it."""
+        return {f"{name}.tsv": answers_tsv(self._shown(answers, values="{:.3f}"))}
+
+    def table(self, held: HeldOut, answers: Answers) -> str:
+        """The examples with what was predicted, as a CSV."""
+        sure = [] if self.task.kind == "regression" else self.probabilities(answers).tolist()
+        shown = self._shown(answers, values="{:.6g}")
+        return validation_csv(self.task, held.examples, predicted=shown, probabilities=sure)
+
+    def _shown(self, answers: Answers, *, values: str) -> list[str]:
+        """Labels as the task's files write them (several with a bar between), or values."""
+        if self.task.kind == "regression":
+            return [values.format(value) for value in self.values(answers)]
         chosen = self.chosen(answers).tolist()
-        match self.task.kind:
-            case "regression":
-                shown = [f"{value:.3f}" for value in self.values(answers)]
-            case "multilabel":
-                shown = [
-                    "|".join(
-                        label for label, holds in zip(self.task.labels, row, strict=True) if holds
-                    )
-                    for row in chosen
-                ]
-            case _:
-                shown = [self.task.labels[k] for k in chosen]
-        return {f"{name}.tsv": answers_tsv(shown)}
+        if self.task.kind == "classification":
+            return [self.task.labels[k] for k in chosen]
+        return [
+            "|".join(name for name, holds in zip(self.task.labels, row, strict=True) if holds)
+            for row in chosen
+        ]
 
     def values(self, answers: Answers) -> list[float]:
         """The values that a regression predicts, on their original scale."""
@@ -132,9 +152,7 @@ class Texts:
 
     def _targets(self, examples: Sequence[Example]) -> Tensor:
         if self.task.kind == "multilabel":
-            return torch.tensor(
-                [[float(k in _several(e)) for k in range(self.task.num_outputs)] for e in examples]
-            )
+            return several(examples, classes=self.task.num_outputs)
         return (
             torch.tensor([e.label for e in examples], dtype=torch.float32) - self.center
         ) / self.scale
@@ -159,8 +177,3 @@ class Texts:
         return rows_of(
             ids, segments, self._targets(examples), pad=tokenizer.pad_token_id, device=self.device
         )
-
-
-def _several(example: Example) -> tuple[int, ...]:
-    assert isinstance(example.label, tuple)
-    return example.label

@@ -6,6 +6,7 @@ from __future__ import annotations
 from ...config.finetune import FinetuneConfig
 from ..known_tasks import tasks_named
 from ..tasks import TaskData
+from .columns import Columns
 from .own import read_own
 from .split import split
 from .task import read_task
@@ -18,14 +19,19 @@ def read_asked(options: FinetuneConfig) -> list[TaskData]:
             read_task(row, options.data_dir, test=options.predict_test)
             for row in tasks_named(options.task)
         ]
-    named = {
-        "text_column": options.text_column,
-        "pair_column": options.pair_column,
-        "label_column": options.label_column,
-    }
+    columns = Columns(
+        text=options.text_column,
+        pair=options.pair_column,
+        label=options.label_column,
+        header=options.header,
+    )
     train = options.train_file or ""
     fraction = options.validation_fraction
     task = read_own(
-        train, options.validation_file or train, **named, problem_type=options.problem_type
+        train,
+        options.validation_file or train,
+        columns=columns,
+        problem_type=options.problem_type,
+        metrics=options.metrics,
     )
     return [task if fraction is None else split(task, fraction, seed=options.seed)]

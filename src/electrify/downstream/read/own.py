@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +10,13 @@ from ...errors import UserError
 from ...text.small_files import json_rows
 from ..examples import Question, Sentence
 from ..known_tasks import TASKS
+from ..metrics import chosen
 from ..tasks import TaskData
+from .columns import WHOLE_NUMBER, Columns
 from .conll import read_sentence_rows, read_sentences
 from .files import ending_of, whole
 from .overlap import shared_examples
-from .own_texts import OWN_EPOCHS, WHOLE_NUMBER, texts_task
+from .own_texts import OWN_EPOCHS, texts_task
 from .squad import read_question_rows, read_questions
 from .tables import must_be_classes
 from .task import answering_of, tagging_of
@@ -23,32 +26,29 @@ def read_own(
     train_file: str,
     validation_file: str,
     *,
-    text_column: str | None,
-    pair_column: str | None,
-    label_column: str | None,
-    problem_type: str,
+    columns: Columns | None = None,
+    problem_type: str = "auto",
+    metrics: Sequence[str] = (),
 ) -> TaskData:
     """A task of one's own files; the columns and the kind of label are detected where they are not
-    given. Raises UserError naming file and line."""
+    given, and so are the metrics. Raises UserError naming file and line."""
     files = (train_file, validation_file)
     kind = _kind_of_files(train_file) if problem_type == "auto" else problem_type
     name = Path(train_file).name.split(".")[0]
     # Under a known name the report would compare it with published scores.
     name = f"own-{name}" if name.lower() in TASKS else name
-    columns = {
-        "--text-column": text_column,
-        "--pair-column": pair_column,
-        "--label-column": label_column,
-    }
-    _must_use(columns, train_file, kind)
+    columns = columns or Columns()
+    _must_use(columns.flags(), train_file, kind)
     match kind:
         case "answering":
+            chosen(metrics, "answering")
             train, validation = (_questions(path) for path in files)
             return answering_of(name, train, validation, epochs=2)
         case "tagging":
-            return _tagging(files, name, text_column, label_column)
+            chosen(metrics, "tagging")
+            return _tagging(files, name, columns.text, columns.label)
         case _:
-            return texts_task(files, name, text_column, pair_column, label_column, kind)
+            return texts_task(files, name, columns, kind, metrics)
 
 
 def _must_use(columns: dict[str, str | None], train_file: str, kind: str) -> None:
@@ -57,7 +57,7 @@ def _must_use(columns: dict[str, str | None], train_file: str, kind: str) -> Non
     if kind not in ("tagging", "answering"):
         return
     if kind == "tagging" and ending_of(train_file) not in (".jsonl", ".ndjson"):
-        columns = {"--pair-column": columns["--pair-column"]}
+        columns = {flag: columns[flag] for flag in ("--pair-column", "--no-header")}
     useless = [flag for flag, given in columns.items() if given is not None]
     if useless:
         raise UserError(

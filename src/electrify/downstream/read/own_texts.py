@@ -4,52 +4,51 @@ given."""
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import UserError, nearest
-from ..examples import Example
-from ..tasks import Kind, TaskData
+from ..examples import Example, Partly
+from ..metrics import chosen
+from ..tasks import MIN_UPDATES, Kind, TaskData
+from .columns import WHOLE_NUMBER, Columns
 from .overlap import shared_examples
 from .tables import Row, class_name, label_of, must_be_classes, number_of, rows, texts_of
 
-# The names that are looked for, in this order.
-TEXT_COLUMNS = ("text", "sentence", "sentence1", "content", "document", "sequence", "seq", "smiles")
-TEXT_COLUMNS += ("code", "review", "utterance", "tweet", "body")
-PAIR_COLUMNS = ("sentence2",)
-LABEL_COLUMNS = ("label", "labels", "category", "class", "target", "intent", "sentiment")
-SHOWN = 30
-"""Characters of an example value in a message."""
 OWN_EPOCHS = 3.0
 OWN_METRICS: dict[Kind, tuple[str, ...]] = {
-    "classification": ("accuracy", "macro_f1"),
-    "multilabel": ("micro_f1", "macro_f1", "accuracy"),
+    "classification": (
+        "accuracy",
+        "macro_f1",
+        "balanced_accuracy",
+        "roc_auc",
+        "pr_auc",
+        "ece",
+    ),
+    "multilabel": ("micro_f1", "macro_f1", "accuracy", "roc_auc", "pr_auc"),
     "regression": ("spearman", "pearson"),
 }
-# What is sorted as a number, and what can be the number of a column.
-WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+# What a cell says where each class has a column of its own.
+_ONE = ("1", "1.0", "true")
+_ZERO = ("0", "0.0", "false")
+_UNKNOWN = ("", "nan")
 
 
 def texts_task(
-    files: tuple[str, str],
-    name: str,
-    text_column: str | None,
-    pair_column: str | None,
-    label_column: str | None,
-    wanted: str,
+    files: tuple[str, str], name: str, columns: Columns, wanted: str, metrics: Sequence[str] = ()
 ) -> TaskData:
-    """A task of texts, or pairs of them, with labels. wanted: the kind of label, or auto."""
+    """A task of texts, or pairs of them, with labels. wanted: the kind of label, or auto. metrics:
+    none takes those of the kind."""
     train_file = files[0]
-    pair, parts = _parts(files, text_column, pair_column, label_column, wanted)
+    (_, pair, labels), parts = _parts(files, columns, wanted)
     values = [value for _, _, value, _ in parts[0]]
     kind = _checked_kind(values, wanted, train_file)
-    names = _several(label_column) or _class_names(values, kind)
+    names = labels if len(labels) > 1 else _class_names(values, kind)
     must_be_classes(train_file, len(names), "--label-column")
     classes = {name: i for i, name in enumerate(names)}
-    train, validation = (
-        tuple(Example(a, b, _label(v, kind, classes, where)) for a, b, v, where in part)
-        for part in parts
-    )
+    examples = [[_example(cells, kind, classes) for cells in part] for part in parts]
+    (train, validation), notes = _known(examples, classes=len(names))
     shared = shared_examples(
         *([(one.text, one.pair) for one in part] for part in (train, validation))
     )
@@ -57,13 +56,26 @@ def texts_task(
         name,
         kind,
         tuple(names),
-        OWN_METRICS[kind],
+        chosen(metrics, kind) or OWN_METRICS[kind],
         OWN_EPOCHS,
         train,
         validation,
         symmetric=pair is not None,
-        notes=shared,
+        notes=(*shared, *notes),
+        min_updates=MIN_UPDATES,
     )
+
+
+def _known(
+    parts: list[list[Example]], *, classes: int
+) -> tuple[list[tuple[Example, ...]], tuple[str, ...]]:
+    """The examples of which anything is known, and a note on the others."""
+    found = [
+        tuple(one for one in part if not isinstance(one, Partly) or len(one.unknown) < classes)
+        for part in parts
+    ]
+    out = sum(map(len, parts)) - sum(map(len, found))
+    return found, (f"{out:,} examples have no label at all and are left out",) * bool(out)
 
 
 Cells = tuple[str, str | None, Any, str]
@@ -71,70 +83,37 @@ Cells = tuple[str, str | None, Any, str]
 
 
 def _parts(
-    files: tuple[str, str],
-    text_column: str | None,
-    pair_column: str | None,
-    label_column: str | None,
-    wanted: str,
-) -> tuple[str | None, list[list[Cells]]]:
-    """The column of the second text, and the rows of each file."""
-    found = [(path, list(rows(path))) for path in files]
-    for path, part in found:
+    files: tuple[str, str], columns: Columns, wanted: str
+) -> tuple[tuple[str, str | None, list[str]], list[list[Cells]]]:
+    """The columns of the text, of the second text and of the labels, and the rows of each file."""
+    tables = [(path, list(rows(path, header=columns.header))) for path in files]
+    for path, part in tables:
         if not part:
             raise UserError(f"{path}: no examples")
-    first = [cells for _, cells in found[0][1][:2]]
-    header = list(first[0])
-    text = column_named(files[0], first, text_column, TEXT_COLUMNS, "--text-column")
-    pair = pair_column or next((c for c in PAIR_COLUMNS if c in header and c != text), None)
-    labels = _several(label_column) or [
-        column_named(files[0], first, label_column, LABEL_COLUMNS, "--label-column")
-    ]
-    _must_differ(files[0], text, pair, labels)
+    found = columns.found(files[0], [cells for _, cells in tables[0][1][:2]])
+    text, pair, labels = found
     if len(labels) > 1:
         parts = [
-            [_marked_cells(path, row, text, pair, labels) for row in part] for path, part in found
+            [_marked_cells(path, row, text, pair, labels) for row in part] for path, part in tables
         ]
     else:
         empty = wanted == "multilabel"
         parts = [
             [_cells(path, row, text, pair, labels[0], empty=empty) for row in part]
-            for path, part in found
+            for path, part in tables
         ]
     for path, part in zip(files, parts, strict=True):
         if not any(a.strip() or (b or "").strip() for a, b, _, _ in part):
-            columns = ", ".join(repr(c) for c in (text, pair) if c is not None)
-            raise UserError(f"{path}: every text ({columns}) is empty; is another column meant?")
-    return pair, parts
-
-
-def _must_differ(path: str, text: str, pair: str | None, labels: list[str]) -> None:
-    """Raises UserError for a column that is to be two things."""
-    uses = [("--text-column", text), ("--pair-column", pair)]
-    uses += [("--label-column", label) for label in labels]
-    held: dict[str, str] = {}
-    for flag, column in uses:
-        if column is None:
-            continue
-        other = held.setdefault(column, flag)
-        if other != flag:
-            raise UserError(
-                f"{path}: {other} and {flag} are both {column!r}; each needs a column of its own"
-            )
-    twice = next((label for label in labels if labels.count(label) > 1), None)
-    if twice is not None:
-        raise UserError(f"--label-column names {twice!r} twice")
-
-
-def _several(label_column: str | None) -> list[str]:
-    """The columns of a label each, where several are named."""
-    return (label_column or "").split(",") if "," in (label_column or "") else []
+            named = ", ".join(repr(c) for c in (text, pair) if c is not None)
+            raise UserError(f"{path}: every text ({named}) is empty; is another column meant?")
+    return found, parts
 
 
 def _checked_kind(values: list[Any], wanted: str, train_file: str) -> Kind:
     """The kind of label. Raises UserError where the labels are not of the kind that is wanted."""
     kind = _kind_of_labels(values) if wanted == "auto" else wanted
     assert kind in OWN_METRICS
-    if kind != "multilabel" and any(isinstance(v, list) for v in values):
+    if kind != "multilabel" and any(isinstance(v, list | Marked) for v in values):
         raise UserError(
             f"{train_file}: an example may have several labels there, so its problem type is "
             f"multilabel, not {kind}"
@@ -152,13 +131,15 @@ def _class_names(values: list[Any], kind: Kind) -> list[str]:
 
 
 def _kind_of_labels(values: list[Any]) -> Kind:
-    if any(isinstance(v, list) for v in values):
+    if any(isinstance(v, list | Marked) for v in values):
         return "multilabel"
     return "regression" if _are_decimals(values) else "classification"
 
 
 def _list(value: Any) -> list[Any]:
     """The labels of one example; text holds them between bars."""
+    if isinstance(value, Marked):
+        return value.held
     if isinstance(value, list):
         return value
     return (
@@ -168,22 +149,40 @@ def _list(value: Any) -> list[Any]:
     )
 
 
-def _holding(path: str, row: Row, columns: list[str]) -> list[str]:
-    """The names of the columns that contain a 1."""
+@dataclass(frozen=True)
+class Marked:
+    """What the columns of an example say, one for each class: the names of those with a 1, and of
+    the empty ones."""
+
+    held: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+def _marked(path: str, row: Row, columns: list[str]) -> Marked:
     number, cells = row
-    held = []
+    found = Marked()
     for column in columns:
         if column not in cells:
             raise UserError(
                 f"{path}, line {number}: no column {column!r}{nearest(column, list(cells))}"
             )
-        value = str(cells[column]).strip().lower()
-        if value not in ("0", "1", "true", "false"):
+        value = "" if cells[column] is None else str(cells[column]).strip().lower()
+        if value not in (*_ONE, *_ZERO, *_UNKNOWN):
             raise UserError(
-                f"{path}, line {number}: {column!r} must be 0 or 1, not {str(cells[column])[:40]!r}"
+                f"{path}, line {number}: {column!r} must be 0, 1 or empty (not known), not "
+                f"{str(cells[column])[:40]!r}"
             )
-        held += [column] if value in ("1", "true") else []
-    return held
+        found.held.extend([column] * (value in _ONE))
+        found.unknown.extend([column] * (value in _UNKNOWN))
+    return found
+
+
+def _example(cells: Cells, kind: Kind, classes: dict[str, int]) -> Example:
+    text, pair, value, where = cells
+    if not isinstance(value, Marked):
+        return Example(text, pair, _label(value, kind, classes, where))
+    held, unknown = (tuple(sorted(classes[one] for one in x)) for x in (value.held, value.unknown))
+    return Partly(text, pair, held, unknown) if unknown else Example(text, pair, held)
 
 
 def _label(value: Any, kind: Kind, classes: dict[str, int], where: str) -> float | tuple[int, ...]:
@@ -206,36 +205,6 @@ def _class_order(name: str) -> tuple[int, float, str]:
     return (0, int(name), name) if WHOLE_NUMBER.fullmatch(name) else (1, 0, name)
 
 
-def column_named(
-    path: str,
-    first: list[dict[str, Any]],
-    given: str | None,
-    known: tuple[str, ...],
-    flag: str,
-) -> str:
-    """The column that was named, or the first with a known name. first: the first rows."""
-    header = list(first[0])
-    if given is not None:
-        if given not in header:
-            raise UserError(f"{path}: no column {given!r}{nearest(given, header)}")
-        return given
-    found = next((c for c in known if c in header), None)
-    if found is None:
-        raise UserError(
-            f"{path}: none of its columns ({_with_values(first)}) is called {', '.join(known)}; "
-            f"name it with {flag}"
-        )
-    return found
-
-
-def _with_values(first: list[dict[str, Any]]) -> str:
-    """The columns, each with its values in the first rows."""
-    return "; ".join(
-        f"{name}: " + ", ".join(repr(str(row.get(name, ""))[:SHOWN]) for row in first)
-        for name in first[0]
-    )
-
-
 def _cells(path: str, row: Row, text: str, pair: str | None, label: str, *, empty: bool) -> Cells:
     """empty: whether an example may have no label."""
     a, b = texts_of(path, row, text, pair)
@@ -254,6 +223,6 @@ def _cells(path: str, row: Row, text: str, pair: str | None, label: str, *, empt
 
 
 def _marked_cells(path: str, row: Row, text: str, pair: str | None, several: list[str]) -> Cells:
-    """The cells of a row with a column of 0 or 1 for each label."""
-    held = _holding(path, row, several)
-    return (*texts_of(path, row, text, pair), held, f"{path}, line {row[0]}")
+    """The cells of a row with a column for each label."""
+    marked = _marked(path, row, several)
+    return (*texts_of(path, row, text, pair), marked, f"{path}, line {row[0]}")

@@ -20,9 +20,11 @@ from ..tasks import TaskData
 BINS = 10
 
 
-def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
+def split(
+    task: TaskData, fraction: float, *, seed: int, flag: str = "--validation-fraction"
+) -> TaskData:
     """The task with `fraction` of its training examples as validation examples, the same ones for
-    the same examples and seed. Raises UserError where a part would be empty."""
+    the same examples and seed. Raises UserError, naming the flag, where a part would be empty."""
     examples: Sequence[Any] = task.train
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for number, example in enumerate(examples):
@@ -46,8 +48,8 @@ def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
     ]
     if not all(parts):
         raise UserError(
-            f"--validation-fraction {fraction:g} of {len(examples):,} examples leaves a part "
-            "empty; give another share, or a --validation-file"
+            f"{flag} {fraction:g} of {len(examples):,} examples leaves a part empty; give another "
+            "share"
         )
     return replace(task, train=parts[0], validation=parts[1], notes=())
 

@@ -24,14 +24,15 @@ Row = tuple[int, dict[str, Any]]
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?(nan|inf(inity)?)", re.I)
 
 
-def streamed_rows(path: str, raw_lines: Iterable[str]) -> Iterator[Row]:
+def streamed_rows(path: str, raw_lines: Iterable[str], *, header: bool = True) -> Iterator[Row]:
     """As `rows`, of lines that are read one after the other (files.lines)."""
+    may_lack_header(path, header)
     match ending_of(path):
         case ".csv":
             csv.field_size_limit(MAX_LINE)
-            return _csv_rows(path, csv.reader(raw_lines, strict=True))
+            return _csv_rows(path, csv.reader(raw_lines, strict=True), header)
         case ".tsv":
-            return tsv_rows(path, bare(raw_lines))
+            return tsv_rows(path, bare(raw_lines), header=header)
         case ".jsonl" | ".ndjson":
             return json_lines(path, bare(raw_lines))
         case ending:
@@ -44,43 +45,59 @@ def _unknown_ending(path: str, ending: str) -> UserError:
     )
 
 
-def rows(path: str) -> Iterator[Row]:
-    """(line number, column -> value) of each row of a file, by its ending."""
+def rows(path: str, *, header: bool = True) -> Iterator[Row]:
+    """(line number, column -> value) of each row of a file, by its ending. header: whether the
+    first line of a table names its columns; if not, their names are their numbers, from 0."""
+    may_lack_header(path, header)
     match ending_of(path):
         case ".csv":
             # Python's own limit is 131,072 characters, the length of a chapter.
             csv.field_size_limit(MAX_LINE)
-            return _csv_rows(path, csv.reader(io.StringIO(whole(path), newline=""), strict=True))
+            text = io.StringIO(whole(path), newline="")
+            return _csv_rows(path, csv.reader(text, strict=True), header)
         case ".tsv":
-            return tsv_rows(path, lines_of(whole(path)))
+            return tsv_rows(path, lines_of(whole(path)), header=header)
         case ".jsonl" | ".ndjson":
             return json_rows(path, whole(path))
         case ending:
             raise _unknown_ending(path, ending)
 
 
-def _csv_rows(path: str, reader: Any) -> Iterator[Row]:
+def may_lack_header(path: str, header: bool) -> None:
+    """Raises UserError where a file that cannot have a header is said to have none."""
+    if not header and ending_of(path) not in (".csv", ".tsv"):
+        raise UserError(f"{path}: --no-header is for .csv and .tsv")
+
+
+def _csv_rows(path: str, reader: Any, has_header: bool) -> Iterator[Row]:
     header: list[str] | None = None
     try:
         for cells in reader:
             if header is None:
-                header = _header(path, cells)
-            elif cells:  # an empty line is not a row in CSV
+                header = _header(path, cells, has_header)
+                if has_header:
+                    continue
+            if cells:  # an empty line is not a row in CSV
                 yield _row(path, reader.line_num, header, cells)
     except csv.Error as e:
         raise UserError(f"{path}, line {reader.line_num}: broken CSV ({e})") from None
 
 
-def tsv_rows(path: str, lines: Iterable[str]) -> Iterator[Row]:
-    header: list[str] | None = None
+def tsv_rows(path: str, lines: Iterable[str], *, header: bool = True) -> Iterator[Row]:
+    names: list[str] | None = None
     for number, line in enumerate(lines, 1):
-        if header is None:
-            header = _header(path, line.split("\t"))
-            continue
-        yield _row(path, number, header, line.split("\t"))
+        cells = line.split("\t")
+        if names is None:
+            names = _header(path, cells, header)
+            if header:
+                continue
+        yield _row(path, number, names, cells)
 
 
-def _header(path: str, cells: list[str]) -> list[str]:
+def _header(path: str, cells: list[str], has_header: bool) -> list[str]:
+    """The names of the columns. cells: of the first line."""
+    if not has_header:
+        return [str(k) for k in range(len(cells))]
     if len(set(cells)) != len(cells):
         raise UserError(f"{path}, line 1: a column name occurs twice: {', '.join(cells)}")
     return cells

@@ -13,7 +13,7 @@ from ...files.reading import is_regular, open_regular
 from ...text.small_files import lines_of
 from ..examples import Question, Sentence
 from ..known_tasks import NO_ANSWER_METRICS
-from ..tasks import AnswerTask, TagTask, TaskData, TextTask
+from ..tasks import MIN_UPDATES, AnswerTask, TagTask, TaskData, TextTask
 from .conll import read_sentences, tag_scheme, to_iob2
 from .files import whole
 from .glue import read_glue
@@ -164,7 +164,16 @@ def tagging_of(
     labels = tuple(sorted({tag for s in parts[0] for tag in s.tags}))
     metrics = metrics or (("f1", "precision", "recall", "accuracy") if chunked else ("accuracy",))
     return TaskData(
-        name, "tagging", labels, metrics, epochs, parts[0], parts[1], also=also, notes=notes
+        name,
+        "tagging",
+        labels,
+        metrics,
+        epochs,
+        parts[0],
+        parts[1],
+        also=also,
+        notes=notes,
+        min_updates=MIN_UPDATES,
     )
 
 

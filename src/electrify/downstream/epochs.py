@@ -1,0 +1,70 @@
+"""Which training examples a run shows, and how often."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..config.finetune_settings import SELECTION, FinetuneSettings
+from . import loop
+from .examples import Example
+from .read.split import split
+from .tasks import TaskData
+
+FROZEN_EPOCHS = 20.0
+"""A head alone learns more slowly."""
+MOST_EPOCHS = 50
+"""For the sake of a minimum of updates, a set is not shown more often."""
+
+
+def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) -> list[Any]:
+    """The training examples of a seed: all, or `max_train_samples` drawn by the seed; pairs of a
+    symmetric task in both orders on request."""
+    examples: list[Any] = list(task.train)
+    if settings.max_train_samples is not None and settings.max_train_samples < len(examples):
+        chosen = loop.shuffled(len(examples), seed, loop.SUBSET)[: settings.max_train_samples]
+        examples = [examples[int(i)] for i in chosen]
+    if settings.filled().double_unordered and task.symmetric:
+        examples += [Example(e.pair or "", e.text, e.label) for e in examples]
+    return examples
+
+
+def epochs_of(task: TaskData, settings: FinetuneSettings, *, examples: int) -> float:
+    """How often so many training examples are shown."""
+    if settings.num_train_epochs is not None:
+        return settings.num_train_epochs
+    if settings.frozen_encoder != "none":
+        return FROZEN_EPOCHS
+    fewest = settings.min_train_steps
+    if fewest is None:
+        fewest = task.min_updates if settings.protocol == "electrify" else 0
+    per_epoch = math.ceil(examples / settings.per_device_train_batch_size)
+    return max(task.epochs, min(MOST_EPOCHS, math.ceil(fewest / per_epoch)))
+
+
+def updates_of(task: TaskData, settings: FinetuneSettings) -> int:
+    """How many updates a run takes if each example is one row (long contexts give several)."""
+    n = len(examples_of(task, seed=0, settings=settings).examples)
+    size = settings.per_device_train_batch_size
+    return loop.updates_of(n, batch_size=size, epochs=epochs_of(task, settings, examples=n))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The examples of a run that are trained on, and those that are held out to choose an
+    evaluation by (none takes the last)."""
+
+    examples: list[Any]
+    selection: tuple[Any, ...] = ()
+
+
+def examples_of(task: TaskData, *, seed: int, settings: FinetuneSettings) -> Shown:
+    """The examples of a seed."""
+    examples = training_examples(task, seed=seed, settings=settings)
+    if not settings.load_best_model_at_end:
+        return Shown(examples)
+    share = settings.selection_fraction or SELECTION
+    flag = "--selection-fraction"
+    parts = split(replace(task, train=tuple(examples)), share, seed=seed, flag=flag)
+    return Shown(list(parts.train), parts.validation)

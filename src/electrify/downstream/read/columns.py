@@ -1,0 +1,120 @@
+"""Which columns of a table hold what: named, numbered, or guessed by their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import UserError, nearest
+from .files import ending_of
+
+# The names that are looked for, in this order.
+TEXT_COLUMNS = ("text", "sentence", "sentence1", "content", "document", "sequence", "seq", "smiles")
+TEXT_COLUMNS += ("code", "review", "utterance", "tweet", "body")
+PAIR_COLUMNS = ("sentence2",)
+LABEL_COLUMNS = ("label", "labels", "category", "class", "target", "intent", "sentiment")
+SHOWN = 30
+"""Characters of an example value in a message."""
+WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+Cells = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The columns that the user named, by name or number; none are looked for.
+
+    label: one column, or several with commas between them, one for each class. header: whether the
+    first line of a table names its columns; otherwise their names are their numbers, from 0.
+    """
+
+    text: str | None = None
+    pair: str | None = None
+    label: str | None = None
+    header: bool = True
+
+    def flags(self) -> dict[str, str | None]:
+        """What was given, by its flag."""
+        return {
+            "--text-column": self.text,
+            "--pair-column": self.pair,
+            "--label-column": self.label,
+            "--no-header": None if self.header else "true",
+        }
+
+    def found(self, path: str, first: Sequence[Cells]) -> tuple[str, str | None, list[str]]:
+        """The names of the columns of the text, of the second text, and of the labels. first: the
+        first rows. Raises UserError."""
+        if not self.header and self.text is self.label is None and len(first[0]) == 2:
+            lengths = [sum(len(row[name]) for row in first) for name in ("0", "1")]
+            text, label = ("0", "1") if lengths[0] >= lengths[1] else ("1", "0")
+            return text, None, [label]
+        text = column_named(path, first, self.text, TEXT_COLUMNS, "--text-column")
+        if self.pair is not None:
+            pair = column_named(path, first, self.pair, (), "--pair-column")
+        else:
+            pair = next((c for c in PAIR_COLUMNS if c in first[0] and c != text), None)
+        given = several(self.label) or [self.label]
+        labels = [column_named(path, first, c, LABEL_COLUMNS, "--label-column") for c in given]
+        _must_differ(path, text, pair, labels)
+        return text, pair, labels
+
+
+def several(label_column: str | None) -> list[str]:
+    """The columns of a label each, where several are named."""
+    return (label_column or "").split(",") if "," in (label_column or "") else []
+
+
+def column_named(
+    path: str, first: Sequence[Cells], given: str | None, known: tuple[str, ...], flag: str
+) -> str:
+    """The column that was named or numbered, or the first with a known name. first: the first
+    rows of the file."""
+    header = list(first[0])
+    if given in header:
+        return given
+    if given is not None:
+        if ending_of(path) in (".csv", ".tsv") and WHOLE_NUMBER.fullmatch(given):
+            if not 0 <= int(given) < len(header):
+                raise UserError(
+                    f"{path}: no column {given}; there are {len(header)}, counted from 0"
+                )
+            return header[int(given)]
+        raise UserError(f"{path}: no column {given!r}{nearest(given, header)}")
+    found = next((c for c in known if c in header), None)
+    if found is None:
+        hint = ""
+        if ending_of(path) in (".csv", ".tsv") and header != list(map(str, range(len(header)))):
+            hint = ", and with --no-header if the first line is an example"
+        raise UserError(
+            f"{path}: none of its columns ({_with_values(first)}) is called {', '.join(known)}; "
+            f"name it with {flag}{hint}"
+        )
+    return found
+
+
+def _must_differ(path: str, text: str, pair: str | None, labels: list[str]) -> None:
+    """Raises UserError for a column that is to be two things."""
+    uses = [("--text-column", text), ("--pair-column", pair)]
+    uses += [("--label-column", label) for label in labels]
+    held: dict[str, str] = {}
+    for flag, column in uses:
+        if column is None:
+            continue
+        other = held.setdefault(column, flag)
+        if other != flag:
+            raise UserError(
+                f"{path}: {other} and {flag} are both {column!r}; each needs a column of its own"
+            )
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise UserError(f"--label-column names {twice!r} twice")
+
+
+def _with_values(first: Sequence[Cells]) -> str:
+    """The columns, each with its values in the first rows."""
+    return "; ".join(
+        f"{name}: " + ", ".join(repr(str(row.get(name, ""))[:SHOWN]) for row in first)
+        for name in first[0]
+    )

@@ -1,0 +1,191 @@
+"""The best evaluation by examples held out of the training set, early stopping, the minimum of
+updates, and the weights of classes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from electrify.config.finetune_settings import FinetuneSettings
+from electrify.downstream import one_run
+from electrify.downstream.class_weights import class_weights
+from electrify.downstream.curve import Best, Curve
+from electrify.downstream.epochs import MOST_EPOCHS, epochs_of, examples_of, updates_of
+from electrify.downstream.examples import Example, Sentence
+from electrify.downstream.heads import grade_class, grade_each
+from electrify.downstream.one_run import finetune_one
+from electrify.downstream.read.own import read_own
+from electrify.downstream.tasks import MIN_UPDATES, Examples, Kind, TaskData
+from electrify.errors import UserError
+
+SELECTING = FinetuneSettings(
+    num_train_epochs=6,
+    max_seq_length=16,
+    bf16="false",
+    per_device_train_batch_size=8,
+    learning_rate=2e-3,
+    load_best_model_at_end=True,
+    selection_fraction=0.2,
+    eval_steps=4,
+)
+
+
+def task(train: Examples, kind: Kind = "classification", labels: int = 2) -> TaskData:
+    return TaskData("t", kind, tuple("abc"[:labels]), ("accuracy",), 3, train, train)
+
+
+def test_the_chosen_evaluation_is_the_one_that_is_scored_and_saved(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The held-out scores are made up: the third evaluation is the best. The scores, the answers
+    and the saved weights are those of a run that ends there."""
+    scores = iter([0.1, 0.2, 0.9, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3])
+    see = Best.see
+
+    def made_up(self: Best, number: int, score: float, *rest: object) -> None:
+        see(self, number, next(scores), *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Best, "see", made_up)
+    own = read_own(*reviews)
+    model = str(zoo / "electra")
+    found = finetune_one(model, own, seed=0, settings=SELECTING, save_to=tmp_path / "saved")
+    assert [p.chosen for p in found.curve].index(True) == 2
+    assert found.scores == found.curve[2].metrics
+    # The rate of the first twelve updates is that of the whole run, so a run that is cut off there
+    # ends with the same weights.
+    after = Curve.after
+
+    def cut(self: Curve, step: int, *rest: object) -> bool:
+        return after(self, step, *rest) and step < 12  # type: ignore[arg-type]
+
+    scores = iter([0.1, 0.2, 0.9])
+    monkeypatch.setattr(Curve, "after", cut)
+    ended = finetune_one(model, own, seed=0, settings=SELECTING, save_to=tmp_path / "cut")
+    assert ended.files == found.files
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("saved", "cut")]
+    assert weights[0] == weights[1]
+
+
+def test_patience(zoo: Path, reviews: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the best evaluation, so many others end the run; the bar is full all the same."""
+    scores = iter([0.1, 0.5, 0.4, 0.5, 0.9])
+    see = Best.see
+    monkeypatch.setattr(
+        Best, "see", lambda self, n, score, *rest: see(self, n, next(scores), *rest)
+    )
+    done: list[float] = []
+
+    class Bar:
+        def advance(self, count: float, note: str) -> None:
+            done.append(count)
+
+    settings = replace(SELECTING, early_stopping_patience=2)
+    own = read_own(*reviews)
+    found = finetune_one(str(zoo / "electra"), own, seed=0, settings=settings, progress=Bar())  # type: ignore[arg-type]
+    assert [p.selection for p in found.curve[:2]] != []
+    assert found.updates == found.curve[-1].step == 16
+    assert found.scores == found.curve[1].metrics
+    assert sum(done) == pytest.approx(updates_of(own, settings))
+
+
+def test_held_out_examples_are_not_trained_on(reviews: tuple[str, str]) -> None:
+    own = read_own(*reviews)
+    shown = examples_of(own, seed=0, settings=SELECTING)
+    assert len(shown.selection) == pytest.approx(0.2 * len(own.train), abs=1)
+    assert not {e.text for e in shown.examples} & {e.text for e in shown.selection}
+    assert sorted([*shown.examples, *shown.selection], key=own.train.index) == list(own.train)
+    assert examples_of(own, seed=1, settings=SELECTING).selection != shown.selection
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"early_stopping_patience": 3}, "early_stopping_patience has no effect without"),
+        ({"selection_fraction": 0.2}, "selection_fraction has no effect without"),
+        ({"load_best_model_at_end": True, "selection_fraction": 1.0}, "between 0 and 1"),
+        ({"min_train_steps": 5, "num_train_epochs": 2.0}, "no effect with num_train_epochs"),
+        ({"min_train_steps": -1}, "must not be below 0"),
+    ],
+)
+def test_settings_that_do_not_go_together(given: dict[str, object], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        FinetuneSettings(**given)  # type: ignore[arg-type]
+
+
+def test_a_small_set_is_shown_more_often() -> None:
+    """100 examples are 4 batches of 32."""
+    small = replace(task(tuple(Example("a", None, k % 2) for k in range(100))), min_updates=100)
+    plain = FinetuneSettings()
+    assert epochs_of(small, plain, examples=100) == 25
+    assert updates_of(small, plain) == 100
+    assert epochs_of(small, plain, examples=10_000) == 3
+    assert epochs_of(small, replace(plain, min_train_steps=0), examples=100) == 3
+    assert epochs_of(small, replace(plain, min_train_steps=40), examples=100) == 10
+    assert epochs_of(small, replace(plain, num_train_epochs=2.0), examples=100) == 2
+    assert epochs_of(small, FinetuneSettings(protocol="published"), examples=100) == 3
+    assert epochs_of(replace(small, min_updates=0), plain, examples=100) == 3
+    assert epochs_of(small, replace(plain, min_train_steps=10**6), examples=1) == MOST_EPOCHS
+
+
+def test_own_sets_and_tags_have_a_minimum(reviews: tuple[str, str]) -> None:
+    assert read_own(*reviews).min_updates == MIN_UPDATES
+
+
+def test_weights_of_classes_by_hand() -> None:
+    """Nine of a, three of b: 12 / (2 * 9) and 12 / (2 * 3)."""
+    rows = tuple(Example("t", None, int(k >= 9)) for k in range(12))
+    weights = class_weights(task(rows), "balanced")
+    assert weights is not None
+    torch.testing.assert_close(weights, torch.tensor([2 / 3, 2.0]))
+    assert class_weights(task(rows), "none") is None
+    tags = (Sentence(("x", "y", "z", "w"), ("a", "a", "a", "b")),)
+    torch.testing.assert_close(class_weights(task(tags, "tagging"), "balanced"), weights)
+    several = tuple(Example("t", None, (0, 1) if k < 3 else (1,)) for k in range(12))
+    found = class_weights(task(several, "multilabel"), "balanced")
+    torch.testing.assert_close(found, torch.tensor([[2 / 3, 2.0], [6.5, 13 / 24]]))
+
+
+def test_the_loss_with_weights() -> None:
+    logits, targets = torch.randn(4, 3), torch.tensor([0, 2, 1, 1])
+    weights = torch.tensor([1.0, 0.5, 2.0])
+    each = F.cross_entropy(logits, targets, reduction="none") * torch.tensor([1.0, 2.0, 0.5, 0.5])
+    torch.testing.assert_close(grade_class(logits, targets, weights), each.mean())
+    nan = float("nan")
+    several = torch.tensor([[1.0, nan, 0.0], [nan, nan, 1.0]])
+    pairs = torch.tensor([[1.0, 4.0], [1.0, 1.0], [3.0, 1.0]])
+    one = F.binary_cross_entropy_with_logits
+    losses = [4 * one(logits[0, 0], several[0, 0]), 3 * one(logits[0, 2], several[0, 2])]
+    losses.append(one(logits[1, 2], several[1, 2]))
+    found = grade_each(logits[:2], several, pairs)
+    torch.testing.assert_close(found, torch.stack(losses).mean())
+
+
+def test_class_weights_need_classes(zoo: Path, tmp_path: Path) -> None:
+    from electrify.config.finetune import FinetuneConfig
+    from electrify.downstream.finetune import finetune
+
+    path = tmp_path / "values.csv"
+    path.write_text("text,label\n" + "".join(f"film {k},{k / 7}\n" for k in range(20)))
+    options = FinetuneConfig(
+        models=(str(zoo / "electra"),),
+        output_dir=str(tmp_path / "out"),
+        train_file=str(path),
+        validation_file=str(path),
+        settings=FinetuneSettings(class_weights="balanced"),
+    )
+    with pytest.raises(UserError, match="--class-weights is for classes and tags"):
+        finetune(options)
+
+
+def test_nothing_is_held_out_unless_it_is_asked_for(
+    zoo: Path, reviews: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one_run, "Best", None)
+    settings = replace(SELECTING, load_best_model_at_end=False, selection_fraction=None)
+    found = finetune_one(str(zoo / "electra"), read_own(*reviews), seed=0, settings=settings)
+    assert found.scores == found.curve[-1].metrics
+    assert not any(p.chosen for p in found.curve)
