@@ -29,6 +29,7 @@ def cells(out: Path) -> list[Path]:
     return sorted((out / "cells").iterdir())
 
 
+@pytest.mark.slow
 def test_one_encoder(small_data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     study = words(small_data, out, "--budgets", "1e8", "--seeds", "1", "--no-baselines")

@@ -58,6 +58,17 @@ def test_a_model_whose_config_says_16_bits(
     assert {t.dtype for t in load_file(saved / "model.safetensors").values()} == {torch.float32}
 
 
+def test_models_for_comparison_are_not_kept(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+) -> None:
+    more = {"random_baseline": True, "baselines": True, "save_model": True}
+    finetune(options(zoo / "bert", reviews, tmp_path / "out", **more))
+    assert len(list((tmp_path / "out" / "models").iterdir())) == 1
+    more = {"random_weights": True, "save_model": True}
+    finetune(options(zoo / "bert", reviews, tmp_path / "random", **more))
+    assert len(list((tmp_path / "random" / "models").iterdir())) == 1
+
+
 def tagging() -> TaskData:
     made = [Sentence(("the", w, "film"), ("O", "X", "O")) for w in ("good", "bad", "fine", "poor")]
     return tagging_of("chunks", made, made[:2], metrics=None, epochs=1)

@@ -189,6 +189,7 @@ def test_the_order_of_listings_says_nothing(
     assert scandir is os.scandir
 
 
+@pytest.mark.slow
 def test_no_network(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """Training and exporting ask nobody."""
     if os.geteuid() or subprocess.run(["unshare", "-n", "true"], check=False).returncode:

@@ -86,7 +86,7 @@ def planned(
             updates = 0 if is_baseline(model) else updates_of(task, settings)
             for seed in range(options.seed, options.seed + options.seeds):
                 folder = folder_name(label)
-                keep = options.save_model and seed == options.seed and not is_baseline(model)
+                keep = options.save_model and seed == options.seed and _is_kept(model, options)
                 saved = out / "models" / f"{short(task.name)}-{folder}-seed{seed}"
                 predictions = out / "predictions" / folder / f"{short(task.name)}-seed{seed}"
                 yield Run(
@@ -99,6 +99,11 @@ def planned(
                     predictions,
                     known | {"data": hashes[task.name], "test": answered},
                 )
+
+
+def _is_kept(model: str, options: FinetuneConfig) -> bool:
+    """Whether anybody wants the fine-tuned model: not that of a row for comparison."""
+    return not is_baseline(model) and (options.random_weights or not model.startswith(RANDOM))
 
 
 def folder_name(label: str) -> str:

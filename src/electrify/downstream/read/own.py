@@ -21,6 +21,8 @@ from .squad import read_question_rows, read_questions
 from .tables import must_be_classes
 from .task import answering_of, tagging_of
 
+_SAYS_NOTHING = ("train", "training", "train_data", "data")
+
 
 def read_own(
     train_file: str,
@@ -34,7 +36,7 @@ def read_own(
     given, and so are the metrics. Raises UserError naming file and line."""
     files = (train_file, validation_file)
     kind = _kind_of_files(train_file) if problem_type == "auto" else problem_type
-    name = Path(train_file).name.split(".")[0]
+    name = _name_of(Path(train_file))
     # Under a known name the report would compare it with published scores.
     name = f"own-{name}" if name.lower() in TASKS else name
     columns = columns or Columns()
@@ -49,6 +51,12 @@ def read_own(
             return _tagging(files, name, columns.text, columns.label)
         case _:
             return texts_task(files, name, columns, kind, metrics)
+
+
+def _name_of(train_file: Path) -> str:
+    """What the task is called: as the file, or as its folder where the file's name says nothing."""
+    name = train_file.name.split(".")[0]
+    return (train_file.resolve().parent.name or name) if name.lower() in _SAYS_NOTHING else name
 
 
 def _must_use(columns: dict[str, str | None], train_file: str, kind: str) -> None:
