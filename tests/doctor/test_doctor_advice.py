@@ -18,13 +18,18 @@ from electrify.errors import UserError
 from electrify.text.manifest import read_manifest
 
 
-def found(small_data: Path, counts_V: np.ndarray, **options: Any) -> dict[str, Finding]:
+def found(
+    small_data: Path,
+    counts_V: np.ndarray,
+    counts: dict[str, float] | None = None,
+    **options: Any,
+) -> dict[str, Finding]:
     """What is said of a corpus with these counts of its vocabulary."""
     lengths = Lengths()
     lengths.add(np.array([500, 600, 700]))
     manifest = read_manifest(small_data)
     manifest = replace(
-        manifest, vocab_size=len(counts_V), counts={}, options=manifest.options | options
+        manifest, vocab_size=len(counts_V), counts=counts or {}, options=manifest.options | options
     )
     return {
         f.code: f for f in traps(manifest, unigram_V=counts_V, lengths=lengths, folder=small_data)
@@ -60,6 +65,18 @@ def test_nobody_is_told_to_train_what_was_trained(small_data: Path) -> None:
         "train a tokenizer on this very text"
         in found(small_data, counts_V, tokenizer="some/folder")["unk"].advice
     )
+
+
+def test_what_is_unknown_is_judged_by_characters(small_data: Path) -> None:
+    """A word of a thousand unknown characters is one token."""
+    counts_V = rich(512)
+    counts_V[1] = 3
+    known = found(small_data, counts_V, tokenizer="wordpiece")["unk"]
+    assert known.level == "ok"
+    counts = {"unk_characters": 300, "visible_characters": 10_000, "unk_documents": 2}
+    mine = found(small_data, counts_V, tokenizer="wordpiece", counts=counts)["unk"]
+    assert mine.level == "warning"
+    assert "3.00% of the characters, and half or more of 2 of" in mine.fact
 
 
 @pytest.mark.parametrize(

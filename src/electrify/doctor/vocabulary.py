@@ -8,30 +8,40 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..config.prepare import TRAINED
+from ..text.counts import UNK_DOCUMENTS
 from ..text.shards import Manifest
+from ..text.unknown import share_of
 from .findings import Finding, note, ok, warning
 
 # With BERT's vocabularies, about .01 % of English text is [UNK]. At .1 %, about every eighth
 # sequence of 128 tokens contains an unknown word.
 UNK_NOTE = 0.001
-
-
 UNK_WARNING = 0.01
-
-
 # An entry needs some dozens of occurrences before its embedding is more than its initial value.
 RARE = 20
 
 
 def unknown(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[Finding]:
+    """Judged by tokens or by characters, whichever have the larger share."""
     if manifest.special_ids.unk < 0:
         yield ok("unk", "the tokenizer needs no [UNK]")
         return
     n = int(unigram_V[manifest.special_ids.unk])
     fact = f"{n:,} of {tokens:,} tokens are [UNK] ({n / tokens:.3%})"
-    if n / tokens < UNK_NOTE:
+    share = n / tokens
+    characters = share_of(manifest.counts)
+    if characters is not None:
+        # A long word that is not known is one token.
+        share = max(share, characters)
+        lost = int(manifest.counts.get(UNK_DOCUMENTS, 0))
+        documents = int(manifest.counts.get("documents", 0))
+        fact += (
+            f", {characters:.2%} of the characters, and half or more of {lost:,} of "
+            f"{documents:,} documents"
+        )
+    if share < UNK_NOTE:
         yield ok("unk", fact)
-    elif n / tokens < UNK_WARNING:
+    elif share < UNK_WARNING:
         yield note("unk", fact, "Rare signs, as a rule; --tokenizer bpe has no [UNK].")
     elif trained_here(manifest):
         advice = (

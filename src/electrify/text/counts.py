@@ -7,6 +7,8 @@ import numpy as np
 # Characters in words that became [UNK], and documents of which they are half or more.
 UNK_CHARACTERS = "unk_characters"
 UNK_DOCUMENTS = "unk_documents"
+# Characters that are not white space.
+VISIBLE = "visible_characters"
 
 
 def counted(texts: list[str], unknown: np.ndarray) -> dict[str, int]:
@@ -18,7 +20,7 @@ def counted(texts: list[str], unknown: np.ndarray) -> dict[str, int]:
         "documents": len(texts),
         "words": sum(map(len, words)),
         "characters": sum(map(len, texts)),
-        "visible_characters": int(seen.sum()),
+        VISIBLE: int(seen.sum()),
     }
     if unknown.any():
         counts[UNK_CHARACTERS] = int(unknown.sum())

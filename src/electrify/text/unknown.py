@@ -9,7 +9,7 @@ from typing import Any
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..progress import say
-from .counts import UNK_CHARACTERS, UNK_DOCUMENTS, counted
+from .counts import UNK_CHARACTERS, UNK_DOCUMENTS, VISIBLE, counted
 from .encode import Encoder
 
 # Shares of the characters that are not white space.
@@ -21,9 +21,9 @@ SAMPLE = 1_000_000  # characters
 def share_of(counts: Mapping[str, float]) -> float | None:
     """The share of the characters that became [UNK], white space apart; None for a corpus made
     before they were counted."""
-    if UNK_CHARACTERS not in counts:
+    if not {UNK_CHARACTERS, VISIBLE} <= counts.keys():
         return None
-    return counts[UNK_CHARACTERS] / max(counts["visible_characters"], 1)
+    return counts[UNK_CHARACTERS] / max(counts[VISIBLE], 1)
 
 
 def must_know_sample(tokenizer: Any, texts: list[str], options: PrepareConfig, *, unk: int) -> None:
