@@ -75,7 +75,7 @@ def trained(
     return seen[-1], outcome.files
 
 
-@pytest.mark.parametrize("bf16", ["false"])
+@pytest.mark.parametrize("bf16", ["false", "true"])
 @pytest.mark.parametrize(
     ("name", "kind", "pairs"),
     [
