@@ -15,7 +15,7 @@ from electrify.compare import forecast as forecast_module
 from electrify.compare import study as study_module
 from electrify.compare.forecast import Rate
 from electrify.compare.measures import place_of
-from electrify.compare.plan import Cell
+from electrify.compare.plan import Cell, read_entries
 from electrify.compare.processes import CELL, environment
 from electrify.compare.results import (
     PRETRAIN,
@@ -141,6 +141,8 @@ def test_every_recipe_budget_and_seed_and_the_untrained(small_data: Path, tmp_pa
         ({"recipes": ("bert-tiny:mask_rate=.3,mask-rate=.4",)}, "mask_rate is changed twice"),
         ({"recipes": ("bert-tinny",)}, "bert-tiny"),
         ({"data": "nowhere"}, "nowhere"),
+        ({"processes": 4096}, "processes: there are"),
+        ({"recipes": ("bert-tiny:tie=\x1b[31m",)}, "cannot be shown in tables and pictures"),
     ],
 )
 def test_mistakes_are_found_before_the_first_run(
@@ -355,6 +357,52 @@ def test_a_study_that_somebody_wrote_meanwhile_is_left(small_data: Path, tmp_pat
     with pytest.raises(UserError, match="holds a study with --task-seeds 3"):
         run_study(mine)
     assert (theirs.out / STUDY).read_bytes() == before
+
+
+def test_the_users_notes_in_the_plan_are_kept(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    write_study(study)
+    ours = (study.out / STUDY).read_text()
+    (study.out / STUDY).write_text(f"{ours}# my notes\nmine: 1\n")
+    must_be_ours(study)
+    write_study(study)
+    assert (study.out / STUDY).read_text() == ours
+    (kept,) = study.out.glob(f"{STUDY}.changed*")
+    assert kept.read_text().endswith("# my notes\nmine: 1\n")
+
+
+@pytest.mark.parametrize("inside", ["run", "blimp"])
+def test_a_link_below_a_cell_is_not_followed(small_data: Path, tmp_path: Path, inside: str) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    runner = Runner(study)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    folder = runner.folder(study.cells[0])
+    folder.mkdir(parents=True)
+    (folder / inside).symlink_to(elsewhere)
+    with pytest.raises(UserError, match=f"{inside} is a link, and files would be"):
+        runner.start(study.cells[0], None)
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_folder_in_the_place_of_an_outcome(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    runner = Runner(study)
+    (runner.folder(study.cells[0]) / "outcome.json").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"outcome\.json is in the way .*; move it elsewhere"):
+        runner.start(study.cells[0], None)
+
+
+def test_there_are_not_so_many_seeds(small_data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="seeds must be at most 1,000, not 1000000"):
+        config(small_data, tmp_path, seeds=10**6)
+
+
+@pytest.mark.parametrize("name", ["a\rb", "\ud835\udc00", "\x1b[0m", " "])
+def test_names_that_cannot_be_shown(name: str) -> None:
+    with pytest.raises(UserError, match="cannot be shown in tables and pictures"):
+        read_entries({name: {"recipe": "bert-tiny"}}, "more.yaml")
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "pipe", "folder"])

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from electrify.compare.plot import drawn
+from electrify.compare.plot import _minor, drawn  # pyright: ignore[reportPrivateUsage]
 from electrify.compare.report import as_csv, as_json, markdown, sentences, since, text, write_report
 from electrify.compare.results import Result
 from electrify.compare.statistics import Interval
 from electrify.compare.table import Crossing, Table, table_of
+from electrify.downstream.plot import named
 
 BUDGETS = (1e14, 4e14, 1e15)
 
@@ -181,3 +182,10 @@ def test_a_name_is_not_a_formula() -> None:
     name = r"$\frac$"
     results = [result(name, 1e14, s, a=0.1 * s) for s in range(3)]
     assert drawn(table_of(results, recipes=[name], tasks=["a"]), against="flops")
+
+
+def test_a_logarithmic_axis_and_hidden_names() -> None:
+    """No formula stands at the ticks, and matplotlib hides no name."""
+    assert [_minor(x, 0) for x in (2e14, 3e14, 5e14, 0.0)] == ["2e14", "", "5e14", ""]
+    assert named("_mine") == " _mine"
+    assert named("a\x1bb") == r"a\x1bb"

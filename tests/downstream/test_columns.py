@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from electrify.config.finetune import FinetuneConfig
@@ -13,6 +15,7 @@ from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.predict import PredictConfig
 from electrify.downstream.baselines import TFIDF, baseline_one
 from electrify.downstream.examples import Example, Partly
+from electrify.downstream.metrics import score
 from electrify.downstream.one_run import finetune_one
 from electrify.downstream.read.columns import Columns
 from electrify.downstream.read.own import read_own
@@ -107,6 +110,14 @@ def test_empty_cells_are_not_known(tmp_path: Path) -> None:
         Example("e", None, (0,)),
     )
     assert found.notes[-1] == "2 examples have no label at all and are left out"
+
+
+def test_a_class_of_which_no_validation_example_says_anything() -> None:
+    rows = np.array([[1, -1], [0, -1]])
+    found = score(["macro_f1", "micro_f1", "accuracy"], rows, np.array([[1, 0], [0, 1]]))
+    assert found == {"macro_f1": 1.0, "micro_f1": 1.0, "accuracy": 1.0}
+    nothing = score(["macro_f1", "micro_f1"], np.full((2, 2), -1), np.zeros((2, 2)))
+    assert all(map(math.isnan, nothing.values()))
 
 
 def test_a_model_learns_from_what_is_known(zoo: Path, tmp_path: Path) -> None:

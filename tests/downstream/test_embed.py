@@ -61,6 +61,18 @@ def test_a_transform_does_not_depend_on_blocks() -> None:
     torch.testing.assert_close(one(vectors_ND).T.cov(correction=0), torch.eye(6), atol=1e-4, rtol=0)
 
 
+def test_texts_of_the_corpus_are_not_counted_as_cut(
+    zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text("the film was good\n" * 3)
+    other = tmp_path / "corpus.txt"
+    other.write_text(("very " * 40 + "bad\n") * 5)
+    flags = ["--output-file", str(tmp_path / "out.npy"), "--max-seq-length", "16"]
+    assert run("embed", str(zoo / "bert"), str(path), *flags, "--center", str(other)) == 0
+    assert "were cut" not in capsys.readouterr().err
+
+
 def test_files(
     zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 from electrify.config.finetune_settings import FinetuneSettings
@@ -79,6 +81,17 @@ def test_resources_beside_scores():
         [record("old", 0, 0.4)], {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={}
     )
     assert "Resources" not in markdown(silent)
+
+
+def test_a_metric_that_does_not_exist_for_some_seed() -> None:
+    """One class in the validation examples has no area under a curve."""
+    records = [record("m", s, value) for s, value in enumerate((math.nan, 0.5, 0.7))]
+    report = report_of(records, {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={})
+    (row,) = report.rows
+    assert all(map(math.isnan, (row.median, row.mean, row.best, row.worst)))
+    assert "nan" in report.table()
+    assert json.loads(report.json())["rows"][0]["median"] in ("nan", "NaN", None)
+    assert markdown(report)
 
 
 def test_a_name_is_not_a_formula(tmp_path: Path) -> None:

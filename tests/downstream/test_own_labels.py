@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,29 @@ def test_a_number_is_written_as_one(tmp_path: Path, labels: str, kind: str) -> N
     assert found.kind == kind
     if kind == "classification":
         assert set(found.labels) == set(labels.split())
+
+
+@pytest.mark.parametrize(
+    "labels",
+    ["1700000000.5 1700000050.7 1700000100.9", "1e-300 2e-300 3.5e-300", "1e300 2e300 3.5"],
+)
+def test_values_that_a_model_cannot_tell_apart(tmp_path: Path, labels: str) -> None:
+    rows = [f"text {i}\t{label}" for i, label in enumerate(labels.split())]
+    with pytest.raises(UserError, match=r"cannot tell apart; subtract their mean"):
+        own(tmp_path, table("text\tlabel", *rows))
+
+
+@pytest.mark.parametrize(
+    ("label", "says"),
+    [
+        ('"\\ud800a"', "holds half a surrogate pair"),
+        ('["a|b", "c"]', "the label 'a|b' holds a bar, which stands between labels"),
+    ],
+)
+def test_labels_that_cannot_be_written(tmp_path: Path, label: str, says: str) -> None:
+    rows = [f'{{"text": "x {k}", "label": {label}}}' for k in range(3)]
+    with pytest.raises(UserError, match=re.escape(says)):
+        own(tmp_path, table(*rows), ending=".jsonl")
 
 
 def test_a_label_of_regression_with_an_underscore(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from transformers import (
 
 from electrify import PredictConfig, UserError, predict_files
 from electrify.downstream.read import files
+from electrify.downstream.reading import noted
 from electrify.inference.sentences import split
 from electrify.inference.source import Files
 from electrify.text.small_files import lines_of
@@ -124,6 +127,77 @@ def read(call: Callable[[], list[str]]) -> list[str] | str:
         return call()
     except UserError as e:
         return str(e)
+
+
+def test_line_ends_that_change(tmp_path: Path) -> None:
+    path = tmp_path / "old.txt"
+    path.write_bytes(b"good \r" * 300_000 + b"\nbad\n")
+    with pytest.raises(UserError, match="carriage returns at first and with line feeds later"):
+        list(files.lines(path))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".tsv"])
+def test_a_cell_that_cannot_be_written_again(
+    models: dict[str, str], tmp_path: Path, ending: str
+) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"text": "good", "x": "\\ud800"}\n')
+    with pytest.raises(UserError, match="line 1: 'x' holds half a surrogate pair"):
+        predicted(models["classes"], path, ending)
+    path.write_text('{"text": "good", "x": ["\\ud800"]}\n')
+    with pytest.raises(UserError, match="line 1: 'x' holds half a surrogate pair"):
+        predicted(models["tags"], path, ending)
+
+
+def test_a_carriage_return_within_a_text(models: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"text": "good\\rbad"}\n{"text": "bad"}\n')
+    found = predicted_rows(models["classes"], path)
+    assert [row["text"] for row in found] == ["good\rbad", "bad"]
+
+
+def predicted_rows(model: str, path: Path) -> list[dict[str, str]]:
+    out = path.parent / "rows.csv"
+    predict_files(PredictConfig(model=model, files=(str(path),), output_file=str(out)))
+    with out.open(encoding="utf-8", newline="") as f:
+        return list(csv.DictReader(f))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"id2label": {"0": "a", "2": "b"}}, "does not give each of 2 outputs a name"),
+        ({"id2label": {"-1": "a", "0": "b"}}, "does not give each of 2 outputs a name"),
+        ({"id2label": {"0": None, "1": "b"}}, "does not give each of 2 outputs a name"),
+        ({"problem_type": "regression"}, "regression, which has one value, and 2 outputs"),
+    ],
+)
+def test_names_of_outputs_that_are_missing(
+    models: dict[str, str], tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(models["classes"], folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    path = tmp_path / "in.txt"
+    path.write_text("good\n")
+    with pytest.raises(UserError, match=says):
+        predicted(str(folder), path, ".csv")
+
+
+def test_a_forged_length_is_not_believed(models: dict[str, str], tmp_path: Path) -> None:
+    assert noted(SimpleNamespace(electrify={"max_seq_length": 3})).max_seq_length is None
+    assert noted(SimpleNamespace(electrify={"max_seq_length": 16})).max_seq_length == 16
+
+
+def test_standard_output_that_is_closed(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text("good\n")
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(UserError, match="standard output is closed; give an --output-file"):
+        predict_files(PredictConfig(model=models["classes"], files=(str(path),)))
 
 
 def test_what_was_cut_is_said(

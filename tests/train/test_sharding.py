@@ -178,7 +178,8 @@ def test_logits_computed_again(system: str, small_data: Path, tmp_path: Path) ->
     word table whole."""
     in_two(tmp_path, [words(system, small_data, tmp_path / "two", **SHARDED)], CHUNK="8")
     assert cli.main(words(system, small_data, tmp_path / "one")) == 0
-    same_numbers(tmp_path / "one", tmp_path / "two")
+    # What is computed again costs FLOPs.
+    same_numbers(tmp_path / "one", tmp_path / "two", but=("flops",))
     same_tensors(tmp_path / "one", tmp_path / "two", step=16)
 
 

@@ -120,6 +120,11 @@ def do(work: Work) -> None:
     write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
 
 
+def folder_of(task: str) -> str:
+    """The name of the folder that takes what a task writes."""
+    return task.replace(":", "-")
+
+
 def measured(work: Work, model: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """The scores of each task, and the reasons of those that failed."""
     from .measures import Measuring, measure
@@ -129,7 +134,7 @@ def measured(work: Work, model: Path) -> tuple[dict[str, Any], dict[str, str]]:
     failed: dict[str, str] = {}
     for name in work.tasks:
         try:
-            found = measure(name, model, how, Path(work.folder) / name.replace(":", "-"))
+            found = measure(name, model, how, Path(work.folder) / folder_of(name))
         except UserError as e:
             say(f"{name} failed: {e}")
             failed[name] = str(e)

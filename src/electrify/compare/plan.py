@@ -80,7 +80,7 @@ def read_entry(text: str) -> Entry:
         if name in changes:
             raise UserError(f"{text}: {name} is changed twice")
         changes[name] = value
-    return Entry(text.strip(), recipe, changes)
+    return Entry(_must_be_a_name(text.strip(), "--recipes"), recipe, changes)
 
 
 def read_entries(values: Any, where: str) -> list[Entry]:
@@ -96,8 +96,17 @@ def read_entries(values: Any, where: str) -> list[Entry]:
         changes = {str(k).replace("-", "_"): v for k, v in fields.items() if k != "recipe"}
         if len(changes) < len(fields) - 1:
             raise UserError(f"{where}: {name} changes one field twice, with - and with _")
-        found.append(Entry(str(name), fields["recipe"], changes))
+        found.append(Entry(_must_be_a_name(str(name), where), fields["recipe"], changes))
     return found
+
+
+def _must_be_a_name(name: str, where: str) -> str:
+    if not name.strip() or not name.isprintable():
+        raise UserError(
+            f"{where}: {name[:60]!r} cannot be shown in tables and pictures; take letters, digits "
+            "and signs for a name"
+        )
+    return name
 
 
 def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConfig:

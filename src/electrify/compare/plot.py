@@ -7,7 +7,7 @@ import io
 import math
 from typing import Any
 
-from ..downstream.plot import our_style
+from ..downstream.plot import named, our_style
 from .study import UNTRAINED
 from .table import Table
 
@@ -55,12 +55,26 @@ def _fill(figure: Any, table: Table, against: str) -> None:
             _ranks(axis, table, against)
         if measured:
             axis.set_xscale("log")
+            # matplotlib's own labels of a logarithmic axis are formulas.
+            axis.xaxis.set_major_formatter(lambda x, _: f"{x:.0e}".replace("e+", "e"))
+            axis.xaxis.set_minor_formatter(_minor)
+            axis.tick_params(axis="x", which="both", labelsize=8)
         axis.set_xlabel(LABELS[against] + ("" if measured else ": not measured"))
         axis.grid(alpha=0.3)
     for axis in list(axes.flat)[len(panels) :]:
         axis.set_visible(False)
     handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, max(1, len(labels))))
+    longest = max(map(len, labels), default=1)
+    # A letter takes .09 inches or so, and the line before it half an inch.
+    room = int(PANEL[0] * columns / (0.09 * longest + 0.7))
+    ncols = max(1, min(4, room, len(labels)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=ncols)
+
+
+def _minor(x: float, _: int) -> str:
+    """Labels between the powers of ten, of some of which there may be none."""
+    digit = x / 10 ** math.floor(math.log10(x)) if x > 0 else 0
+    return f"{x:.0e}".replace("e+", "e") if round(digit) in (2, 5) else ""
 
 
 def _cost(table: Table, recipe: str, budget: float, against: str) -> float:
@@ -83,7 +97,7 @@ def _task(axis: Any, table: Table, task: str, against: str) -> None:
             x,
             [100 * p.mean.value for p in points],
             marker=marker,
-            label=table.shown[recipe],
+            label=named(table.shown[recipe]),
             **style,
         )
         if all(math.isfinite(p.mean.low) for p in points):
@@ -97,7 +111,7 @@ def _task(axis: Any, table: Table, task: str, against: str) -> None:
         if point is not None:
             value = 100 * point.mean.value
             axis.axhline(value, color="gray", linestyle=style, linewidth=1, label=name)
-    axis.set_title(f"{task} ({metric})")
+    axis.set_title(named(f"{task} ({metric})"))
 
 
 def _ranks(axis: Any, table: Table, against: str) -> None:

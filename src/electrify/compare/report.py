@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 from ..config.compare import SCORE
 from ..console import inert
 from ..files import results
+from ..files.csv_text import csv_text
 from ..files.whole import json_text
 from ..progress import aligned, say
 from .plot import drawn
@@ -56,22 +55,18 @@ def as_json(table: Table) -> str:
 
 def as_csv(table: Table) -> str:
     """One line for each recipe, budget and task, and for each figure on held-out text."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[list[Any]] = [list(COLUMNS)]
     for p in table.points:
         d = p.difference
-        writer.writerow(
+        rows.append(
             [p.recipe, f"{p.budget:g}", p.task, p.metric, len(p.by_seed)]
             + [p.mean.value, p.mean.low, p.mean.high]
             + ([d.value, d.low, d.high] if d else ["", "", ""])
         )
     for h in table.held_out:
         found = [h.mean.value, h.mean.low, h.mean.high]
-        writer.writerow(
-            [h.recipe, f"{h.budget:g}", HELD_OUT, h.figure, h.seeds, *found, "", "", ""]
-        )
-    return out.getvalue()
+        rows.append([h.recipe, f"{h.budget:g}", HELD_OUT, h.figure, h.seeds, *found, "", "", ""])
+    return csv_text(rows)
 
 
 def text(table: Table) -> str:

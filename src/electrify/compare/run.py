@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config.pretrain import dump, override
+from ..errors import UserError
 from ..files.inside import must_stay_inside
 from ..files.lock import lock
 from ..files.reading import FileError, read_object
@@ -26,7 +27,7 @@ from ..files.schema import is_count
 from ..progress import Progress, say
 from ..train import checkpoint, log
 from ..train.signals import SAVED_EXIT
-from .cell import OUTCOME, RUN, Outcome, Work, last_words
+from .cell import OUTCOME, RUN, Outcome, Work, folder_of, last_words
 from .logs import opened_log, own_tail
 from .measures import Measuring
 from .plan import Cell
@@ -139,10 +140,17 @@ class Runner:
 
     def start(self, cell: Cell, core: int | None) -> Running:
         """Starts the process of a cell."""
+        c = self.study.config
         folder = self.folder(cell)
-        must_stay_inside(folder, self.study.out)
+        for place in (folder, folder / RUN, *(folder / folder_of(t) for t in c.tasks)):
+            must_stay_inside(place, self.study.out)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / OUTCOME).unlink(missing_ok=True)
+        try:
+            (folder / OUTCOME).unlink(missing_ok=True)
+        except OSError as e:
+            raise UserError(
+                f"{folder / OUTCOME} is in the way ({e.strerror}); move it elsewhere"
+            ) from e
         work = json.dumps(dataclasses.asdict(self.work(cell, folder, core))).encode()
         with opened_log(folder / LOG) as errors:
             process = subprocess.Popen(

@@ -27,12 +27,13 @@ from ..config.pretrain import PretrainConfig, override
 from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
 from ..files.folders import fingerprint, must_be_new
-from ..files.whole import write_atomically
+from ..files.results import write_results
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from ..train.decisive import decisive
 from .measures import digest_of, place_of
 from .plan import Cell, Entry, cells, configured, read_entries, read_entry
+from .processes import slots
 from .results import Key, Result, read_results
 
 STUDY = "study.yaml"
@@ -79,6 +80,7 @@ def plan_study(config: CompareConfig) -> Study:
         raise UserError(
             "intervals need scipy, which is not installed: pip install 'electrify[eval]'"
         )
+    slots(config.processes, config.device)
     corpus = Corpus(Path(config.data), "train")
     entries = entries_of(config)
     seeds = range(config.seed, config.seed + config.seeds)
@@ -211,10 +213,11 @@ def must_be_ours(study: Study) -> None:
 
 
 def write_study(study: Study) -> None:
-    """Writes study.yaml, which names the score before anything is run."""
+    """Writes study.yaml, which names the score before anything is run; what the user made of it is
+    kept."""
     head = "# The plan of a study, written by electrify compare before its first run.\n"
     text = yaml.safe_dump(declared(study), sort_keys=False, allow_unicode=True)
-    write_atomically(study.out / STUDY, head + text)
+    write_results(study.out, {STUDY: head + text})
 
 
 def key_of(cell: Cell) -> Key:

@@ -13,6 +13,9 @@ from .given import Checked
 SCORE = "mean rank over the tasks"
 
 
+MOST_SEEDS = 1000
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompareConfig(Checked):
     """Which recipes are compared, for which budgets, by which tasks, and where the results go."""
@@ -81,6 +84,9 @@ class CompareConfig(Checked):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"{name} must be at least 1, not {value}")
+        for name in ("seeds", "task_seeds"):
+            if getattr(self, name) > MOST_SEEDS:
+                raise UserError(f"{name} must be at most {MOST_SEEDS:,}, not {getattr(self, name)}")
         if not 0 <= self.seed < 2**32:
             raise UserError(f"seed must lie between 0 and 2**32 - 1, not {self.seed}")
         if not self.budgets:

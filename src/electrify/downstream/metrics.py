@@ -63,8 +63,9 @@ def macro_f1(labels: Numbers, predictions: Numbers) -> float:
     wanted = np.asarray(labels)
     found = np.asarray(predictions)
     if wanted.ndim == 2:  # a single column would be a list of classes to scikit-learn
-        columns = (wanted[:, k] != UNKNOWN for k in range(wanted.shape[1]))
-        return float(np.mean([f1(wanted[n, k], found[n, k]) for k, n in enumerate(columns)]))
+        columns = [(k, wanted[:, k] != UNKNOWN) for k in range(wanted.shape[1])]
+        each = [f1(wanted[n, k], found[n, k]) for k, n in columns if n.any()]
+        return float(np.mean(each)) if each else float("nan")
     return float(need("sklearn.metrics").f1_score(wanted, found, average="macro", zero_division=0))
 
 
@@ -73,7 +74,7 @@ def micro_f1(labels: Numbers, predictions: Numbers) -> float:
     holds or is said to."""
     wanted = np.ravel(labels)
     known = wanted != UNKNOWN
-    return f1(wanted[known], np.ravel(predictions)[known])
+    return f1(wanted[known], np.ravel(predictions)[known]) if known.any() else float("nan")
 
 
 def pearson(labels: Numbers, predictions: Numbers) -> float:

@@ -169,8 +169,8 @@ def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
     lacking = [name for name in run.task.score_names if name not in record["scores"]]
     if lacking:
         raise UserError(
-            f"{out}: holds scores of task {run.task.name!r} without {', '.join(lacking)}, made by "
-            "an earlier version; move scores.jsonl away, and its runs are made again, or choose "
-            "another --output-dir"
+            f"{out}: holds scores of task {run.task.name!r} without {', '.join(lacking)}, made "
+            "with other --metrics or by an earlier version; move scores.jsonl away, and its runs "
+            "are made again, or choose another --output-dir"
         )
     return True

@@ -4,11 +4,13 @@ the median."""
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..console import harmless
 from ..files.results import write_results
 from ..progress import say
 from .report import Report
@@ -50,7 +52,8 @@ def our_style() -> Iterator[None]:
     texts, for example); pyplot and its backend are the user's and are not touched."""
     import matplotlib as mpl
 
-    with mpl.rc_context():
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of signs that its font lacks
         mpl.rcdefaults()
         mpl.rcParams["text.parse_math"] = False  # a $ in a name is a $
         yield
@@ -90,11 +93,18 @@ def _panel(axis: Any, report: Report, task: str, models: list[str]) -> None:
         axis.plot(scores, heights, "o", color=color, alpha=0.5, markersize=5, clip_on=False)
         median = 100 * medians[model]
         axis.plot([median] * 2, [k - 0.3, k + 0.3], color=color, linewidth=3)
-    axis.set_title(f"{task}: {metric.replace('_', ' ')}", fontsize=10)
+    axis.set_title(named(f"{task}: {metric.replace('_', ' ')}"), fontsize=10)
     axis.set_yticks(range(len(models)), [_short(model) for model in models], fontsize=8)
     axis.set_ylim(len(models) - 0.4, -0.6)
     axis.grid(axis="x", alpha=0.3)
 
 
 def _short(model: str) -> str:
-    return model if len(model) <= 34 else "..." + model[-31:]
+    return named(model if len(model) <= 34 else "..." + model[-31:])
+
+
+def named(text: str) -> str:
+    """A name in a picture: without characters that cannot be drawn, and with a blank before an
+    underscore, with which matplotlib begins what it hides."""
+    shown = harmless(text)
+    return f" {shown}" if shown.startswith("_") else shown

@@ -16,6 +16,8 @@ from .problems.texts import Texts
 from .tasks import TaskData
 
 KEY = "electrify"
+SHORTEST = 16
+"""Tokens of a sequence, as in the options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,8 @@ def noted(config: Any) -> Reading:
         elif field.name == "no_answer_threshold":
             good = isinstance(value, int | float) and math.isfinite(value)
         else:
-            good = isinstance(value, int) and 0 < value < 1 << 20
+            least = SHORTEST if field.name == "max_seq_length" else 1
+            good = isinstance(value, int) and least <= value < 1 << 20
         if good and (field.name == "pairs" or not isinstance(value, bool)):
             known[field.name] = value
     return Reading(**known)

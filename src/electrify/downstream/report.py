@@ -3,17 +3,19 @@ and JSON."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
+import math
 import os
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..config.finetune_settings import FinetuneSettings
 from ..console import uncalculated
+from ..files.csv_text import csv_text
 from ..files.whole import json_text
 from ..progress import aligned
 from .known_tasks import AVERAGED, TASKS
@@ -160,16 +162,9 @@ class Report:
 
     def csv(self) -> str:
         names = [f.name for f in dataclasses.fields(Row)]
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
         values = ([getattr(row, name) for name in names] for row in self.rows)
-        writer.writerows(
-            [
-                names,
-                *([uncalculated(v) if isinstance(v, str) else v for v in row] for row in values),
-            ]
-        )
-        return text.getvalue()
+        safe = ([uncalculated(v) if isinstance(v, str) else v for v in row] for row in values)
+        return csv_text([names, *safe])
 
     def json(self) -> str:
         whole = {
@@ -223,7 +218,9 @@ def _display(label: str, shown: dict[str, str]) -> str:
 
 def _row(runs: list[dict[str, Any]], *, task: str, metric: str, model: str) -> Row:
     values = [float(r["scores"][metric]) for r in runs]
-    std = statistics.stdev(values) if len(values) > 1 else None
+    if not all(map(math.isfinite, values)):
+        values = [math.nan] * len(values)  # whose order nobody knows
+    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
     best, worst = max(values), min(values)
     if is_lower_better(metric):
         best, worst = worst, best

@@ -3,11 +3,10 @@ calibration."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Any
 
+from ..files.csv_text import csv_text
 from .examples import Example, Partly
 from .known_tasks import TASKS
 from .tasks import TaskData
@@ -28,20 +27,24 @@ def validation_csv(
     predicted: as in submission files."""
     own = task.name not in TASKS
     pairs = any(one.pair is not None for one in examples)
-    head = ["row", *(["text"] * own), *(["pair"] * (own and pairs)), "label", "prediction"]
+    head: list[Any] = [
+        "row",
+        *(["text"] * own),
+        *(["pair"] * (own and pairs)),
+        "label",
+        "prediction",
+    ]
     head += [f"probability of {name}" for name in task.labels[:MOST_COLUMNS]]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
+    rows = [head]
     for number, example in enumerate(examples):
         row: list[Any] = [number]
         if own:
             row += [example.text, *([example.pair] * pairs)]
         row += [_label(task, example), predicted[number]]
         if probabilities:
-            row += [f"{p:.6g}" for p in probabilities[number][:MOST_COLUMNS]]
-        writer.writerow(row)
-    return text.getvalue()
+            row += [f"{p:.9g}" for p in probabilities[number][:MOST_COLUMNS]]
+        rows.append(row)
+    return csv_text(rows)
 
 
 def _label(task: TaskData, example: Example) -> str:
@@ -52,5 +55,5 @@ def _label(task: TaskData, example: Example) -> str:
         names = [task.labels[k] for k in example.label]
         return "|".join([*names, *(f"?{task.labels[k]}" for k in unknown)])
     if task.kind == "regression":
-        return f"{example.label:g}"
+        return repr(float(example.label))
     return task.labels[int(example.label)]

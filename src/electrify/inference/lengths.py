@@ -16,6 +16,10 @@ class Cut:
     def __init__(self, *, length: int, positions: int) -> None:
         self.length = length
         self.positions = positions
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is counted yet."""
         self.texts = 0
         self.cut = 0
         self.longest = 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import sys
@@ -17,6 +15,7 @@ from ..config.predict import PredictConfig
 from ..console import harmless
 from ..downstream.read.conll import TOKENS
 from ..errors import UserError
+from ..files.csv_text import csv_text
 from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from ..files.whole import written
 from .predictions import Labelled, Prediction, Several, Tagged, rounded
@@ -30,6 +29,8 @@ def must_be_free(options: PredictConfig | EmbedConfig) -> None:
     """Raises UserError where the output file cannot be written, is there already, or is one of the
     input's."""
     if options.output_file is None:
+        if sys.stdout is None:
+            raise UserError("standard output is closed; give an --output-file")
         return
     path = Path(options.output_file)
     must_be_utf8(path)
@@ -104,7 +105,6 @@ class Layout:
         both = list(zip(items, predictions, strict=True))
         if self.ending == ".jsonl":
             return "".join(self._json(item, found) for item, found in both)
-        out = io.StringIO(newline="")
         if isinstance(predictions[0], Tagged):
             rows = [row for item, one in both for row in self._words(item, one)]
         else:
@@ -113,8 +113,7 @@ class Layout:
                 rows.insert(0, [*self.columns, *self._added(both[0])])
         self._number += len(both)
         if self.ending == ".csv":
-            csv.writer(out, lineterminator="\n").writerows(rows)
-            return out.getvalue()
+            return csv_text(rows)
         return "".join("\t".join(map(self._cell, row)) + "\n" for row in rows)
 
     def _added(self, both: tuple[Item, Prediction]) -> dict[str, Any]:

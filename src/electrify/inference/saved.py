@@ -72,10 +72,16 @@ def load_saved(model: str, *, device: torch.device) -> Saved:
 
 
 def _labels(model: str, config: Any, kind: Kind) -> tuple[str, ...]:
+    if kind == "regression" and config.num_labels != 1:
+        raise UserError(
+            f"{model}: its config.json says regression, which has one value, and "
+            f"{config.num_labels} outputs"
+        )
     if kind in ("regression", "answering"):
         return ()
-    labels = tuple(str(config.id2label.get(i)) for i in range(config.num_labels))
-    if len(set(labels)) < len(labels) or len(config.id2label) != len(labels):
+    known: dict[Any, Any] = config.id2label
+    labels = tuple(name for i in range(len(known)) if isinstance(name := known.get(i), str))
+    if len(set(labels)) < config.num_labels or len(known) != len(labels):
         raise UserError(
             f"{model}: id2label in its config.json does not give each of {config.num_labels} "
             "outputs a name of its own"

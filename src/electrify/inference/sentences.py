@@ -12,7 +12,7 @@ from ..downstream.read.column_lines import BLANKS, untagged_sentences
 from ..downstream.read.columns import TEXT_COLUMNS, WHOLE_NUMBER, column_named
 from ..downstream.read.conll import TOKENS, words_of
 from ..downstream.read.files import bare, ending_of, lines
-from ..downstream.read.tables import Row, streamed_rows, texts_of
+from ..downstream.read.tables import Row, legible_rows, texts_of
 from ..errors import UserError
 
 Advance = Callable[[int], None]
@@ -56,7 +56,7 @@ def untagged(
             words = split(line)
             yield Untagged(words, {"text": line})
         return
-    for row in streamed_rows(path, lines(path, advance=advance), header=header):
+    for row in legible_rows(path, lines(path, advance=advance), header=header):
         yield _of_row(path, row, column)
 
 

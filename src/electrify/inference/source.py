@@ -13,7 +13,7 @@ from ..downstream.examples import Example, Question
 from ..downstream.read.columns import PAIR_COLUMNS, TEXT_COLUMNS, column_named
 from ..downstream.read.files import bare, ending_of, lines
 from ..downstream.read.squad import asked, read_questions
-from ..downstream.read.tables import Row, may_lack_header, streamed_rows, texts_of
+from ..downstream.read.tables import Row, legible_rows, may_lack_header, texts_of
 from ..downstream.tasks import Kind
 from ..errors import UserError
 from .sentences import Untagged, untagged
@@ -154,7 +154,7 @@ class Files:
             yield Item(row, found)
 
     def _rows(self, path: str) -> Iterator[Row]:
-        return streamed_rows(path, lines(path, advance=self._advance), header=self.header)
+        return legible_rows(path, lines(path, advance=self._advance), header=self.header)
 
     def _advance(self, count: int) -> None:
         self.bytes_read += count

@@ -92,7 +92,7 @@ class Texts:
             ]
             least, most = self.task.value_range or (min(known), max(known))
             return least, (most - least) or 1.0
-        values_N = torch.tensor([e.label for e in examples]).double()
+        values_N = torch.tensor([e.label for e in examples], dtype=torch.float64)
         return float(values_N.mean()), float(values_N.std(correction=0)) or 1.0
 
     def held_out(self, examples: Sequence[Example]) -> HeldOut:
@@ -102,7 +102,7 @@ class Texts:
         if self.task.kind == "multilabel":
             wanted = several(held.examples, classes=self.task.num_outputs).nan_to_num(UNKNOWN)
         else:
-            wanted = torch.tensor([e.label for e in held.examples])
+            wanted = torch.tensor([e.label for e in held.examples], dtype=torch.float64)
         chosen = self.chosen(answers).numpy()
         sure = None if self.task.kind == "regression" else self.probabilities(answers).numpy()
         return metrics.score(self.task.metrics, wanted.numpy(), chosen, sure)
@@ -114,7 +114,7 @@ class Texts:
     def table(self, held: HeldOut, answers: Answers) -> str:
         """The examples with what was predicted, as a CSV."""
         sure = [] if self.task.kind == "regression" else self.probabilities(answers).tolist()
-        shown = self._shown(answers, values="{:.6g}")
+        shown = self._shown(answers, values="{!r}")
         return validation_csv(self.task, held.examples, predicted=shown, probabilities=sure)
 
     def _shown(self, answers: Answers, *, values: str) -> list[str]:
@@ -153,9 +153,8 @@ class Texts:
     def _targets(self, examples: Sequence[Example]) -> Tensor:
         if self.task.kind == "multilabel":
             return several(examples, classes=self.task.num_outputs)
-        return (
-            torch.tensor([e.label for e in examples], dtype=torch.float32) - self.center
-        ) / self.scale
+        values_N = torch.tensor([e.label for e in examples], dtype=torch.float64)
+        return ((values_N - self.center) / self.scale).float()
 
     def _rows(self, examples: Sequence[Example]) -> Rows:
         """Tokenised once. Texts beyond max_seq_length are cut, the longer of a pair first."""

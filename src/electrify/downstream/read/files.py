@@ -39,6 +39,11 @@ def lines(path: str | Path, *, advance: Callable[[int], None] | None = None) -> 
     for chunk in _recognised(path, advance):
         if number == 0 and not rest:
             only_returns = b"\r" in chunk and b"\n" not in chunk
+        if only_returns and b"\n" in chunk:
+            raise UserError(
+                f"{path}: its lines end with carriage returns at first and with line feeds later; "
+                "give the file one kind of line ends"
+            )
         *found, rest = (rest + chunk.replace(b"\r", b"\n" if only_returns else b"\r")).split(b"\n")
         for raw in found:
             number += 1

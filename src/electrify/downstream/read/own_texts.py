@@ -45,6 +45,9 @@ def texts_task(
     values = [value for _, _, value, _ in parts[0]]
     kind = _checked_kind(values, wanted, train_file)
     names = labels if len(labels) > 1 else _class_names(values, kind)
+    _must_be_legible(names, kind, train_file)
+    if kind == "regression":
+        _must_be_learnable([float(number_of(v) or 0.0) for v in values], train_file)
     must_be_classes(train_file, len(names), "--label-column")
     classes = {name: i for i, name in enumerate(names)}
     examples = [[_example(cells, kind, classes) for cells in part] for part in parts]
@@ -64,6 +67,28 @@ def texts_task(
         notes=(*shared, *notes),
         min_updates=MIN_UPDATES,
     )
+
+
+def _must_be_legible(names: Sequence[str], kind: Kind, train_file: str) -> None:
+    """Raises UserError for a label that the written answers could not be told by."""
+    barred = next((name for name in names if kind == "multilabel" and "|" in name), None)
+    if barred is not None:
+        raise UserError(
+            f"{train_file}: the label {barred[:40]!r} holds a bar, which stands between labels; "
+            "rename it"
+        )
+
+
+def _must_be_learnable(values: Sequence[float], train_file: str) -> None:
+    """Raises UserError for values that numbers of 32 bits, as in a model, cannot tell apart."""
+    largest = max(map(abs, values))
+    spread = max(values) - min(values)
+    if spread and (largest > 1e30 or spread < 1e-30 or spread < largest * 1e-4):
+        raise UserError(
+            f"{train_file}: the labels lie between {min(values):.12g} and {max(values):.12g}, "
+            "which a model of 32 bits cannot tell apart; subtract their mean and divide by their "
+            "deviation"
+        )
 
 
 def _known(

@@ -39,6 +39,16 @@ def streamed_rows(path: str, raw_lines: Iterable[str], *, header: bool = True) -
             raise _unknown_ending(path, ending)
 
 
+def legible_rows(path: str, raw_lines: Iterable[str], *, header: bool = True) -> Iterator[Row]:
+    """As `streamed_rows`, of rows that can be written again. Raises UserError for half a surrogate
+    pair in any of their cells."""
+    for number, cells in streamed_rows(path, raw_lines, header=header):
+        for name, value in cells.items():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            must_be_characters(name + text, f"{path}, line {number}: {name[:40]!r}")
+        yield number, cells
+
+
 def _unknown_ending(path: str, ending: str) -> UserError:
     return UserError(
         f"{path}: ending {ending!r} is not known; examples are read from .csv, .tsv, .jsonl"
@@ -160,4 +170,7 @@ def must_be_classes(path: str, classes: int, flag: str) -> None:
 
 
 def class_name(value: Any) -> str:
-    return str(value).strip() if not isinstance(value, bool) else str(value).lower()
+    """Raises UserError for half a surrogate pair."""
+    name = str(value).strip() if not isinstance(value, bool) else str(value).lower()
+    must_be_characters(name, f"the label {name[:40]!r}")
+    return name
