@@ -21,10 +21,10 @@ demo: install
 	$(BIN)/electrify demo --output-dir demo
 
 test: install
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(VENV)/.ray
-	$(BIN)/python -m pytest -m slow -n 2
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
 
 test-learning: install
 	$(BIN)/python -m pytest -m learning -n 2

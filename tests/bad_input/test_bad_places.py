@@ -24,13 +24,6 @@ from electrify.errors import UserError
 from electrify.text.records import MAX_LINE
 from small import electrify, environment, mistake, one_sentence, pretrain_words, run, write_text
 
-COLUMNS: dict[str, Any] = {
-    "text_column": None,
-    "pair_column": None,
-    "label_column": None,
-    "problem_type": "auto",
-}
-
 
 @pytest.fixture(scope="module")
 def finished(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -308,7 +301,7 @@ def test_a_line_that_is_no_example(tmp_path: Path, ending: str) -> None:
         UserError,
         match=r"line 2 is longer than 64 MB; is this one example a line\?|unpacks to more than",
     ):
-        read_own(str(path), str(path), **COLUMNS)
+        read_own(str(path), str(path))
 
 
 @pytest.mark.slow
@@ -326,7 +319,7 @@ def test_as_many_labels_as_examples(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text(rows[name], encoding="utf-8")
     with pytest.raises(UserError, match="200,000 different labels, and at most 50,000 are learnt"):
-        read_own(str(path), str(path), **COLUMNS)
+        read_own(str(path), str(path))
 
 
 # ------------------------------------------------------------------ what a file is said to be

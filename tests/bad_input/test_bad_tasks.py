@@ -59,14 +59,7 @@ FILES = {
 
 
 def own(path: Path) -> TaskData:
-    return read_own(
-        str(path),
-        str(path),
-        text_column=None,
-        pair_column=None,
-        label_column=None,
-        problem_type="auto",
-    )
+    return read_own(str(path), str(path))
 
 
 @pytest.mark.parametrize("name", FILES)

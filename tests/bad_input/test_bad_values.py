@@ -18,13 +18,6 @@ from electrify.downstream.read.own import read_own
 from electrify.errors import UserError
 from electrify.scoring.blimp import read_blimp
 
-COLUMNS: dict[str, Any] = {
-    "text_column": None,
-    "pair_column": None,
-    "label_column": None,
-    "problem_type": "auto",
-}
-
 
 def own(folder: Path, *labels: object, text: str = "a text", **options: str) -> Any:
     path = folder / "mine.jsonl"
@@ -35,7 +28,7 @@ def own(folder: Path, *labels: object, text: str = "a text", **options: str) -> 
         ),
         encoding="utf-8",
     )
-    return read_own(str(path), str(path), **(COLUMNS | options))
+    return read_own(str(path), str(path), **options)
 
 
 @pytest.mark.parametrize("label", ["--5", "9" * 5000, "-", "²"])
@@ -64,7 +57,7 @@ def test_half_a_surrogate_pair(tmp_path: Path) -> None:
 def test_rows_of_json_that_say_two_things_or_nothing(tmp_path: Path, row: str) -> None:
     (tmp_path / "mine.jsonl").write_text(row + "\n", encoding="utf-8")
     with pytest.raises(UserError, match="line 1: broken JSON"):
-        read_own(*[str(tmp_path / "mine.jsonl")] * 2, **COLUMNS)
+        read_own(*[str(tmp_path / "mine.jsonl")] * 2)
 
 
 @pytest.mark.parametrize("text", ["{1.0: .2, 1: .3}", "{0x4: .2, 4: .3}", "{1_0: .2, 10: .3}"])

@@ -251,7 +251,7 @@ def test_own_csv_with_quotes_and_line_breaks(tmp_path: Path):
     assert data.train == (Example('a, "b"\nc', None, 1), Example("d", None, 0))
     assert data.labels == ("no", "yes")
     assert data.metrics[:2] == ("accuracy", "macro_f1")
-    assert data.name == "train"
+    assert data.name == tmp_path.name, "a file called train says nothing"
 
 
 def test_own_tsv_is_read_without_quoting(tmp_path: Path):

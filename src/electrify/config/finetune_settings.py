@@ -22,12 +22,14 @@ class FinetuneSettings(Checked):
     HEADINGS: ClassVar = {
         "protocol": "the protocol",
         "learning_rate": "training",
+        "num_train_epochs": "how long, and which weights are kept",
+        "class_weights": "training",
         "max_seq_length": "the examples, as the model sees them",
         "dropout": "training",
         "bf16": "computing",
         "frozen_encoder": "with the encoder left as it is",
         "answer_head": "question answering only",
-        "eval_steps": "training",
+        "eval_steps": "how long, and which weights are kept",
         "device": "computing",
     }
     protocol: ProtocolName = "electrify"

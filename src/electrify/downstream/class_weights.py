@@ -35,7 +35,8 @@ def _numbers(task: TaskData, examples: Any) -> list[int]:
     if task.kind == "tagging":
         numbers = {tag: k for k, tag in enumerate(task.labels)}
         return [numbers[tag] for one in examples if isinstance(one, Sentence) for tag in one.tags]
-    return [int(one.label) for one in examples if isinstance(one, Example)]  # type: ignore[arg-type]
+    labels: list[Any] = [one.label for one in examples if isinstance(one, Example)]
+    return list(map(int, labels))
 
 
 def _balanced(counts: Tensor) -> Tensor:

@@ -154,8 +154,8 @@ class Curve:
         return self.problem.table(self.held, self._last)
 
     def threshold(self) -> float | None:
-        """Of question answering with unanswerable questions: the score for "no answer" above which
-        none is best on the validation examples."""
+        """The score for "no answer" above which none is best on the validation examples; None
+        where every question has an answer."""
         if not isinstance(self.problem, Answering):
             return None
         return self.problem.threshold(self.held, self._last)

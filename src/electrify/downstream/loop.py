@@ -116,10 +116,9 @@ def train(
     infinite at the end of an epoch.
     """
     settings = settings.filled()
-    assert settings.optim is not None
     named = {name: parameter for name, parameter in model.named_parameters() if name in rates}
     groups = parameter_groups(named, rates=rates, weight_decay=settings.weight_decay)
-    optimizer = make_optimizer(settings.optim, groups, betas=(0.9, 0.999), eps=1e-6)
+    optimizer = make_optimizer(str(settings.optim), groups, betas=(0.9, 0.999), eps=1e-6)
     size = settings.per_device_train_batch_size
     total = updates_of(len(data.lengths_N), batch_size=size, epochs=epochs)
     per_epoch = math.ceil(len(data.lengths_N) / size)

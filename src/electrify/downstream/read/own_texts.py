@@ -4,6 +4,7 @@ given."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,6 +82,8 @@ def _must_be_legible(names: Sequence[str], kind: Kind, train_file: str) -> None:
 
 def _must_be_learnable(values: Sequence[float], train_file: str) -> None:
     """Raises UserError for values that numbers of 32 bits, as in a model, cannot tell apart."""
+    if not all(map(math.isfinite, values)):
+        return  # which is said where the label stands
     largest = max(map(abs, values))
     spread = max(values) - min(values)
     if spread and (largest > 1e30 or spread < 1e-30 or spread < largest * 1e-4):
