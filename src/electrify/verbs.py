@@ -158,8 +158,9 @@ def predict(args: argparse.Namespace) -> int:
     from .inference.output import must_be_free
     from .inference.source import Files
 
-    check_place(config.model)
-    kind = kind_in(kept(config.model))
+    model = kept(config.model)
+    check_place(model)
+    kind = kind_in(model)
     must_be_free(config)
     if kind is not None:  # of a model on the Hub it is known later
         Files(config, kind).check()
