@@ -104,7 +104,8 @@ def python_code(folder: Path) -> list[str]:
         (top / f"p{k}").mkdir(parents=True)
         shared = 'def get_all(x):\n    """About it."""\n    y = x\n    return y\n'
         own = (
-            f"def {word}_{k}(x, y):\n    if x:\n        return {word}_{k}(y, '{word}')\n    return {n}\n"
+            f"def {word}_{k}(x, y):\n"
+            f"    if x:\n        return {word}_{k}(y, '{word}')\n    return {n}\n"
             for n, word in enumerate(("get", "set", "is") * 4)
         )
         text = shared + "".join(f"class C{n}:\n    pass\n{one}" for n, one in enumerate(own))
@@ -132,7 +133,8 @@ def intents(folder: Path) -> list[str]:
     data = {"home_assistant_intents/data/en.json": json.dumps(content).encode()}
     package = wheel(folder / "intents.whl", data)
     text = folder / "en.txt"
-    lines = (f"Then heat {w} to {n} degrees." for w in ("it", "up", "all", "that") for n in range(60))
+    things = ("it", "up", "all", "that")
+    lines = (f"Then heat {thing} to {n} degrees." for thing in things for n in range(60))
     text.write_text("A first line.\n\n" + "\n".join(lines) + "\n")
     sizes = ["--train-examples", "60", "--heldout-examples", "30"]
     return ["--package", str(package), "--corpus", str(text), *sizes]

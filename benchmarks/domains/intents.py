@@ -26,6 +26,7 @@ from typing import Any
 
 from grammar import parse, sample
 from labelled import Example, HeldOut, balanced, share_of, shares, write_lines, write_table
+
 from packages import member
 
 DATA = "home_assistant_intents/data/en.json"
@@ -100,7 +101,8 @@ def templates_of(about: dict[str, Any]) -> list[Template]:
     for block in about["data"]:
         domain = block.get("requires_context", {}).get("domain", "")
         only = domain[0] if isinstance(domain, list) and len(domain) == 1 else domain
-        found |= {Template(one, only if isinstance(only, str) else "") for one in block["sentences"]}
+        known = only if isinstance(only, str) else ""
+        found |= {Template(one, known) for one in block["sentences"]}
     return sorted(found, key=lambda one: (one.text, one.domain))
 
 

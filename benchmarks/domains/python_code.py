@@ -2,12 +2,12 @@
 
     python benchmarks/domains/python_code.py --package SITE-PACKAGES-OR-WHEEL... --output-dir DATA
 
-Functions with a name of several words (`get_value`, `_is_open`), of 3 to 40 lines, outside of tests;
-the classes are the most frequent first words. Of the function its parameters and its body are
-shown: the name is `f`, also where the body uses it, and the docstring is left away. Whole packages
-(the first part of a file's path) are held out, and held-out functions whose body stands in another
-package, too, are left out. train.jsonl and heldout.jsonl: the keys code and label. corpus/: the
-source files of the packages that are not held out.
+Functions with a name of several words (`get_value`, `_is_open`), of 3 to 40 lines, outside of
+tests; the classes are the most frequent first words. A function's parameters and body are shown:
+the name is `f`, also where the body uses it, and the docstring is left away. Whole packages (the
+first part of a file's path) are held out, and held-out functions that stand in another package,
+too, are left out. train.jsonl and heldout.jsonl: the keys code and label. corpus/: the source files
+of the packages that are not held out.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labelled import Example, balanced, share_of, shares, write_table
+
 from packages import members
 
 HELD_OUT_SHARE = 0.3

@@ -102,7 +102,7 @@ def test_source_code_and_logs_are_text_where_the_user_asks_for_them(tmp_path: Pa
     assert found(tmp_path / "*.log", "prose") == ["c.log"]
     assert all(s.format == "txt" for s in resolve((str(tmp_path / "*.py*"),))[0])
     (tmp_path / "a.txt").unlink()
-    with pytest.raises(UserError, match="of source code with --preset code"):
+    with pytest.raises(UserError, match="source code with --preset code"):
         found(tmp_path, "prose")
 
 

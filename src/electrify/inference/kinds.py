@@ -33,7 +33,7 @@ def kept(model: str) -> str:
     found = sorted(path.parent for path in folder.glob("models/*/config.json"))
     if not found:
         raise UserError(
-            f"{model} holds scores and no model; fine-tune with --save-model, in a new output folder"
+            f"{model} holds scores and no model; repeat the fine-tuning with --save-model"
         )
     if len(found) > 1:
         names = ", ".join(str(path) for path in found[:MOST_SHOWN])

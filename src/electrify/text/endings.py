@@ -21,8 +21,9 @@ FORMATS: dict[str, Format] = {
     ".parquet": "parquet",
 }
 SOURCE_CODE = frozenset(
-    ".py .pyi .c .h .cc .cpp .hpp .cu .cs .java .kt .scala .go .rs .swift .js .jsx .ts .tsx .rb"
-    " .php .pl .lua .r .jl .hs .ml .sh .sql".split()
+    {".py", ".pyi", ".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cs", ".java", ".kt", ".scala"}
+    | {".go", ".rs", ".swift", ".js", ".jsx", ".ts", ".tsx", ".rb", ".php", ".pl", ".lua", ".r"}
+    | {".jl", ".hs", ".ml", ".sh", ".sql"}
 )
 LOGS = frozenset({".log"})
 # A folder of texts may hold such files beside its corpus, so there they count only where the user

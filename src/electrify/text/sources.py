@@ -236,7 +236,7 @@ def _nothing_in(item: str, left_out: list[LeftOut]) -> str:
         )
     why = f" ({walk.sentence(left_out)})" if left_out else ""
     return (
-        f"the folder {item} holds no text file; known endings: {', '.join(FORMATS)}; of source code "
+        f"the folder {item} holds no text file; known endings: {', '.join(FORMATS)}; source code "
         f"with --preset code, .log with --preset logs{why}"
     )
 
