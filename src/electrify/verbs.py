@@ -154,12 +154,13 @@ def predict(args: argparse.Namespace) -> int:
     config = from_flags(PredictConfig, args, files=tuple(args.files))
 
     from .export.places import check_place
-    from .inference.kinds import kind_in
+    from .inference.kinds import kept, kind_in
     from .inference.output import must_be_free
     from .inference.source import Files
 
-    check_place(config.model)
-    kind = kind_in(config.model)
+    model = kept(config.model)
+    check_place(model)
+    kind = kind_in(model)
     must_be_free(config)
     if kind is not None:  # of a model on the Hub it is known later
         Files(config, kind).check()

@@ -217,6 +217,26 @@ def test_what_was_cut_is_said(
     assert "(1 of 2) were cut to 16 tokens; --max-seq-length 20 holds all of them" in said.err
 
 
+def test_the_folder_of_a_fine_tuning_stands_for_its_model(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where it holds one; of several the user names one, as before."""
+    path = table(tmp_path / "new.csv")
+    scores = tmp_path / "scores"
+    (scores / "models").mkdir(parents=True)
+    (scores / "scores.jsonl").touch()
+    assert "holds scores and no model" in mistake(capsys, "predict", str(scores), str(path))
+    shutil.copytree(models["classes"], scores / "models" / "one")
+    alone = predicted(models["classes"], path, ".csv")
+    (tmp_path / "out.csv").unlink()
+    assert predicted(str(scores), path, ".csv") == alone
+    assert run("predict", str(scores), str(path)) == 0
+    shutil.copytree(models["tags"], scores / "models" / "two")
+    said = mistake(capsys, "predict", str(scores), str(path))
+    assert f"holds 2 models; name one of {scores / 'models' / 'one'}, " in said
+    assert run("predict", str(scores / "models" / "one"), str(path)) == 0
+
+
 MISTAKES = [
     (["new.csv", "missing.csv"], "missing.csv: no such file"),
     (["new.csv", "--text-column", "txet"], "no column 'txet'; did you mean 'text'?"),

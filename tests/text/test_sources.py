@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from electrify.config.prepare import PrepareConfig
+from electrify.config.presets import from_preset
 from electrify.errors import UserError
 from electrify.text import choosing, walk
 from electrify.text.sources import resolve
@@ -83,6 +84,26 @@ def test_unknown_kind_and_empty_folder(tmp_path: Path) -> None:
         resolve((str(tmp_path / "a.docx"),))
     with pytest.raises(UserError, match="holds no text file"):
         resolve((str(tmp_path),))
+
+
+def test_source_code_and_logs_are_text_where_the_user_asks_for_them(tmp_path: Path) -> None:
+    """By name and by pattern always; in a folder with the presets code and logs, which say what a
+    document is in them. A folder of texts stays what it was."""
+    put(tmp_path, "a.txt", "b.py", "c.log", "d.py.gz", "e.docx")
+
+    def found(item: Path, preset: str) -> list[str]:
+        options = from_preset(preset, inputs=(str(item),), output_dir="x")
+        return [s.path.name for s in choosing.choose_sources(options)]
+
+    assert found(tmp_path, "prose") == ["a.txt"]
+    assert found(tmp_path, "code") == ["a.txt", "b.py", "d.py.gz"]
+    assert found(tmp_path, "logs") == ["a.txt", "c.log"]
+    assert found(tmp_path / "b.py", "prose") == ["b.py"]
+    assert found(tmp_path / "*.log", "prose") == ["c.log"]
+    assert all(s.format == "txt" for s in resolve((str(tmp_path / "*.py*"),))[0])
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(UserError, match="source code with --preset code"):
+        found(tmp_path, "prose")
 
 
 def test_names_of_data_sets() -> None:

@@ -156,6 +156,8 @@ def _run_all(
             )
             shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
             say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
+            if run.save_to is not None:
+                say(f"kept for `electrify predict`: {run.save_to}")
 
 
 def _outcome(

@@ -16,11 +16,30 @@ CLASSES = {
     "ForQuestionAnswering": "AutoModelForQuestionAnswering",
 }
 """The ending of a class of the library, and the class that loads it."""
+MOST_SHOWN = 4
 _PROBLEMS: dict[str, Kind] = {
     "regression": "regression",
     "single_label_classification": "classification",
     "multi_label_classification": "multilabel",
 }
+
+
+def kept(model: str) -> str:
+    """The model itself where `model` is an output folder of `electrify finetune --save-model` that
+    holds one; anything else stays what it is. Raises UserError where it holds several or none."""
+    folder = Path(model)
+    if (folder / "config.json").exists() or not (folder / "scores.jsonl").is_file():
+        return model
+    found = sorted(path.parent for path in folder.glob("models/*/config.json"))
+    if not found:
+        raise UserError(
+            f"{model} holds scores and no model; repeat the fine-tuning with --save-model"
+        )
+    if len(found) > 1:
+        names = ", ".join(str(path) for path in found[:MOST_SHOWN])
+        names += " ..." * (len(found) > MOST_SHOWN)
+        raise UserError(f"{model} holds {len(found)} models; name one of {names}")
+    return str(found[0])
 
 
 def kind_in(model: str) -> Kind | None:

@@ -16,6 +16,7 @@ from ..downstream.problems.problem import Answers, HeldOut, Problem
 from ..downstream.problems.tagging import Tagging
 from ..downstream.problems.texts import Texts
 from ..errors import UserError
+from .kinds import kept
 from .lengths import Cut
 from .predictions import Answered, Labelled, Prediction, Several, Tagged, Value
 from .saved import load_saved
@@ -31,7 +32,7 @@ class Predictor:
         """Loads the model. Raises UserError where that fails, or where an option is not for it."""
         self.device = loop.device_named(options.device)
         self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
-        self.saved = load_saved(options.model, device=self.device)
+        self.saved = load_saved(kept(options.model), device=self.device)
         _must_be_for(options, self.saved.kind)
         self.threshold = options.threshold or 0.5
         noted = self.saved.reading

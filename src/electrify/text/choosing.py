@@ -9,6 +9,7 @@ from ..errors import UserError
 from ..files.inside import must_not_be_in_a_checkpoint
 from ..progress import say
 from . import records
+from .endings import IN_FOLDERS
 from .sources import Source, resolve
 from .streams import must_lead_somewhere
 from .walk import LeftOut, sentence
@@ -19,7 +20,11 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
     remains."""
     must_lead_somewhere(Path(options.output_dir))
     must_not_be_in_a_checkpoint(Path(options.output_dir))
-    sources, left_out = resolve(options.inputs, output=Path(options.output_dir))
+    sources, left_out = resolve(
+        options.inputs,
+        output=Path(options.output_dir),
+        further=IN_FOLDERS.get(options.document_boundary, frozenset()),
+    )
     chosen = []
     for source in sources:
         # A table next to the texts of a folder usually holds metadata about them.

@@ -9,30 +9,19 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import UserError
 from ..files.reading import opened
 from . import walk
+from .endings import FORMATS, LOGS, SOURCE_CODE, Format, format_of
 from .patterns import matching
 from .streams import COMPRESSIONS, compression_of
 from .walk import LeftOut
 
-Format = Literal["txt", "md", "jsonl", "csv", "tsv", "parquet", "pydocs", "hub"]
-FORMATS: dict[str, Format] = {
-    ".txt": "txt",
-    ".text": "txt",
-    ".md": "md",
-    ".markdown": "md",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-}
 PYDOCS = "pydocs"
 HUB = "hub:"
+NAMED = SOURCE_CODE | LOGS  # text where the user asks for it by name or pattern
 # Files that describe a corpus and are not part of it. They are used only if the user names them.
 _ABOUT = re.compile(
     r"(readme|licen[cs]e|copying|notice|changelog|contributing|code_of_conduct)(\..*)?",
@@ -94,13 +83,6 @@ class Source:
             raise UserError(f"{self.path} cannot be read: {e.strerror or e}") from e
 
 
-def format_of(path: Path) -> Format | None:
-    """The format by the name, ignoring a suffix of compression; None if we do not support it."""
-    stem = path.with_suffix("") if compression_of(path) else path
-    kind = FORMATS.get(stem.suffix.lower())
-    return None if kind == "parquet" and stem is not path else kind
-
-
 class _Places:
     """The places of files. Each folder is looked up only once: following the path from the root for
     every file takes time that grows with the square of the depth."""
@@ -135,19 +117,24 @@ class _Places:
 
 
 def resolve(
-    inputs: tuple[str, ...], *, output: Path | None = None
+    inputs: tuple[str, ...],
+    *,
+    output: Path | None = None,
+    further: frozenset[str] = frozenset(),
 ) -> tuple[list[Source], list[LeftOut]]:
     """The sources in order, each file once; and the names that were found in folders or by patterns
     and left out, with the reasons (walk.py).
 
     output: the output folder, whose files are not input even if it is inside an input folder.
+    further: endings of text in folders beside the known ones; source code and logs that are named,
+    or asked for by a pattern, are text anyway.
     Raises UserError for an input that does not exist or holds no text.
     """
     sources: list[Source] = []
     left_out: list[LeftOut] = []
     places = _Places(output)
     for item in inputs:
-        found = _resolve_one(item, left_out, output)
+        found = _resolve_one(item, left_out, output, further)
         kept = [s for s in found if not (s.in_folder and places.in_made(s.path))]
         if found and not kept:
             raise UserError(
@@ -165,7 +152,9 @@ def resolve(
     return once, left_out
 
 
-def _resolve_one(item: str, left_out: list[LeftOut], output: Path | None) -> list[Source]:
+def _resolve_one(
+    item: str, left_out: list[LeftOut], output: Path | None, further: frozenset[str]
+) -> list[Source]:
     if item == PYDOCS:
         return [Source(PYDOCS, "pydocs")]
     if item.startswith(HUB):
@@ -177,18 +166,18 @@ def _resolve_one(item: str, left_out: list[LeftOut], output: Path | None) -> lis
             f"{item}: no user of this name has a home folder here; write the path out"
         ) from None
     if path.is_dir():
-        return _folder(path, item, left_out, output)
+        return _folder(path, item, left_out, output, further)
     if path.exists():
         if not path.is_file():  # never open anything on which we would have to wait
             raise UserError(
                 f"{path} is a pipe or a device; a corpus is read several times, so write it to a "
                 "file first"
             )
-        kind = format_of(path)
+        kind = format_of(path, NAMED)
         if kind is None:
             raise UserError(
                 f"{path} is not of a known kind; known endings: {', '.join(FORMATS)}, each but "
-                f".parquet also with {', '.join(COMPRESSIONS)}"
+                f".parquet also with {', '.join(COMPRESSIONS)}; and those of source code and logs"
             )
         return [Source(legible(path.name), kind, path)]
     if glob.has_magic(item):
@@ -215,13 +204,20 @@ def _hub(name: str) -> Source:
     return Source(HUB + shown, "hub", hub=name)
 
 
-def _folder(folder: Path, item: str, left_out: list[LeftOut], output: Path | None) -> list[Source]:
+def _folder(
+    folder: Path,
+    item: str,
+    left_out: list[LeftOut],
+    output: Path | None,
+    further: frozenset[str],
+) -> list[Source]:
     sources = []
     before = len(left_out)
     top = Path(os.path.realpath(folder)).name
     for path in walk.files(folder, left_out, besides=output):
         inside = path.relative_to(folder)
-        if (kind := _kind_of(path, inside.as_posix(), left_out, about=True)) is not None:
+        kind = _kind_of(path, inside.as_posix(), left_out, further, about=True)
+        if kind is not None:
             sources.append(
                 Source(legible(f"{top}/{inside.as_posix()}"), kind, path, in_folder=True)
             )
@@ -239,13 +235,18 @@ def _nothing_in(item: str, left_out: list[LeftOut]) -> str:
             "name the linked folders themselves"
         )
     why = f" ({walk.sentence(left_out)})" if left_out else ""
-    return f"the folder {item} holds no text file; known endings: {', '.join(FORMATS)}{why}"
+    return (
+        f"the folder {item} holds no text file; known endings: {', '.join(FORMATS)}; source code "
+        f"with --preset code, .log with --preset logs{why}"
+    )
 
 
-def _kind_of(path: Path, name: str, left_out: list[LeftOut], *, about: bool) -> Format | None:
+def _kind_of(
+    path: Path, name: str, left_out: list[LeftOut], further: frozenset[str], *, about: bool
+) -> Format | None:
     """The format of a file that was found; None if it is left out. about: whether files that
     describe a corpus are left out, too."""
-    kind = format_of(path)
+    kind = format_of(path, further)
     reason = ""
     if kind is None:
         reason = walk.OTHER_KIND
@@ -287,7 +288,7 @@ def _pattern(pattern: Path, item: str, left_out: list[LeftOut]) -> list[Source]:
                 left_out.append(LeftOut(legible(path.name), walk.UNMATCHED_FOLDER))
         elif (reason := walk.unfit(path)) is not None:
             left_out.append(LeftOut(legible(path.name), reason))
-        elif (kind := _kind_of(path, path.name, left_out, about=False)) is not None:
+        elif (kind := _kind_of(path, path.name, left_out, NAMED, about=False)) is not None:
             sources.append(Source(legible(path.name), kind, path, in_folder=True))
     if deep:
         aside: list[LeftOut] = []
