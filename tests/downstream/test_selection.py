@@ -135,6 +135,24 @@ def test_own_sets_and_tags_have_a_minimum(reviews: tuple[str, str]) -> None:
     assert read_own(*reviews).min_updates == MIN_UPDATES
 
 
+def test_texts_that_are_cut_are_told(zoo: Path, tmp_path: Path) -> None:
+    """The share, and the length that holds all: 30 words and two special tokens."""
+    path = tmp_path / "texts.csv"
+    rows = [(f"{'very ' * (30 if k % 4 == 0 else 3)}".strip(), k % 2) for k in range(40)]
+    path.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    settings = replace(
+        SELECTING, load_best_model_at_end=False, selection_fraction=None, num_train_epochs=1
+    )
+    own = read_own(str(path), str(path))
+    (note,) = finetune_one(str(zoo / "electra"), own, seed=0, settings=settings).notes
+    assert note == (
+        "training: 25.0 % of the texts (10 of 40) were cut to 16 tokens; --max-seq-length 32 holds "
+        "all of them"
+    )
+    longer = replace(settings, max_seq_length=40)
+    assert finetune_one(str(zoo / "electra"), own, seed=0, settings=longer).notes == ()
+
+
 def test_weights_of_classes_by_hand() -> None:
     """Nine of a, three of b: 12 / (2 * 9) and 12 / (2 * 3)."""
     rows = tuple(Example("t", None, int(k >= 9)) for k in range(12))

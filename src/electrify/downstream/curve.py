@@ -98,6 +98,7 @@ class Curve:
         self.total = total
         self.share = 1.0
         self.best: Best | None = None
+        self.notes: tuple[str, ...] = ()
         self._losses: list[Tensor] = []
         self._last: Answers = {}
 

@@ -27,6 +27,7 @@ from .curve import Best, Curve, Point
 from .encoder import Loaded, load, must_be_unchanged
 from .epochs import Shown, epochs_of, examples_of, updates_of
 from .heads import Finetuned
+from .lengths import Cut
 from .problems.answering import Answering
 from .problems.frozen import FrozenTagging
 from .problems.frozen_texts import FrozenTexts
@@ -34,6 +35,7 @@ from .problems.problem import Problem
 from .problems.tagging import Tagging
 from .problems.texts import Texts
 from .reading import reading_of
+from .rows import Rows
 from .saving import save
 from .tasks import MAX_SEQ_LENGTH, TaskData
 
@@ -68,11 +70,14 @@ class Outcome:
     """The peak of memory so far, including earlier runs: allocated on a GPU, or used by the whole
     process on a CPU."""
     files: dict[str, str] = field(default_factory=dict)
-    """Answers as files, name to content: of test sets, of tagging and of question answering."""
+    """Answers as files, name to content: of test sets, and of the validation examples."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the scores must know of this run."""
 
     def record(self) -> dict[str, Any]:
-        """The record for scores.jsonl: everything except the files, which are stored separately."""
-        return {k: v for k, v in dataclasses.asdict(self).items() if k != "files"}
+        """The record for scores.jsonl: everything except the files, which are stored separately,
+        and the notes, to which others are added."""
+        return {k: v for k, v in dataclasses.asdict(self).items() if k not in ("files", "notes")}
 
 
 def finetune_one(
@@ -108,7 +113,7 @@ def finetune_one(
         scores = curve.chosen.metrics | curve.further(task)
         files = curve.files(task)
         size = sum(p.numel() for p in ready.net.parameters())
-        spent = (time.monotonic() - began, size, peak_memory_bytes(device), files)
+        spent = (time.monotonic() - began, size, peak_memory_bytes(device), files, curve.notes)
         seen = (tuple(curve.points), len(shown.examples), curve.points[-1].step)
         outcome = Outcome(scores, *seen, *spent)
         finished(outcome)
@@ -170,6 +175,7 @@ def _trained(
         title=f"{task.name} seed {seed}",
         total=loop.updates_of(len(data.lengths_N), batch_size=size, epochs=epochs),
     )
+    curve.notes = _cut(ready, shown.examples, data)
     if shown.selection:
         held = ready.problem.held_out(shown.selection)
         curve.best = Best(held, task.metrics[0], settings.early_stopping_patience)
@@ -183,6 +189,16 @@ def _trained(
     loop.train(net, data, rates=rates, after=curve.after, **plan)
     curve.finish()
     return curve
+
+
+def _cut(ready: _Ready, examples: list[Any], data: Any) -> tuple[str, ...]:
+    """A note on training texts that were cut, if there are any."""
+    problem = ready.problem
+    if not isinstance(problem, Texts) or not isinstance(data, Rows):
+        return ()
+    cut = Cut(length=problem.max_seq_length, positions=ready.loaded.positions)
+    cut.add(ready.loaded, examples, data.lengths_N.tolist())
+    return (f"training: {cut.text()}",) if cut.cut else ()
 
 
 def _dropout(task: TaskData, loaded: Loaded, settings: FinetuneSettings) -> float:

@@ -16,10 +16,10 @@ from ..downstream import loop
 from ..downstream.encoder import load
 from ..downstream.examples import Example
 from ..downstream.heads import Batch, Finetuned
+from ..downstream.lengths import Cut
 from ..downstream.problems.texts import Texts
 from ..downstream.tasks import TaskData
 from ..errors import UserError
-from .lengths import Cut
 
 MAX_SEQ_LENGTH = 512
 _LEAST_SHARE = 1e-6

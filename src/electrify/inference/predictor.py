@@ -10,6 +10,7 @@ from ..config.finetune_settings import FinetuneSettings
 from ..config.predict import PredictConfig
 from ..downstream import loop
 from ..downstream.examples import Example, Question, Sentence
+from ..downstream.lengths import Cut
 from ..downstream.problems.answering import Answering
 from ..downstream.problems.no_answer import silenced
 from ..downstream.problems.problem import Answers, HeldOut, Problem
@@ -17,7 +18,6 @@ from ..downstream.problems.tagging import Tagging
 from ..downstream.problems.texts import Texts
 from ..errors import UserError
 from .kinds import kept
-from .lengths import Cut
 from .predictions import Answered, Labelled, Prediction, Several, Tagged, Value
 from .saved import load_saved
 from .sentences import Untagged

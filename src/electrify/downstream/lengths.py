@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..downstream.encoder import Loaded
-from ..downstream.examples import Example
 from ..export.quiet import quiet
+from .encoder import Loaded
+from .examples import Example
 
 
 class Cut:
