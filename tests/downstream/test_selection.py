@@ -14,11 +14,18 @@ from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import one_run
 from electrify.downstream.class_weights import class_weights
 from electrify.downstream.curve import Best, Curve
-from electrify.downstream.epochs import MOST_EPOCHS, epochs_of, examples_of, updates_of
-from electrify.downstream.examples import Example, Sentence
+from electrify.downstream.epochs import (
+    MOST_EPOCHS,
+    epochs_of,
+    examples_of,
+    training_examples,
+    updates_of,
+)
+from electrify.downstream.examples import Example, Partly, Sentence
 from electrify.downstream.heads import grade_class, grade_each
 from electrify.downstream.one_run import finetune_one
 from electrify.downstream.read.own import read_own
+from electrify.downstream.read.task import tagging_of
 from electrify.downstream.tasks import MIN_UPDATES, Examples, Kind, TaskData
 from electrify.errors import UserError
 
@@ -133,6 +140,32 @@ def test_a_small_set_is_shown_more_often() -> None:
 
 def test_own_sets_and_tags_have_a_minimum(reviews: tuple[str, str]) -> None:
     assert read_own(*reviews).min_updates == MIN_UPDATES
+    tags = [Sentence(("x", "y"), ("a", "b"))]
+    assert tagging_of("t", tags, tags, metrics=None, epochs=3).min_updates == MIN_UPDATES
+
+
+def test_a_held_out_pair_is_not_trained_on_in_its_other_order() -> None:
+    rows = tuple(Example(f"a{k}", f"b{k}", k % 2) for k in range(40))
+    pairs = replace(task(rows), symmetric=True)
+    shown = examples_of(pairs, seed=0, settings=replace(SELECTING, double_unordered=True))
+    assert len(shown.examples) == 2 * (40 - len(shown.selection)) < 80
+    trained = {frozenset((e.text, e.pair)) for e in shown.examples}
+    assert not trained & {frozenset((e.text, e.pair)) for e in shown.selection}
+
+
+def test_what_is_not_known_stays_so_in_the_other_order() -> None:
+    rows = (Partly("a", "b", (0,), (1,)), Example("c", "d", (1,)))
+    pairs = replace(task(rows, "multilabel"), symmetric=True)
+    found = training_examples(pairs, seed=0, settings=FinetuneSettings(double_unordered=True))
+    assert found[2:] == [Partly("b", "a", (0,), (1,)), Example("d", "c", (1,))]
+
+
+def test_many_classes_have_areas_on_request_only(tmp_path: Path) -> None:
+    path = tmp_path / "many.csv"
+    path.write_text("text,label\n" + "".join(f"t{k},c{k}\n" for k in range(101)))
+    assert "roc_auc" not in read_own(str(path), str(path)).metrics
+    asked = read_own(str(path), str(path), metrics=("roc_auc",))
+    assert asked.metrics == ("roc_auc",)
 
 
 def test_texts_that_are_cut_are_told(zoo: Path, tmp_path: Path) -> None:

@@ -80,7 +80,6 @@ def plan_study(config: CompareConfig) -> Study:
         raise UserError(
             "intervals need scipy, which is not installed: pip install 'electrify[eval]'"
         )
-    slots(config.processes, config.device)
     corpus = Corpus(Path(config.data), "train")
     entries = entries_of(config)
     seeds = range(config.seed, config.seed + config.seeds)
@@ -101,6 +100,7 @@ def plan_study(config: CompareConfig) -> Study:
     study = Study(config, entries, out, corpus.manifest, corpus.num_tokens, tasks, found)
     study = replace(study, cells=[replace(c, identity=identity(study, c)) for c in found])
     must_be_ours(study)
+    slots(config.processes, config.device)  # last: it may import torch
     return study
 
 

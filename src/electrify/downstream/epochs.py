@@ -8,7 +8,6 @@ from typing import Any
 
 from ..config.finetune_settings import SELECTION, FinetuneSettings
 from . import loop
-from .examples import Example
 from .read.split import split
 from .tasks import TaskData
 
@@ -21,13 +20,21 @@ MOST_EPOCHS = 50
 def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) -> list[Any]:
     """The training examples of a seed: all, or `max_train_samples` drawn by the seed; pairs of a
     symmetric task in both orders on request."""
+    return _both_orders(_drawn(task, seed, settings), task, settings)
+
+
+def _drawn(task: TaskData, seed: int, settings: FinetuneSettings) -> list[Any]:
     examples: list[Any] = list(task.train)
     if settings.max_train_samples is not None and settings.max_train_samples < len(examples):
         chosen = loop.shuffled(len(examples), seed, loop.SUBSET)[: settings.max_train_samples]
         examples = [examples[int(i)] for i in chosen]
-    if settings.filled().double_unordered and task.symmetric:
-        examples += [Example(e.pair or "", e.text, e.label) for e in examples]
     return examples
+
+
+def _both_orders(examples: list[Any], task: TaskData, settings: FinetuneSettings) -> list[Any]:
+    if not (settings.filled().double_unordered and task.symmetric):
+        return examples
+    return examples + [replace(e, text=e.pair or "", pair=e.text) for e in examples]
 
 
 def epochs_of(task: TaskData, settings: FinetuneSettings, *, examples: int) -> float:
@@ -60,11 +67,11 @@ class Shown:
 
 
 def examples_of(task: TaskData, *, seed: int, settings: FinetuneSettings) -> Shown:
-    """The examples of a seed."""
-    examples = training_examples(task, seed=seed, settings=settings)
+    """The examples of a seed. A pair that is held out is not trained on in its other order."""
+    examples = _drawn(task, seed, settings)
     if not settings.load_best_model_at_end:
-        return Shown(examples)
+        return Shown(_both_orders(examples, task, settings))
     share = settings.selection_fraction or SELECTION
     flag = "--selection-fraction"
     parts = split(replace(task, train=tuple(examples)), share, seed=seed, flag=flag)
-    return Shown(list(parts.train), parts.validation)
+    return Shown(_both_orders(list(parts.train), task, settings), parts.validation)

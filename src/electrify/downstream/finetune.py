@@ -194,7 +194,7 @@ def _keep(run: Run, done: dict[Any, dict[str, Any]], out: Path, outcome: Outcome
     ]
     known = {
         "validation_examples": len(run.task.validation),
-        "notes": [*run.task.notes, *outcome.notes, *odd],
+        "notes": [*run.task.notes, *(f"{run.label}: {note}" for note in outcome.notes), *odd],
     }
     known["answers"] = {
         name: hashlib.sha256(text.encode()).hexdigest() for name, text in outcome.files.items()

@@ -30,6 +30,8 @@ OWN_METRICS: dict[Kind, tuple[str, ...]] = {
     "multilabel": ("micro_f1", "macro_f1", "accuracy", "roc_auc", "pr_auc"),
     "regression": ("spearman", "pearson"),
 }
+MOST_AREAS = 100
+"""Classes for which areas under curves are computed unasked."""
 # What a cell says where each class has a column of its own.
 _ONE = ("1", "1.0", "true")
 _ZERO = ("0", "0.0", "false")
@@ -60,7 +62,7 @@ def texts_task(
         name,
         kind,
         tuple(names),
-        chosen(metrics, kind) or OWN_METRICS[kind],
+        chosen(metrics, kind) or _usual(kind, classes=len(names)),
         OWN_EPOCHS,
         train,
         validation,
@@ -68,6 +70,13 @@ def texts_task(
         notes=(*shared, *notes),
         min_updates=MIN_UPDATES,
     )
+
+
+def _usual(kind: Kind, *, classes: int) -> tuple[str, ...]:
+    """The metrics of a kind. An area takes a pass over the examples for each class, so many classes
+    have it on request only."""
+    many = classes > MOST_AREAS
+    return tuple(m for m in OWN_METRICS[kind] if not (many and m in ("roc_auc", "pr_auc")))
 
 
 def _must_be_legible(names: Sequence[str], kind: Kind, train_file: str) -> None:
