@@ -102,6 +102,40 @@ def test_a_tagger_takes_columns_words_and_texts(models: dict[str, str], tmp_path
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.fa", ">p1 the first\nMKV LAA\nGIV\n;old\n>p2\n>\nSTOP*", [
+            {"name": "p1 the first", "sequence": "MKVLAAGIV"},
+            {"name": "p2", "sequence": ""},
+            {"name": "", "sequence": "STOP*"},
+        ]),
+        ("a.smi", "SMILES\tID\nCCO\tethanol\n\nc1ccccc1 a ring\n[Na+]", [
+            {"smiles": "CCO", "name": "ethanol"},
+            {"smiles": "c1ccccc1", "name": "a ring"},
+            {"smiles": "[Na+]", "name": ""},
+        ]),
+    ],
+)  # fmt: skip
+def test_sequences_and_molecules_keep_their_names(
+    models: dict[str, str], tmp_path: Path, name: str, text: str, expected: list[dict[str, str]]
+) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    rows = [json.loads(x) for x in predicted(models["classes"], path, ".jsonl").splitlines()]
+    assert [
+        {k: v for k, v in row.items() if "pre" not in k and "prob" not in k} for row in rows
+    ] == expected
+    assert all(row["predicted_label"] in ("LABEL_0", "LABEL_1") for row in rows)
+
+
+def test_lines_before_the_first_name(models: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "a.fasta"
+    path.write_text("\nACGT\n>x\nACGT\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"a\.fasta, line 2 stands before the first '>'"):
+        predicted(models["classes"], path, ".csv")
+
+
 @given(st.text())
 @settings(max_examples=50)
 def test_splitting_loses_no_character_but_blanks(text: str) -> None:

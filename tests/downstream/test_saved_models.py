@@ -3,6 +3,8 @@ and never at the price of the score."""
 
 from __future__ import annotations
 
+import csv
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -10,8 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import PreTrainedModel
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+)
 
+from electrify import PredictConfig, predict_files
 from electrify.config.finetune import FinetuneConfig
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import saving
@@ -25,6 +32,8 @@ from electrify.errors import UserError
 from electrify.export.folders import load_config, load_weights
 
 QUICK = FinetuneSettings(num_train_epochs=1, per_device_train_batch_size=4, bf16="false")
+
+KINDS = ("film", "plot", "one", "two", "three")
 
 
 def says(folder: Path, model: Path, dtype: str) -> Path:
@@ -148,3 +157,42 @@ def test_float32_weights_are_not_rounded(zoo: Path, tmp_path: Path) -> None:
     assert torch.equal(read.electra.state_dict()[name], want)
     found = load(str(model), device=torch.device("cpu"))
     assert torch.equal(found.encoder.state_dict()[name], want)
+
+
+@pytest.mark.parametrize("kind", ["electra", "bert", "roberta"])
+def test_more_classes_than_the_library_has_hidden_units(
+    zoo: Path, tmp_path: Path, kind: str
+) -> None:
+    texts = [f"{word} {more}" for word in ("good", "bad", "fine", "poor") for more in KINDS]
+    rows = [{"text": text, "label": f"class {i}"} for i, text in enumerate(texts)]
+    assert len(rows) > load_config(str(zoo / kind)).hidden_size
+    for name, times in (("train", 3), ("valid", 1)):
+        lines = "".join(json.dumps(row) + "\n" for row in rows * times)
+        (tmp_path / f"{name}.jsonl").write_text(lines)
+    valid = str(tmp_path / "valid.jsonl")
+    files = (str(tmp_path / "train.jsonl"), valid)
+    settings = dataclasses.replace(QUICK, learning_rate=0.01, num_train_epochs=8)
+    out = tmp_path / "out"
+    more = {"save_model": True, "settings": settings}
+    finetune(options(zoo / kind, files, out, **more))
+    (table,) = out.glob("predictions/*/*/*-validation.csv")
+    with table.open(newline="") as f:
+        scored = list(csv.DictReader(f))
+    new = str(tmp_path / "new.csv")
+    predict_files(
+        PredictConfig(model=str(out), files=(valid,), output_file=new, probabilities=True)
+    )
+    with open(new, newline="") as f:
+        predicted = list(csv.DictReader(f))
+    (saved,) = (out / "models").iterdir()
+    model = AutoModelForSequenceClassification.from_pretrained(saved).eval()
+    tokenizer = AutoTokenizer.from_pretrained(saved)
+    for row, was, now in zip(rows, scored, predicted, strict=True):
+        with torch.no_grad():
+            theirs = model(**tokenizer(row["text"], return_tensors="pt")).logits.softmax(-1)[0]
+        for c in range(len(rows)):
+            expected = float(was[f"probability of class {c}"])
+            assert float(now[f"probability_class {c}"]) == pytest.approx(expected, abs=1e-5)
+            at = model.config.label2id[f"class {c}"]
+            assert theirs[at].item() == pytest.approx(expected, abs=1e-5)
+    assert len({row["predicted_label"] for row in predicted}) > 1

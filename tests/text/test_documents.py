@@ -66,7 +66,7 @@ def test_chunking_never_changes_the_documents(
     expected = [d.strip() for d in documents._BLANK_LINE.split(text.encode()) if d.strip()]
     chunks = [text.encode()[i : i + size] for i in range(0, len(text.encode()), size)]
     found = [
-        d.strip() for d in documents.split(chunks, documents._BLANK_LINE, Counter()) if d.strip()
+        d.strip() for d in decoding.split(chunks, documents._BLANK_LINE, Counter()) if d.strip()
     ]
     assert found == expected
 

@@ -127,7 +127,7 @@ def test_names_that_may_be_on_the_hub_pass(name: str) -> None:
         (
             {"document_boundary": "line"},
             {"csv"},
-            ["document_boundary line changes nothing: each row is a document"],
+            ["document_boundary line changes nothing: each record is a document"],
         ),
         ({"text_column": "content", "dataset_split": "test", "vocab_size": 8000}, {"hub"}, []),
         ({"document_boundary": "line", "text_column": "content"}, {"txt", "csv"}, []),

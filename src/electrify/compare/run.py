@@ -77,7 +77,9 @@ class Runner:
         self.study = study
         self.kept = {r.key: r for r in read_results(study.out)}
         self.done = finished(study, self.kept.values())
-        self.waiting = [c for c in study.cells if key_of(c) not in self.done]
+        # All recipes of one seed before the next seed: a study that is stopped compares them.
+        in_order = sorted(study.cells, key=lambda c: c.seed)
+        self.waiting = [c for c in in_order if key_of(c) not in self.done]
         self.running: list[Running] = []
         self.slots = slots(study.config.processes, study.config.device)
         self.weights = weights_of(self.waiting)

@@ -26,7 +26,8 @@ class EmbedConfig(Checked):
     model: str
     """Any encoder that AutoModel loads: folder or Hub id."""
     files: tuple[str, ...] = ()
-    """The texts: .txt (one a line), .csv, .tsv (no quoting), .jsonl, also compressed."""
+    """The texts: .txt (one a line), .csv, .tsv (no quoting), .jsonl, .fasta (.fa, .faa, .fna,
+    .ffn), .smi, also compressed."""
     header: bool = True
     """The first line of a .csv or .tsv names its columns. --no-header: it is a text, and the
     columns are named by their numbers, from 0."""

@@ -26,9 +26,9 @@ class PredictConfig(Checked):
     """A fine-tuned model, folder or Hub id: for classes or values of texts, tags of words, or
     answers to questions."""
     files: tuple[str, ...] = ()
-    """The new texts: .txt (one a line), .csv, .tsv (no quoting), .jsonl; for a tagger also columns
-    (.conll, .conllu, .txt), for questions SQuAD's .json. All may be compressed (.gz, .bz2, .xz,
-    .zst)."""
+    """The new texts: .txt (one a line), .csv, .tsv (no quoting), .jsonl, .fasta (.fa, .faa, .fna,
+    .ffn), .smi; for a tagger also columns (.conll, .conllu, .txt), for questions SQuAD's .json. All
+    may be compressed (.gz, .bz2, .xz, .zst)."""
     header: bool = True
     """The first line of a .csv or .tsv names its columns. --no-header: it is a text, and the
     columns are named by their numbers, from 0."""

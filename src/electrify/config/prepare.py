@@ -56,9 +56,9 @@ class PrepareConfig(Checked):
     }
     inputs: tuple[str, ...]
     """files, folders (searched to the bottom, in sorted order; links to folders are not followed)
-    and globs of txt, md, jsonl, csv, tsv and parquet, each but parquet also with .gz .bz2 .xz .zst;
-    `pydocs` for the documentation of the installed Python packages; `hub:NAME[:CONFIG]` for a data
-    set of the Hugging Face Hub or of a local folder"""
+    and globs of txt, md, jsonl, csv, tsv, parquet, fasta (.fa, .faa, .fna, .ffn) and smi, each but
+    parquet also with .gz .bz2 .xz .zst; `pydocs` for the documentation of the installed Python
+    packages; `hub:NAME[:CONFIG]` for a data set of the Hugging Face Hub or of a local folder"""
     output_dir: str
     """the folder of the prepared corpus; new or empty, or one in which the same command was
     interrupted"""
@@ -85,7 +85,8 @@ class PrepareConfig(Checked):
     memory too"""
     document_boundary: Literal["auto", "blank-line", "line", "file", "record"] = "auto"
     """where a document of a txt or md file ends; auto: blank-line for txt, file for md. A row of
-    jsonl, csv, tsv, parquet and data sets is always a document"""
+    jsonl, csv, tsv, parquet and data sets, a sequence of fasta and a molecule of smi is always a
+    document"""
     text_column: str = "text"
     """the key or column that holds the text"""
     dataset_split: str = "train"
@@ -238,7 +239,7 @@ class PrepareConfig(Checked):
         if "hub" not in formats:
             idle["dataset_split"] = "no input is a data set (hub:NAME)"
         if not formats & {"txt", "md"} and self.document_boundary != "record":
-            idle["document_boundary"] = "each row is a document"
+            idle["document_boundary"] = "each record is a document"
         defaults: dict[str, Any] = {f.name: f.default for f in fields(self)}
         return [
             f"{name} {getattr(self, name)} changes nothing: {why}"

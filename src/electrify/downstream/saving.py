@@ -5,9 +5,11 @@ Token heads are linear in the library as here. Its heads for whole texts have a 
 ours is linear. Ours can be expressed as theirs with sufficient accuracy (checked on a real input
 before the folder is written):
 
-- ELECTRA (gelu): the hidden layer computes gelu(z) - gelu(-z), z = Wx+b, because that is z. - BERT
-and RoBERTa (tanh): it computes tanh(s z) / s, because that is z up to (s z)^2 / 3; s = 2^-12,
-  so 2e-6 of z at z = 10.
+- ELECTRA (gelu): the hidden layer computes gelu(z) - gelu(-z), z = Wx+b, because that is z.
+- BERT and RoBERTa (tanh): it computes tanh(s z) / s, because that is z up to (s z)^2 / 3;
+  s = 2^-12, so 2e-6 of z at z = 10.
+- Classes for which there are not enough hidden units: the hidden layer hands the states on, as
+  tanh(s x), or as gelu(x + c) with c so large that this is x + c, up to rounding.
 
 A folder saved in this way classifies as the run did; it is not a good start for training its head
 further (its dropout is off).
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import (
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
@@ -143,13 +145,16 @@ def _classifier(
     config.problem_type = _PROBLEMS[task.kind]
     model = _with_head(AutoModelForSequenceClassification, config, net, head=None)
     dense, out = _layers(model)
+    twice = config.model_type == "electra"
+    head = net.head.out.cpu()
     with torch.no_grad():
-        _fit(dense, out, net.head.out.cpu(), twice=config.model_type == "electra")
-        out.weight.mul_(
-            problem.scale
-            # Here and not in the hidden layer, where a large value would leave the linear part of
-            # tanh.
-        )
+        if _has_room(dense, head.out_features, twice=twice):
+            _fit(dense, out, head, twice=twice)
+        else:
+            norm = model.base_model.encoder.layer[-1].output.LayerNorm
+            _hand_on(dense, out, head, _largest(norm) if twice else None)
+        # Here and not in the hidden layer, where a large value would leave the linear part of tanh.
+        out.weight.mul_(problem.scale)
         out.bias.mul_(problem.scale).add_(problem.center)
     return model
 
@@ -161,13 +166,30 @@ def _layers(model: Any) -> tuple[nn.Linear, nn.Linear]:
     return model.classifier.dense, model.classifier.out_proj
 
 
+def _has_room(dense: nn.Linear, classes: int, *, twice: bool) -> bool:
+    """Whether there are hidden units for every class, `twice` two of them."""
+    return classes * (2 if twice else 1) <= dense.out_features
+
+
+def _largest(norm: nn.LayerNorm) -> Tensor:
+    """The largest values that a layer norm can give. [D]"""
+    width = norm.normalized_shape[0]
+    return norm.weight.abs() * width**0.5 + norm.bias.abs()
+
+
+def _hand_on(dense: nn.Linear, out: nn.Linear, head: nn.Linear, largest_D: Tensor | None) -> None:
+    """The hidden layer hands the states on: through gelu, where their largest values are given,
+    else through tanh."""
+    dense.weight.copy_(torch.eye(dense.in_features) * (_SMALL if largest_D is None else 1.0))
+    out.weight.copy_(head.weight / (_SMALL if largest_D is None else 1.0))
+    # From here on gelu(x) is x in float32.
+    shift_D = torch.zeros(dense.in_features) if largest_D is None else largest_D + 8.0
+    dense.bias.copy_(shift_D)
+    out.bias.copy_((head.bias.double() - head.weight.double() @ shift_D.double()).float())
+
+
 def _fit(dense: nn.Linear, out: nn.Linear, head: nn.Linear, *, twice: bool) -> None:
     classes = head.out_features
-    if classes * (2 if twice else 1) > dense.out_features:
-        raise UserError(
-            f"--save-model: {classes} classes do not fit into the {dense.out_features} hidden "
-            "units of the library's head"
-        )
     for parameter in (dense.weight, dense.bias, out.weight, out.bias):
         parameter.zero_()
     for s, start in ((1.0, 0), (-1.0, classes)) if twice else ((_SMALL, 0),):
@@ -186,7 +208,7 @@ def linear_head(model: Any) -> tuple[nn.Linear, float, float] | None:
     dense, out = _layers(model)
     classes = out.out_features
     twice = kind == "electra"
-    if classes * (2 if twice else 1) > dense.out_features:
+    if not _has_room(dense, classes, twice=twice):
         return None
     first = 1.0 if twice else _SMALL
     head = nn.Linear(dense.in_features, classes)

@@ -3,8 +3,9 @@ are not UTF-8."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ..errors import UserError
@@ -81,6 +82,29 @@ def must_be_text(path: Path, chunk: bytes) -> None:
             f"{path} is a binary file ({control} control characters in its first {len(head)} "
             "bytes); leave it out"
         )
+
+
+def split(
+    chunks: Iterable[bytes], separator: re.Pattern[bytes] | None, counts: Counter[str]
+) -> Iterator[bytes]:
+    """The pieces between separators; a piece longer than MAX_DOCUMENT is cut at white space, or
+    between characters if it has no white space."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = separator.split(rest + chunk) if separator else (rest + chunk,)
+        yield from whole
+        while len(rest) > MAX_DOCUMENT:
+            counts["cuts"] += 1
+            cut = max(rest.rfind(b" ", 1, MAX_DOCUMENT), rest.rfind(b"\n", 1, MAX_DOCUMENT))
+            if cut < 1:
+                cut = MAX_DOCUMENT
+                # The place is inside a UTF-8 character.
+                while cut > MAX_DOCUMENT - 4 and rest[cut] & 0xC0 == 0x80:
+                    cut -= 1
+            yield rest[:cut]
+            rest = rest[cut:]
+    if rest:
+        yield rest
 
 
 def decode(raw: bytes, errors: str, counts: Counter[str], where: Callable[[], str]) -> str | None:

@@ -1,6 +1,7 @@
 """Sources -> documents: text in memory-bounded pieces, whatever the file looks like.
 
-A document is the text between blank lines, a line, a file, or a record. Newlines become \\n. Byte
+A document is the text between blank lines, a line, a file, or a record (a row of a table, a
+sequence of FASTA, a molecule of a SMILES file). Newlines become \\n. Byte
 order marks, NUL characters, white space at both ends and empty documents are removed. A document
 longer than MAX_DOCUMENT is cut at white space into several.
 """
@@ -9,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
-from . import records
-from .decoding import MAX_DOCUMENT, decode, first_bad_line, text_chunks
+from . import records, sequences
+from .decoding import MAX_DOCUMENT, decode, first_bad_line, split, text_chunks
 from .sources import Source
 
 _BLANK_LINE = re.compile(rb"\n[^\S\n]*\n")
@@ -34,7 +35,7 @@ def documents(
     advance: called with the number of bytes consumed. Raises UserError, naming file and line, for
     input that cannot be right.
     """
-    read = _of_text if source.format in ("txt", "md") else records.texts
+    read = READERS.get(source.format, records.texts)
     for text in read(source, options, counts, advance):
         yield from _cleaned(text, counts)
 
@@ -86,24 +87,10 @@ def _of_text(
             yield text
 
 
-def split(
-    chunks: Iterable[bytes], separator: re.Pattern[bytes] | None, counts: Counter[str]
-) -> Iterator[bytes]:
-    """The pieces between separators; a piece longer than MAX_DOCUMENT is cut at white space, or
-    between characters if it has no white space."""
-    rest = b""
-    for chunk in chunks:
-        *whole, rest = separator.split(rest + chunk) if separator else (rest + chunk,)
-        yield from whole
-        while len(rest) > MAX_DOCUMENT:
-            counts["cuts"] += 1
-            cut = max(rest.rfind(b" ", 1, MAX_DOCUMENT), rest.rfind(b"\n", 1, MAX_DOCUMENT))
-            if cut < 1:
-                cut = MAX_DOCUMENT
-                # The place is inside a UTF-8 character.
-                while cut > MAX_DOCUMENT - 4 and rest[cut] & 0xC0 == 0x80:
-                    cut -= 1
-            yield rest[:cut]
-            rest = rest[cut:]
-    if rest:
-        yield rest
+READERS = {
+    "txt": _of_text,
+    "md": _of_text,
+    "fasta": sequences.of_fasta,
+    "smi": sequences.of_smiles,
+}
+"""by format; all others have rows"""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from .streams import compression_of
 
-Format = Literal["txt", "md", "jsonl", "csv", "tsv", "parquet", "pydocs", "hub"]
+Format = Literal["txt", "md", "jsonl", "csv", "tsv", "parquet", "fasta", "smi", "pydocs", "hub"]
 FORMATS: dict[str, Format] = {
     ".txt": "txt",
     ".text": "txt",
@@ -19,6 +19,13 @@ FORMATS: dict[str, Format] = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
+    ".fasta": "fasta",
+    ".fa": "fasta",
+    ".faa": "fasta",
+    ".fna": "fasta",
+    ".ffn": "fasta",
+    ".smi": "smi",
+    ".smiles": "smi",
 }
 SOURCE_CODE = frozenset(
     {".py", ".pyi", ".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cs", ".java", ".kt", ".scala"}

@@ -15,6 +15,7 @@ from ...text.records import MAX_LINE
 from ...text.small_files import json_lines, json_rows, lines_of, must_be_characters
 from ..tasks import Kind
 from .files import bare, ending_of, whole
+from .sequences import FASTA, SMILES, fasta_rows, smiles_rows
 
 MAX_CLASSES = 50_000
 """A head with more classes would be larger than the encoder; the published sets with most labels
@@ -25,7 +26,8 @@ NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?(nan|i
 
 
 def streamed_rows(path: str, raw_lines: Iterable[str], *, header: bool = True) -> Iterator[Row]:
-    """As `rows`, of lines that are read one after the other (files.lines)."""
+    """As `rows`, of lines that are read one after the other (files.lines); also the sequences of
+    FASTA and the molecules of SMILES files, which hold no labels."""
     may_lack_header(path, header)
     match ending_of(path):
         case ".csv":
@@ -35,6 +37,10 @@ def streamed_rows(path: str, raw_lines: Iterable[str], *, header: bool = True) -
             return tsv_rows(path, bare(raw_lines), header=header)
         case ".jsonl" | ".ndjson":
             return json_lines(path, bare(raw_lines))
+        case ending if ending in FASTA:
+            return fasta_rows(path, bare(raw_lines))
+        case ending if ending in SMILES:
+            return smiles_rows(bare(raw_lines))
         case ending:
             raise _unknown_ending(path, ending)
 
