@@ -184,6 +184,8 @@ def test_texts_that_are_cut_are_told(zoo: Path, tmp_path: Path) -> None:
     )
     longer = replace(settings, max_seq_length=40)
     assert finetune_one(str(zoo / "electra"), own, seed=0, settings=longer).notes == ()
+    frozen = replace(settings, frozen_encoder="last")
+    assert finetune_one(str(zoo / "electra"), own, seed=0, settings=frozen).notes == (note,)
 
 
 def test_weights_of_classes_by_hand() -> None:

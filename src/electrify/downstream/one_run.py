@@ -35,7 +35,6 @@ from .problems.problem import Problem
 from .problems.tagging import Tagging
 from .problems.texts import Texts
 from .reading import reading_of
-from .rows import Rows
 from .saving import save
 from .tasks import MAX_SEQ_LENGTH, TaskData
 
@@ -194,10 +193,14 @@ def _trained(
 def _cut(ready: _Ready, examples: list[Any], data: Any) -> tuple[str, ...]:
     """A note on training texts that were cut, if there are any."""
     problem = ready.problem
-    if not isinstance(problem, Texts) or not isinstance(data, Rows):
+    if not isinstance(problem, Texts):
         return ()
     cut = Cut(length=problem.max_seq_length, positions=ready.loaded.positions)
-    cut.add(ready.loaded, examples, data.lengths_N.tolist())
+    if isinstance(problem, FrozenTexts):  # its rows of features do not tell how long the texts are
+        for side in problem.sides(examples):
+            cut.add(ready.loaded, side, [cut.length] * len(side))
+    else:
+        cut.add(ready.loaded, examples, data.lengths_N.tolist())
     return (f"training: {cut.text()}",) if cut.cut else ()
 
 

@@ -137,7 +137,7 @@ class FrozenTexts(Texts):
 
     def _pooled(self, examples: Sequence[Example]) -> Pooled:
         if not self.pairs:
-            u_NF = self._means([replace(e, pair=None) for e in examples])
+            u_NF = self._means(self.sides(examples)[0])
             return Pooled(u_NF, self._targets(examples).to(self.device))
         u_NF, v_NF = self.pair_means(examples)
         both_NF = torch.cat([u_NF, v_NF, (u_NF - v_NF).abs(), u_NF * v_NF], -1)
@@ -145,10 +145,16 @@ class FrozenTexts(Texts):
 
     def pair_means(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """[N, F] twice, in float32: the mean states of the first and of the second texts."""
-        return (
-            self._means([replace(e, pair=None) for e in examples]),
-            self._means([replace(e, text=e.pair or "", pair=None) for e in examples]),
-        )
+        u_NF, v_NF = map(self._means, self.sides(examples))
+        return u_NF, v_NF
+
+    def sides(self, examples: Sequence[Example]) -> list[list[Example]]:
+        """The texts that the encoder reads, each alone: the first ones, and of pairs the second
+        ones."""
+        found = [[replace(e, pair=None) for e in examples]]
+        if self.pairs:
+            found.append([replace(e, text=e.pair or "", pair=None) for e in examples])
+        return found
 
     def _means(self, examples: Sequence[Example]) -> Tensor:
         """[N, F] in float32: the mean of each text's states, special tokens included."""
