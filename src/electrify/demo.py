@@ -28,7 +28,7 @@ from .downstream.examples import Example
 from .downstream.one_run import Outcome, finetune_one
 from .downstream.tasks import TaskData
 from .errors import Unfinished, UserError
-from .files.folders import foreign, must_be_new, own_bytes
+from .files.folders import must_be_new, own_bytes
 from .files.inside import must_not_be_in_a_checkpoint, must_stay_inside
 from .files.lock import lock
 from .pretraining import pretrain
@@ -36,6 +36,7 @@ from .progress import Progress, duration, say
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
 from .text import pydocs
 from .text.dedup import digest, fraction
+from .text.made import is_made
 from .text.prepare import prepare
 from .text.summary import report
 from .torch_state import known_torch_state
@@ -77,12 +78,13 @@ def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
     is then saved."""
     must_not_be_in_a_checkpoint(folder)
     picture = folder / PICTURE
-    if os.path.lexists(picture) and OURS not in (own_bytes(picture) or b""):
+    own_picture = own_bytes(picture)
+    if os.path.lexists(picture) and OURS not in (own_picture or b""):
         raise UserError(
             f"{picture} is not a picture that electrify demo drew; move it away, or choose another "
             "--output-dir"
         )
-    if not {"data", "run"} & set(foreign(folder)) and not os.path.lexists(picture):
+    if not is_made(folder / "data") and not is_made(folder / "run") and own_picture is None:
         must_be_new(folder, "demo")
     with lock(folder):
         return _demo(folder, max_steps=max_steps, threads=threads)

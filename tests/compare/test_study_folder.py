@@ -128,6 +128,7 @@ def test_every_recipe_budget_and_seed_and_the_untrained(small_data: Path, tmp_pa
         ({"tasks": ("stsb",)}, "STS-B"),
         ({"budgets": (1e3,)}, "warm-up"),
         ({"tasks": ("blimp", "blimp:")}, "blimp and blimp: are one thing"),
+        ({"tasks": ("stsb", "STS-B")}, "stsb and STS-B are one thing"),
         ({"data_dir": "nowhere"}, "no such folder"),
         ({"budgets": (1e8, 1.00001e8)}, "are both .* updates"),
         ({"budgets": (1e8, 1e308)}, "more than 1e.12 updates"),

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,6 +78,59 @@ def test_columns_stay_in_every_format(models: dict[str, str], tmp_path: Path) ->
     assert {len(row) for row in tabs} == {6}
     assert tabs[2][1] == 'a "very, very" bad plot'  # its line break is a blank
     assert sum(map(float, tabs[1][4:])) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("verb", ["predict", "embed"])
+def test_a_file_that_appears_meanwhile_stays(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    out = tmp_path / ("out.csv" if verb == "predict" else "out.npy")
+    real = Files.blocks
+
+    def blocks(self: Files, *given: Any) -> Any:
+        out.write_text("mine")
+        return real(self, *given)
+
+    monkeypatch.setattr(Files, "blocks", blocks)
+    words = [verb, models["classes"], str(table(tmp_path / "a.csv")), "--output-file", str(out)]
+    assert run(*words) == 2
+    assert out.read_text() == "mine"
+    assert (tmp_path / f"out-new{out.suffix}").stat().st_size > 50
+    assert run(*words, "--overwrite") == 0
+    assert out.stat().st_size > 50
+
+
+def test_a_device_without_numbers(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = mistake(capsys, "predict", models["classes"], table(tmp_path / "a.csv"), "--device=meta")
+    assert "device 'meta' is not here" in said
+
+
+def test_columns_are_looked_up_and_not_searched(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of 20,000 columns took seconds a row."""
+    path = tmp_path / "wide.csv"
+    head = ["text", *(f"c{k}" for k in range(300))]
+    path.write_text(",".join(head) + "\n" + ",".join(["a film"] * len(head)) + "\n")
+    asked = 0
+
+    class Counted(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal asked
+            asked += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    real = Files.check
+    heads = lambda self: replace(h := real(self), columns=tuple(map(Counted, h.columns)))  # noqa: E731
+    monkeypatch.setattr(Files, "check", heads)
+    assert len(predicted(models["classes"], path, ".csv").splitlines()) == 2
+    assert asked < 10 * len(head)
 
 
 def test_a_tagger_takes_columns_words_and_texts(models: dict[str, str], tmp_path: Path) -> None:

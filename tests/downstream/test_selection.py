@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from electrify.config.finetune import FinetuneConfig
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import one_run
 from electrify.downstream.class_weights import class_weights
@@ -22,6 +23,7 @@ from electrify.downstream.epochs import (
     updates_of,
 )
 from electrify.downstream.examples import Example, Partly, Sentence
+from electrify.downstream.finetune import finetune
 from electrify.downstream.heads import grade_class, grade_each
 from electrify.downstream.one_run import finetune_one
 from electrify.downstream.read.own import read_own
@@ -166,6 +168,32 @@ def test_many_classes_have_areas_on_request_only(tmp_path: Path) -> None:
     assert "roc_auc" not in read_own(str(path), str(path)).metrics
     asked = read_own(str(path), str(path), metrics=("roc_auc",))
     assert asked.metrics == ("roc_auc",)
+
+
+def test_weights_that_another_metric_chose_are_not_taken_for_these(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+) -> None:
+    """The first metric decides which evaluation is kept; its scores are all there either way."""
+
+    def asked(*metrics: str, chosen: bool = True) -> FinetuneConfig:
+        return FinetuneConfig(
+            models=(str(zoo / "bert"),),
+            output_dir=str(tmp_path / f"out-{chosen}"),
+            train_file=reviews[0],
+            validation_file=reviews[1],
+            seeds=1,
+            metrics=metrics,
+            settings=SELECTING
+            if chosen
+            else replace(SELECTING, load_best_model_at_end=False, selection_fraction=None),
+        )
+
+    finetune(asked("accuracy", "ece"))
+    with pytest.raises(UserError, match=r"chosen by accuracy, now ece is the first of --metrics"):
+        finetune(asked("ece", "accuracy"))
+    finetune(asked("accuracy", "ece"))
+    finetune(asked("accuracy", "ece", chosen=False))
+    finetune(asked("ece", "accuracy", chosen=False))  # the last evaluation, whatever the metric
 
 
 def test_texts_that_are_cut_are_told(zoo: Path, tmp_path: Path) -> None:

@@ -89,13 +89,14 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
             )
         kind = BLIMP
     else:
-        kind = _kind_of(name, task, way)
+        task, kind = _kind_of(name, task, way)
     inside = Path(data_dir) / kind
     return task, way, str(inside if inside.is_dir() else data_dir)
 
 
-def _kind_of(name: str, task: str, way: str) -> str:
-    """The folder of all tasks of a kind. Raises UserError for a task that cannot be measured so."""
+def _kind_of(name: str, task: str, way: str) -> tuple[str, str]:
+    """The task's own name (case does not matter), and the folder of all tasks of its kind. Raises
+    UserError for a task that cannot be measured so."""
     rows = tasks_named([task])
     if len(rows) > 1:
         raise UserError(f"tasks: {name} stands for several tasks; name each of them")
@@ -103,7 +104,7 @@ def _kind_of(name: str, task: str, way: str) -> str:
         raise UserError(f"tasks: {name}: questions are answered by a fine-tuned encoder only")
     if way == "cosine" and not (isinstance(rows[0], TextTask) and rows[0].kind == "regression"):
         raise UserError(f"tasks: {name}: cosines are for stsb")
-    return FOLDERS[type(rows[0])]
+    return rows[0].name, FOLDERS[type(rows[0])]
 
 
 def digest_of(name: str, data_dir: str, *, data: str) -> str:

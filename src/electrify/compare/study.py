@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from ..config.compare import SCORE, CompareConfig
+from ..config.compare import SCORE, STUDY, STUDY_MARK, CompareConfig
 from ..config.pretrain import PretrainConfig, override
 from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
@@ -36,7 +36,6 @@ from .plan import Cell, Entry, cells, configured, read_entries, read_entry
 from .processes import slots
 from .results import Key, Result, read_results
 
-STUDY = "study.yaml"
 CELLS = "cells"
 ELSEWHERE = "choose another --output-dir"
 # What a study keeps from its first command on: else its scores could not be compared.
@@ -215,9 +214,8 @@ def must_be_ours(study: Study) -> None:
 def write_study(study: Study) -> None:
     """Writes study.yaml, which names the score before anything is run; what the user made of it is
     kept."""
-    head = "# The plan of a study, written by electrify compare before its first run.\n"
     text = yaml.safe_dump(declared(study), sort_keys=False, allow_unicode=True)
-    write_results(study.out, {STUDY: head + text})
+    write_results(study.out, {STUDY: STUDY_MARK + text})
 
 
 def key_of(cell: Cell) -> Key:

@@ -223,3 +223,4 @@ def check_ranges(t: TrainConfig) -> None:
         )
     for name in ("learning_rate", "generator_learning_rate", "weight_decay", "adam_epsilon"):
         need(getattr(t, name) != math.inf, f"{name} must be a finite number")
+    need(t.max_grad_norm != math.inf, "max_grad_norm must be a finite number; 0 does not clip")

@@ -11,7 +11,8 @@ from .flops import Convention
 from .given import Checked
 
 SCORE = "mean rank over the tasks"
-
+STUDY = "study.yaml"
+STUDY_MARK = "# The plan of a study, written by electrify compare before its first run.\n"
 
 MOST_SEEDS = 1000
 

@@ -125,23 +125,7 @@ class PrepareConfig(Checked):
 
     def check(self) -> None:
         """Raises UserError for a value that cannot work."""
-        if not self.inputs:
-            raise UserError(
-                "nothing to prepare: name at least one file, folder, glob, `pydocs` or `hub:NAME`"
-            )
-        if not all(item.strip() for item in self.inputs):
-            raise UserError(
-                "an input is an empty text: name a file, folder or glob (`.` is the folder you are "
-                "in)"
-            )
-        zeros = [name for name in ("output_dir", "tokenizer") if "\0" in getattr(self, name)]
-        if zeros or any("\0" in item for item in self.inputs):
-            raise UserError(
-                f"{(zeros or ['inputs'])[0]} holds a zero byte, which no path does: look at how it "
-                "was made"
-            )
-        if not self.output_dir.strip():
-            raise UserError("output_dir is empty: name the folder of the prepared corpus")
+        self._check_names()
         self._check_tokenizer()
         self._check_chunks()
         if not 0 <= self.valid_fraction < 1:
@@ -184,6 +168,28 @@ class PrepareConfig(Checked):
                 "tokenizer byte has pieces of one byte, which no chunk cuts: choose tokenizer bpe "
                 "or character with pre_tokenizer chunks"
             )
+
+    def _check_names(self) -> None:
+        if not self.inputs:
+            raise UserError(
+                "nothing to prepare: name at least one file, folder, glob, `pydocs` or `hub:NAME`"
+            )
+        if not all(item.strip() for item in self.inputs):
+            raise UserError(
+                "an input is an empty text: name a file, folder or glob (`.` is the folder you are "
+                "in)"
+            )
+        zeros = [name for name in ("output_dir", "tokenizer") if "\0" in getattr(self, name)]
+        if zeros or any("\0" in item for item in self.inputs):
+            raise UserError(
+                f"{(zeros or ['inputs'])[0]} holds a zero byte, which no path does: look at how it "
+                "was made"
+            )
+        if not self.output_dir.strip():
+            raise UserError("output_dir is empty: name the folder of the prepared corpus")
+        for name in ("text_column", "dataset_split"):
+            if any(0xD800 <= ord(c) < 0xE000 for c in getattr(self, name)):
+                raise UserError(f"{name} is not UTF-8 text: look at how it was written")
 
     def _check_tokenizer(self) -> None:
         """Raises UserError for the name of a kind of tokenizer that we do not have, before the Hub

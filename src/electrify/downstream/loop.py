@@ -240,7 +240,7 @@ def device_named(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()  # `meta` gives tensors without numbers
     except (RuntimeError, AssertionError) as e:
         raise UserError(f"device {name!r} is not here: {str(e).splitlines()[0]}") from e
     return device

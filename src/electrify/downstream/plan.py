@@ -63,18 +63,11 @@ def planned(
     options: FinetuneConfig, out: Path, models: list[str], tasks: list[TaskData]
 ) -> Iterator[Run]:
     settings = options.settings
-    content = {
-        task.name: repr((task.kind, task.labels, task.train, task.validation, task.also)).encode()
+    hashes = {
+        task.name: _hash((task.kind, task.labels, task.train, task.validation, task.also))
         for task in tasks
     }
-    hashes = {name: hashlib.sha256(examples).hexdigest()[:16] for name, examples in content.items()}
-    tests = {
-        task.name: {
-            name: hashlib.sha256(repr(examples).encode()).hexdigest()[:16]
-            for name, examples in task.test
-        }
-        for task in tasks
-    }
+    tests = {t.name: {name: _hash(examples) for name, examples in t.test} for t in tasks}
     for model in models:
         label = _label(model, out)
         known = baseline_hashes(model) if is_baseline(model) else fingerprints(model)
@@ -97,8 +90,14 @@ def planned(
                     updates,
                     saved if keep else None,
                     predictions,
-                    known | {"data": hashes[task.name], "test": answered},
+                    known
+                    | {"data": hashes[task.name], "test": answered}
+                    | {"chosen_by": task.metrics[0] if settings.load_best_model_at_end else None},
                 )
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 def _is_kept(model: str, options: FinetuneConfig) -> bool:
@@ -141,25 +140,8 @@ def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
     record = done.get(run.key)
     if record is None:
         return False
-    named = (
-        ("weights", f"model {run.model!r}"),
-        ("tokenizer", f"the tokenizer of {run.model!r}"),
-        ("data", f"the examples of task {run.task.name!r}"),
-    )
-    for what, name in named:
-        # Records of earlier versions have no tokenizer.
-        if record.get(what, run.hashes[what]) != run.hashes[what]:
-            raise UserError(
-                f"{out}: holds scores of {name} from before it changed; choose another --output-dir"
-            )
-    answered = record.get("test") or {}
+    _must_be_of(record, run, out)
     answers = record.get("answers") or {}
-    for name, digest in run.hashes["test"].items():
-        if answered.get(name, digest) != digest:
-            raise UserError(
-                f"{out}: holds answers to the test set {name} from before it changed; choose "
-                "another --output-dir"
-            )
     files = [f"{name}.tsv" for name in run.hashes["test"]]
     predicted = all(
         name in answers and sha256(run.predictions / name) == answers[name] for name in files
@@ -174,3 +156,33 @@ def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
             "are made again, or choose another --output-dir"
         )
     return True
+
+
+def _must_be_of(record: dict[str, Any], run: Run, out: Path) -> None:
+    """Raises UserError where the record of a run is of another model, other examples, or weights
+    that another metric chose."""
+    named = (
+        ("weights", f"model {run.model!r}"),
+        ("tokenizer", f"the tokenizer of {run.model!r}"),
+        ("data", f"the examples of task {run.task.name!r}"),
+    )
+    for what, name in named:
+        # Records of earlier versions have no tokenizer.
+        if record.get(what, run.hashes[what]) != run.hashes[what]:
+            raise UserError(
+                f"{out}: holds scores of {name} from before it changed; choose another --output-dir"
+            )
+    chosen_by = run.hashes["chosen_by"]
+    if record.get("chosen_by", chosen_by) != chosen_by:
+        raise UserError(
+            f"{out}: holds scores of task {run.task.name!r} whose weights were chosen by "
+            f"{record['chosen_by']}, now {chosen_by} is the first of --metrics; choose another "
+            "--output-dir"
+        )
+    answered = record.get("test") or {}
+    for name, digest in run.hashes["test"].items():
+        if answered.get(name, digest) != digest:
+            raise UserError(
+                f"{out}: holds answers to the test set {name} from before it changed; choose "
+                "another --output-dir"
+            )

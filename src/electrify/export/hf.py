@@ -11,7 +11,6 @@ put in place.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from ..config.given import path_of
 from ..config.networks import KEPT
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
+from ..files.folders import sha256
 from ..files.model_folder import CARD, may_write, replaced, sealed
 from ..files.reading import is_there
 from ..files.schema import check
@@ -205,7 +205,9 @@ def identity_of(
 ) -> dict[str, Any]:
     """What tells this network from others, for its mark: the same run at another step is the same
     model."""
-    recipe = hashlib.sha256((run / "config.yaml").read_bytes()).hexdigest()
+    recipe = sha256(run / "config.yaml")
+    if recipe is None:
+        raise UserError(f"{run / 'config.yaml'} is gone; put it back, and export again")
     return {
         "part": part,
         "objective": config.objective.objective,

@@ -27,7 +27,7 @@ from ..errors import UserError
 from .lock import LOCK
 from .reading import UnreadableError, unreadable
 from .tokenizers import TOKENIZER_FILES
-from .whole import TEMPORARY
+from .whole import TEMPORARY, free_name
 
 MARK = "electrify.json"
 KEY = "electrify"
@@ -147,8 +147,7 @@ def aside(path: Path) -> Path | None:
     """Gives what has this name another one, which it returns; None where there is nothing."""
     if not os.path.lexists(path):
         return None
-    names = (f"{path.name}.changed{n}" for n in ("", *(f"-{k}" for k in range(2, 1000))))
-    free = next(p for p in map(path.with_name, names) if not os.path.lexists(p))
+    free = free_name(path, ".changed")
     path.rename(free)
     return free
 

@@ -9,6 +9,7 @@ before `--help`.
 from __future__ import annotations
 
 import dataclasses
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -161,7 +162,7 @@ def _plain(kind: Any, value: Any, at: str) -> Any:
         kind is float
         and isinstance(value, int | float)
         and not isinstance(value, bool)
-        and abs(value) < float("inf")
+        and abs(value) <= sys.float_info.max
     ):
         return value
     if (

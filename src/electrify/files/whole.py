@@ -3,6 +3,7 @@ and renamed."""
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -10,8 +11,30 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any
+
+from ..errors import UserError
+
+
+class GoneError(UserError, FileNotFoundError):
+    """A file cannot be written because its folder is gone, or has no place for files."""
+
+    def __init__(self, path: Path) -> None:
+        said = (
+            f"{path}: no file of this name can be made; choose another place"
+            if path.parent.is_dir()
+            else f"{path.parent} was removed or moved away; run the same command again"
+        )
+        super().__init__(said)
+        self.errno = errno.ENOENT
+        self.strerror = os.strerror(errno.ENOENT)
+        self.said = said
+
+    def __str__(self) -> str:
+        return self.said
+
 
 TEMPORARY = re.compile(r"\.electrify-[0-9a-f]{32}\.part")
 
@@ -22,23 +45,54 @@ def temporary(folder: Path) -> Path:
     return folder / f".electrify-{uuid.uuid4().hex}.part"
 
 
+def free_name(path: Path, ending: str) -> Path:
+    """The path with the ending, and a number where that name is taken."""
+    names = (f"{path.name}{ending}{n}" for n in chain([""], (f"-{k}" for k in count(2))))
+    return next(p for p in map(path.with_name, names) if not os.path.lexists(p))
+
+
 @contextmanager
-def written(path: Path) -> Iterator[IO[bytes]]:
+def written(path: Path, *, over: bool = True) -> Iterator[IO[bytes]]:
     """A stream whose content becomes the file when the block ends without an error. A link of that
-    name is replaced, not followed."""
+    name is replaced, not followed. over: whether a file may be replaced; if not, and one has
+    appeared, the content gets a name beside it, and a UserError says which."""
     part = temporary(path.parent)
     try:
         with part.open("xb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        part.replace(path)
+        if over:
+            part.replace(path)
+        else:
+            _put(part, path)
     except BaseException as e:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         if isinstance(e, OSError) and e.filename in (None, str(part), part):
             e.filename = str(path)  # what the user knows of, and not the name that is gone
+        if isinstance(e, FileNotFoundError) and not isinstance(e, GoneError):
+            raise GoneError(path) from e
         raise
+
+
+def _put(part: Path, path: Path) -> None:
+    """Gives the file its name, or another one where that is taken by now."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        free = free_name(path.with_suffix(""), f"-new{path.suffix}")
+        os.rename(part, free)
+        raise UserError(
+            f"{path} was not there at the start and is now, so it was left alone: the result is in "
+            f"{free}"
+        ) from None
+    except OSError:  # this disk has no second names for a file
+        if os.path.lexists(path):
+            raise
+        part.rename(path)
+    else:
+        part.unlink()
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -76,7 +75,7 @@ def _write(
 ) -> int:
     """Fits the transform, if there is one, and writes the vectors; returns their number."""
     number = 0
-    with vector_sink(Path(options.output_file), head, width=embedder.width) as sink:
+    with vector_sink(options, head, width=embedder.width) as sink:
         transform = None
         if corpus is not None:
             transform = fit(embedder, corpus, whiten=options.whiten is not None)

@@ -51,13 +51,13 @@ def must_be_free(options: PredictConfig | EmbedConfig) -> None:
 
 
 @contextmanager
-def sink(output_file: str | None) -> Iterator[Callable[[str], None]]:
+def sink(output_file: str | None, *, over: bool) -> Iterator[Callable[[str], None]]:
     """Takes texts for the file, which is there when the block ends without an error; or for
-    standard output."""
+    standard output. over: see `written`."""
     if output_file is None:
         yield _printed
         return
-    with written(Path(output_file)) as stream:
+    with written(Path(output_file), over=over) as stream:
 
         def write(text: str) -> None:
             stream.write(text.encode("utf-8"))
@@ -89,6 +89,7 @@ class Layout:
         columns do not go into one table."""
         self.ending = ending
         self.columns = head.columns
+        self._known = frozenset(head.columns)
         self.labels = labels
         self.every = every
         self.shown = shown
@@ -143,7 +144,7 @@ class Layout:
         return json.dumps(row, ensure_ascii=self.shown) + "\n"
 
     def _cells(self, item: Item, found: Prediction) -> list[str]:
-        odd = next((name for name in item.columns if name not in self.columns), None)
+        odd = next((name for name in item.columns if name not in self._known), None)
         if odd is not None:
             raise UserError(
                 f"a row has a column {odd!r} that the first row has not, so they do not go into "

@@ -9,6 +9,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
+from ..config.embed import EmbedConfig
 from ..errors import UserError
 from ..files.whole import written
 from .output import as_text
@@ -22,16 +23,18 @@ class Sink(Protocol):
 
 
 @contextmanager
-def vector_sink(path: Path, head: Head, *, width: int) -> Iterator[Sink]:
+def vector_sink(options: EmbedConfig, head: Head, *, width: int) -> Iterator[Sink]:
     """The file is there when the block ends without an error. Raises UserError where .parquet is
     wanted and pyarrow is missing."""
+    path = Path(options.output_file)
+    over = options.overwrite
     if path.suffix.lower() == ".npy":
-        with written(path) as stream:
+        with written(path, over=over) as stream:
             rows = Npy(stream, width=width)
             yield rows
             rows.finish()
         return
-    with written(path) as stream, parquet_rows(stream, head, width=width) as table:
+    with written(path, over=over) as stream, parquet_rows(stream, head, width=width) as table:
         yield table
 
 

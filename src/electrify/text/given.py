@@ -30,6 +30,11 @@ def prepared(data: str, run: Path) -> Path:
             "before several processes train on it"
         )
     run = run if run.name not in ("", "..") else run.resolve()
+    if not run.name:
+        raise UserError(
+            f"{run} has no name beside which a corpus could be prepared; choose another "
+            "--output-dir"
+        )
     folder = run.with_name(run.name + "-data")
     say(f"{data} is not a prepared corpus: preparing it into {folder}")
     prepare(PrepareConfig(inputs=(data,), output_dir=str(folder)))

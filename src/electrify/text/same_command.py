@@ -15,7 +15,7 @@ from ..files.tokenizers import tokenizer_content
 from .manifest import MANIFEST, Manifest, read_manifest
 from .placed import UNFINISHED, clear, unfinished_state
 from .shards import Corpus, verify_common
-from .sources import Source
+from .sources import Source, legible
 from .splits import SPLITS
 
 GIVEN = "tokenizer_content"
@@ -35,7 +35,7 @@ def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
             del rest[name]
     rest["strip_accents"] = options.accents_stripped
     if Path(options.tokenizer).is_dir():
-        rest["tokenizer"] = Path(options.tokenizer).resolve().name
+        rest["tokenizer"] = legible(Path(options.tokenizer).resolve().name)
         rest[GIVEN] = tokenizer_content(Path(options.tokenizer))
     return rest
 

@@ -3,6 +3,7 @@ writes."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
+from .placed import UNFINISHED
 from .sources import Source
 from .streams import compression_of
 
@@ -24,12 +26,21 @@ def must_fit(options: PrepareConfig, sources: list[Source], folder: Path) -> Non
     """Raises UserError if the disk is too small."""
     need = bytes_needed(options, sources)
     room = shutil.disk_usage(_existing(folder)).free
-    done = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else 0
+    done = _written(folder) + _written(folder / UNFINISHED)
     if need > room + done:
         raise UserError(
             f"{folder} needs about {need >> 20} MB and its disk has {room >> 20} MB left; make "
             "room or choose another disk"
         )
+
+
+def _written(folder: Path) -> int:
+    """Bytes of the files right in a folder: those that an earlier attempt has written."""
+    try:
+        with os.scandir(folder) as found:
+            return sum(e.stat(follow_symlinks=False).st_size for e in found if e.is_file())
+    except OSError:  # there is none, or it is just being changed
+        return 0
 
 
 def bytes_needed(options: PrepareConfig, sources: list[Source]) -> int:

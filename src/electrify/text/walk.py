@@ -18,6 +18,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..files.reading import FileError, opened
+from .made import is_made
 
 SHOWN = 3  # names shown for each reason in the line about what was left out
 
@@ -29,6 +30,7 @@ UNREADABLE = "files that may not be read"
 EMPTY = "empty files"
 OTHER_KIND = "files of other kinds"
 ABOUT = "files about the corpus"
+MADE = "folders that electrify made"
 HIDDEN = "hidden"
 UNMATCHED_FOLDER = "folders into which this pattern does not lead"
 
@@ -70,6 +72,8 @@ def files(folder: Path, left_out: list[LeftOut], *, besides: Path | None = None)
                 continue
             if path.is_symlink():
                 left_out.append(LeftOut(_inside(path, folder), LINKED_FOLDER))
+            elif is_made(path):
+                left_out.append(LeftOut(_inside(path, folder), MADE))
             else:
                 waiting += _listed(path, folder, left_out)
         elif (reason := unfit(path)) is not None:

@@ -18,7 +18,7 @@ from ..errors import UserError
 from ..files.folders import aside
 from ..files.inside import must_stay_inside
 from ..files.lock import lock
-from ..files.whole import write_atomically
+from ..files.whole import free_name, write_atomically
 
 HEADER = ("config.yaml", "run.json")
 TOKENIZER = "tokenizer"
@@ -99,8 +99,7 @@ class Home:
 
     def _beside(self) -> Place:
         """Where to save if somebody else's folder has taken the name."""
-        names = (f"{self.folder.name}-saved{n}" for n in ("", *(f"-{k}" for k in range(2, 1000))))
-        beside = next(p for p in map(self.folder.with_name, names) if not os.path.lexists(p))
+        beside = free_name(self.folder, "-saved")
         beside.mkdir()
         self._put_back(beside)
         lost = f"{self.folder} was replaced by another folder while the run trained"

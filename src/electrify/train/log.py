@@ -179,16 +179,23 @@ class MetricsLog:
 
 
 def rewind(path: Path, resume_step: int | None) -> None:
-    """Drops, with one rename, every record after `resume_step` (all of them for None) and every
-    incomplete or damaged line."""
+    """Drops every record after `resume_step` (all of them for None) and the line at which a process
+    ended. Where other lines are not records, either, the file as it was is kept beside it."""
     if not os.path.lexists(path):
         return
-    kept = (
-        []
-        if resume_step is None
-        else [line for line, record in _lines(path) if record and record["step"] <= resume_step]
-    )
-    write_atomically(path, b"".join(line + b"\n" for line in kept))
+    kept: list[bytes] = []
+    odd = 0
+    for line, record in _lines(path):
+        if record is None:
+            odd += line.endswith(b"\n") and bool(line.strip())
+        elif resume_step is not None and record["step"] <= resume_step:
+            kept.append(line.rstrip(b"\n") + b"\n")
+    if odd and (where := aside(path)) is not None:
+        say(
+            f"warning: {odd} lines of {path} are not records of a run; the file as it was is now "
+            f"{where.name}"
+        )
+    write_atomically(path, b"".join(kept))
 
 
 def begin_log(run: Path, *, trunk: Path, step: int) -> None:
@@ -197,31 +204,33 @@ def begin_log(run: Path, *, trunk: Path, step: int) -> None:
     earlier = trunk / FILE
     if earlier.is_file():
         kept = (line for line, record in _lines(earlier) if record and record["step"] <= step)
-        write_atomically(run / FILE, b"".join(line + b"\n" for line in kept))
+        write_atomically(run / FILE, b"".join(line.rstrip(b"\n") + b"\n" for line in kept))
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    """Each line with its record, which is None if the line is incomplete or damaged."""
+    """Each line, with its line end if it has one, and its record, which is None if the line is
+    incomplete or damaged."""
     with open_regular(path, within=path.parent) as f:
         while line := f.readline(MAX_LINE):
             if len(line) == MAX_LINE and not line.endswith(b"\n"):
                 while (rest := f.readline(MAX_LINE)) and not rest.endswith(b"\n"):
                     pass
-                yield b"", None
+                yield b"..." + rest[-1:], None
                 continue
-            line = line.rstrip(b"\n")
-            try:
-                record = json.loads(line)
-                yield (
-                    line,
-                    record
-                    if isinstance(record, dict)
-                    and is_count(record.get("step"))
-                    and isinstance(record.get("kind"), str)
-                    else None,
-                )
-            except (ValueError, RecursionError):
-                yield line, None
+            yield line, _record(line)
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    sound = (
+        isinstance(found, dict)
+        and is_count(found.get("step"))
+        and isinstance(found.get("kind"), str)
+    )
+    return found if sound else None
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -103,7 +103,7 @@ class RunState:
         self.validation = facts["validation"]
         self.monitor.restore(facts["monitor"])
         self.left_out = facts.get("left_out", 0)
-        if "guard" in facts:  # absent in checkpoints of the first versions
+        if facts.get("guard") is not None:  # absent in checkpoints of the first versions
             self.guard.restore(facts["guard"])
 
 
