@@ -40,7 +40,7 @@ from .text.made import is_made
 from .text.prepare import prepare
 from .text.summary import report
 from .torch_state import known_torch_state
-from .train.device import pick_device
+from .train.device import pick_device, supports_bf16
 from .train.threads import Threads, choose, computing_with
 
 VOCAB_SIZE = 8192
@@ -109,12 +109,13 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
     title(3, "Detection: which word does not belong?")
     say("reading the docstrings again")
     texts = list(pydocs.documents(workers=cores()))
+    device = pick_device("auto")
     chosen = choose(
         threads,
-        device=pick_device("auto"),
+        device=device,
         width=config.model.hidden_size,
         tokens=loop.TOKENS["cpu"],
-        bf16=config.train.bf16,
+        bf16=supports_bf16(device),
     )
     with computing_with(chosen):
         sentences = plant(held_out(texts, valid_fraction), count=SENTENCES)

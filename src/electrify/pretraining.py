@@ -25,6 +25,7 @@ from .train import dist
 from .train.allocator import keep_memory
 from .train.device import pick_device
 from .train.folder import GENERATOR_STAGE, Resume, find_checkpoint, refuse
+from .train.precision import with_precision
 
 # Runs share the process's threads, signals and groups of processes.
 _ALONE = threading.Lock()
@@ -89,6 +90,8 @@ def _pretrain(
     job = Job(data, output_dir, config, resume, starts, world, deadline, milestones, trunk)
     try:
         with dist.companions():
+            begun = [output_dir, output_dir / GENERATOR_STAGE, *([trunk.parent] if trunk else [])]
+            job = replace(job, config=with_precision(config, world, begun=begun))
             if train_minutes is not None:
                 refuse(output_dir, resume)
                 job = in_time(job, train_minutes)

@@ -195,7 +195,7 @@ def threads_of(
         device=world.device,
         width=config.model.hidden_size,
         tokens=micro_rows * config.data.max_seq_length,
-        bf16=config.train.bf16,
+        bf16=bool(config.train.bf16),
         earlier=earlier_threads(folder, loaded.state["fingerprint"] if loaded else None),
         processes=world.size,
     )

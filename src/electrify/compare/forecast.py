@@ -196,8 +196,8 @@ def probe_of(study: Study, cell: Cell, folder: str) -> Work:
             "eval_steps": 0,
             "report_to": (),
             "device": study.config.device,
-            "generator_steps": 0,
-            "discriminator_start": "generator",
+            # A frozen generator must have been trained, if only once.
+            "generator_steps": min(1, cell.config.train.generator_steps),
         },
     )
     measuring = {"data_dir": "", "seeds": 1}

@@ -233,8 +233,9 @@ class TrainConfig(Checked):
     """Gradients of all parameters together are clipped to this norm; 0 switches it off."""
     seed: int = 0
     """Random seed of initial values, order of the data, masks, samples and dropout."""
-    bf16: bool = True
-    """Autocast to bfloat16; parameters and optimiser stay float32."""
+    bf16: bool | None = None
+    """Autocast to bfloat16; parameters and optimiser stay float32. none: if the device multiplies
+    bfloat16 in hardware (a run that goes on computes as it began)."""
     reduce_dtype: Literal["float32", "bfloat16"] = "float32"
     """Data type in which processes exchange gradients; bfloat16 halves the traffic and rounds each
     process's sum."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..config.finetune_settings import FinetuneSettings
 from ..draws import hashed
 from ..errors import UserError
+from ..train.device import supports_bf16
 from ..train.optim import make_optimizer, parameter_groups
 from ..train.schedule import factor
 from .encoder import learning_rates
@@ -247,14 +248,9 @@ def device_named(name: str) -> torch.device:
 
 
 def computes_in_bf16(choice: str, device: torch.device) -> bool:
-    """`auto`: if the processor multiplies bfloat16 in hardware (measured with avx512_bf16: a step
+    """`auto`: if the device multiplies bfloat16 in hardware (measured with avx512_bf16: a step
     takes half the time at width 128, and 40 % at 256)."""
-    if choice != "auto":
-        return choice == "true"
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
-    known = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
-    return device.type == "cpu" and known is not None and bool(known())
+    return supports_bf16(device) if choice == "auto" else choice == "true"
 
 
 def default_rates(hidden_size: int) -> tuple[float, float]:

@@ -200,7 +200,7 @@ class Run:
         for k, (tokens, plan) in enumerate(parts):
             last = k == len(parts) - 1
             with nullcontext() if last else at_home(self.module):
-                with torch.autocast(device.type, torch.bfloat16, enabled=self.config.bf16):
+                with torch.autocast(device.type, torch.bfloat16, enabled=bool(self.config.bf16)):
                     terms = self.module(tokens, plan)
                 loss = self.safety.loss(weighted(terms, self.weights, counts))
                 # Gradients are averaged over the ranks, but we need their sum.

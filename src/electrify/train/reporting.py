@@ -84,7 +84,7 @@ class Reporter:
             limit=limit,
             rows_each=rows_each,
             world=self.world,
-            bf16=c.bf16,
+            bf16=bool(c.bf16),
             progress=state.step / c.max_steps,
         )
         self.record(log, "valid", state.validation | {"seconds": state.meter.seconds()})

@@ -30,7 +30,7 @@ def place(objective: M, config: TrainConfig, world: World) -> M:
     """Moves the objective to the device of this process: only its share if the recipe asks for
     sharding and there are other processes, else the whole."""
     if config.fsdp == "full_shard" and world.size > 1:
-        shard(objective, world, bf16=config.bf16, reduce_dtype=config.reduce_dtype)
+        shard(objective, world, bf16=bool(config.bf16), reduce_dtype=config.reduce_dtype)
         return objective
     return objective.to(world.device)
 

@@ -1,0 +1,44 @@
+"""Whether a run computes in bfloat16: as its recipe says, as it began, or as the device can.
+
+A processor without arithmetic in bfloat16 emulates it, which takes fifty times as long as float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from ..config.pretrain import PretrainConfig, load_file, override
+from ..progress import say
+from .device import supports_bf16
+from .dist import World, any_across
+from .folder import CONFIG, is_run
+
+
+def with_precision(
+    config: PretrainConfig, world: World, *, begun: Iterable[Path]
+) -> PretrainConfig:
+    """The recipe with `bf16` true or false. begun: folders in which the run may have begun, or from
+    which it starts; the first one decides, so that a run goes on on any machine as it began."""
+    able = supports_bf16(world.device)
+    bf16 = config.train.bf16
+    if bf16 is None:
+        bf16 = next((b for folder in begun if (b := _written(folder)) is not None), able)
+        bf16 = not any_across(not bf16)
+    if bf16 and not able and world.is_main:
+        say(
+            f"this {_name(world.device)} emulates bfloat16, which is slow; a run that begins with "
+            "--bf16 false is many times as fast here"
+        )
+    return config if bf16 == config.train.bf16 else override(config, {"bf16": bf16})
+
+
+def _written(folder: Path) -> bool | None:
+    """What the run in the folder computes in; None where there is none."""
+    return load_file(folder / CONFIG, within=folder).train.bf16 if is_run(folder) else None
+
+
+def _name(device: torch.device) -> str:
+    return "processor" if device.type == "cpu" else "device"
