@@ -72,6 +72,7 @@ def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(
         peak, "measure_peak", lambda *given: asked.append(given) or 1e9 * len(asked)
     )
+    monkeypatch.setattr(peak, "_rate", lambda *given: 0.9e9)
     monkeypatch.setenv("ELECTRIFY_CACHE", str(tmp_path / "cache"))
     assert [peak.machine_peak(CPU, torch.bfloat16) for _ in range(3)] == [1e9] * 3
     assert peak.machine_peak(CPU, torch.float32) == 2e9
@@ -84,6 +85,22 @@ def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     (tmp_path / "no folder").write_text("")
     monkeypatch.setenv("ELECTRIFY_CACHE", str(tmp_path / "no folder" / "cache"))
     assert peak.machine_peak(CPU, torch.bfloat16) == 6e9
+
+
+def test_a_peak_of_a_busy_machine_does_not_stay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else every later run reaches many times the peak."""
+    monkeypatch.setenv("ELECTRIFY_CACHE", str(tmp_path))
+    found = iter([1e9, 5e9, 3e9])
+    look = [0.5e9]
+    monkeypatch.setattr(peak, "measure_peak", lambda *given: next(found))
+    monkeypatch.setattr(peak, "_rate", lambda *given: look[0])
+    assert [peak.machine_peak(CPU, torch.float32) for _ in range(2)] == [1e9] * 2
+    look[0] = 2e9
+    assert [peak.machine_peak(CPU, torch.float32) for _ in range(2)] == [5e9] * 2
+    look[0] = 6e9  # for a moment, which the whole measurement did not see
+    assert peak.machine_peak(CPU, torch.float32) == 5e9
 
 
 def test_where_it_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
