@@ -10,6 +10,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
+import electrify
 from electrify import cli, verbs
 from electrify.config.finetune import FinetuneConfig
 from electrify.config.finetune_settings import FinetuneSettings
@@ -69,3 +70,10 @@ def test_the_usage_says_what_is_needed() -> None:
 def test_every_heading_begins_at_a_field(cls: type) -> None:
     assert cls.HEADINGS.keys() <= field_types(cls).keys()  # type: ignore[attr-defined]
     assert dataclasses.fields(cls)[0].name in cls.HEADINGS  # type: ignore[attr-defined]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.parser().parse_args(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"electrify {electrify.__version__}\n"

@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable
 from typing import NamedTuple
 
+from .. import __version__
 from .flags import Parser, add_flags
 
 DEFAULT_RECIPE = "electra-small"
@@ -32,6 +33,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
     )
     top.usage = "electrify VERB ..."
     top.epilog = "`electrify VERB --help` says what a verb takes."
+    top.add_argument("--version", action="version", version=f"electrify {__version__}")
     verbs = top.add_subparsers(prog="electrify", dest="verb", metavar="VERB", required=True)
     for name, verb in VERBS.items():
         p = verbs.add_parser(name, help=verb.help, description=verb.help, allow_abbrev=False)
