@@ -134,7 +134,7 @@ def test_max_minutes_counts_from_every_start(
     small_data: Path, unbroken: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    words = pretrain_words(small_data, run, **SHORT | {"max_steps": 100_000, "max_minutes": 0.05})
+    words = pretrain_words(small_data, run, **SHORT | {"max_steps": 100_000, "max_minutes": 0.25})
     seen = [0]
     for _ in range(2):
         done = electrify(words, tmp_path, expect=75)
