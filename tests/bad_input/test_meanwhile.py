@@ -159,11 +159,41 @@ def test_a_file_that_appears_is_not_replaced(tmp_path: Path) -> None:
         write_while(path, lambda: path.write_bytes(b"theirs"), over=False)
     assert path.read_bytes() == b"theirs"
     assert (tmp_path / "a-new.csv").read_bytes() == b"ours"
-    with pytest.raises(UserError, match=r"a-new\.csv-2"), written(path, over=False) as stream:
+    with pytest.raises(UserError, match=r"a-new-2\.csv"), written(path, over=False) as stream:
         stream.write(b"ours")
     with written(tmp_path / "b.csv", over=False) as stream:
         stream.write(b"ours")
-    assert sorted(os.listdir(tmp_path)) == ["a-new.csv", "a-new.csv-2", "a.csv", "b.csv"]
+    assert sorted(os.listdir(tmp_path)) == ["a-new-2.csv", "a-new.csv", "a.csv", "b.csv"]
+
+
+def test_a_file_that_becomes_a_folder(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    with pytest.raises(UserError, match=r"a-new\.csv"):
+        write_while(path, path.mkdir)
+    assert (tmp_path / "a-new.csv").read_bytes() == b"ours"
+
+
+def test_a_corpus_without_its_manifest_is_not_text(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(small_data, tmp_path / "data")
+    (tmp_path / "data" / "manifest.json").unlink()
+    said = mistake(capsys, *pretrain_words(tmp_path / "data", tmp_path / "run", **TINY))
+    assert "holds tokens of a prepared corpus and no manifest.json" in said
+    assert not (tmp_path / "run-data").exists()
+
+
+def test_a_model_of_another_kind_is_found_before_training(
+    begun: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(begun, folder)
+    shutil.rmtree(folder / "discriminator")
+    shutil.rmtree(folder / "checkpoint-3")
+    (folder / "generator").rename(folder / "discriminator")
+    said = mistake(capsys, *pretrain_words(small_data, folder, **TINY))
+    assert "discriminator holds a model of another kind (generator)" in said
+    assert not (folder / "checkpoint-3").exists()
 
 
 def test_a_thousand_names_that_are_taken(tmp_path: Path) -> None:

@@ -183,6 +183,17 @@ def test_sequences_and_molecules_keep_their_names(
     assert all(row["predicted_label"] in ("LABEL_0", "LABEL_1") for row in rows)
 
 
+@pytest.mark.parametrize("name", ["a.smi", "a.fa", "a.txt"])
+def test_a_line_end_of_another_kind_inside(
+    models: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    """A record was lost, and its text taken for a name."""
+    path = tmp_path / name
+    path.write_bytes(b">x\r\nCCO a\r\nCC b\rCCC c\nC d\n")
+    with pytest.raises(UserError, match=r"line 3: a carriage return inside the line"):
+        predicted(models["classes"], path, ".csv")
+
+
 def test_lines_before_the_first_name(models: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "a.fasta"
     path.write_text("\nACGT\n>x\nACGT\n", encoding="utf-8")

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from electrify.cli import main
 from electrify.config.prepare import PrepareConfig
+from electrify.downstream.read import files
+from electrify.downstream.read.tables import streamed_rows
 from electrify.errors import UserError
 from electrify.text import documents as documents_module
 from electrify.text.choosing import choose_sources
@@ -47,6 +49,35 @@ def test_endings_and_line_ends(tmp_path: Path, ending: str) -> None:
 def test_text_before_the_first_name_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a\.fa, line 2 stands before the first '>'"):
         read(write(tmp_path, "a.fa", "\nplain text\n>x\nACGT\n"))
+
+
+def test_files_that_were_joined(tmp_path: Path) -> None:
+    data = b">a\nAC\n" + "\ufeff>b\nGT\n".encode()
+    assert read(write(tmp_path, "a.fa", data))[0] == ["AC", "GT"]
+    with pytest.raises(UserError, match=r"a\.fa, line 2: '>' inside a sequence"):
+        read(write(tmp_path, "a.fa", ">a\nAC>b\nGT\n"))
+
+
+LETTERS = st.characters(codec="utf-8", exclude_categories=("Cc",), exclude_characters=">;")
+LETTERS |= st.sampled_from("\x85\x0b\x0c\t")
+
+
+@given(
+    st.lists(st.text(LETTERS, max_size=9)),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+)
+@settings(max_examples=100, deadline=None)
+def test_prepare_and_predict_read_the_same(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str
+) -> None:
+    """Whatever white space Unicode knows."""
+    folder = tmp_path_factory.mktemp("x")
+    fasta = write(folder, "a.fa", end.join([">x", *lines, ">y", "A"]).encode())
+    smiles = write(folder, "a.smi", end.join(lines).encode())
+    for path, column in ((fasta, "sequence"), (smiles, "smiles")):
+        rows = streamed_rows(str(path), files.lines(path))
+        texts = [cells[column].strip() for _, cells in rows]
+        assert [text for text in texts if text] == read(path)[0]
 
 
 def test_a_name_without_end_is_refused(tmp_path: Path) -> None:

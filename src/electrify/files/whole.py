@@ -45,9 +45,12 @@ def temporary(folder: Path) -> Path:
     return folder / f".electrify-{uuid.uuid4().hex}.part"
 
 
-def free_name(path: Path, ending: str) -> Path:
-    """The path with the ending, and a number where that name is taken."""
-    names = (f"{path.name}{ending}{n}" for n in chain([""], (f"-{k}" for k in count(2))))
+def free_name(path: Path, addition: str) -> Path:
+    """The path with an addition to its name, and a number where that is taken. An addition that
+    begins with a hyphen stands before the ending, so that the file keeps its kind."""
+    stem, suffix = (path.stem, path.suffix) if addition.startswith("-") else (path.name, "")
+    numbers = chain([""], (f"-{k}" for k in count(2)))
+    names = (f"{stem}{addition}{number}{suffix}" for number in numbers)
     return next(p for p in map(path.with_name, names) if not os.path.lexists(p))
 
 
@@ -62,7 +65,7 @@ def written(path: Path, *, over: bool = True) -> Iterator[IO[bytes]]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        if over:
+        if over and not path.is_dir():
             part.replace(path)
         else:
             _put(part, path)
@@ -81,7 +84,7 @@ def _put(part: Path, path: Path) -> None:
     try:
         os.link(part, path)
     except FileExistsError:
-        free = free_name(path.with_suffix(""), f"-new{path.suffix}")
+        free = free_name(path, "-new")
         os.rename(part, free)
         raise UserError(
             f"{path} was not there at the start and is now, so it was left alone: the result is in "

@@ -27,6 +27,8 @@ FORMATS: dict[str, Format] = {
     ".smi": "smi",
     ".smiles": "smi",
 }
+FASTA = frozenset(ending for ending, kind in FORMATS.items() if kind == "fasta")
+SMILES = frozenset(ending for ending, kind in FORMATS.items() if kind == "smi")
 SOURCE_CODE = frozenset(
     {".py", ".pyi", ".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cs", ".java", ".kt", ".scala"}
     | {".go", ".rs", ".swift", ".js", ".jsx", ".ts", ".tsx", ".rb", ".php", ".pl", ".lua", ".r"}

@@ -24,6 +24,11 @@ def prepared(data: str, run: Path) -> Path:
             f"{data} is a prepared corpus that was never finished; repeat its `electrify prepare`, "
             "which continues"
         )
+    if os.path.isdir(data) and any(Path(data).glob("tokens-train-*.bin")):
+        raise UserError(
+            f"{data} holds tokens of a prepared corpus and no {MANIFEST}; put that back, or repeat "
+            "its `electrify prepare` into another folder"
+        )
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError(
             f"{data} is not a prepared corpus; run `electrify prepare {data} --output-dir DATA` "

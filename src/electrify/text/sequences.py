@@ -13,6 +13,7 @@ from .row import Advance
 from .sources import Source
 
 _LINE = re.compile(rb"\n")
+BOM = b"\xef\xbb\xbf"  # also inside, where files were joined
 _COMMENT = b";"  # as in the first FASTA files
 # Of the tables that a program writes under the ending .smi.
 SMILES_HEADERS = frozenset({"smiles", "canonical_smiles", "isomeric_smiles"})
@@ -30,7 +31,8 @@ def of_fasta(
     parts: list[bytes] = []
     size = 0
     begun = False
-    for number, line in enumerate(split(text_chunks(source.path, advance), _LINE, counts), 1):
+    lines = split(text_chunks(source.path, advance), _LINE, counts)
+    for number, line in enumerate((raw.removeprefix(BOM) for raw in lines), 1):
         if line.startswith(b">"):
             if len(line) > _MAX_NAME:
                 raise UserError(
@@ -48,6 +50,7 @@ def of_fasta(
                 f"{source.path}, line {number} stands before the first '>' of this FASTA file; "
                 "give a plain text the ending .txt"
             )
+        must_be_letters(letters, f"{source.path}, line {number}")
         if size + len(letters) > MAX_DOCUMENT and parts:
             counts["cuts"] += 1
             yield from _decoded(parts, source, options, counts)
@@ -55,6 +58,12 @@ def of_fasta(
         parts.append(letters)
         size += len(letters)
     yield from _decoded(parts, source, options, counts)
+
+
+def must_be_letters(letters: bytes, where: str) -> None:
+    """Raises UserError where a name stands inside a sequence: its line end is gone."""
+    if b">" in letters:
+        raise UserError(f"{where}: '>' inside a sequence; in FASTA it begins a line")
 
 
 def _decoded(

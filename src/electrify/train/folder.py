@@ -68,7 +68,13 @@ def _models_must_be_ours(folder: Path) -> None:
     """Raises UserError if the run's models could not be written at its end, so that this is found
     now and not after training."""
     for name in network_names():
-        if model_mark(folder / name) is None and (
+        mark = model_mark(folder / name)
+        if mark is not None and mark["part"] != name:
+            raise UserError(
+                f"{folder / name} holds a model of another kind ({mark['part']}); move it away, or "
+                "choose another --output-dir"
+            )
+        if mark is None and (
             os.path.lexists(folder / name)
             and (not (folder / name).is_dir() or foreign(folder / name))
         ):

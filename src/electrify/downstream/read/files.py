@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ...errors import UserError
 from ...text.decoding import must_be_text
+from ...text.endings import FASTA, SMILES
 from ...text.records import MAX_LINE
 from ...text.small_files import decode, joined
 from ...text.streams import compression_of, read_chunks
@@ -14,6 +15,10 @@ from ...text.streams import compression_of, read_chunks
 MAX_EXAMPLES_BYTES = 1 << 32
 """Unpacked; the examples of a file are held in memory, and the largest published sets of labelled
 texts have three quarters of that."""
+
+
+ONE_RECORD_A_LINE = frozenset({".txt", *FASTA, *SMILES})
+"""Endings of files in which a line cannot hold a line end of another kind."""
 
 
 def whole(path: str | Path) -> str:
@@ -59,6 +64,11 @@ def lines(path: str | Path, *, advance: Callable[[int], None] | None = None) -> 
 
 def _line(raw: bytes, path: Path, number: int) -> str:
     """One line as text. Raises UserError for a zero byte, or another encoding than UTF-8."""
+    if b"\r" in raw.removesuffix(b"\r") and ending_of(path) in ONE_RECORD_A_LINE:
+        raise UserError(
+            f"{path}, line {number}: a carriage return inside the line, which may be meant as its "
+            "end; give the file one kind of line ends"
+        )
     if b"\0" in raw:
         raise UserError(
             f"{path}, line {number}: a zero byte; this is a binary file, not UTF-8 text"

@@ -6,12 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...errors import UserError
-from ...text.endings import FORMATS
 from ...text.records import MAX_LINE
-from ...text.sequences import SMILES_HEADERS
-
-FASTA = frozenset(ending for ending, kind in FORMATS.items() if kind == "fasta")
-SMILES = frozenset(ending for ending, kind in FORMATS.items() if kind == "smi")
+from ...text.sequences import BOM, SMILES_HEADERS, must_be_letters
 
 
 def fasta_rows(path: str, raw_lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -20,12 +16,14 @@ def fasta_rows(path: str, raw_lines: Iterable[str]) -> Iterator[tuple[int, dict[
     name: str | None = None
     started = size = 0
     parts: list[str] = []
-    for number, line in enumerate(raw_lines, 1):
+    for number, raw in enumerate(raw_lines, 1):
+        line = raw.removeprefix(BOM.decode())
         if line.startswith(">"):
             if name is not None:
                 yield started, {"name": name, "sequence": "".join(parts)}
             name, started, size, parts = line[1:].strip(), number, 0, []
-        elif not line.startswith(";") and (letters := "".join(line.split())):
+        elif not line.startswith(";") and (letters := b"".join(line.encode().split()).decode()):
+            must_be_letters(letters.encode(), f"{path}, line {number}")
             if name is None:
                 raise UserError(
                     f"{path}, line {number} stands before the first '>' of this FASTA file; give "
@@ -46,6 +44,7 @@ def smiles_rows(raw_lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]
     """(line, molecule and what follows it on the line) of each line that is not blank or a line of
     headings."""
     for number, line in enumerate(raw_lines, 1):
-        molecule, *rest = line.split(None, 1) or [""]
+        # White space is that of ASCII, as for `prepare`.
+        molecule, *rest = (part.decode() for part in line.encode().split(None, 1) or [b""])
         if molecule and (number > 1 or molecule.lower() not in SMILES_HEADERS):
             yield number, {"smiles": molecule, "name": "".join(rest).strip()}

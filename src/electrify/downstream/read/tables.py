@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...errors import UserError
+from ...text.endings import FASTA, SMILES
 from ...text.records import MAX_LINE
 from ...text.small_files import json_lines, json_rows, lines_of, must_be_characters
 from ..tasks import Kind
 from .files import bare, ending_of, whole
-from .sequences import FASTA, SMILES, fasta_rows, smiles_rows
+from .sequences import fasta_rows, smiles_rows
 
 MAX_CLASSES = 50_000
 """A head with more classes would be larger than the encoder; the published sets with most labels
