@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from safetensors.torch import load_file
 
 from electrify.compare import forecast as forecast_module
 from electrify.compare import study as study_module
-from electrify.compare.forecast import Rate
+from electrify.compare.forecast import Rate, probe_of
 from electrify.compare.measures import place_of
 from electrify.compare.plan import Cell, read_entries
 from electrify.compare.processes import CELL, environment
@@ -44,8 +45,9 @@ from electrify.compare.study import (
     plan_study,
     write_study,
 )
+from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
-from electrify.config.pretrain import override
+from electrify.config.pretrain import override, parse
 from electrify.errors import UserError
 from electrify.pretraining import pretrain
 
@@ -104,6 +106,23 @@ def test_a_recipe_file_gives_names(small_data: Path, tmp_path: Path) -> None:
     path.write_text("more masks: electra-tiny\n")
     with pytest.raises(UserError, match="more masks does not say its recipe"):
         entries_of(config(small_data, tmp_path, recipes=(), recipe_file=str(path)))
+
+
+def test_all_recipes_of_a_seed_before_the_next_seed(small_data: Path, tmp_path: Path) -> None:
+    """So a study that is stopped can compare them. The longest run of a recipe comes first."""
+    waiting = Runner(plan_study(config(small_data, tmp_path))).waiting
+    assert [c.seed for c in waiting] == sorted(c.seed for c in waiting)
+    first = [(c.entry.partition("-")[0], c.budget) for c in waiting if c.seed == waiting[0].seed]
+    assert first[:4] == [("bert", 2e8), ("bert", 1e8), ("electra", 2e8), ("electra", 1e8)]
+
+
+def test_a_frozen_generator_is_probed(small_data: Path, tmp_path: Path) -> None:
+    """It must have been trained, which the few seconds of a probe had left away."""
+    changes = f"{TINY},generator_size=1,generator_steps=20,discriminator_start=random"
+    study = plan_study(config(small_data, tmp_path, recipes=(f"two-stage-tiny:{changes}",)))
+    text = probe_of(study, study.cells[0], str(tmp_path)).recipe
+    assert yaml.safe_load(text)["train"]["generator_steps"] == 1
+    check(parse(text, "probe"))
 
 
 def test_every_recipe_budget_and_seed_and_the_untrained(small_data: Path, tmp_path: Path) -> None:
