@@ -21,7 +21,7 @@ from pairs import table, write_json
 from sides import Case, Worker
 
 from electrify.progress import Progress
-from electrify.train.device import pick_device
+from electrify.train.device import pick_device, supports_bf16
 from electrify.train.peak import measure_peak
 
 AXES: dict[str, tuple[str, tuple[Any, ...]]] = {
@@ -106,7 +106,8 @@ def main() -> None:
     p.add_argument("--picture")
     a = p.parse_args()
     device = pick_device(a.device)
-    peak = measure_peak(device, torch.bfloat16, seconds=0.1 if a.quick else 2.0)
+    dtype = torch.bfloat16 if supports_bf16(device) else torch.float32
+    peak = measure_peak(device, dtype, seconds=0.1 if a.quick else 2.0)
     first = (
         Case("quick", 2, 32, 1000, 0.0, device)
         if a.quick

@@ -31,7 +31,7 @@ from electrify.starting import kept_names
 from electrify.text.shards import Corpus
 from electrify.train.allocator import keep_memory
 from electrify.train.context import RunContext, TrainingData
-from electrify.train.device import peak_memory_bytes
+from electrify.train.device import peak_memory_bytes, supports_bf16
 from electrify.train.dist import World
 from electrify.train.loop import Run
 
@@ -75,6 +75,11 @@ class Case:
             *map(str, (self.rows, self.length, self.vocab_size, self.dropout, self.device)),
         ]
 
+    @property
+    def bf16(self) -> bool:
+        """Whether both sides compute in bfloat16, as a run does by default."""
+        return supports_bf16(self.device)
+
     def config(self, **fields: Any) -> PretrainConfig:
         shape = QUICK if self.size == "quick" else {}
         recipe = load_recipe(f"electra-{'small' if self.size == 'quick' else self.size}")
@@ -84,6 +89,7 @@ class Case:
             "dropout": self.dropout,
             "attention_dropout": self.dropout,
         }
+        own["bf16"] = self.bf16
         own["max_position_embeddings"] = max(512, self.length)
         return override(recipe, shape | own | {"optim": "adamw", "init_words": "random"} | fields)
 
@@ -147,6 +153,7 @@ class Composition:
         )
         both = nn.ModuleList([self.generator, self.discriminator]).to(case.device).train()
         self.parameters = list(both.parameters())
+        self.bf16 = case.bf16
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, weight_decay=0.01)
         self.ids = torch.from_numpy(
             np.random.default_rng(0).integers(5, case.vocab_size, (64, case.rows, case.length))
@@ -162,7 +169,7 @@ class Composition:
         attention = torch.ones_like(ids)
         chosen = (torch.rand(ids.shape, device=self.device) < 0.15) & (ids > 4)
         masked = torch.where(chosen & (torch.rand(ids.shape, device=self.device) < 0.85), 4, ids)
-        with torch.autocast(self.device.type, torch.bfloat16):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             mlm = self.g(
                 input_ids=masked, attention_mask=attention, labels=torch.where(chosen, ids, -100)
             )

@@ -5,9 +5,9 @@ dropout, precision and updates.
         [--dropout 0,0.1] [--rounds 9] [--quick] [--json FILE]
 
 The other side is ElectraForMaskedLM and ElectraForPreTraining with tied embeddings, labels for the
-masked positions, samples from torch.distributions.Categorical, AdamW and bf16 autocast, as written
-in the issues and repositories that ask for ELECTRA pre-training; eager and compiled, and once with
-the setting of the C allocator that ours makes. Its rows are full, ours are packed from documents
+masked positions, samples from torch.distributions.Categorical, AdamW and autocast (to bfloat16
+where the device has it), as written in the issues and repositories that ask for ELECTRA
+pre-training; eager and compiled, and once with the setting of the C allocator that ours makes. Its rows are full, ours are packed from documents
 (so ours also keeps sequences apart), and ours includes the loader, the logged rates and the check
 of the gradient norm. Each side is a process of its own and they take turns; ratios are medians over
 rounds of the pair of one round. Share of the peak: FLOPs of the matrix products that the method
@@ -24,7 +24,7 @@ import torch
 from pairs import in_turns, ratios, spread, table, write_json
 from sides import SIDES, Case, Worker
 
-from electrify.train.device import describe, pick_device
+from electrify.train.device import describe, pick_device, supports_bf16
 from electrify.train.peak import measure_peak
 
 
@@ -88,11 +88,15 @@ def main() -> None:
     shapes = [tuple(int(n) for n in batch.split("x")) for batch in batches.split(",")]
     drops = [0.1] if a.quick else [float(d) for d in a.dropout.split(",")]
     sides = ["electrify", "transformers"] if a.quick else a.sides.split(";")
+    dtype = torch.bfloat16 if supports_bf16(device) else torch.float32
     machine, peak = (
         describe(device),
-        measure_peak(device, torch.bfloat16, seconds=0.1 if a.quick else 2.0),
+        measure_peak(device, dtype, seconds=0.1 if a.quick else 2.0),
     )
-    what = f"{machine['device_name']}, {machine['threads']} threads, torch {machine['torch']}, bf16"
+    what = (
+        f"{machine['device_name']}, {machine['threads']} threads, torch {machine['torch']}, "
+        f"{str(dtype).removeprefix('torch.')}"
+    )
     print(f"{what}; peak of plain products {peak / 1e9:,.0f} GFLOP/s\n")
     results = []
     for case in (
