@@ -7,11 +7,12 @@ dropout, precision and updates.
 The other side is ElectraForMaskedLM and ElectraForPreTraining with tied embeddings, labels for the
 masked positions, samples from torch.distributions.Categorical, AdamW and autocast (to bfloat16
 where the device has it), as written in the issues and repositories that ask for ELECTRA
-pre-training; eager and compiled, and once with the setting of the C allocator that ours makes. Its rows are full, ours are packed from documents
-(so ours also keeps sequences apart), and ours includes the loader, the logged rates and the check
-of the gradient norm. Each side is a process of its own and they take turns; ratios are medians over
-rounds of the pair of one round. Share of the peak: FLOPs of the matrix products that the method
-asks for, over those of plain products measured here.
+pre-training; eager and compiled, and once with the setting of the C allocator that ours makes. Its
+rows are full, ours are packed from documents (so ours also keeps sequences apart), and ours
+includes the loader, the logged rates and the check of the gradient norm. Each side is a process of
+its own and they take turns; ratios are medians over rounds of the pair of one round. Share of the
+peak: FLOPs of the matrix products that the method asks for, over those of plain products measured
+here.
 """
 
 from __future__ import annotations
