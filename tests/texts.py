@@ -8,7 +8,8 @@ from typing import Any
 
 from electrify.config.prepare import PrepareConfig
 from electrify.text import documents
-from electrify.text.sources import Source, format_of
+from electrify.text.endings import format_of
+from electrify.text.source import Source
 
 
 def read(path: Path, **options: Any) -> tuple[list[str], Counter[str]]:

@@ -75,17 +75,27 @@ def test_folders_that_electrify_made_are_not_text(
     shutil.copytree(begun, tmp_path / "run")
     shutil.copytree(small_data, tmp_path / "data")
     shutil.copytree(begun / "discriminator", tmp_path / "model")
-    for name, mark in (("scores", "finetune.json"), ("grammar", "blimp.json")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / mark).write_text(json.dumps({"electrify": "x"}))
-        (tmp_path / name / "report.md").write_text("a report")
+    (tmp_path / "scores").mkdir()
+    (tmp_path / "scores" / "finetune.json").write_text(json.dumps({"electrify": "x"}))
+    (tmp_path / "scores" / "report.md").write_text("a report")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.yaml").write_text("mine: 1")
     (tmp_path / "mine" / "electrify.json.bak").write_text('{"electrify": 1}')
     (tmp_path / "mine" / "b.txt").write_text("text of mine")
-    found = choose_sources(PrepareConfig(inputs=(str(tmp_path),), output_dir=str(tmp_path / "o")))
-    assert sorted(s.path.name for s in found) == ["a.txt", "b.txt"]
-    assert "folders that electrify made: 5 (data, grammar, model ...)" in capsys.readouterr().err
+    # Scores of BLiMP are files in a folder of the user.
+    (tmp_path / "mine" / "blimp.json").write_text(json.dumps({"electrify": "blimp"}))
+    (tmp_path / "mine" / "blimp.md").write_text("scores")
+    for asked in ("", "/**/*.txt", "/*/*.txt"):
+        found = choose_sources(
+            PrepareConfig(inputs=(f"{tmp_path}{asked}",), output_dir=str(tmp_path / "o"))
+        )
+        own = {"a.txt", "b.txt"} - ({"a.txt"} if asked == "/*/*.txt" else set())
+        assert {s.path.name for s in found} == own, asked
+        said = capsys.readouterr().err
+        assert "folders that electrify made: 4 (data, model, run" in said, said
+    for name in ("data", "model", "run", "scores"):
+        with pytest.raises(UserError, match="is a folder that electrify made"):
+            choose_sources(PrepareConfig(inputs=(str(tmp_path / name),), output_dir="o"))
     assert not is_made(tmp_path / "mine")
     assert not is_made(tmp_path / "nowhere")
 

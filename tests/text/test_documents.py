@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text import decoding, documents, records
-from electrify.text.sources import Source
+from electrify.text.source import Source
 from texts import read, write
 
 

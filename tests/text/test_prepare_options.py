@@ -231,7 +231,7 @@ from collections import Counter
 from pathlib import Path
 from electrify.config.prepare import PrepareConfig
 from electrify.text import documents
-from electrify.text.sources import Source
+from electrify.text.source import Source
 import pyarrow.parquet
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 config = PrepareConfig(inputs=("x",), output_dir="x")

@@ -15,7 +15,7 @@ from electrify.errors import UserError
 from electrify.files.whole import temporary
 from electrify.text.manifest import read_manifest
 from electrify.text.prepare import prepare
-from electrify.text.sources import Source
+from electrify.text.source import Source
 from electrify.text.vocabulary import train
 from small import mistake, run, write_text
 

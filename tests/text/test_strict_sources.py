@@ -17,7 +17,8 @@ from electrify.demo import demo
 from electrify.errors import UserError
 from electrify.text.documents import documents
 from electrify.text.prepare import prepare
-from electrify.text.sources import Source, resolve
+from electrify.text.source import Source
+from electrify.text.sources import resolve
 from electrify.text.streams import read_chunks
 from electrify.text.summary import report
 from small import write_text

@@ -31,6 +31,8 @@ from .whole import TEMPORARY, free_name
 
 MARK = "electrify.json"
 KEY = "electrify"
+SCORES = "blimp.json"
+SCORES_PAGE = "blimp.md"
 # The largest file that may hold a mark: the state of a corpus of 100,000 files has an eighth of it.
 MOST_BYTES = 1 << 27
 
@@ -147,7 +149,7 @@ def aside(path: Path) -> Path | None:
     """Gives what has this name another one, which it returns; None where there is nothing."""
     if not os.path.lexists(path):
         return None
-    free = free_name(path, ".changed")
+    free = free_name(path.with_name(f"{path.name}.changed"))
     path.rename(free)
     return free
 

@@ -45,13 +45,11 @@ def temporary(folder: Path) -> Path:
     return folder / f".electrify-{uuid.uuid4().hex}.part"
 
 
-def free_name(path: Path, addition: str) -> Path:
-    """The path with an addition to its name, and a number where that is taken. An addition that
-    begins with a hyphen stands before the ending, so that the file keeps its kind."""
-    stem, suffix = (path.stem, path.suffix) if addition.startswith("-") else (path.name, "")
+def free_name(wanted: Path, ending: str = "") -> Path:
+    """The path with the ending, and a number before the ending where the name is taken."""
     numbers = chain([""], (f"-{k}" for k in count(2)))
-    names = (f"{stem}{addition}{number}{suffix}" for number in numbers)
-    return next(p for p in map(path.with_name, names) if not os.path.lexists(p))
+    names = (f"{wanted.name}{number}{ending}" for number in numbers)
+    return next(p for p in map(wanted.with_name, names) if not os.path.lexists(p))
 
 
 @contextmanager
@@ -84,11 +82,11 @@ def _put(part: Path, path: Path) -> None:
     try:
         os.link(part, path)
     except FileExistsError:
-        free = free_name(path, "-new")
+        free = free_name(path.with_name(f"{path.stem}-new"), path.suffix)
         os.rename(part, free)
         raise UserError(
-            f"{path} was not there at the start and is now, so it was left alone: the result is in "
-            f"{free}"
+            f"{path} was taken by another {'folder' if path.is_dir() else 'file'} meanwhile, which "
+            f"was left alone: the result is in {free}"
         ) from None
     except OSError:  # this disk has no second names for a file
         if os.path.lexists(path):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..config.evaluate import EvaluateConfig
 from ..config.given import must_be
 from ..errors import UserError
-from ..files.folders import fingerprint, mark_of, marked, own_bytes, relative
+from ..files.folders import SCORES, SCORES_PAGE, fingerprint, mark_of, marked, own_bytes, relative
 from ..files.lock import lock
 from ..files.results import write_results
 from ..files.whole import json_text
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .pll import Scorer
 
-FILES = ("blimp.json", "blimp.md")
+FILES = (SCORES, SCORES_PAGE)
 KIND = "blimp"
 SEAL = "<!-- electrify blimp"
 
@@ -122,10 +122,8 @@ def _must_be_ours(out: Path, identity: dict[str, Any]) -> None:
         if not os.path.lexists(path):
             continue
         text = (own_bytes(path) or b"").decode("utf-8", "replace")
-        if name == "blimp.json":
-            had = mark_of(path, KIND)
-        else:
-            had = {"seal": text} if SEAL in text else None
+        sealed = {"seal": text} if SEAL in text else None
+        had = mark_of(path, KIND) if name == SCORES else sealed
         if had is None:
             raise UserError(
                 f"{path} is not a file that this version of electrify evaluate wrote; move it "
@@ -154,4 +152,4 @@ def _write(
     record = marked(
         KIND, identity | {"scored_as": kinds, "paradigms": [asdict(row) for row in rows]}
     )
-    write_results(out, {"blimp.json": record, "blimp.md": page})
+    write_results(out, {SCORES: record, SCORES_PAGE: page})

@@ -10,7 +10,8 @@ from ..files.inside import must_not_be_in_a_checkpoint
 from ..progress import say
 from . import records
 from .endings import IN_FOLDERS
-from .sources import Source, resolve
+from .source import Source
+from .sources import resolve
 from .streams import must_lead_somewhere
 from .walk import LeftOut, sentence
 

@@ -16,7 +16,7 @@ from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from . import records, sequences
 from .decoding import MAX_DOCUMENT, decode, first_bad_line, split, text_chunks
-from .sources import Source
+from .source import Source
 
 _BLANK_LINE = re.compile(rb"\n[^\S\n]*\n")
 _LINE = re.compile(rb"\n")

@@ -12,7 +12,7 @@ from ..config.presets import PRESETS, differing
 from ..errors import UserError
 from . import documents
 from .decoding import text_chunks
-from .sources import Source
+from .source import Source
 
 LOOKED_AT = 1 << 18  # characters
 LEAST = 500  # visible characters; less says nothing

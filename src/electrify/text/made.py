@@ -1,6 +1,6 @@
 """Recognises, by its mark, a folder that electrify made: a run, a prepared corpus, a model, results
 of fine-tuning or of a study. What lies in it is not text of a corpus, though vocabularies, reports
-and cards have the endings of texts."""
+and cards have the endings of texts. Scores of BLiMP are single files in any folder of the user."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from ..config.compare import STUDY, STUDY_MARK
 from ..config.pretrain import RUN_MARK
-from ..files.folders import KEY, MARK, own_bytes, own_object
+from ..files.folders import KEY, MARK, SCORES, SCORES_PAGE, own_bytes, own_object
 from ..files.reading import UnreadableError
 from ..files.seals import SEAL
 from .manifest import MANIFEST
 from .placed import unfinished_state
 
-MARKS = (MARK, "finetune.json", "blimp.json")
+MARKS = (MARK, "finetune.json")
 _BEGINNINGS = {"config.yaml": RUN_MARK, STUDY: STUDY_MARK}
 
 
@@ -33,4 +33,14 @@ def is_made(folder: Path) -> bool:
             or unfinished_state(folder) is not None
         )
     except (OSError, UnreadableError):
+        return False
+
+
+def is_result(path: Path) -> bool:
+    """Whether the file is one of the two in which `evaluate` writes its scores."""
+    if path.name not in (SCORES, SCORES_PAGE):
+        return False
+    try:
+        return KEY in (own_object(path.with_name(SCORES)) or {})
+    except UnreadableError:
         return False

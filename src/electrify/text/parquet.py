@@ -9,7 +9,7 @@ from typing import Any
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from .row import Advance, no_column, valid_text
-from .sources import Source
+from .source import Source
 from .streams import BOMB_BYTES, BOMB_RATIO
 
 # How much is read at once.

@@ -6,15 +6,15 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 DEEP = "**"
 
 
-def matching(pattern: Path) -> Iterator[Path]:
+def matching(pattern: Path, may_enter: Callable[[Path], bool]) -> Iterator[Path]:
     """The paths that match a pattern, in no particular order, without hidden names unless it asks
-    for them.
+    for them. may_enter: whether a folder that was found may be looked into.
 
     `**` stands for any number of folders, including none. It does not follow links to folders,
     because two links that lead back would give more paths than can be walked. Folders that cannot
@@ -41,7 +41,7 @@ def matching(pattern: Path) -> Iterator[Path]:
             if len(parts) in after:
                 yield Path(path)
             inner = after - {len(parts)}
-            if inner and os.path.isdir(path):
+            if inner and os.path.isdir(path) and may_enter(Path(path)):
                 waiting.append((path, inner))
 
 

@@ -41,7 +41,7 @@ from .manifest import Manifest, token_dtype
 from .merging import join
 from .pool import Workers
 from .same_command import finished
-from .sources import Source
+from .source import Source
 from .streams import has_checksum
 from .summary import LOG
 from .tokenizer import load_tokenizer, special_ids, tokenizer_sha256, vocabulary_size

@@ -18,7 +18,7 @@ from ..errors import UserError
 from .decoding import decode, text_chunks
 from .parquet import of_parquet
 from .row import Advance, no_column, valid_text
-from .sources import Source
+from .source import Source
 
 MAX_LINE = 1 << 26
 """Limit in bytes for one line or field; it bounds memory."""

@@ -15,7 +15,7 @@ from ..files.tokenizers import tokenizer_content
 from .manifest import MANIFEST, Manifest, read_manifest
 from .placed import UNFINISHED, clear, unfinished_state
 from .shards import Corpus, verify_common
-from .sources import Source, legible
+from .source import Source, legible
 from .splits import SPLITS
 
 GIVEN = "tokenizer_content"

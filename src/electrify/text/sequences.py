@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from .decoding import MAX_DOCUMENT, decode, first_bad_line, split, text_chunks
 from .row import Advance
-from .sources import Source
+from .source import Source
 
 _LINE = re.compile(rb"\n")
 BOM = b"\xef\xbb\xbf"  # also inside, where files were joined
@@ -22,6 +22,31 @@ _MAX_NAME = 1 << 20
 sequences."""
 
 
+def fasta_lines(path: object, lines: Iterable[bytes]) -> Iterator[tuple[int, bytes | None, bytes]]:
+    """(number of the line, name, letters): the name of a sequence without its `>`, or, where the
+    name is None, letters of the sequence without white space. Comments and blank lines are left
+    out. Raises UserError for letters before the first name, and for a name inside a sequence: its
+    line end is gone."""
+    begun = False
+    for number, line in enumerate((raw.removeprefix(BOM) for raw in lines), 1):
+        if line.startswith(b">"):
+            begun = True
+            yield number, line[1:], b""
+            continue
+        if line.startswith(_COMMENT) or not (letters := b"".join(line.split())):
+            continue
+        if not begun:
+            raise UserError(
+                f"{path}, line {number} stands before the first '>' of this FASTA file; give lines "
+                "of text the ending .txt"
+            )
+        if b">" in letters:
+            raise UserError(
+                f"{path}, line {number}: '>' inside a sequence; in FASTA it begins a line"
+            )
+        yield number, None, letters
+
+
 def of_fasta(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
@@ -30,40 +55,22 @@ def of_fasta(
     begin with `>`."""
     parts: list[bytes] = []
     size = 0
-    begun = False
     lines = split(text_chunks(source.path, advance), _LINE, counts)
-    for number, line in enumerate((raw.removeprefix(BOM) for raw in lines), 1):
-        if line.startswith(b">"):
-            if len(line) > _MAX_NAME:
-                raise UserError(
-                    f"{source.path}: a line that begins with '>' has more than {_MAX_NAME >> 20} "
-                    "MB; in FASTA it holds the name only, and the sequence follows on lines of its "
-                    "own"
-                )
-            yield from _decoded(parts, source, options, counts)
-            parts, size, begun = [], 0, True
-            continue
-        if line.startswith(_COMMENT) or not (letters := b"".join(line.split())):
-            continue
-        if not begun:
+    for _, name, letters in fasta_lines(source.path, lines):
+        if len(name or b"") > _MAX_NAME:
             raise UserError(
-                f"{source.path}, line {number} stands before the first '>' of this FASTA file; "
-                "give a plain text the ending .txt"
+                f"{source.path}: a line that begins with '>' has more than {_MAX_NAME >> 20} MB; "
+                "in FASTA it holds the name only, and the sequence follows on lines of its own"
             )
-        must_be_letters(letters, f"{source.path}, line {number}")
-        if size + len(letters) > MAX_DOCUMENT and parts:
-            counts["cuts"] += 1
+        too_long = size + len(letters) > MAX_DOCUMENT and bool(parts)
+        if name is not None or too_long:
+            counts["cuts"] += too_long
             yield from _decoded(parts, source, options, counts)
             parts, size = [], 0
-        parts.append(letters)
-        size += len(letters)
+        if letters:
+            parts.append(letters)
+            size += len(letters)
     yield from _decoded(parts, source, options, counts)
-
-
-def must_be_letters(letters: bytes, where: str) -> None:
-    """Raises UserError where a name stands inside a sequence: its line end is gone."""
-    if b">" in letters:
-        raise UserError(f"{where}: '>' inside a sequence; in FASTA it begins a line")
 
 
 def _decoded(

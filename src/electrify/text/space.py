@@ -12,7 +12,7 @@ import numpy as np
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from .placed import UNFINISHED
-from .sources import Source
+from .source import Source
 from .streams import compression_of
 
 # The most text that a compressed file holds per byte in practice; and the least bytes of text per

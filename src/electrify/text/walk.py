@@ -31,6 +31,7 @@ EMPTY = "empty files"
 OTHER_KIND = "files of other kinds"
 ABOUT = "files about the corpus"
 MADE = "folders that electrify made"
+MADE_FILE = "files that electrify made"
 HIDDEN = "hidden"
 UNMATCHED_FOLDER = "folders into which this pattern does not lead"
 

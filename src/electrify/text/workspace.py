@@ -50,7 +50,7 @@ from .placed import (
     unfinished_state,
 )
 from .same_command import bytes_deciding, finished, mended, must_be_same
-from .sources import Source
+from .source import Source
 from .space import must_fit
 
 

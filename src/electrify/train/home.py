@@ -99,7 +99,7 @@ class Home:
 
     def _beside(self) -> Place:
         """Where to save if somebody else's folder has taken the name."""
-        beside = free_name(self.folder, "-saved")
+        beside = free_name(self.folder.with_name(f"{self.folder.name}-saved"))
         beside.mkdir()
         self._put_back(beside)
         lost = f"{self.folder} was replaced by another folder while the run trained"

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import UserError
 from ...text.records import MAX_LINE
-from ...text.sequences import BOM, SMILES_HEADERS, must_be_letters
+from ...text.sequences import SMILES_HEADERS, fasta_lines
 
 
 def fasta_rows(path: str, raw_lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -16,26 +16,18 @@ def fasta_rows(path: str, raw_lines: Iterable[str]) -> Iterator[tuple[int, dict[
     name: str | None = None
     started = size = 0
     parts: list[str] = []
-    for number, raw in enumerate(raw_lines, 1):
-        line = raw.removeprefix(BOM.decode())
-        if line.startswith(">"):
+    for number, found, letters in fasta_lines(path, (line.encode() for line in raw_lines)):
+        if found is not None:
             if name is not None:
                 yield started, {"name": name, "sequence": "".join(parts)}
-            name, started, size, parts = line[1:].strip(), number, 0, []
-        elif not line.startswith(";") and (letters := b"".join(line.encode().split()).decode()):
-            must_be_letters(letters.encode(), f"{path}, line {number}")
-            if name is None:
-                raise UserError(
-                    f"{path}, line {number} stands before the first '>' of this FASTA file; give "
-                    "lines of text the ending .txt"
-                )
-            parts.append(letters)
-            size += len(letters)
-            if size > MAX_LINE:
-                raise UserError(
-                    f"{path}, line {started}: a sequence of more than {MAX_LINE >> 20} million "
-                    "letters; cut it into windows"
-                )
+            name, started, size, parts = found.decode().strip(), number, 0, []
+        parts.append(letters.decode())
+        size += len(letters)
+        if size > MAX_LINE:
+            raise UserError(
+                f"{path}, line {started}: a sequence of more than {MAX_LINE >> 20} million "
+                "letters; cut it into windows"
+            )
     if name is not None:
         yield started, {"name": name, "sequence": "".join(parts)}
 

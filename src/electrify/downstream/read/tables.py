@@ -43,7 +43,7 @@ def streamed_rows(path: str, raw_lines: Iterable[str], *, header: bool = True) -
         case ending if ending in SMILES:
             return smiles_rows(bare(raw_lines))
         case ending:
-            raise _unknown_ending(path, ending)
+            raise _unknown_ending(path, ending, ".csv, .tsv, .jsonl, .txt, FASTA and SMILES files")
 
 
 def legible_rows(path: str, raw_lines: Iterable[str], *, header: bool = True) -> Iterator[Row]:
@@ -56,10 +56,8 @@ def legible_rows(path: str, raw_lines: Iterable[str], *, header: bool = True) ->
         yield number, cells
 
 
-def _unknown_ending(path: str, ending: str) -> UserError:
-    return UserError(
-        f"{path}: ending {ending!r} is not known; examples are read from .csv, .tsv, .jsonl"
-    )
+def _unknown_ending(path: str, ending: str, known: str) -> UserError:
+    return UserError(f"{path}: ending {ending!r} is not known; this is read from {known}")
 
 
 def rows(path: str, *, header: bool = True) -> Iterator[Row]:
@@ -77,7 +75,7 @@ def rows(path: str, *, header: bool = True) -> Iterator[Row]:
         case ".jsonl" | ".ndjson":
             return json_rows(path, whole(path))
         case ending:
-            raise _unknown_ending(path, ending)
+            raise _unknown_ending(path, ending, ".csv, .tsv, .jsonl")
 
 
 def may_lack_header(path: str, header: bool) -> None:
