@@ -238,7 +238,9 @@ def test_parts_are_what_the_objectives_take() -> None:
     assert isinstance(b.objective.corruptor.lm, MaskedLM)
 
 
-@pytest.mark.parametrize("recipe", ["bert", "electra", "all-tokens-mlm", "adversarial", "electric"])
+@pytest.mark.parametrize(
+    "recipe", ["bert", "electra", "all-tokens-mlm", "corrective", "adversarial", "electric"]
+)
 def test_a_run_leaves_the_networks_that_its_rows_name(recipe: str) -> None:
     config = load_recipe(f"{recipe}-tiny")
     exports = compose(config, Vocabulary(500, SPECIAL)).exports

@@ -143,6 +143,17 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
         "corruptor": "uniform",
         "term_weights": {"mlm": 1.0},
     },
+    "corrective": {
+        "objective": "corrective",
+        "rtd_head": "linear",
+        "correction": "copy",
+        "term_weights": {"generator": 1.0, "rtd": 1.0, "correct": 1.0},
+    },
+    "corrective-unigram": {
+        "objective": "corrective",
+        "corruptor": "unigram",
+        "term_weights": {"rtd": 1.0, "correct": 1.0},
+    },
     "electric-unigram": {
         "objective": "electric",
         "corruptor": "unigram",

@@ -30,6 +30,7 @@ STUDY = [
     "electra-15",
     "replace-mlm",
     "all-tokens-mlm",
+    "corrective",
     "two-stage",
     "adversarial",
     "electric",

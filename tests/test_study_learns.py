@@ -41,6 +41,10 @@ SYSTEMS = {
         LANGUAGE: ["generator_loss_masked", "softmax_loss_replaced"],
         DETECTION: ["copy_detection_auc"],
     },
+    "corrective": {
+        LANGUAGE: ["generator_loss_masked", "correct"],
+        DETECTION: ["rtd_detection_auc"],
+    },
     "two-stage": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "adversarial": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
     "electric": {LANGUAGE: ["generator"], DETECTION: ["energy_ranking_auc"]},

@@ -19,6 +19,7 @@ LOSSES = {
     "electra-15": {"generator", "rtd"},
     "replace-mlm": {"generator", "mlm"},
     "all-tokens-mlm": {"generator", "all_tokens"},
+    "corrective": {"generator", "rtd", "correct", "correct_accuracy_replaced"},
     "adversarial": {"rtd", "reinforce", "baseline", "reward", "generator_entropy"},
     "electric": {"generator", "nce", "energy_data", "energy_noise"},
     "unigram": {"rtd"},
@@ -42,7 +43,7 @@ def test_a_run_of_each(name: str, small_data: Path, tmp_path: Path) -> None:
     flops = [r["flops"] for r in records(run, "train")]
     assert flops == sorted(flops)
     assert flops[0] > 0
-    for half in ("discriminator", "generator"):
+    for half in ("discriminator", "generator", "corrector"):
         if (run / half).exists():
             _, info = AutoModel.from_pretrained(run / half, output_loading_info=True)
             assert not info["missing_keys"]
@@ -267,6 +268,10 @@ CARDS = {
         "in which a small generator changed tokens, to predict the original of the changed tokens",
     ),
     "all-tokens-mlm": ("ElectraForMaskedLM", "to predict the original of every token"),
+    "corrective": (
+        "probability that it was replaced",
+        "and at the places of replacements which token stood there",
+    ),
     "electric": (
         "# of each token: its energy",
         "in which a small cloze model changed tokens, to give every token an energy",

@@ -29,6 +29,7 @@ RECIPES = (
         "electra-15-tiny",
         "replace-mlm-tiny",
         "all-tokens-mlm-tiny",
+        "corrective-tiny",
         "two-stage-tiny",
     ),
     *("adversarial-tiny", "electric-tiny", "unigram-tiny", "uniform-tiny"),

@@ -27,6 +27,7 @@ RECIPES = (
         "electra-15-tiny",
         "replace-mlm-tiny",
         "all-tokens-mlm-tiny",
+        "corrective-tiny",
         "two-stage-tiny",
         "adversarial-tiny",
     ),

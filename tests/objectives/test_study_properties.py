@@ -24,6 +24,7 @@ SYSTEMS = [
     "electra-15",
     "replace-mlm",
     "all-tokens-mlm",
+    "corrective",
     "two-stage",
     "adversarial",
     "electric",

@@ -30,6 +30,7 @@ RECIPES = (
         "electra-15-tiny",
         "replace-mlm-tiny",
         "all-tokens-mlm-tiny",
+        "corrective-tiny",
         "adversarial-tiny",
         "electric-tiny",
         "unigram-tiny",

@@ -85,6 +85,19 @@ class AllTokensOptions:
     is predicted by the softmax alone."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CorrectiveOptions:
+    """The options of detection and correction."""
+
+    correction: Literal["plain", "gate", "copy"] = "plain"
+    """For corrective: the loss at a chosen position, c being the belief that the token there is the
+    original: plain = cross-entropy; gate = (1 - c) times it; copy = minus the logarithm of c, where
+    that token is the original, plus (1 - c) times its probability."""
+    rtd_head: Literal["dense", "linear"] = "dense"
+    """For corrective: the head that detects: dense layer, gelu and one row, as ELECTRA's; or one
+    row alone, as COCO-LM's."""
+
+
 def _rtd_check(model: Any, o: RTDOptions) -> str | None:
     if o.correct_as_replaced and o.loss_on == "chosen":
         return (
@@ -158,6 +171,33 @@ OBJECTIVES: dict[str, Objective] = {
         logits="token",
         card=Card(
             title="All-Tokens masked language model", tag="all-tokens", asked=_all_tokens_asked
+        ),
+    ),
+    "corrective": Objective(
+        cls="electrify.objectives.corrective:Corrective",
+        help="rtd, and predict the original at chosen positions, by one encoder",
+        corruptors=("generator", "unigram", "uniform"),
+        losses={"rtd": 50.0, "correct": 1.0},
+        options=CorrectiveOptions,
+        logits="replaced",
+        leaves={
+            "corrector": Exported(
+                title="correcting language model",
+                purpose="The encoder beside it, the same to the bit, with the head that says which "
+                "token stood where one was replaced. It read samples in training, and never "
+                "[MASK].",
+                logits="token",
+                fills=False,
+            )
+        },
+        card=Card(
+            title="ELECTRA discriminator",
+            tag="replaced-token-detection",
+            asked=_always(
+                "to say of every token whether it is original or was replaced, and at the places "
+                "of replacements which token stood there (RTD and correction, as COCO-LM and "
+                "METRO-LM)"
+            ),
         ),
     ),
     "adversarial": Objective(

@@ -1,0 +1,178 @@
+"""Detection and correction by one encoder: an example by hand, what its losses are beside those of
+other objectives, and where its gradients go."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from stubs import At, FixedHead, FixedLM, HeadAt, part
+
+from batches import built, counts_of, draws_of, pack, ragged_batch, terms_of, value
+from electrify.config.checks import check
+from electrify.config.pretrain import load_recipe, override
+from electrify.corruption.choosing import Chooser
+from electrify.corruption.generator import Generator
+from electrify.corruption.masking import MaskMix
+from electrify.corruption.sampling import Sampling
+from electrify.errors import UserError
+from electrify.model.heads import BinaryHead, LinearHead
+from electrify.objectives.corrective import Correction, Corrective, corrected
+from electrify.terms import weighted
+from electrify.tokens import SpecialIds
+
+BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+WEIGHTS = {"generator": 1.0, "rtd": 50.0, "correct": 1.0}
+CORRECTIONS: list[Correction] = ["plain", "gate", "copy"]
+
+
+def by_hand(correction: Correction) -> tuple[Corrective, FixedHead, HeadAt]:
+    """The generator puts 7 where 5 stood, and 6, which is right, at the place after it. The encoder
+    takes the first for replaced with .880797 and the second with .268941, and gives the originals 5
+    and 6 a probability of 8 / 15."""
+    drawn = torch.zeros(5, 8)
+    drawn[1, 7] = drawn[2, 6] = 50.0
+    generator = Generator(
+        MaskMix(Chooser(BASIC, 8, rate=0.9), BASIC, 8, mix=(1.0, 0.0, 0.0)),
+        part(FixedLM(drawn)),
+        sampling=Sampling(),
+    )
+    believed = torch.zeros(5, 8)
+    believed[1, 5] = believed[2, 6] = math.log(8.0)
+    head = FixedHead([0.0, 2.0, -1.0, 0.5, 100.0])
+    corrector = HeadAt(believed)
+    objective = Corrective(
+        generator, part(At()), part(head), part(corrector), correction=correction
+    )
+    return objective, head, corrector
+
+
+CE = math.log(15 / 8)  # .628609
+# gate: .880797 * CE + .268941 * CE; copy: -log(.880797 * 8/15) for the replaced token, and
+# -log(.731059 + .268941 * 8/15) for the one that is the original.
+BY_HAND = {"plain": 2 * CE, "gate": 1.149738 * CE, "copy": 0.755537 + 0.134110}
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS)
+def test_by_hand(correction: Correction) -> None:
+    tokens = pack([[[2, 5, 6, 3]]], row_length=5)
+    objective, head, corrector = by_hand(correction)
+    terms = terms_of(objective, tokens, draws_of(tokens))
+    counts = counts_of(objective, tokens, draws_of(tokens))
+    assert {n: int(c) for n, c in counts.items()} == {"generator": 2, "rtd": 4, "correct": 2}
+    assert value(terms["generator"].sum) == 50.0
+    # As in Electra's example: labels 0 1 0 0.
+    assert value(terms["rtd"].sum) == pytest.approx(2.107414, abs=1e-6)
+    assert value(terms["correct"].sum) == pytest.approx(BY_HAND[correction], abs=2e-6)
+    assert int(terms["correct"].count) == 2
+    # 7 at the first place: 5 is the likeliest token there, so both are right.
+    assert (value(terms["correct_accuracy"].sum), int(terms["correct_accuracy"].count)) == (2.0, 2)
+    assert int(terms["correct_accuracy_replaced"].count) == 1
+    loss = weighted(terms, WEIGHTS, counts)
+    want = 50 / 2 + 50 * 2.107414 / 4 + BY_HAND[correction] / 2
+    assert value(loss) == pytest.approx(want, abs=1e-4)
+    loss.backward()
+    # The detecting head learns from its own loss alone: 50/4 * (sigmoid(logit) - label).
+    assert head.logits_T.grad is not None
+    assert head.logits_T.grad.tolist() == pytest.approx(
+        [6.25, -1.490037, 3.361763, 7.780738, 0.0], abs=1e-5
+    )
+    # The correcting head at the replaced token: 1/2 * (p - 1) of cross-entropy, times (1 - c) with
+    # the gate; `copy` teaches there as `plain` does.
+    assert corrector.logits_TV.grad is not None
+    share = 0.880797 if correction == "gate" else 1.0
+    assert float(corrector.logits_TV.grad[1, 5]) == pytest.approx(
+        share * 0.5 * (8 / 15 - 1), abs=1e-5
+    )
+
+
+def test_only_the_chosen_places_are_corrected() -> None:
+    tokens = pack([[[2, 5, 6, 3]]], row_length=5)
+    objective, _, corrector = by_hand("plain")
+    terms = terms_of(objective, tokens, draws_of(tokens))
+    terms["correct"].sum.backward()
+    assert corrector.logits_TV.grad is not None
+    assert corrector.logits_TV.grad.any(1).tolist() == [False, True, True, False, False]
+
+
+logits = st.floats(-30, 30, width=32)
+
+
+@given(st.lists(logits, min_size=2, max_size=9), logits, st.data())
+def test_corrections_in_their_own_words(
+    believed: list[float], detected: float, data: st.DataObject
+) -> None:
+    """Against the formulas of the docstring in float64; `copy` sums to 1 over the tokens that may
+    have stood there."""
+    log_p_V = torch.tensor(believed, dtype=torch.float64).log_softmax(0)
+    stands = data.draw(st.integers(0, len(believed) - 1))
+    kept_V = torch.arange(len(believed)) == stands
+    z_V = torch.full((len(believed),), detected, dtype=torch.float64)
+    c = float(torch.sigmoid(-z_V[0]))
+    ce_V = -log_p_V.float()
+    by: dict[Correction, torch.Tensor] = {
+        "plain": -log_p_V,
+        "gate": (1 - c) * -log_p_V,
+        "copy": -(c * kept_V + (1 - c) * log_p_V.exp()).log(),
+    }
+    for correction, want_V in by.items():
+        got_V = corrected(ce_V, z_V.float(), kept_V, correction)
+        torch.testing.assert_close(got_V.double(), want_V, rtol=1e-4, atol=1e-4)
+    copied_V = corrected(ce_V, z_V.float(), kept_V, "copy")
+    assert float((-copied_V).exp().sum()) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS)
+def test_what_it_has_in_common_with_other_objectives(correction: str) -> None:
+    """The same weights: the detection is Electra's, and the plain correction is Replace MLM's."""
+    one = built("corrective-tiny", mask_rate=0.4, correction=correction)
+    tokens = ragged_batch()
+    terms = terms_of(one.objective, tokens, draws_of(tokens))
+    electra: Any = built("electra-tiny", mask_rate=0.4)
+    replace_mlm: Any = built("replace-mlm-tiny", mask_rate=0.4)
+    for other in (electra, replace_mlm):
+        other.kept.encoder.load_state_dict(one.kept.encoder.state_dict())
+        other.exports["generator"].head.load_state_dict(one.exports["generator"].head.state_dict())
+        other.exports["generator"].encoder.load_state_dict(
+            one.exports["generator"].encoder.state_dict()
+        )
+    electra.kept.head.load_state_dict(one.kept.head.state_dict())
+    replace_mlm.kept.head.load_state_dict(one.exports["corrector"].head.state_dict())
+    judged = terms_of(electra.objective, tokens, draws_of(tokens))
+    assert value(terms["rtd"].sum) == value(judged["rtd"].sum)
+    assert value(terms["generator"].sum) == value(judged["generator"].sum)
+    predicted = terms_of(replace_mlm.objective, tokens, draws_of(tokens))
+    same = value(terms["correct"].sum) == pytest.approx(value(predicted["mlm"].sum), rel=1e-6)
+    assert same == (correction == "plain")
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS)
+def test_the_correction_trains_the_encoder_and_never_the_detecting_head(correction: str) -> None:
+    b = built("corrective-tiny", tie="none", mask_rate=0.4, correction=correction)
+    tokens = ragged_batch()
+    terms = terms_of(b.objective, tokens, draws_of(tokens))
+    terms["correct"].sum.backward()
+    assert b.exports["corrector"].encoder is b.kept.encoder
+    assert all(p.grad is not None and p.grad.any() for p in b.kept.encoder.blocks.parameters())
+    assert all(p.grad is None for p in b.kept.head.parameters())
+    for network in (b.exports["generator"].encoder, b.exports["generator"].head):
+        assert all(p.grad is None for p in network.parameters())
+
+
+def test_the_form_of_the_detecting_head() -> None:
+    assert isinstance(built("corrective-tiny").kept.head, BinaryHead)
+    assert isinstance(built("corrective-tiny", rtd_head="linear").kept.head, LinearHead)
+
+
+def test_what_it_cannot_grade_is_refused() -> None:
+    """Text with [MASK] in it has nothing to detect."""
+    with pytest.raises(UserError, match="objective corrective needs corruptor"):
+        check(override(load_recipe("corrective-tiny"), {"corruptor": "mask"}))
+    with pytest.raises(UserError, match=r"term_weights must name \['correct', 'generator', 'rtd'"):
+        check(
+            override(load_recipe("corrective-tiny"), {"term_weights": {"generator": 1, "rtd": 50}})
+        )
