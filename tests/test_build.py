@@ -64,6 +64,70 @@ def test_ties_share_exactly_what_they_say(tie: str) -> None:
     )
 
 
+@pytest.mark.parametrize("embedding_size", [16, 32])
+def test_lower_blocks_are_the_same_objects(embedding_size: int) -> None:
+    """Two of three blocks, and everything below them; each trains under both losses."""
+    b = built(
+        "electra-tiny",
+        tie="lower",
+        tie_layers=2,
+        generator_size=1.0,
+        num_hidden_layers=3,
+        generator_num_hidden_layers=2,
+        embedding_size=embedding_size,
+        init="local",
+    )
+    g, d = b.exports["generator"].encoder, b.kept.encoder
+    assert g.embeddings is d.embeddings
+    assert g.project is d.project
+    assert [len(e.blocks) for e in (g, d)] == [2, 3]
+    assert [one is other for one, other in zip(g.blocks, d.blocks, strict=False)] == [True, True]
+    for loss in ("generator", "rtd"):
+        b.objective.zero_grad()
+        tokens = ragged_batch()
+        terms_of(b.objective, tokens, draws_of(tokens))[loss].sum.backward()
+        assert all(p.grad is not None and bool(p.grad.any()) for p in g.parameters()), loss
+        assert (d.blocks[2].up.weight.grad is not None) == (loss == "rtd")
+
+
+def test_a_generator_without_dropout_gives_the_same_samples_in_training() -> None:
+    fields: dict[str, Any] = {"tie": "tokens", "dropout": 0.5, "attention_dropout": 0.5}
+    tokens = ragged_batch()
+    seen = []
+    for own in (0.0, None):
+        corruptor: Any = built("electra-tiny", generator_dropout=own, **fields).objective.corruptor
+        corruptor.train()
+        plan = corruptor.plan(tokens, draws_of(tokens))
+        one, two = (corruptor(tokens, plan).logits_MV for _ in range(2))
+        seen.append(torch.equal(one, two))
+    assert seen == [True, False]
+
+
+def test_outputs_that_start_smaller_by_the_depth() -> None:
+    plain, scaled = (
+        built("electra-tiny", num_hidden_layers=2, init="bert", init_scale=how).kept.encoder
+        for how in ("none", "depth")
+    )
+    for (name, p), q in zip(plain.named_parameters(), scaled.parameters(), strict=True):
+        smaller = name.endswith(("out.weight", "down.weight"))
+        torch.testing.assert_close(q, p * 0.5 if smaller else p)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields"),
+    [("electra-tiny", {}), ("corrective-tiny", {"rtd_head": "linear"}), ("unigram-tiny", {})],
+)
+def test_the_detecting_head_starts_at_the_share_of_replaced_tokens(
+    recipe: str, fields: dict[str, Any]
+) -> None:
+    """mask_rate .2: log-odds of 1 to 4. Its other values are those it has without."""
+    given = fields | {"mask_rate": 0.2}
+    b, plain = (built(recipe, init_rtd_bias=how, **given).kept.head for how in ("replaced", "zero"))
+    assert float(b.out.bias.detach()) == pytest.approx(-math.log(4), rel=1e-6)
+    assert float(plain.out.bias.detach()) == 0.0
+    assert torch.equal(b.out.weight, plain.out.weight)
+
+
 @pytest.mark.parametrize("tie", TIES)
 def test_the_generators_tables_are_always_tied_to_each_other(tie: str) -> None:
     g = tied(tie).exports["generator"]

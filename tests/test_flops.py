@@ -121,6 +121,9 @@ SHAPES: list[dict[str, Any]] = [
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "electra-15": {"loss_on": "chosen"},
     "gdes": {"tie": "gdes"},
+    "lower": {"tie": "lower", "tie_layers": 1, "generator_size": 1.0}
+    | {"generator_num_hidden_layers": 1},
+    "spans": {"mask_unit": "span", "mask_rate": 0.4},
     "two-stage": {"generator_training": "frozen", "tie": "none", "term_weights": {"rtd": 1.0}},
     "uniform": {"corruptor": "uniform", "term_weights": {"rtd": 1.0}},
     "replace-mlm": {"objective": "mlm", "term_weights": {"generator": 1.0, "mlm": 1.0}},

@@ -56,6 +56,22 @@ def test_a_run_of_each(name: str, small_data: Path, tmp_path: Path) -> None:
         {"mask_unit": "word", "mask_choice": "rare"},
         {"tie": "gdes"},
         {"temperature": 2.0, "temperature_end": 1.0},
+        {
+            "tie": "lower",
+            "tie_layers": 1,
+            "generator_size": 1.0,
+            "generator_num_hidden_layers": 1,
+            "mask_unit": "span",
+            "clip": "apart",
+            "generator_warmup_steps": 3,
+        },
+        {
+            "tie": "tokens",
+            "generator_dropout": 0.0,
+            "mask_rate_end": 0.3,
+            "init_scale": "depth",
+            "init_rtd_bias": "replaced",
+        },
     ],
     ids=str,
 )

@@ -82,11 +82,17 @@ def build(
     encoders.sort(key=lambda e: e is not built.kept.encoder)
     m = config.model
     values = InitialValues(
-        m.init, m.local_amplitude, vectors if m.init_words == "cooccurrence" else None
+        m.init,
+        m.local_amplitude,
+        vectors if m.init_words == "cooccurrence" else None,
+        scaled=m.init_scale == "depth",
     )
     built.kept.architecture.initialise(
         built.objective, encoders, values, torch.Generator().manual_seed(config.train.seed)
     )
+    if m.init_rtd_bias == "replaced":
+        c = config.corruption
+        built.kept.head.start_at(c.mask_rate * (1 - c.clean_rate))
     return built
 
 
@@ -126,14 +132,19 @@ def networks(
     shape = kept_shape(m, vocabulary.size)
     dropout: dict[str, Any] = {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
 
-    def embeddings(shape: Shape, words: Words | None = None) -> nn.Module:
-        return architecture.embeddings(shape, dropout=m.dropout, words=words)
+    g_dropout = m.dropout if m.generator_dropout is None else m.generator_dropout
+
+    def embeddings(shape: Shape, words: Words | None = None, *, own: bool = True) -> nn.Module:
+        """own: of the encoder that is kept."""
+        return architecture.embeddings(shape, dropout=m.dropout if own else g_dropout, words=words)
 
     if c.row.learned:
         own, g_embeddings = shared(m, shape, g_shape, embeddings)
         kept = architecture.encoder(shape, own, **dropout)
-        same = kept if m.tie == "all" else None
-        brought = Brought(architecture, g_shape, g_embeddings, dropout, same)
+        if m.generator_dropout is not None:
+            dropout = dict.fromkeys(dropout, m.generator_dropout)
+        tied = {"all": shape.num_hidden_layers, "lower": m.tie_layers or 0}.get(m.tie, 0)
+        brought = Brought(architecture, g_shape, g_embeddings, dropout, kept, tied)
     else:
         kept = architecture.encoder(shape, embeddings(shape), **dropout)
         brought = None
@@ -143,7 +154,7 @@ def networks(
         vocab_size=vocabulary.size,
         counts_V=vocabulary.counts_V,
         mask_mix=c.mask_mix,
-        sampling=Sampling(c.temperature, c.temperature_end, c.disallow_correct),
+        sampling=drawing(c),
         trains=c.generator_training == "joint",
         brought=brought,
     )
@@ -155,17 +166,27 @@ def shared(
 ) -> tuple[Any, Any]:
     """Embedding layers of the kept encoder and of the generator."""
     match m.tie:
-        case "all" | "embeddings":
+        case "all" | "lower" | "embeddings":
             both = embeddings(shape)
             return both, both
         case "tokens":
             own = embeddings(shape)
-            return own, embeddings(g_shape, own.words)
+            return own, embeddings(g_shape, own.words, own=False)
         case "none":
-            return embeddings(shape), embeddings(g_shape)
+            return embeddings(shape), embeddings(g_shape, own=False)
         case "gdes":
-            own = embeddings(g_shape)
-            return embeddings(shape, DisentangledWords(own_table(own.words))), own
+            g_own = embeddings(g_shape, own=False)
+            return embeddings(shape, DisentangledWords(own_table(g_own.words))), g_own
+
+
+def drawing(c: CorruptionConfig) -> Sampling:
+    return Sampling(
+        c.temperature,
+        c.temperature_end,
+        c.disallow_correct,
+        c.temperature_schedule,
+        c.temperature_decay,
+    )
 
 
 def choosing(c: CorruptionConfig, vocabulary: Vocabulary) -> Chooser:
@@ -179,7 +200,9 @@ def choosing(c: CorruptionConfig, vocabulary: Vocabulary) -> Chooser:
         vocabulary.special,
         vocabulary.size,
         rate=c.mask_rate,
+        rate_end=c.mask_rate_end,
         clean_rate=c.clean_rate,
         edges=edges,
+        span_length=c.span_length if c.mask_unit == "span" else 1,
         weight_V=weight_V,
     )

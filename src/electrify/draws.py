@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Purpose = Literal["choose", "mix", "random_token", "sample", "sentence"]
+Purpose = Literal["choose", "mix", "random_token", "sample", "sentence", "span"]
 # The number of a purpose is part of every random stream, so append new ones and never reorder.
 _PURPOSES: dict[Purpose, int] = {
     "choose": 1,
@@ -24,6 +24,7 @@ _PURPOSES: dict[Purpose, int] = {
     "random_token": 3,
     "sample": 4,
     "sentence": 5,
+    "span": 6,
 }
 
 

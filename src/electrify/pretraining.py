@@ -141,6 +141,8 @@ def generator_stage(config: PretrainConfig) -> PretrainConfig:
     with which the generator was trained.
     """
     t = config.train
+    warmup = t.warmup_steps if t.generator_warmup_steps is None else t.generator_warmup_steps
+    dropout = config.model.generator_dropout
     fields: dict[str, Any] = config.model.generator_numbers() | {
         "corruptor": "mask",
         "clean_rate": 0.0,
@@ -151,13 +153,21 @@ def generator_stage(config: PretrainConfig) -> PretrainConfig:
         "discriminator_start": "generator",
         "learning_rate": t.generator_learning_rate or t.learning_rate,
         "generator_learning_rate": None,
+        "generator_warmup_steps": None,
+        "generator_dropout": None,
+        "clip": "together",
+        "init_rtd_bias": "zero",
         "temperature": 1.0,
         "temperature_end": None,
+        "temperature_schedule": "linear",
+        "temperature_decay": 0.1,
         "disallow_correct": False,
         "init_discriminator": None,
-        "warmup_steps": min(t.warmup_steps, t.generator_steps),
+        "warmup_steps": min(warmup, t.generator_steps),
         "seed": int(hashed(t.seed, 1, 0, 0)) >> 1 & (1 << 62) - 1,
     }
+    if dropout is not None:
+        fields |= {"dropout": dropout, "attention_dropout": dropout}
     fields |= dict.fromkeys("generator_" + k for k in config.model.generator_numbers())
     stage = override(config, fields)
     check(stage)

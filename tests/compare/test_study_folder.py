@@ -459,10 +459,26 @@ def test_an_odd_log_of_a_run_ends_nothing(small_data: Path, tmp_path: Path, text
     (folder / "run").mkdir(parents=True)
     (folder / "run" / "metrics.jsonl").write_text('{"step": 0}\n' + text + "\n")
     running = Running(study.cells[0], folder, Ended(), None)  # type: ignore[arg-type]
-    assert progress_of(running) == 0.0
+    assert progress_of(running, ["cola"]) == 0.0
     steps = study.cells[0].steps
     (folder / "run" / "metrics.jsonl").write_text(f'\n{text}\n{{"step": {steps // 2}}}\n')
-    assert progress_of(running) == pytest.approx(0.25, abs=0.02)
+    assert progress_of(running, ["cola"]) == pytest.approx(0.25, abs=0.02)
+
+
+def test_tasks_are_the_second_half_of_a_cell(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    cell = study.cells[0]
+    tasks = ["stsb", "stsb:cosine", "cola", "blimp"]
+    running = Running(cell, tmp_path, Ended(), None)  # type: ignore[arg-type]
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").write_text(f'\n{{"step": {cell.steps}}}\n')
+    assert progress_of(running, tasks) == 0.5
+    # As the cell says it, among the bars and lines of the verbs.
+    said = "stsb:cosine measured: spearman 50.1\nfinetune: 3/4 updates, stsb: loss 1\n"
+    (tmp_path / "log.txt").write_text("stsb measured: spearman 61.2\n" + said)
+    assert progress_of(running, tasks) == 0.75
+    (tmp_path / "log.txt").write_text(said + "cola failed: no train.tsv\nblimp: 5/9 sentences\n")
+    assert progress_of(running, tasks) == 0.875
 
 
 def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(small_data: Path, tmp_path: Path) -> None:
@@ -471,7 +487,7 @@ def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(small_data: Path, tmp_pa
     os.mkfifo(tmp_path / "run" / "metrics.jsonl")
     os.mkfifo(tmp_path / "log.txt")
     running = Running(study.cells[0], tmp_path, Ended(), None)  # type: ignore[arg-type]
-    assert progress_of(running) == 0.0
+    assert progress_of(running, ["cola"]) == 0.0
     assert result_of(running).failed == {PRETRAIN: "no reason given"}
 
 

@@ -106,11 +106,17 @@ class Roberta(Architecture):
         dropout: float,
         attention_dropout: float,
         direction: Direction = "both",
+        lower: Encoder | None = None,
+        tied: int = 0,
     ) -> Encoder:
+        own = range(shape.num_hidden_layers - tied)
         return Encoder(
             shape,
             embeddings=embeddings,
-            blocks=[PreNormBlock(shape, dropout=dropout) for _ in range(shape.num_hidden_layers)],
+            blocks=[
+                *(lower.blocks[:tied] if lower is not None else ()),
+                *(PreNormBlock(shape, dropout=dropout) for _ in own),
+            ],
             contexts=SharedContext(direction=direction, dropout=attention_dropout),
             norm=nn.LayerNorm(shape.hidden_size, eps=shape.layer_norm_eps),
             direction=direction,

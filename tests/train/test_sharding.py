@@ -58,6 +58,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "tie-none": {"tie": "none"},
     "tie-tokens": {"tie": "tokens"},
     "tie-gdes": {"tie": "gdes"},
+    "tie-lower": {"tie": "lower", "tie_layers": 1, "generator_size": 1}
+    | {"generator_num_hidden_layers": 1, "clip": "apart", "per_device_train_batch_size": 1},
     "tie-all": {"tie": "all", "generator_size": 1, "per_device_train_batch_size": 1},
 }
 

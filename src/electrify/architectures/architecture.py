@@ -30,6 +30,8 @@ class InitialValues:
     local_amplitude: float
     vectors: WordVectors | None = None
     """Computes the initial word vectors, if they do not start at random."""
+    scaled: bool = False
+    """Whether the outputs of a block start smaller the more blocks there are."""
 
 
 class Architecture(ABC):
@@ -62,8 +64,11 @@ class Architecture(ABC):
         dropout: float,
         attention_dropout: float,
         direction: Direction = "both",
+        lower: Encoder | None = None,
+        tied: int = 0,
     ) -> Encoder:
-        """The encoder on these embeddings, which may be another model's."""
+        """The encoder on these embeddings, which may be another model's. lower: an encoder of equal
+        width whose lowest `tied` blocks, and what lies below them, are this one's, too."""
 
     def lm_head(self, shape: Shape, words: Words) -> Head:
         """Hidden states -> a logit for each word."""

@@ -21,6 +21,7 @@ from ..model.init import (
     init_local_embeddings,
     init_local_head,
     init_published,
+    init_scaled_outputs,
     init_words,
     subspace_width,
 )
@@ -70,13 +71,23 @@ class Electra(Architecture):
         dropout: float,
         attention_dropout: float,
         direction: Direction = "both",
+        lower: Encoder | None = None,
+        tied: int = 0,
     ) -> Encoder:
-        narrow = shape.embedding_size != shape.hidden_size
+        project = None
+        if lower is not None:
+            project = lower.project
+        elif shape.embedding_size != shape.hidden_size:
+            project = nn.Linear(shape.embedding_size, shape.hidden_size)
+        own = range(shape.num_hidden_layers - tied)
         return Encoder(
             shape,
             embeddings=embeddings,
-            project=nn.Linear(shape.embedding_size, shape.hidden_size) if narrow else None,
-            blocks=[Block(shape, dropout=dropout) for _ in range(shape.num_hidden_layers)],
+            project=project,
+            blocks=[
+                *(lower.blocks[:tied] if lower is not None else ()),
+                *(Block(shape, dropout=dropout) for _ in own),
+            ],
             contexts=SharedContext(direction=direction, dropout=attention_dropout),
             direction=direction,
         )
@@ -105,6 +116,8 @@ class Electra(Architecture):
             for head in objective.modules():
                 if isinstance(head, BinaryHead):
                     init_local_head(head, rng)
+        if values.scaled:
+            init_scaled_outputs(encoders)
         if values.vectors:
             for encoder in tables.values():
                 words = own_table(encoder.embeddings.words)

@@ -22,6 +22,9 @@ from ..train.signals import SAVED_EXIT, Interruptible, Stopped
 
 OUTCOME = "outcome.json"
 RUN = "run"
+# What a line of a cell's log has behind the name of a task that is done.
+MEASURED = " measured: "
+FAILED = " failed: "
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,11 @@ def do(work: Work) -> None:
     write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
 
 
+def ends(line: str, task: str) -> bool:
+    """Whether a line of the log says that the task is done."""
+    return line.startswith((task + MEASURED, task + FAILED))
+
+
 def folder_of(task: str) -> str:
     """The name of the folder that takes what a task writes."""
     return task.replace(":", "-")
@@ -136,14 +144,14 @@ def measured(work: Work, model: Path) -> tuple[dict[str, Any], dict[str, str]]:
         try:
             found = measure(name, model, how, Path(work.folder) / folder_of(name))
         except UserError as e:
-            say(f"{name} failed: {e}")
+            say(f"{name}{FAILED}{e}")
             failed[name] = str(e)
             continue
         if not all(map(math.isfinite, found.scores)):
             failed[name] = f"{found.metric} is not a number"
         else:
             scores[name] = asdict(found)
-            say(f"{name}: {found.metric} {100 * found.median:.1f}")
+            say(f"{name}{MEASURED}{found.metric} {100 * found.median:.1f}")
     return scores, failed
 
 

@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from ..files.schema import is_count
 from ..progress import Progress, say
 from ..train import checkpoint, log
 from ..train.signals import SAVED_EXIT
-from .cell import OUTCOME, RUN, Outcome, Work, folder_of, last_words
+from .cell import OUTCOME, RUN, Outcome, Work, ends, folder_of, last_words
 from .logs import opened_log, own_tail
 from .measures import Measuring
 from .plan import Cell
@@ -103,8 +104,11 @@ class Runner:
 
     def share(self) -> float:
         """How many encoders are done, those at work in part."""
+        tasks = self.study.config.tasks
         left = sum(self.weights[key_of(c)] for c in self.waiting)
-        left += sum(self.weights[key_of(r.cell)] * (1 - progress_of(r)) for r in self.running)
+        left += sum(
+            self.weights[key_of(r.cell)] * (1 - progress_of(r, tasks)) for r in self.running
+        )
         return len(self.study.cells) - left
 
     def fill(self) -> None:
@@ -240,8 +244,9 @@ def weights_of(cells: list[Cell]) -> dict[Key, float]:
     return {key: 0.5 + 0.5 * flops / mean for key, flops in own.items()}
 
 
-def progress_of(running: Running) -> float:
-    """How much of a cell at work is done, from the end of its log: its tasks are the other half."""
+def progress_of(running: Running, tasks: Sequence[str]) -> float:
+    """How much of a cell at work is done, from the end of its logs: half of it are its tasks, one
+    after the other."""
     steps = [0]
     for line in own_tail(running.folder / RUN / log.FILE).splitlines()[1:]:
         with suppress(ValueError, RecursionError):
@@ -250,7 +255,10 @@ def progress_of(running: Running) -> float:
                 steps.append(record["step"])
     cell = running.cell
     share = (max(steps) - (cell.starts_at or 0)) / max(1, cell.own_steps)
-    return 0.5 * min(1.0, max(0.0, share))
+    trained = min(1.0, max(0.0, share))
+    said = own_tail(running.folder / LOG).decode("utf-8", "replace").splitlines()
+    told = [k for k, task in enumerate(tasks, 1) if any(ends(line, task) for line in said)]
+    return 0.5 * trained + 0.5 * max(told, default=0) / len(tasks) * (trained == 1.0)
 
 
 def result_of(running: Running) -> Result:

@@ -151,6 +151,7 @@ def untrained(base: PretrainConfig, name: str, seed: int) -> Cell:
             "warmup_steps": 0,
             "learning_rate": 1e-12,
             "generator_learning_rate": None,
+            "generator_warmup_steps": None,
             "generator_steps": 0,
             "weight_decay": 0.0,
         },

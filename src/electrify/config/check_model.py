@@ -36,7 +36,7 @@ def check_model(m: ModelConfig, c: CorruptionConfig) -> None:
     if c.row.learned:
         check_generator(m)
     else:
-        given = [name for name in GENERATOR_SHAPE if getattr(m, name) is not None]
+        given = [name for name in GENERATOR_ONLY if getattr(m, name) is not None]
         need(not given, f"{', '.join(given)}: corruptor {c.corruptor} has no generator")
     need(
         0 <= m.dropout < 1 and 0 <= m.attention_dropout < 1,
@@ -88,10 +88,42 @@ def check_generator(m: ModelConfig) -> None:
         ),
     )
 
+    check_sharing(m, odd)
 
-GENERATOR_SHAPE = (
+
+def check_sharing(m: ModelConfig, odd: list[str]) -> None:
+    """Whether what generator and encoder share fits both. odd: the generator's sizes that differ,
+    in words."""
+    dropout = m.generator_dropout
+    need(
+        dropout is None or 0 <= dropout < 1,
+        f"generator_dropout must lie in [0, 1), not {dropout}",
+    )
+    need(
+        dropout is None or m.tie in ("none", "tokens", "gdes"),
+        f"generator_dropout: with tie {m.tie} both networks read the same embedding layer, and its "
+        "dropout; take tie tokens, none or gdes",
+    )
+    need(
+        (m.tie == "lower") == (m.tie_layers is not None),
+        "tie lower and tie_layers go together: say how many of the lowest blocks are shared",
+    )
+    if m.tie_layers is None:
+        return
+    deeper = [one for one in odd if not one.startswith("num_hidden_layers")]
+    need(not deeper, f"tie lower needs equal widths: the generator has {', '.join(deeper)}")
+    most = min(m.num_hidden_layers, m.generator_numbers()["num_hidden_layers"])
+    need(
+        0 < m.tie_layers <= most,
+        f"tie_layers must lie between 1 and {most}, the blocks that both have, not {m.tie_layers}",
+    )
+
+
+GENERATOR_ONLY = (
     "generator_num_hidden_layers",
     "generator_hidden_size",
     "generator_num_attention_heads",
     "generator_intermediate_size",
+    "generator_dropout",
+    "tie_layers",
 )

@@ -13,21 +13,25 @@ from .pretrain import (
     learns_by_likelihood,
 )
 
+DECAY = CorruptionConfig.__dataclass_fields__["temperature_decay"].default
+SPAN = CorruptionConfig.__dataclass_fields__["span_length"].default
+
 
 def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
-    need(0 < c.mask_rate < 1, f"mask_rate must lie between 0 and 1, not {c.mask_rate}")
-    need(0 <= c.clean_rate < 1, f"clean_rate must lie in [0, 1), not {c.clean_rate}")
-    need(
-        len(c.mask_mix) == 3 and min(c.mask_mix) >= 0 and abs(sum(c.mask_mix) - 1) < 1e-6,
-        f"mask_mix {c.mask_mix} must be three shares that sum to 1",
-    )
+    check_choosing(c)
     row = o.row
     known = " or ".join(sorted(o.row.corruptors))
     need(
         c.corruptor in row.corruptors,
         f"objective {o.objective} needs corruptor {known}, not {c.corruptor}",
     )
+    need(
+        m.init_rtd_bias == "zero" or row.logits == "replaced",
+        f"init_rtd_bias {m.init_rtd_bias} is for heads that detect replaced tokens; objective "
+        f"{o.objective} has none",
+    )
     check_drawing(c, m)
+    check_temperature(c)
     default = CorruptionConfig(corruptor=c.corruptor, mask_rate=c.mask_rate)
     odd = [name for name in row.uncovered if getattr(c, name) != getattr(default, name)]
     need(
@@ -48,6 +52,23 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
         ),
     )
     check_weights(c, o)
+
+
+def check_choosing(c: CorruptionConfig) -> None:
+    """Which tokens are chosen, and what a language model is shown there."""
+    need(0 < c.mask_rate < 1, f"mask_rate must lie between 0 and 1, not {c.mask_rate}")
+    end = c.mask_rate_end
+    need(end is None or 0 < end < 1, f"mask_rate_end must lie between 0 and 1, not {end}")
+    need(0 <= c.clean_rate < 1, f"clean_rate must lie in [0, 1), not {c.clean_rate}")
+    need(
+        len(c.mask_mix) == 3 and min(c.mask_mix) >= 0 and abs(sum(c.mask_mix) - 1) < 1e-6,
+        f"mask_mix {c.mask_mix} must be three shares that sum to 1",
+    )
+    need(
+        c.span_length == SPAN or c.mask_unit == "span",
+        f"span_length is for mask_unit span, not {c.mask_unit}",
+    )
+    need(2 <= c.span_length <= 64, f"span_length must lie between 2 and 64, not {c.span_length}")
 
 
 def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:
@@ -100,6 +121,23 @@ def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:
         ),
     )
     need(
-        m.tie != "all" or c.row.has_generator or not c.row.learned,
-        f"a {c.corruptor} generator is not one encoder; tie all is for corruptor generator",
+        m.tie not in ("all", "lower") or c.row.has_generator or not c.row.learned,
+        f"a {c.corruptor} generator is not one encoder; tie {m.tie} is for corruptor generator",
+    )
+
+
+def check_temperature(c: CorruptionConfig) -> None:
+    """How a temperature moves."""
+    exponential = c.temperature_schedule == "exponential"
+    need(
+        not exponential or c.temperature_end is not None,
+        "temperature_schedule exponential needs a temperature_end to move to",
+    )
+    need(
+        exponential or c.temperature_decay == DECAY,
+        "temperature_decay is for temperature_schedule exponential",
+    )
+    need(
+        0 < c.temperature_decay < math.inf,
+        f"temperature_decay must be positive, not {c.temperature_decay}",
     )

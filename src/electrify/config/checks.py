@@ -75,9 +75,20 @@ def check_given_generator(config: PretrainConfig) -> None:
         "a frozen generator needs generator_steps, or an init_generator, to be one",
     )
     alone = not row.learned or (frozen and not t.generator_steps)
+    for name in ("generator_learning_rate", "generator_warmup_steps"):
+        need(not alone or getattr(t, name) is None, f"{name}: no generator is trained here")
     need(
-        not alone or t.generator_learning_rate is None,
-        "generator_learning_rate: no generator is trained here",
+        t.clip == "together" or not (frozen or not row.learned),
+        "clip apart: no generator is trained beside the encoder here",
+    )
+    need(
+        t.clip == "together" or t.max_grad_norm > 0,
+        "clip apart needs a max_grad_norm above 0, to which to clip",
+    )
+    need(
+        config.model.tie != "lower" or not (t.init_generator or t.generator_steps),
+        "tie lower: the generator's lowest blocks are those of the encoder, so it cannot be "
+        "trained first or start from a folder; leave generator_steps and init_generator away",
     )
 
 
@@ -223,4 +234,6 @@ def check_ranges(t: TrainConfig) -> None:
         )
     for name in ("learning_rate", "generator_learning_rate", "weight_decay", "adam_epsilon"):
         need(getattr(t, name) != math.inf, f"{name} must be a finite number")
+    warm = t.generator_warmup_steps
+    need(warm is None or warm >= 0, f"generator_warmup_steps cannot be negative: {warm}")
     need(t.max_grad_norm != math.inf, "max_grad_norm must be a finite number; 0 does not clip")

@@ -104,6 +104,11 @@ def _rtd_check(model: Any, o: RTDOptions) -> str | None:
             "correct_as_replaced calls every chosen token replaced: it needs loss_on all, or there "
             "is one answer"
         )
+    if o.loss_on == "chosen" and model.init_rtd_bias == "replaced":
+        return (
+            "init_rtd_bias replaced starts at the share of all tokens, and loss_on chosen grades "
+            "the chosen ones: leave one of them"
+        )
     return None
 
 
@@ -136,7 +141,7 @@ def _always(text: str) -> Callable[[Any], str]:
 # ------------------------------------------------------------------ rows
 
 # The draws must come from the very distribution that the loss speaks of.
-_DRAWING = ("temperature", "temperature_end", "disallow_correct")
+_DRAWING = ("temperature", "temperature_end", "temperature_schedule", "disallow_correct")
 
 OBJECTIVES: dict[str, Objective] = {
     "mlm": Objective(

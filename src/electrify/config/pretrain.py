@@ -22,7 +22,7 @@ from .sections import CorruptionConfig as CorruptionConfig
 from .sections import DataConfig as DataConfig
 from .sections import ModelConfig as ModelConfig
 from .sections import ObjectiveConfig as ObjectiveConfig
-from .sections import TrainConfig as TrainConfig
+from .training import TrainConfig as TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)

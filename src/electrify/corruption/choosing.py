@@ -1,5 +1,5 @@
-"""Which positions are chosen for corruption: how many in each sequence, as single tokens or whole
-words, uniformly or preferring rare ones.
+"""Which positions are chosen for corruption: how many in each sequence, as single tokens, whole
+words or spans, uniformly or preferring rare ones.
 
 Shape suffixes: R rows, L row length, S sequence number, T = R * L flat tokens, M chosen positions,
 V vocabulary.
@@ -54,12 +54,16 @@ class Chooser:
     - strategic, rare tokens more often (2003.10555, appendix of negative results): weight_V is
       -log frequency
     - sequences left whole, for a sentence-level head (same appendix): clean_rate .2
+    - spans of 1 to 3 tokens (LTG-BERT, 2303.09859): span_length 3
+    - a share that falls during the run: rate_end
 
-    edges: how tokens join into words. Words are then taken whole, in random order, as long as at
-    least half of the next one fits into the number wanted (the first always is), so a sequence gets
-    the number up to half a word. weight_V: positive; without replacement, the chance of being drawn
-    next is proportional to it (with whole words, to that of a word's first piece). clean_rate:
-    share of the sequences left whole.
+    rate_end: the rate at the end of the run, reached linearly. edges: how tokens join into words.
+    Words are then taken whole, in random order, as long as at least half of the next one fits into
+    the number wanted (the first always is), so a sequence gets the number up to half a word.
+    span_length: each sequence is cut at random into spans of 1 to so many tokens, all lengths
+    alike, which are taken as words are. weight_V: positive; without replacement, the chance of
+    being drawn next is proportional to it (with whole words and spans, to that of the first token).
+    clean_rate: share of the sequences left whole.
     """
 
     def __init__(
@@ -68,24 +72,31 @@ class Chooser:
         vocab_size: int,
         *,
         rate: float,
+        rate_end: float | None = None,
         clean_rate: float = 0.0,
         edges: WordEdges | None = None,
+        span_length: int = 1,
         weight_V: Tensor | None = None,
     ) -> None:
         self.rate = rate
+        self.rate_end = rate if rate_end is None else rate_end
         self.clean_rate = clean_rate
         self.candidates = Candidates(special, vocab_size)
         self.edges = edges
+        self.span_length = span_length
         self.weight_V = weight_V
 
     @property
     def share(self) -> float:
-        """The approximate share of all tokens that is chosen."""
-        return self.rate * (1 - self.clean_rate)
+        """The approximate share of all tokens that is chosen, as the mean over the run."""
+        return (self.rate + self.rate_end) / 2 * (1 - self.clean_rate)
+
+    def rate_at(self, draws: Draws) -> float:
+        return self.rate + (self.rate_end - self.rate) * float(draws.progress)
 
     def wanted(self, tokens: Tokens, candidate_T: Tensor, draws: Draws) -> Tensor:
         """[R, L + 1], like the function `wanted`, but 0 for sequences that are left uncorrupted."""
-        want_RS = wanted(tokens, candidate_T, self.rate)
+        want_RS = wanted(tokens, candidate_T, self.rate_at(draws))
         if not self.clean_rate:
             return want_RS
         # A sequence's own draw is that of its first token.
@@ -96,8 +107,9 @@ class Chooser:
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         """The chosen positions. fixed: in a list of one of few lengths."""
         candidate_T = self.candidates(tokens)
+        largest = max(self.rate, self.rate_end) * (1 - self.clean_rate)
         at_M, valid_M = positions(
-            self.chosen(tokens, candidate_T, draws), fixed_for=self.share if fixed else None
+            self.chosen(tokens, candidate_T, draws), fixed_for=largest if fixed else None
         )
         return Plan(at_M, candidate_T, draws.progress, valid_M)
 
@@ -105,8 +117,9 @@ class Chooser:
         """[T] True at the chosen positions."""
         seq_RL, candidate_RL = (t.view(-1, tokens.row_length) for t in (tokens.seq_T, candidate_T))
         key_RL = self.keys(tokens, draws).view(seq_RL.shape)
-        if self.edges is not None:
-            key_RL = key_RL.gather(1, self.word_starts(tokens, candidate_T))
+        units = self.edges is not None or self.span_length > 1
+        if units:
+            key_RL = key_RL.gather(1, self.unit_starts(tokens, candidate_T, draws))
         # One integer orders a row by sequence, candidates first, then at random: 15 bits, 1 bit, 47
         # bits.
         key_RL = (seq_RL << 48) | ((~candidate_RL).long() << 47) | (key_RL >> 6)
@@ -115,10 +128,10 @@ class Chooser:
         # This is where a token's sequence begins in the sorted row.
         first_RL = torch.searchsorted(sorted_RL, sorted_RL)
         want_RL = self.wanted(tokens, candidate_T, draws).gather(1, sorted_RL)
-        if self.edges is None:
+        if not units:
             rank_RL = torch.arange(tokens.row_length, device=seq_RL.device) - first_RL
             take_RL = rank_RL < want_RL
-        # The tokens of a word have one key: its place is [start, stop) of the sequence's
+        # The tokens of a word or span have one key: its place is [start, stop) of the sequence's
         # candidates.
         else:
             start_RL = torch.searchsorted(sorted_key_RL, sorted_key_RL) - first_RL
@@ -141,17 +154,40 @@ class Chooser:
             .clamp(max=(1 << 53) - 1)
         )
 
-    def word_starts(self, tokens: Tokens, candidate_T: Tensor) -> Tensor:
-        """[R, L]: where in its row the word of each token begins. A token that may not be chosen is
-        a word of its own."""
-        assert self.edges is not None
+    def unit_starts(self, tokens: Tokens, candidate_T: Tensor, draws: Draws) -> Tensor:
+        """[R, L]: where in its row the word or span of each token begins. A token that may not be
+        chosen is one of its own."""
         candidate_RL, ids_RL = (t.view(-1, tokens.row_length) for t in (candidate_T, tokens.ids_T))
         joins_RL = torch.zeros_like(candidate_RL)
-        joins_RL[:, 1:] = self.edges.joins(ids_RL[:, :-1], ids_RL[:, 1:])
-        joins_RL[:, 1:] &= candidate_RL[:, 1:] & candidate_RL[:, :-1]
+        joins_RL[:, 1:] = candidate_RL[:, 1:] & candidate_RL[:, :-1]
+        if self.edges is not None:
+            joins_RL[:, 1:] &= self.edges.joins(ids_RL[:, :-1], ids_RL[:, 1:])
         begins_RL = ~joins_RL | (tokens.pos_T == 0).view(candidate_RL.shape)
+        if self.span_length > 1:
+            drawn_RL = draws.uniform_T("span").view(candidate_RL.shape)
+            begins_RL = cut(begins_RL, 1 + (drawn_RL * self.span_length).long())
         at_L = torch.arange(tokens.row_length, device=candidate_RL.device)
         return torch.where(begins_RL, at_L, 0).cummax(1).values
+
+
+def cut(begins_RL: Tensor, length_RL: Tensor) -> Tensor:
+    """[R, L] where spans begin: at the starts of the stretches given by begins_RL, and after each
+    span, which has the length drawn at its first token unless its stretch ends before."""
+    length = begins_RL.shape[1]
+    at_L = torch.arange(length, device=begins_RL.device)
+    # The first start of a stretch behind each token.
+    starts_RL = torch.where(begins_RL, at_L, length)
+    ends_RL = starts_RL.flip(1).cummin(1).values.flip(1).roll(-1, 1)
+    ends_RL[:, -1] = length
+    next_RL = at_L + length_RL
+    # One place more, behind the row, to which the last span of each stretch leads.
+    next_RL = torch.where(next_RL < ends_RL, next_RL, length)
+    next_RL = torch.nn.functional.pad(next_RL, (0, 1), value=length)
+    found_RL = torch.nn.functional.pad(begins_RL, (0, 1)).long()
+    for _ in range(length.bit_length()):  # all spans up to 1, 2, 4, ... behind a start
+        found_RL = found_RL.scatter_reduce(1, next_RL, found_RL, "amax")
+        next_RL = next_RL.gather(1, next_RL)
+    return found_RL[:, :-1].bool()
 
 
 def rarity(counts_V: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ blocks of it, K entries of a block."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,29 +16,41 @@ BLOCK = 128  # entries of the vocabulary whose probabilities are summed first
 class Sampling:
     """How a learned corruptor draws: softmax(logits / temperature), the temperature moving from
     `temperature` to `temperature_end` over the run; with `disallow_correct` never the original
-    token (both in 2003.10555, appendix of negative results)."""
+    token (both in 2003.10555, appendix of negative results).
+
+    schedule: with u the share of the run that is done, T(u) is T0 + (T1 - T0) u if linear, and
+    T1 + (T0 - T1) exp(-u / decay) if exponential (Fast-ELECTRA, 2310.07347).
+    """
 
     temperature: float = 1.0
     temperature_end: float | None = None
     disallow_correct: bool = False
+    schedule: Literal["linear", "exponential"] = "linear"
+    decay: float = 0.1
+
+    def temperature_at(self, progress: Tensor) -> float | Tensor:
+        first = self.temperature
+        last = first if self.temperature_end is None else self.temperature_end
+        if last == first:
+            return first
+        if self.schedule == "linear":
+            return first + (last - first) * progress
+        return last + (first - last) * torch.exp(-progress / self.decay)
 
     def draw(
         self, logits_MV: Tensor, was_M: Tensor, uniform_M: Tensor, progress: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """One token a row, and softmax(logits) where it was drawn from just that. progress: share
         of the run that is done, 0-dim."""
-        end = self.temperature if self.temperature_end is None else self.temperature_end
-        moves = end != self.temperature
-        temperature = (
-            self.temperature + (end - self.temperature) * progress if moves else self.temperature
-        )
+        temperature = self.temperature_at(progress)
         drawn_M, p_MV = sample(
             logits_MV,
             uniform_M,
             temperature=temperature,
             never_M=was_M if self.disallow_correct else None,
         )
-        return drawn_M, None if moves or temperature != 1.0 or self.disallow_correct else p_MV
+        plain = isinstance(temperature, float) and temperature == 1.0
+        return drawn_M, p_MV if plain and not self.disallow_correct else None
 
 
 @torch.no_grad()

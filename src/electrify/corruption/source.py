@@ -27,13 +27,17 @@ class Brought:
     embeddings: nn.Module
     """Those that every encoder made here reads, perhaps shared with the encoder that is kept."""
     dropout: dict[str, Any]
-    kept: Encoder | None = None
-    """The encoder that is kept, where the generator is the very same."""
+    kept: Encoder
+    """The encoder that is kept."""
+    tied: int = 0
+    """How many of its lowest blocks are the generator's, too; if all, it is the generator."""
 
     def encoder(self, **how: Any) -> Encoder:
         """An encoder of the generator's shape. how: `direction` of a tower."""
-        if self.kept is not None:
+        if self.tied and self.tied == len(self.kept.blocks) == self.shape.num_hidden_layers:
             return self.kept
+        if self.tied:
+            how = how | {"lower": self.kept, "tied": self.tied}
         return self.architecture.encoder(self.shape, self.embeddings, **how, **self.dropout)
 
     def lm_head(self, *, encoders: int = 1) -> Head:

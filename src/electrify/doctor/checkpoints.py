@@ -124,7 +124,7 @@ def model_findings(path: Path, kept: dict[str, Any]) -> Iterator[Finding]:
             f"{kept['facts']['vocab_size']:,}"
         )
         yield error("vocabulary", fact, AGAIN)
-    shared = config.model.tie in ("embeddings", "tokens", "all")
+    shared = config.model.tie in ("embeddings", "tokens", "all", "lower")
     if (
         config.corruption.row.has_generator
         and words

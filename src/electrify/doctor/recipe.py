@@ -147,7 +147,9 @@ def generator(config: PretrainConfig) -> Iterator[Finding]:
     # For two stages and shared encoders, equal size is part of the method; a given generator has a
     # fixed size; a shallower one is small though it is as wide.
     shallower = own["num_hidden_layers"] < config.model.num_hidden_layers
-    given = t.generator_steps or t.init_generator is not None or config.model.tie == "all"
+    given = (
+        t.generator_steps or t.init_generator is not None or config.model.tie in ("all", "lower")
+    )
     meant = given or shallower
     if share >= 1 and not meant:
         advice = (

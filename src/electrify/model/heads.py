@@ -7,9 +7,11 @@ positions.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -39,6 +41,10 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def paper_flops(self, row_length: int) -> float:
         """The same in the paper's convention (flops/)."""
+
+    def start_at(self, share: float) -> None:
+        """Sets the output bias of a binary head to the log-odds of a share of positives."""
+        raise NotImplementedError(f"{type(self).__name__} has no single output")
 
     def tensors(self) -> dict[str, Tensor]:
         """The parameters by name, without the word table that the head reads."""
@@ -81,11 +87,20 @@ class LMHead(Head):
         )
 
 
-class LinearHead(Head):
-    """w . h + b: one logit a token (energies of Electric, the copy gate of All-Tokens MLM, the
-    baseline of adversarial training)."""
+class OneLogit(Head):
+    """A head with one logit a token, from an output layer of one row."""
 
     kind = "binary"
+    out: nn.Linear
+
+    @torch.no_grad()
+    def start_at(self, share: float) -> None:
+        self.out.bias.fill_(math.log(share / (1 - share)))
+
+
+class LinearHead(OneLogit):
+    """w . h + b: one logit a token (energies of Electric, the copy gate of All-Tokens MLM, the
+    baseline of adversarial training)."""
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
@@ -98,10 +113,8 @@ class LinearHead(Head):
         return costs.paper_linear_flops(self.out)
 
 
-class BinaryHead(Head):
+class BinaryHead(OneLogit):
     """w . gelu(W h): one logit a token (ELECTRA 2003.10555, discriminator predictions)."""
-
-    kind = "binary"
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ position subspace, W head width, H heads.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -216,6 +217,21 @@ def init_local_blocks(
         for block in [b for b in encoder.blocks if b not in done]:
             _turn_block(block, shape, s, width, encoder.direction, rng)
         done.update(encoder.blocks)
+
+
+def init_scaled_outputs(encoders: Iterable[Encoder]) -> None:
+    """Multiplies the outputs of attention and feed-forward layers by 1 / sqrt(2 * blocks), after
+    the other initialisations (ModernBERT, 2412.13663, for its output layers). A block that two
+    encoders share has the depth of the first."""
+    done: set[nn.Module] = set()
+    with torch.no_grad():
+        for encoder in encoders:
+            factor = 1 / math.sqrt(2 * len(encoder.blocks))
+            for block in [b for b in encoder.blocks if b not in done]:
+                assert isinstance(block, Block)
+                block.out.weight.mul_(factor)
+                block.down.weight.mul_(factor)
+            done.update(encoder.blocks)
 
 
 def _turn_block(

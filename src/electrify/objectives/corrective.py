@@ -65,7 +65,7 @@ class Corrective(Objective):
         self.encoder = encoder
         self.head = head
         self.corrector = corrector
-        self.correction = correction
+        self.correction: Correction = correction
 
     @classmethod
     def build(

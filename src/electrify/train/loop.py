@@ -27,7 +27,7 @@ from . import schedule
 from .context import RunContext, TrainingData
 from .dist import World, any_across, at_home, averaging, sum_across
 from .log import MetricsLog
-from .optim import clip
+from .optim import clip, clip_groups
 from .reporting import Reporter
 from .run_state import fresh_state
 from .safety import Safety
@@ -114,6 +114,7 @@ class Run:
             generator_learns="generator" in weights,
             flops=self.flops,
         )
+        self.clipped = clip_groups(self.state.named, kept, apart=config.clip == "apart")
         self.safety = Safety(self.state.guard, self.state, data, context)
         self.reporter = Reporter(self.objective, config, self.state, data, context, losses=weights)
         self.saver = Saver(self.state, data, context, keep=config.save_total_limit)
@@ -174,7 +175,7 @@ class Run:
         self.set_learning_rates()
         found, total = self.accumulate(parts)
         faults.at("update", self.step + 1)
-        norm = clip(list(self.state.named.values()), self.config.max_grad_norm or math.inf)
+        norm = clip(self.clipped, self.config.max_grad_norm or math.inf)
         one = torch.ones((), device=device)
         share = self.world.size
         # Every rank has the same norm, so each adds an equal share of it.
@@ -220,7 +221,8 @@ class Run:
 
     def set_learning_rates(self) -> None:
         for group in self.state.optimizer.param_groups:
-            group["lr"] = group["peak_lr"] * schedule.planned(self.config, self.step)
+            factor = schedule.planned(self.config, self.step, generator=group["generator"])
+            group["lr"] = group["peak_lr"] * factor
 
     def flops(self, step: int) -> float:
         """The FLOPs of the run before `step`, including those of an earlier stage."""

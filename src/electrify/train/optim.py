@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -48,7 +48,11 @@ class ElectraAdam(torch.optim.AdamW):
 
 
 def parameter_groups(
-    named: dict[str, nn.Parameter], *, rates: dict[str, float], weight_decay: float
+    named: dict[str, nn.Parameter],
+    *,
+    rates: dict[str, float],
+    weight_decay: float,
+    generator: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Puts every parameter into exactly one group.
 
@@ -58,23 +62,23 @@ def parameter_groups(
     | <rate>, flat | biases and LayerNorm          | 0            |
 
     These groups exist once for every distinct peak learning rate in `rates` (parameter name ->
-    rate).
+    rate), and apart for the names in `generator`, whose schedule is their own.
     """
     groups: list[dict[str, Any]] = []
-    for rate in sorted(set(rates.values())):
-        for flat in (False, True):
-            names = [n for n, p in named.items() if rates[n] == rate and (p.ndim < 2) == flat]
-            if names:
-                decay = 0.0 if flat else weight_decay
-                groups.append(
-                    {
-                        "params": [named[n] for n in names],
-                        "names": names,
-                        "peak_lr": rate,
-                        "lr": rate,
-                        "weight_decay": decay,
-                    }
-                )
+    kinds = {n: (rates[n], n in generator, p.ndim < 2) for n, p in named.items()}
+    for kind in sorted(set(kinds.values())):
+        rate, its_own, flat = kind
+        names = [n for n in named if kinds[n] == kind]
+        groups.append(
+            {
+                "params": [named[n] for n in names],
+                "names": names,
+                "peak_lr": rate,
+                "lr": rate,
+                "weight_decay": 0.0 if flat else weight_decay,
+                "generator": its_own,
+            }
+        )
     assert sorted(n for g in groups for n in g["names"]) == sorted(named), (
         "a parameter is in no group, or in two"
     )
@@ -90,12 +94,25 @@ def make_optimizer(
     return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=True)
 
 
-def clip(parameters: list[nn.Parameter], limit: float) -> Tensor:
-    """Scales the gradients so that their joint norm is at most `limit`, and returns the norm that
-    they had. The norm of sharded gradients is taken over all processes."""
-    norm = whole(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
-    nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-    return norm
+def clip_groups(
+    named: dict[str, nn.Parameter], kept: Collection[str], *, apart: bool
+) -> list[list[nn.Parameter]]:
+    """The parameters whose gradients are clipped by one norm: all; or, apart, those in `kept` and
+    those that only the generator has."""
+    if not apart:
+        return [list(named.values())]
+    return [[p for n, p in named.items() if (n in kept) == its] for its in (True, False)]
+
+
+def clip(groups: Iterable[Sequence[nn.Parameter]], limit: float) -> Tensor:
+    """Scales the gradients of each group so that their joint norm is at most `limit`, and returns
+    the norm that all of them had. The norm of sharded gradients is taken over all processes."""
+    norms = []
+    for parameters in groups:
+        norm = whole(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+        nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+        norms.append(norm)
+    return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
 
 
 def optimizer_tensors(

@@ -66,8 +66,10 @@ class Reporter:
         c = self.config
         factor = schedule.planned(c, self.state.step - 1)
         rates = {"learning_rate": c.learning_rate * factor}
-        if c.generator_learning_rate:
-            rates["generator_learning_rate"] = c.generator_learning_rate * factor
+        if c.generator_learning_rate or c.generator_warmup_steps is not None:
+            own = schedule.planned(c, self.state.step - 1, generator=True)
+            peak = c.generator_learning_rate or c.learning_rate
+            rates["generator_learning_rate"] = peak * own
         return rates
 
     def validate(self, log: MetricsLog) -> None:

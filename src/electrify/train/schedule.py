@@ -39,11 +39,13 @@ def factor(kind: str, step: int, *, warmup_steps: float, max_steps: int) -> floa
             raise AssertionError(kind)
 
 
-def planned(config: TrainConfig, step: int) -> float:
-    """The factor of a recipe's schedule in the update after `step` completed ones."""
+def planned(config: TrainConfig, step: int, *, generator: bool = False) -> float:
+    """The factor of a recipe's schedule in the update after `step` completed ones. generator: that
+    of the parameters that only the generator has."""
+    own = config.generator_warmup_steps if generator else None
     return factor(
         config.lr_scheduler_type,
         step,
-        warmup_steps=config.warmup_steps,
+        warmup_steps=config.warmup_steps if own is None else own,
         max_steps=config.max_steps,
     )

@@ -28,6 +28,7 @@ def can_share(config: PretrainConfig) -> bool:
     and nothing else depends on the share of the run that is done."""
     c = config.corruption
     moves = c.temperature_end not in (None, c.temperature)
+    moves |= c.mask_rate_end not in (None, c.mask_rate)
     return (
         config.train.lr_scheduler_type == "wsd"
         and not moves

@@ -1,0 +1,111 @@
+"""Options that go with every recipe, and those with which they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from electrify.config.checks import check
+from electrify.config.pretrain import load_recipe, override
+from electrify.errors import UserError
+from electrify.train.trunk import can_share
+
+SHALLOW = {"generator_size": 1.0, "generator_num_hidden_layers": 2}
+LOWER = SHALLOW | {"tie": "lower", "tie_layers": 2}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields"),
+    [
+        ("electra-tiny", LOWER),
+        ("corrective-tiny", LOWER | {"mask_unit": "span", "clip": "apart"}),
+        ("electra-tiny", {"tie": "tokens", "generator_dropout": 0.0}),
+        ("electra-tiny", {"clip": "apart", "generator_warmup_steps": 50, "init_scale": "depth"}),
+        ("bert-tiny", {"mask_rate": 0.3, "mask_rate_end": 0.15, "mask_unit": "span"}),
+        ("electric-tiny", {"mask_rate_end": 0.3, "mask_unit": "span", "clip": "apart"}),
+        (
+            "two-stage-tiny",
+            {"temperature": 2.0, "temperature_end": 1.0, "temperature_schedule": "exponential"},
+        ),
+        ("adversarial-tiny", {"clip": "apart", "init_rtd_bias": "replaced"}),
+        ("two-stage-tiny", {"generator_warmup_steps": 50, "generator_dropout": 0.0}),
+    ],
+)
+def test_they_go_together(recipe: str, fields: dict[str, Any]) -> None:
+    check(override(load_recipe(recipe), fields))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields", "says"),
+    [
+        ("electra-tiny", {"tie": "lower"}, "tie lower and tie_layers go together"),
+        ("electra-tiny", {"tie_layers": 2}, "tie lower and tie_layers go together"),
+        (
+            "electra-tiny",
+            {"tie": "lower", "tie_layers": 2},
+            "tie lower needs equal widths: the generator has hidden_size 64 for 128",
+        ),
+        ("electra-tiny", LOWER | {"tie_layers": 3}, "tie_layers must lie between 1 and 2"),
+        ("electra-tiny", LOWER | {"tie_layers": 0}, "tie_layers must lie between 1 and 2"),
+        ("electra-tiny", LOWER | {"init_generator": "x"}, "leave generator_steps and init_gen"),
+        (
+            "electric-tiny",
+            {"tie": "lower", "tie_layers": 2, "generator_size": 1.0},
+            "is not one encoder; tie lower",
+        ),
+        ("bert-tiny", {"tie_layers": 2}, "tie_layers: corruptor mask has no generator"),
+        ("bert-tiny", {"generator_dropout": 0.0}, "generator_dropout: corruptor mask has no"),
+        ("electra-tiny", {"generator_dropout": 0.0}, "with tie embeddings both networks read"),
+        (
+            "electra-tiny",
+            {"tie": "tokens", "generator_dropout": 1.0},
+            r"generator_dropout must lie in \[0, 1\), not 1.0",
+        ),
+        ("bert-tiny", {"clip": "apart"}, "clip apart: no generator is trained"),
+        ("two-stage-tiny", {"clip": "apart"}, "clip apart: no generator is trained"),
+        ("electra-tiny", {"clip": "apart", "max_grad_norm": 0}, "clip apart needs a max_grad_norm"),
+        ("unigram-tiny", {"generator_warmup_steps": 5}, "generator_warmup_steps: no generator"),
+        ("electra-tiny", {"generator_warmup_steps": -1}, "generator_warmup_steps cannot be neg"),
+        ("bert-tiny", {"init_rtd_bias": "replaced"}, "is for heads that detect replaced tokens"),
+        ("electric-tiny", {"init_rtd_bias": "replaced"}, "is for heads that detect replaced"),
+        ("electra-15-tiny", {"init_rtd_bias": "replaced"}, "leave one of them"),
+        ("electra-tiny", {"mask_rate_end": 1.0}, "mask_rate_end must lie between 0 and 1"),
+        ("electra-tiny", {"span_length": 5}, "span_length is for mask_unit span, not token"),
+        ("electra-tiny", {"mask_unit": "span", "span_length": 1}, "must lie between 2 and 64"),
+        (
+            "electra-tiny",
+            {"temperature": 2.0, "temperature_schedule": "exponential"},
+            "temperature_schedule exponential needs a temperature_end",
+        ),
+        ("electra-tiny", {"temperature_decay": 0.5}, "temperature_decay is for temperature_sched"),
+        (
+            "electra-tiny",
+            {"temperature_end": 2.0, "temperature_schedule": "exponential"}
+            | {"temperature_decay": 0.0},
+            "temperature_decay must be positive",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    recipe: str, fields: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        check(override(load_recipe(recipe), fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "shared"),
+    [
+        ({}, True),
+        ({"mask_rate_end": 0.15}, True),  # that of the recipe
+        ({"mask_rate_end": 0.3}, False),
+        ({"temperature_end": 2.0, "temperature_schedule": "exponential"}, False),
+        ({"clip": "apart", "generator_warmup_steps": 50, "mask_unit": "span"}, True),
+    ],
+)
+def test_whether_a_shorter_run_may_start_from_a_longer_one(
+    fields: dict[str, Any], shared: bool
+) -> None:
+    given = {"lr_scheduler_type": "wsd"} | fields
+    assert can_share(override(load_recipe("electra-tiny"), given)) == shared
