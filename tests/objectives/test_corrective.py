@@ -4,6 +4,7 @@ other objectives, and where its gradients go."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,11 +20,13 @@ from electrify.corruption.choosing import Chooser
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
 from electrify.corruption.sampling import Sampling
+from electrify.draws import Draws
 from electrify.errors import UserError
+from electrify.flops.count import passes_flops
 from electrify.model.heads import BinaryHead, LinearHead
 from electrify.objectives.corrective import Correction, Corrective, corrected
 from electrify.terms import weighted
-from electrify.tokens import SpecialIds
+from electrify.tokens import SpecialIds, Tokens
 
 BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 WEIGHTS = {"generator": 1.0, "rtd": 50.0, "correct": 1.0}
@@ -163,6 +166,82 @@ def test_the_correction_trains_the_encoder_and_never_the_detecting_head(correcti
         assert all(p.grad is None for p in network.parameters())
 
 
+# ---------------------------------------------------------------- a masked language model first
+
+
+def at_progress(progress: float, tokens: Tokens) -> Draws:
+    return replace(draws_of(tokens), progress=torch.tensor(progress, dtype=torch.float32))
+
+
+def test_first_a_masked_language_model() -> None:
+    """The same numbers as an MLM of the same weights on the same masked text; nothing is detected,
+    and the head that detects gets a gradient of zeros, which other processes wait for."""
+    one = built("corrective-tiny", mask_rate=0.4, mlm_share=0.4, tie="none")
+    bert: Any = built("bert-tiny", mask_rate=0.4, mask_mix=(0.85, 0.15, 0.0))
+    bert.kept.encoder.load_state_dict(one.kept.encoder.state_dict())
+    bert.kept.head.load_state_dict(one.exports["corrector"].head.state_dict())
+    tokens = ragged_batch()
+    early, late = at_progress(0.3, tokens), at_progress(0.7, tokens)
+    terms = terms_of(one.objective, tokens, early)
+    mlm = terms_of(bert.objective, tokens, early)
+    assert value(terms["correct"].sum) == pytest.approx(value(mlm["mlm"].sum), rel=1e-6)
+    for name in ("mlm_accuracy_masked", "mlm_loss_masked", "mlm_loss_kept"):
+        assert value(terms[name].sum) == pytest.approx(value(mlm[name].sum), rel=1e-5), name
+    counts = counts_of(one.objective, tokens, early)
+    assert int(counts["rtd"]) == int(terms["rtd"].count) == 0
+    assert int(counts["correct"]) == int(mlm["mlm"].count)
+    weighted(terms, WEIGHTS, counts).backward()
+    for p in one.kept.head.parameters():
+        assert p.grad is not None
+        assert not p.grad.any()
+    # Later it is what it is without a beginning.
+    plain: Any = built("corrective-tiny", mask_rate=0.4, tie="none")
+    plain.objective.load_state_dict(one.objective.state_dict())
+    now = terms_of(one.objective, tokens, late)
+    then = terms_of(plain.objective, tokens, late)
+    assert {n: value(t.sum) for n, t in now.items() if not t.sum.ndim} == {
+        n: value(t.sum) for n, t in then.items() if not t.sum.ndim
+    }
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.4, 0.7, 1 / 3])
+@pytest.mark.parametrize("max_steps", [10, 30, 999, 10_000])
+def test_the_update_at_which_it_changes(share: float, max_steps: int) -> None:
+    """What the plan does and what the loop, the log and FLOPs are told is one update."""
+    objective: Any = built("corrective-tiny", mlm_share=share).objective
+    tokens = ragged_batch()
+    _, second = objective.periods()
+    first = second.first(max_steps)
+    for step in (first - 1, first):
+        plan = objective.plan(tokens, at_progress(step / max_steps, tokens))
+        assert plan.masked == (step < first)
+
+
+def test_only_detection_after_it() -> None:
+    one: Any = built("corrective-tiny", mask_rate=0.4, mlm_share=0.4, correction="none")
+    electra: Any = built("electra-tiny", mask_rate=0.4)
+    tokens = ragged_batch()
+    electra.kept.encoder.load_state_dict(one.kept.encoder.state_dict())
+    electra.kept.head.load_state_dict(one.kept.head.state_dict())
+    theirs, ours = (b.exports["generator"] for b in (electra, one))
+    theirs.encoder.load_state_dict(ours.encoder.state_dict())
+    theirs.head.load_state_dict(ours.head.state_dict())
+    late = at_progress(0.7, tokens)
+    terms = terms_of(one.objective, tokens, late)
+    assert int(terms["correct"].count) == 0
+    assert "correct_accuracy" not in terms
+    assert value(terms["rtd"].sum) == value(terms_of(electra.objective, tokens, late)["rtd"].sum)
+
+
+@pytest.mark.parametrize("correction", ["plain", "none"])
+def test_the_mean_cost_is_that_of_its_periods(correction: str) -> None:
+    objective: Any = built("corrective-tiny", mlm_share=0.4, correction=correction).objective
+    how: dict[str, Any] = {"row_length": 32, "convention": "hardware"}
+    first, second = (passes_flops(p.passes, **how) for p in objective.periods())
+    assert passes_flops(objective.passes(), **how) == pytest.approx(0.4 * first + 0.6 * second)
+    assert first < second or correction == "none"
+
+
 def test_the_form_of_the_detecting_head() -> None:
     assert isinstance(built("corrective-tiny").kept.head, BinaryHead)
     assert isinstance(built("corrective-tiny", rtd_head="linear").kept.head, LinearHead)
@@ -172,6 +251,16 @@ def test_what_it_cannot_grade_is_refused() -> None:
     """Text with [MASK] in it has nothing to detect."""
     with pytest.raises(UserError, match="objective corrective needs corruptor"):
         check(override(load_recipe("corrective-tiny"), {"corruptor": "mask"}))
+    for fields, says in (
+        ({"mlm_share": 1.0}, r"mlm_share must lie in \[0, 1\)"),
+        ({"correction": "none"}, "correction none without mlm_share"),
+        (
+            {"mlm_share": 0.4, "corruptor": "unigram", "term_weights": {"rtd": 50, "correct": 1}},
+            "mlm_share needs corruptor generator, not unigram",
+        ),
+    ):
+        with pytest.raises(UserError, match=says):
+            check(override(load_recipe("corrective-tiny"), fields))
     with pytest.raises(UserError, match=r"term_weights must name \['correct', 'generator', 'rtd'"):
         check(
             override(load_recipe("corrective-tiny"), {"term_weights": {"generator": 1, "rtd": 50}})

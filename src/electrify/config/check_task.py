@@ -30,6 +30,11 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
         f"init_rtd_bias {m.init_rtd_bias} is for heads that detect replaced tokens; objective "
         f"{o.objective} has none",
     )
+    for option, corruptors in row.needs.items():
+        need(
+            not getattr(o.options, option) or c.corruptor in corruptors,
+            f"{option} needs corruptor {' or '.join(corruptors)}, not {c.corruptor}",
+        )
     check_drawing(c, m)
     check_temperature(c)
     default = CorruptionConfig(corruptor=c.corruptor, mask_rate=c.mask_rate)

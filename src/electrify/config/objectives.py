@@ -54,6 +54,11 @@ class Objective:
     """What the head of the kept network says."""
     leaves: dict[str, Exported] = field(default_factory=dict)
     """Further networks of its own that are exported, by the name of their folder."""
+    needs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Own options that, where they are not 0, go with these corruptors only."""
+    moving: tuple[str, ...] = ()
+    """Own options that, where they are not 0, make what is asked depend on the share of the run
+    that is done."""
     group_rows: Callable[[Collection[str], Any], int] | None = None
     """With a loss over whole batches (a contrast): how many consecutive rows it compares, from the
     losses that are weighed and the own options. No split of a batch may cut such a group, so a
@@ -89,10 +94,14 @@ class AllTokensOptions:
 class CorrectiveOptions:
     """The options of detection and correction."""
 
-    correction: Literal["plain", "gate", "copy"] = "plain"
+    correction: Literal["plain", "gate", "copy", "none"] = "plain"
     """For corrective: the loss at a chosen position, c being the belief that the token there is the
     original: plain = cross-entropy; gate = (1 - c) times it; copy = minus the logarithm of c, where
-    that token is the original, plus (1 - c) times its probability."""
+    that token is the original, plus (1 - c) times its probability; none = detection alone, after a
+    beginning with mlm_share."""
+    mlm_share: float = 0.0
+    """For corrective: the share of the run, from its start, in which the encoder is a masked
+    language model: it reads [MASK] and predicts the original there, and detects nothing yet."""
     rtd_head: Literal["dense", "linear"] = "dense"
     """For corrective: the head that detects: dense layer, gelu and one row, as ELECTRA's; or one
     row alone, as COCO-LM's."""
@@ -108,6 +117,17 @@ def _rtd_check(model: Any, o: RTDOptions) -> str | None:
         return (
             "init_rtd_bias replaced starts at the share of all tokens, and loss_on chosen grades "
             "the chosen ones: leave one of them"
+        )
+    return None
+
+
+def _corrective_check(model: Any, o: CorrectiveOptions) -> str | None:
+    if not 0 <= o.mlm_share < 1:
+        return f"mlm_share must lie in [0, 1), not {o.mlm_share}"
+    if o.correction == "none" and not o.mlm_share:
+        return (
+            "correction none without mlm_share asks nothing of the head that corrects: take "
+            "objective rtd, or give mlm_share"
         )
     return None
 
@@ -184,6 +204,9 @@ OBJECTIVES: dict[str, Objective] = {
         corruptors=("generator", "unigram", "uniform"),
         losses={"rtd": 50.0, "correct": 1.0},
         options=CorrectiveOptions,
+        check=_corrective_check,
+        needs={"mlm_share": ("generator",)},
+        moving=("mlm_share",),
         logits="replaced",
         leaves={
             "corrector": Exported(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,26 @@ def flops_per_token(
     rows: see passes_flops.
     """
     return passes_flops(objective.passes(), row_length=row_length, convention=convention, rows=rows)
+
+
+@dataclass(frozen=True)
+class PeriodFlops:
+    """The cost of a period of a run."""
+
+    first: int
+    """Its first update, counted from 0."""
+    per_token: dict[int, float]
+    """FLOPs per token for each row length."""
+
+
+def flops_before(phases: Phases, step: int, periods: Sequence[PeriodFlops]) -> float:
+    """FLOPs of the updates before `step` in a run of these periods."""
+    ends = [p.first for p in periods[1:]] + [step]
+    return sum(
+        flops_of(phases, min(end, step), p.per_token)
+        - flops_of(phases, min(p.first, step), p.per_token)
+        for p, end in zip(periods, ends, strict=True)
+    )
 
 
 def flops_of(phases: Phases, steps: int, per_token: dict[int, float]) -> float:

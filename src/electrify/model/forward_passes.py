@@ -3,6 +3,7 @@ counted."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +24,20 @@ class Pass:
     again_above: int | None = None
     """If a forward pass of the objective has more tokens than this, the network runs a second time
     for its gradient instead of keeping its output. None means never."""
+
+
+@dataclass(frozen=True)
+class Period:
+    """A part of the run in which an objective asks for something of its own."""
+
+    name: str
+    start: float
+    """The share of the run that is done when it begins; it ends where the next one begins."""
+    passes: list[Pass]
+
+    def first(self, max_steps: int) -> int:
+        """Its first update, counted from 0."""
+        return math.ceil(self.start * max_steps - 1e-6)
 
 
 class Measured(Protocol):

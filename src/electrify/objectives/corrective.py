@@ -4,31 +4,44 @@ positions, V vocabulary, D hidden width."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..corruption.masking import Corruptor
+from ..corruption.generator import Generated
+from ..corruption.masking import Corruptor, substitute
 from ..corruption.plan import Plan, count
+from ..draws import Draws
 from ..model.encoder import Encoder
-from ..model.forward_passes import Pass
+from ..model.forward_passes import Pass, Period
 from ..model.heads import Head, LinearHead
 from ..model.likelihood import likeliest, token_ce
 from ..model.network import Network
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .losses import binary_ce, copy_log_probability
-from .metrics import apart, entropy, generator_rates, histogram, replaced_share
+from .metrics import apart, entropy, generator_rates, histogram, lm_rates, replaced_share
 from .objective import Graded, Objective, Parts
 
-Correction = Literal["plain", "gate", "copy"]
+Correction = Literal["plain", "gate", "copy", "none"]
+
+
+@dataclass(frozen=True)
+class CorrectivePlan(Plan):
+    masked: bool = False
+    """Whether the encoder is a masked language model in this update."""
+
+
+def is_masked(plan: Plan) -> bool:
+    return isinstance(plan, CorrectivePlan) and plan.masked
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corrected(Graded):
-    """logits: of the head that detects, for every token."""
+    """logits: of the head that detects, for every token; none in a batch of a masked language
+    model."""
 
     logits_MV: Tensor
     """Of the head that corrects."""
@@ -45,6 +58,11 @@ class Corrective(Objective):
     - plain: -log p(x), as Replace MLM
     - gate: (1 - c) * -log p(x): what it takes for the original teaches little
     - copy: -log(c * 1[x = x'] + (1 - c) * p(x)), where a replaced token teaches as in `plain`
+    - none: nothing is corrected
+
+    mlm_share: for this share of the run, from its start, the encoder is a masked language model
+    instead, with the correcting head: it reads the text that the generator reads. The detection
+    then begins with an encoder that knows the language.
 
     Relations: with weight 0 for `correct` it is Electra, with weight 0 for `rtd` and plain it is
     Replace MLM; All-Tokens MLM asks both of one probability. The detecting and the correcting head
@@ -59,6 +77,7 @@ class Corrective(Objective):
         corrector: Head,
         *,
         correction: Correction = "plain",
+        mlm_share: float = 0.0,
     ) -> None:
         super().__init__()
         self.corruptor = corruptor
@@ -66,56 +85,136 @@ class Corrective(Objective):
         self.head = head
         self.corrector = corrector
         self.correction: Correction = correction
+        self.mlm_share = mlm_share
 
     @classmethod
     def build(
-        cls, parts: Parts, *, correction: Correction, rtd_head: Literal["dense", "linear"]
+        cls,
+        parts: Parts,
+        *,
+        correction: Correction,
+        rtd_head: Literal["dense", "linear"],
+        mlm_share: float,
     ) -> Corrective:
         linear = rtd_head == "linear"
         head = LinearHead(parts.shape.hidden_size) if linear else parts.binary_head()
-        return cls(parts.corruptor, parts.encoder, head, parts.lm_head(), correction=correction)
+        own: dict[str, Any] = {"correction": correction, "mlm_share": mlm_share}
+        return cls(parts.corruptor, parts.encoder, head, parts.lm_head(), **own)
 
     def networks(self) -> dict[str, Network]:
         return super().networks() | {"corrector": Network(self.encoder, self.corrector)}
 
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> CorrectivePlan:
+        plan = self.corruptor.plan(tokens, draws, fixed=fixed)
+        # In float32, as the progress is, so that both agree on the update of the change.
+        masked = bool(plan.progress < torch.tensor(self.mlm_share))
+        plan = CorrectivePlan(**vars(plan), masked=masked)
+        return plan.counting(**self.counts(tokens, plan))
+
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
-        return {"rtd": tokens.real_T.sum(), "correct": count(plan)}
+        nothing = torch.tensor(0)
+        masked = is_masked(plan)
+        corrects = masked or self.correction != "none"
+        return {
+            "rtd": nothing if masked else tokens.real_T.sum(),
+            "correct": count(plan) if corrects else nothing,
+        }
 
     def passes(self) -> list[Pass]:
+        """Detection runs in the later part, and a correction in it unless it is `none`."""
+        later = 1 - self.mlm_share
+        corrects = 1.0 if self.correction != "none" else self.mlm_share
+        return self._passes(detects=later, corrects=corrects)
+
+    def _passes(self, *, detects: float, corrects: float) -> list[Pass]:
+        chosen = self.corruptor.chooser.share
+        heads = [(self.head, detects), (self.corrector, corrects * chosen)]
         return [
             *self.corruptor.passes(),
             Pass(self.encoder, 1.0, True),
-            Pass(self.head, 1.0, True),
-            Pass(self.corrector, self.corruptor.chooser.share, True),
+            *(Pass(head, share, True) for head, share in heads if share),
+        ]
+
+    def periods(self) -> list[Period]:
+        if not self.mlm_share:
+            return super().periods()
+        return [
+            Period("mlm", 0.0, self._passes(detects=0.0, corrects=1.0)),
+            Period(
+                "rtd",
+                self.mlm_share,
+                self._passes(detects=1.0, corrects=float(self.correction != "none")),
+            ),
         ]
 
     def forward(self, tokens: Tokens, plan: Plan) -> Corrected:
         z = self.corruptor(tokens, plan)
+        if is_masked(plan):
+            return self.as_masked_lm(z, tokens, plan)
         states_TD = self.encoder(z.tokens)
         replaced_T = self.head(states_TD)
-        logits_MV = self.corrector(states_TD[z.at_M])
-        ce_M = token_ce(logits_MV, z.was_M)
-        kept_M = ~z.replaced_T[z.at_M]
-        correct_M = corrected(ce_M, replaced_T[z.at_M], kept_M, self.correction)
         losses = self.corruptor.likelihood(z) | {
-            "rtd": Loss(binary_ce(replaced_T, z.replaced_T), tokens.real_T),
-            "correct": Loss(correct_M, z.valid_M),
+            "rtd": Loss(binary_ce(replaced_T, z.replaced_T), tokens.real_T)
         }
+        if self.correction == "none":
+            logits_MV = self.idle(self.corrector, states_TD)
+            losses["correct"] = none_of(logits_MV)
+        else:
+            logits_MV = self.corrector(states_TD[z.at_M])
+            ce_M = token_ce(logits_MV, z.was_M)
+            kept_M = ~z.replaced_T[z.at_M]
+            correct_M = corrected(ce_M, replaced_T[z.at_M], kept_M, self.correction)
+            losses["correct"] = Loss(correct_M, z.valid_M)
         return Corrected(z, losses, states_TD, replaced_T, logits_MV=logits_MV)
+
+    def as_masked_lm(self, z: Generated, tokens: Tokens, plan: Plan) -> Corrected:
+        """A batch of the first part of the run."""
+        assert plan.shown_M is not None
+        states_TD = self.encoder(substitute(tokens, plan, plan.shown_M))
+        logits_MV = self.corrector(states_TD[z.at_M])
+        replaced_N = self.idle(self.head, states_TD)
+        losses = self.corruptor.likelihood(z) | {
+            "rtd": none_of(replaced_N),
+            "correct": Loss(token_ce(logits_MV, z.was_M), z.valid_M),
+        }
+        return Corrected(z, losses, states_TD, replaced_N, logits_MV=logits_MV)
+
+    @staticmethod
+    def idle(head: Head, states_TD: Tensor) -> Tensor:
+        """Logits of a head that learns nothing in this update, for one token. Processes that
+        average their gradients wait for every parameter, so it gets zeros."""
+        return head(states_TD[:1])
 
     def watch(self, graded: Corrected) -> Terms:
         z = graded.corrupted
-        right_M = (likeliest(graded.logits_MV) == z.was_M).float()
-        replaced_M = z.replaced_T[z.at_M]
-        where_M = replaced_M if z.valid_M is None else replaced_M & z.valid_M
         terms = generator_rates(z, graded.losses) | replaced_share(z)
-        terms |= apart("correct", graded.losses["correct"], replaced_M)
-        terms["correct_accuracy"] = term(right_M, z.valid_M)
-        terms["correct_accuracy_replaced"] = term(right_M, where_M)
+        if is_masked(z.plan):
+            assert isinstance(z, Generated)
+            loss = graded.losses["correct"]
+            return terms | lm_rates("mlm", graded.logits_MV, loss, z, mask_id=z.mask_id)
+        if self.correction != "none":
+            terms |= correction_rates(graded)
         if self.training:
             return terms
         terms["rtd_detection"] = histogram(graded.logits, z.replaced_T, z.tokens.real_T)
         return terms | entropy(z)
+
+
+def correction_rates(graded: Corrected) -> Terms:
+    z = graded.corrupted
+    right_M = (likeliest(graded.logits_MV) == z.was_M).float()
+    replaced_M = z.replaced_T[z.at_M]
+    where_M = replaced_M if z.valid_M is None else replaced_M & z.valid_M
+    return apart("correct", graded.losses["correct"], replaced_M) | {
+        "correct_accuracy": term(right_M, z.valid_M),
+        "correct_accuracy_replaced": term(right_M, where_M),
+    }
+
+
+def none_of(logits: Tensor) -> Loss:
+    """A loss over no token, of which a head still gets a gradient of zeros."""
+    values_N = logits.flatten()[:1] * 0.0
+    return Loss(values_N, torch.zeros_like(values_N, dtype=torch.bool))
 
 
 def corrected(ce_M: Tensor, replaced_M: Tensor, kept_M: Tensor, correction: Correction) -> Tensor:

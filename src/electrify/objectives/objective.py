@@ -16,7 +16,7 @@ from ..corruption.plan import Plan
 from ..draws import Draws
 from ..model.embeddings import Words
 from ..model.encoder import Encoder
-from ..model.forward_passes import Pass
+from ..model.forward_passes import Pass, Period
 from ..model.heads import Head
 from ..model.network import Network
 from ..model.shape import Shape
@@ -99,7 +99,12 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def passes(self) -> list[Pass]:
-        """The forward passes that it runs, for counting FLOPs."""
+        """The forward passes that it runs, for counting FLOPs; in a run of several periods, as the
+        mean over it."""
+
+    def periods(self) -> list[Period]:
+        """The parts of the run in which it asks for different things, in order; one as a rule."""
+        return [Period("", 0.0, self.passes())]
 
     def networks(self) -> dict[str, Network]:
         """The networks that it leaves beside the encoder that is kept, by the name of their folder:

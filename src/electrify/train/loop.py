@@ -18,7 +18,7 @@ from ..config.pretrain import TrainConfig
 from ..corruption.plan import Plan, enough
 from ..data.loader import prefetch
 from ..draws import draws_for, hashed
-from ..flops.count import flops_of, flops_per_token
+from ..flops.count import PeriodFlops, flops_before, passes_flops
 from ..objectives.objective import Objective, Step
 from ..progress import Progress
 from ..terms import Term, weighted
@@ -68,13 +68,19 @@ def wrapped(objective: Objective, config: TrainConfig, world: World, *, graphs: 
     return averaging(module, config.reduce_dtype) if whole else module
 
 
-def hardware_flops(objective: Objective, data: TrainingData) -> dict[int, float]:
-    """FLOPs per token for each row length: the matrix products of the model, padding included,
-    whatever the machine actually does (see flops/, convention `hardware`)."""
-    return {
-        n: flops_per_token(objective, row_length=n, convention="hardware", rows=data.micro_rows)
-        for n in data.loader.phases.row_lengths
-    }
+def hardware_flops(
+    objective: Objective, data: TrainingData, *, max_steps: int
+) -> list[PeriodFlops]:
+    """FLOPs per token for each period and row length: the matrix products of the model, padding
+    included, whatever the machine actually does (see flops/, convention `hardware`)."""
+    lengths = data.loader.phases.row_lengths
+    how: dict[str, Any] = {"convention": "hardware", "rows": data.micro_rows}
+    return [
+        PeriodFlops(
+            p.first(max_steps), {n: passes_flops(p.passes, row_length=n, **how) for n in lengths}
+        )
+        for p in objective.periods()
+    ]
 
 
 class Run:
@@ -104,7 +110,7 @@ class Run:
         self.objective = place(objective, config, context.world)
         self.objective.train()
         self.module = wrapped(self.objective, config, context.world, graphs=self.graphs)
-        self.flops_per_token = hardware_flops(self.objective, data)
+        self.periods = hardware_flops(self.objective, data, max_steps=config.max_steps)
         self.state = fresh_state(
             dict(self.objective.named_parameters()),
             config,
@@ -175,6 +181,8 @@ class Run:
         self.set_learning_rates()
         found, total = self.accumulate(parts)
         faults.at("update", self.step + 1)
+        if any(self.step == p.first for p in self.periods[1:]):
+            self.safety.expects_another_loss()
         norm = clip(self.clipped, self.config.max_grad_norm or math.inf)
         one = torch.ones((), device=device)
         share = self.world.size
@@ -226,9 +234,8 @@ class Run:
 
     def flops(self, step: int) -> float:
         """The FLOPs of the run before `step`, including those of an earlier stage."""
-        return self.context.flops_before + flops_of(
-            self.data.loader.phases, step, self.flops_per_token
-        )
+        own = flops_before(self.data.loader.phases, step, self.periods)
+        return self.context.flops_before + own
 
     # ------------------------------------------------------------------ the whole run
 

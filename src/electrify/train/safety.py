@@ -1,5 +1,5 @@
-"""Protects a run from bad updates. The loop makes three calls: to decide what happens with a loss,
-whether an update counts, and whether the run has gone back to a checkpoint.
+"""Protects a run from bad updates. The loop asks what happens with a loss, whether an update
+counts, and whether the run has gone back to a checkpoint; and it says when another loss begins.
 
 Refused updates are logged with the rows of their batches. A run that rolls back returns to its
 newest checkpoint.
@@ -13,7 +13,7 @@ from .. import faults
 from ..errors import UserError
 from . import checkpoint
 from .context import RunContext, TrainingData
-from .guard import BEGIN_ANEW, Guard, Verdict
+from .guard import BEGIN_ANEW, Guard, Recent, Verdict
 from .log import MetricsLog
 from .run_state import RunState
 from .saved import current_names, must_go_on
@@ -36,6 +36,11 @@ class Safety:
         for action in faults.asked("batch", self.state.step + self.state.left_out + 1):
             loss = loss * faults.SPOILS.get(action, 1.0)
         return loss
+
+    def expects_another_loss(self) -> None:
+        """Called before the first update of a period in which the objective asks for something
+        else: its loss is not to be compared with those before."""
+        self.guard.recent = Recent(self.context.world.device)
 
     def refuses(self, loss: Tensor, norm: Tensor) -> Tensor:
         """Called before the optimiser: a 0-dim float32, 1 if the update must change nothing, else

@@ -29,6 +29,7 @@ def can_share(config: PretrainConfig) -> bool:
     c = config.corruption
     moves = c.temperature_end not in (None, c.temperature)
     moves |= c.mask_rate_end not in (None, c.mask_rate)
+    moves |= any(getattr(config.objective.options, name) for name in config.objective.row.moving)
     return (
         config.train.lr_scheduler_type == "wsd"
         and not moves

@@ -1,0 +1,107 @@
+"""A run whose objective asks for one thing first and for another later."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify.config.pretrain import PretrainConfig, load_recipe, override
+from electrify.data.phases import Phase, Phases
+from electrify.flops.count import PeriodFlops, flops_before, recipe_flops
+from electrify.pretraining import pretrain
+from electrify.text.shards import Corpus
+from electrify.train.safety import Safety
+from electrify.train.trunk import can_share
+from small import SMALL, records, same_ending
+
+STEPS, SHARE = 20, 0.4
+
+
+def recipe(**fields: Any) -> PretrainConfig:
+    given = {"max_steps": STEPS, "mlm_share": SHARE, "logging_steps": 1, "eval_steps": 5}
+    return override(load_recipe("corrective-tiny"), SMALL | given | {"dropout": 0.1} | fields)
+
+
+def test_flops_of_periods_by_hand() -> None:
+    """Batches of 10 tokens, then of 20; 1 FLOP a token, then 3: up to update 3, 5 and 9."""
+    phases = Phases(Phase(0, 5, 2), Phase(4, 10, 2))
+    periods = [PeriodFlops(0, {5: 1.0, 10: 1.0}), PeriodFlops(6, {5: 3.0, 10: 3.0})]
+    assert [flops_before(phases, step, periods) for step in (0, 3, 5, 9)] == [
+        *(0, 30, 40 + 20),
+        40 + 2 * 20 + 3 * 3 * 20,
+    ]
+
+
+def test_both_periods_are_logged_and_counted(small_data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    pretrain(small_data, output_dir=run, config=recipe())
+    train, valid = (records(run, kind) for kind in ("train", "valid"))
+    for r in (*train, *valid):
+        # A validation at the change sees what comes then.
+        early = r["step"] <= 8 if r["kind"] == "train" else r["step"] < 8
+        assert ("mlm_accuracy_masked" in r) == early, r
+        assert ("rtd" in r) != early, r
+    costs = [b["flops"] - a["flops"] for a, b in pairwise(train)]
+    assert costs[0] == pytest.approx(costs[6])
+    assert costs[8] == pytest.approx(costs[-1])
+    assert costs[8] > costs[0]
+    vocab_size = Corpus(small_data, "train").manifest.vocab_size
+    planned = recipe_flops(recipe(), vocab_size=vocab_size, convention="hardware")
+    assert train[-1]["flops"] == pytest.approx(planned.train, rel=1e-9)
+    assert {p.name for p in run.iterdir() if p.is_dir()} >= {"discriminator", "corrector"}
+
+
+@pytest.mark.parametrize("stop", [6, 8, 9])
+def test_resumes_to_the_bit_on_either_side_of_the_change(
+    small_data: Path, tmp_path: Path, stop: int
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    pretrain(small_data, output_dir=whole, config=recipe(save_steps=stop, save_total_limit=None))
+    as_it_lay(whole, broken, stop)
+    pretrain(small_data, output_dir=broken, config=recipe(save_steps=stop), resume="auto")
+    same_ending(whole, broken, step=STEPS)
+
+
+def as_it_lay(whole: Path, broken: Path, stop: int) -> None:
+    """The run as it lay when its checkpoint of `stop` was the newest."""
+    shutil.copytree(whole, broken)
+    for path in broken.glob("checkpoint-*"):
+        if int(path.name.split("-")[1]) > stop:
+            shutil.rmtree(path)
+    for name in ("discriminator", "corrector", "generator"):
+        shutil.rmtree(broken / name)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_the_change_is_not_a_spike(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    told: bool,
+) -> None:
+    """Fifty times the detection's loss comes in at once. Where the guard is not told, it leaves
+    that update out."""
+    if not told:
+        monkeypatch.setattr(Safety, "expects_another_loss", lambda self: None)
+    config = recipe(
+        max_steps=150,
+        mlm_share=2 / 3,
+        spike="skip",
+        max_spikes=100,
+        warmup_steps=2,
+        save_steps=1000,
+        logging_steps=20,
+        eval_steps=0,
+    )
+    pretrain(small_data, output_dir=tmp_path / "run", config=config)
+    assert ("the loss of update 101 is" in capsys.readouterr().err) != told
+
+
+def test_a_shorter_run_does_not_start_from_it() -> None:
+    assert not can_share(recipe(lr_scheduler_type="wsd"))
+    assert can_share(recipe(lr_scheduler_type="wsd", mlm_share=0.0))
