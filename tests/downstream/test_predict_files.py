@@ -424,3 +424,15 @@ def test_reading_holds_one_block(tmp_path: Path, models: dict[str, str]) -> None
     assert [item.columns["k"] for block in blocks for item in block] == list(range(30))
     assert os.path.getsize(path) > 9_000_000
     assert sys.getsizeof(blocks[0][0].columns["text"]) > 300_000
+
+
+def test_blocks_are_bounded_by_what_is_carried_through(tmp_path: Path) -> None:
+    """Short texts beside a column of 2 MB: a block of as many items as otherwise would hold 16
+    GB."""
+    path = tmp_path / "wide.csv"
+    wide = "x" * (1 << 21)
+    with path.open("w", encoding="utf-8", newline="") as f:
+        csv.writer(f).writerows([("text", "note"), *((f"text {k}", wide) for k in range(40))])
+    options = PredictConfig(model="m", files=(str(path),))
+    sizes = [len(block) for block in Files(options, "classification").blocks()]
+    assert sizes == [16, 16, 8]

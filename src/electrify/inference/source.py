@@ -22,6 +22,8 @@ BLOCK_ITEMS = 8192
 BLOCK_CHARACTERS = 1 << 21
 """Items and characters that are held at once. Inside a block, texts are sorted by length; more
 would save less than a tenth of the padding, and take more memory."""
+BLOCK_CARRIED = 1 << 25
+"""Characters of columns, read and carried through, that are held at once."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class Item:
             case Question():
                 return len(self.example.context) + len(self.example.question)
         return sum(len(word) + 1 for word in self.example.words)
+
+    @property
+    def carried(self) -> int:
+        """Characters of its row."""
+        return sum(len(value) for value in self.columns.values() if isinstance(value, str))
 
 
 class Files:
@@ -89,15 +96,18 @@ class Files:
             yield from self._items(path)
 
     def blocks(self, most: int = BLOCK_ITEMS) -> Iterator[list[Item]]:
-        """All items, in order, in blocks of bounded size, of `most` items at most."""
+        """All items, in order, in blocks of bounded size, of `most` items at most, whatever else
+        stands in their rows."""
         block: list[Item] = []
-        size = 0
+        size = carried = 0
         for item in self:
             block.append(item)
             size += item.size
-            if len(block) >= min(most, BLOCK_ITEMS) or size >= BLOCK_CHARACTERS:
+            carried += item.carried
+            many = len(block) >= min(most, BLOCK_ITEMS)
+            if many or size >= BLOCK_CHARACTERS or carried >= BLOCK_CARRIED:
                 yield block
-                block, size = [], 0
+                block, size, carried = [], 0, 0
         if block:
             yield block
 
