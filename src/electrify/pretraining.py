@@ -161,6 +161,7 @@ def generator_stage(config: PretrainConfig) -> PretrainConfig:
         "temperature_end": None,
         "temperature_schedule": "linear",
         "temperature_decay": 0.1,
+        "mask_rate_end": None,
         "disallow_correct": False,
         "init_discriminator": None,
         "warmup_steps": min(warmup, t.generator_steps),

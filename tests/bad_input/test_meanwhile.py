@@ -93,7 +93,8 @@ def test_folders_that_electrify_made_are_not_text(
         assert {s.path.name for s in found} == own, asked
         said = capsys.readouterr().err
         assert "folders that electrify made: 4 (data, model, run" in said, said
-    for name in ("data", "model", "run", "scores"):
+    named = ("data", "model", "run", "scores", "run/tokenizer", "data/tokenizer")
+    for name in (*named, "model/*.txt", "run/*/*.txt", "run/tokenizer/*"):
         with pytest.raises(UserError, match="is a folder that electrify made"):
             choose_sources(PrepareConfig(inputs=(str(tmp_path / name),), output_dir="o"))
     assert not is_made(tmp_path / "mine")

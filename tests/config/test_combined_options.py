@@ -62,6 +62,22 @@ def test_they_go_together(recipe: str, fields: dict[str, Any]) -> None:
             {"tie": "tokens", "generator_dropout": 1.0},
             r"generator_dropout must lie in \[0, 1\), not 1.0",
         ),
+        (
+            "electra-tiny",
+            {"generator_training": "frozen", "init_generator": "x", "tie": "none"}
+            | {"generator_dropout": 0.5, "term_weights": {"rtd": 50.0}},
+            "generator_dropout: a frozen generator has none",
+        ),
+        (
+            "electra-tiny",
+            {"init_rtd_bias": "replaced", "init_discriminator": "x"},
+            "init_rtd_bias and init_discriminator exclude each other",
+        ),
+        (
+            "corrective-tiny",
+            {"mlm_share": 0.99, "max_steps": 12},
+            "mlm_share 0.99 of 12 updates leaves none for what comes after",
+        ),
         ("bert-tiny", {"clip": "apart"}, "clip apart: no generator is trained"),
         ("two-stage-tiny", {"clip": "apart"}, "clip apart: no generator is trained"),
         ("electra-tiny", {"clip": "apart", "max_grad_norm": 0}, "clip apart needs a max_grad_norm"),
@@ -69,14 +85,14 @@ def test_they_go_together(recipe: str, fields: dict[str, Any]) -> None:
         ("electra-tiny", {"generator_warmup_steps": -1}, "generator_warmup_steps cannot be neg"),
         ("bert-tiny", {"init_rtd_bias": "replaced"}, "is for heads that detect replaced tokens"),
         ("electric-tiny", {"init_rtd_bias": "replaced"}, "is for heads that detect replaced"),
-        ("electra-15-tiny", {"init_rtd_bias": "replaced"}, "leave one of them"),
+        ("electra-15-tiny", {"init_rtd_bias": "replaced"}, "leave one of the two out"),
         ("electra-tiny", {"mask_rate_end": 1.0}, "mask_rate_end must lie between 0 and 1"),
         ("electra-tiny", {"span_length": 5}, "span_length is for mask_unit span, not token"),
         ("electra-tiny", {"mask_unit": "span", "span_length": 1}, "must lie between 2 and 64"),
         (
             "electra-tiny",
             {"temperature": 2.0, "temperature_schedule": "exponential"},
-            "temperature_schedule exponential needs a temperature_end",
+            "temperature_schedule exponential needs another temp",
         ),
         ("electra-tiny", {"temperature_decay": 0.5}, "temperature_decay is for temperature_sched"),
         (

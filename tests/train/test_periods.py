@@ -36,6 +36,21 @@ def test_flops_of_periods_by_hand() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "fields", [{}, {"max_steps": 12}, {"batch_size_schedule": {2: 0.5}}], ids=str
+)
+def test_the_plan_and_the_log_count_alike(
+    small_data: Path, tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    """Also where the change falls between two updates, and where batches grow."""
+    config = recipe(**fields)
+    pretrain(small_data, output_dir=tmp_path / "run", config=config)
+    vocab_size = Corpus(small_data, "train").manifest.vocab_size
+    planned = recipe_flops(config, vocab_size=vocab_size, convention="hardware")
+    logged = records(tmp_path / "run", "train")[-1]["flops"]
+    assert logged == pytest.approx(planned.train, rel=1e-9)
+
+
 def test_both_periods_are_logged_and_counted(small_data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     pretrain(small_data, output_dir=run, config=recipe())
@@ -49,9 +64,6 @@ def test_both_periods_are_logged_and_counted(small_data: Path, tmp_path: Path) -
     assert costs[0] == pytest.approx(costs[6])
     assert costs[8] == pytest.approx(costs[-1])
     assert costs[8] > costs[0]
-    vocab_size = Corpus(small_data, "train").manifest.vocab_size
-    planned = recipe_flops(recipe(), vocab_size=vocab_size, convention="hardware")
-    assert train[-1]["flops"] == pytest.approx(planned.train, rel=1e-9)
     assert {p.name for p in run.iterdir() if p.is_dir()} >= {"discriminator", "corrector"}
 
 

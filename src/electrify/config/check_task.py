@@ -135,8 +135,8 @@ def check_temperature(c: CorruptionConfig) -> None:
     """How a temperature moves."""
     exponential = c.temperature_schedule == "exponential"
     need(
-        not exponential or c.temperature_end is not None,
-        "temperature_schedule exponential needs a temperature_end to move to",
+        not exponential or c.temperature_end not in (None, c.temperature),
+        "temperature_schedule exponential needs another temperature_end to move to",
     )
     need(
         exponential or c.temperature_decay == DECAY,

@@ -30,6 +30,7 @@ def check(config: PretrainConfig) -> None:
     )
     need(d.max_seq_length >= 8, f"max_seq_length {d.max_seq_length} is too short; use at least 8")
     check_schedules(config)
+    check_periods(config)
     need(d.num_segments in (1, 2), f"num_segments is 1 or 2, not {d.num_segments}")
 
 
@@ -80,6 +81,15 @@ def check_given_generator(config: PretrainConfig) -> None:
     need(
         t.clip == "together" or not (frozen or not row.learned),
         "clip apart: no generator is trained beside the encoder here",
+    )
+    m = config.model
+    need(
+        m.generator_dropout is None or not frozen or bool(t.generator_steps),
+        "generator_dropout: a frozen generator has none",
+    )
+    need(
+        m.init_rtd_bias == "zero" or t.init_discriminator is None,
+        "init_rtd_bias and init_discriminator exclude each other: the folder's head has a bias",
     )
     need(
         t.clip == "together" or t.max_grad_norm > 0,
@@ -158,6 +168,18 @@ def check_schedules(config: PretrainConfig) -> None:
         )
     for rows in t.batch_size_schedule:
         need(rows > 0, f"batch_size_schedule: batches must be positive, not {rows}")
+
+
+def check_periods(config: PretrainConfig) -> None:
+    """Whether what comes later in a run comes at all."""
+    steps = config.train.max_steps
+    for name in config.objective.row.moving:
+        share = getattr(config.objective.options, name)
+        need(
+            share * steps <= steps - 1,
+            f"{name} {share} of {steps:,} updates leaves none for what comes after; give a smaller "
+            "one, or more max_steps",
+        )
 
 
 ABOVE_ZERO = (

@@ -116,7 +116,7 @@ def _rtd_check(model: Any, o: RTDOptions) -> str | None:
     if o.loss_on == "chosen" and model.init_rtd_bias == "replaced":
         return (
             "init_rtd_bias replaced starts at the share of all tokens, and loss_on chosen grades "
-            "the chosen ones: leave one of them"
+            "the chosen ones: leave one of the two out"
         )
     return None
 
@@ -126,8 +126,8 @@ def _corrective_check(model: Any, o: CorrectiveOptions) -> str | None:
         return f"mlm_share must lie in [0, 1), not {o.mlm_share}"
     if o.correction == "none" and not o.mlm_share:
         return (
-            "correction none without mlm_share asks nothing of the head that corrects: take "
-            "objective rtd, or give mlm_share"
+            "correction none without mlm_share is replaced token detection alone: take objective "
+            "rtd, or give mlm_share"
         )
     return None
 
@@ -140,6 +140,16 @@ def _rtd_asked(o: RTDOptions) -> str:
         )
         return f"{drawn} (ELECTRA with Electric's labels)"
     return "to say of every token whether it is original or was replaced (ELECTRA)"
+
+
+def _corrective_asked(o: CorrectiveOptions) -> str:
+    first = f"after {o.mlm_share:.0%} of the run as a masked language model, " * bool(o.mlm_share)
+    if o.correction == "none":
+        return f"{first}to say of every token whether it is original or was replaced (RTD)"
+    return (
+        f"{first}to say of every token whether it is original or was replaced, and at the places "
+        "of replacements which token stood there (RTD and correction, as COCO-LM and METRO-LM)"
+    )
 
 
 def _all_tokens_asked(o: AllTokensOptions) -> str:
@@ -212,8 +222,8 @@ OBJECTIVES: dict[str, Objective] = {
             "corrector": Exported(
                 title="correcting language model",
                 purpose="The encoder beside it, the same to the bit, with the head that says which "
-                "token stood where one was replaced. It read samples in training, and never "
-                "[MASK].",
+                "token stood at a chosen position. In training it read samples there, and [MASK] "
+                "only in the part of the run that mlm_share names in its config.yaml.",
                 logits="token",
                 fills=False,
             )
@@ -221,11 +231,7 @@ OBJECTIVES: dict[str, Objective] = {
         card=Card(
             title="ELECTRA discriminator",
             tag="replaced-token-detection",
-            asked=_always(
-                "to say of every token whether it is original or was replaced, and at the places "
-                "of replacements which token stood there (RTD and correction, as COCO-LM and "
-                "METRO-LM)"
-            ),
+            asked=_corrective_asked,
         ),
     ),
     "adversarial": Objective(

@@ -77,8 +77,8 @@ class ModelConfig(Checked):
     """depth = the outputs of attention and feed-forward layers start smaller, by a factor of one
     over the root of twice the number of blocks."""
     init_rtd_bias: Literal["zero", "replaced"] = "zero"
-    """Where the bias of the head that detects starts: replaced = at the log-odds of mask_rate, so
-    that the first updates need not learn how rare replaced tokens are."""
+    """Where the bias of the head that detects starts: replaced = at the log-odds of the share of
+    tokens that is chosen, so that the first updates need not learn how rare replaced tokens are."""
     init_words: Literal["random", "cooccurrence"] = "random"
     """Initial word embeddings: random = as init draws them; cooccurrence = computed from which
     words occur together in DATA (half a minute)."""
@@ -128,7 +128,8 @@ class CorruptionConfig(Checked):
     mask_rate: float
     """Share of the tokens of each sequence that is chosen."""
     mask_rate_end: float | None = None
-    """mask_rate at the end of the run, reached linearly; by default it stays constant."""
+    """mask_rate at the end of the run, reached linearly; by default it stays constant. Validation
+    masks at the rate of its moment, so its losses at different moments do not compare."""
     mask_mix: tuple[float, ...] = (0.85, 0.15, 0.0)
     """Shares of the chosen tokens shown to the masked language model as [MASK], unchanged, random
     (corruptors mask and generator)."""

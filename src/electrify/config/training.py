@@ -47,7 +47,8 @@ class TrainConfig(Checked):
     warmup_steps: int
     """Updates until the peak learning rate."""
     generator_warmup_steps: int | None = None
-    """The same for the parameters that only the generator has; by default warmup_steps."""
+    """Updates until the peak learning rate of the parameters that only the generator has; by
+    default warmup_steps."""
     optim: Literal["electra_adam", "adamw"] = "electra_adam"
     """electra_adam = Adam without bias correction and with decoupled weight decay, as published;
     adamw = torch's."""

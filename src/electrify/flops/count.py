@@ -88,6 +88,25 @@ class PeriodFlops:
     """FLOPs per token for each row length."""
 
 
+def flops_of_periods(
+    objective: Measured,
+    lengths: Iterable[int],
+    *,
+    max_steps: int,
+    convention: Convention,
+    rows: int = 1,
+) -> list[PeriodFlops]:
+    """The cost of each period of a run of `max_steps` updates, for rows of these lengths. rows: see
+    passes_flops."""
+    how: dict[str, Any] = {"convention": convention, "rows": rows}
+    return [
+        PeriodFlops(
+            p.first(max_steps), {n: passes_flops(p.passes, row_length=n, **how) for n in lengths}
+        )
+        for p in objective.periods()
+    ]
+
+
 def flops_before(phases: Phases, step: int, periods: Sequence[PeriodFlops]) -> float:
     """FLOPs of the updates before `step` in a run of these periods."""
     ends = [p.first for p in periods[1:]] + [step]
@@ -150,14 +169,12 @@ def recipe_flops(
     micro_rows = t.per_device_train_batch_size or max(
         1, rows // (t.gradient_accumulation_steps or 1)
     )
-    by_length = {
-        n: flops_per_token(objective, row_length=n, convention=convention, rows=micro_rows)
-        for n in phases.row_lengths
-    }
-    token = by_length[length]
+    how: dict[str, Any] = {"convention": convention, "rows": micro_rows}
+    periods = flops_of_periods(objective, phases.row_lengths, max_steps=steps, **how)
+    token = periods[-1].per_token[length]
     read = inference_length or length
     return RecipeFlops(
-        train=flops_of(phases, steps, by_length)
+        train=flops_before(phases, steps, periods)
         + first_stage_flops(config, built, convention=convention),
         step=rows * length * token,
         token=token,

@@ -56,7 +56,7 @@ class Corrective(Objective):
     original, which gets no gradient here, the loss at a chosen position is
 
     - plain: -log p(x), as Replace MLM
-    - gate: (1 - c) * -log p(x): what it takes for the original teaches little
+    - gate: (1 - c) * -log p(x): a token that passes for the original teaches little
     - copy: -log(c * 1[x = x'] + (1 - c) * p(x)), where a replaced token teaches as in `plain`
     - none: nothing is corrected
 
@@ -121,30 +121,22 @@ class Corrective(Objective):
         }
 
     def passes(self) -> list[Pass]:
-        """Detection runs in the later part, and a correction in it unless it is `none`."""
-        later = 1 - self.mlm_share
-        corrects = 1.0 if self.correction != "none" else self.mlm_share
-        return self._passes(detects=later, corrects=corrects)
+        return self._passes(detects=True, corrects=self.correction != "none")
 
-    def _passes(self, *, detects: float, corrects: float) -> list[Pass]:
-        chosen = self.corruptor.chooser.share
-        heads = [(self.head, detects), (self.corrector, corrects * chosen)]
-        return [
-            *self.corruptor.passes(),
-            Pass(self.encoder, 1.0, True),
-            *(Pass(head, share, True) for head, share in heads if share),
-        ]
+    def _passes(self, *, detects: bool, corrects: bool) -> list[Pass]:
+        passes = [*self.corruptor.passes(), Pass(self.encoder, 1.0, True)]
+        if detects:
+            passes.append(Pass(self.head, 1.0, True))
+        if corrects:
+            passes.append(Pass(self.corrector, self.corruptor.chooser.share, True))
+        return passes
 
     def periods(self) -> list[Period]:
         if not self.mlm_share:
             return super().periods()
         return [
-            Period("mlm", 0.0, self._passes(detects=0.0, corrects=1.0)),
-            Period(
-                "rtd",
-                self.mlm_share,
-                self._passes(detects=1.0, corrects=float(self.correction != "none")),
-            ),
+            Period("mlm", 0.0, self._passes(detects=False, corrects=True)),
+            Period("rtd", self.mlm_share, self.passes()),
         ]
 
     def forward(self, tokens: Tokens, plan: Plan) -> Corrected:
@@ -212,18 +204,19 @@ def correction_rates(graded: Corrected) -> Terms:
 
 
 def none_of(logits: Tensor) -> Loss:
-    """A loss over no token, of which a head still gets a gradient of zeros."""
-    values_N = logits.flatten()[:1] * 0.0
+    """A loss over no token, of which a head still gets a gradient of zeros (and not NaN, whatever
+    its logits are)."""
+    values_N = torch.where(torch.zeros_like(logits, dtype=torch.bool), logits, 0.0).flatten()[:1]
     return Loss(values_N, torch.zeros_like(values_N, dtype=torch.bool))
 
 
-def corrected(ce_M: Tensor, replaced_M: Tensor, kept_M: Tensor, correction: Correction) -> Tensor:
-    """[M] the loss of the correction in nats: ce_M the cross-entropy of the original, replaced_M
+def corrected(ce_M: Tensor, detected_M: Tensor, kept_M: Tensor, correction: Correction) -> Tensor:
+    """[M] the loss of the correction in nats: ce_M the cross-entropy of the original, detected_M
     the detecting head's logits, kept_M where the original stands."""
     if correction == "plain":
         return ce_M
     with torch.no_grad():
-        copy_M = -replaced_M.float()
+        copy_M = -detected_M.float()
     if correction == "gate":
         return F.sigmoid(-copy_M) * ce_M
     return -copy_log_probability(-ce_M, copy_M, kept_M)

@@ -99,8 +99,8 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def passes(self) -> list[Pass]:
-        """The forward passes that it runs, for counting FLOPs; in a run of several periods, as the
-        mean over it."""
+        """The forward passes that it runs, for counting FLOPs; in a run of several periods, those
+        of the last one."""
 
     def periods(self) -> list[Period]:
         """The parts of the run in which it asks for different things, in order; one as a rule."""

@@ -34,11 +34,7 @@ def in_folder(
 ) -> list[Source]:
     """The text files in a folder of the user and its subfolders. Raises UserError where the folder
     is one that electrify made, or holds none."""
-    if is_made(folder):
-        raise UserError(
-            f"{folder} is a folder that electrify made, and its vocabularies and reports are not a "
-            "corpus; name the texts themselves"
-        )
+    must_not_be_made(folder)
     sources = []
     before = len(left_out)
     top = Path(os.path.realpath(folder)).name
@@ -52,6 +48,15 @@ def in_folder(
     if not sources:
         raise UserError(_nothing_in(item, left_out[before:]))
     return sources
+
+
+def must_not_be_made(folder: Path) -> None:
+    """Raises UserError for a folder that electrify made."""
+    if is_made(folder):
+        raise UserError(
+            f"{folder} is a folder that electrify made, and its vocabularies and reports are not a "
+            "corpus; name the texts themselves"
+        )
 
 
 def _nothing_in(item: str, left_out: list[LeftOut]) -> str:
@@ -104,6 +109,7 @@ def by_pattern(pattern: Path, item: str, left_out: list[LeftOut]) -> list[Source
     recorded."""
     fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
     deep = "**" in pattern.parts
+    must_not_be_made(Path(*pattern.parts[:fixed]))
     made: list[str] = []
 
     def may_enter(folder: Path) -> bool:

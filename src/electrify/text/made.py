@@ -16,11 +16,18 @@ from .manifest import MANIFEST
 from .placed import unfinished_state
 
 MARKS = (MARK, "finetune.json")
+TOKENIZER = "tokenizer"  # the folder inside of a corpus and a run
 _BEGINNINGS = {"config.yaml": RUN_MARK, STUDY: STUDY_MARK}
 
 
 def is_made(folder: Path) -> bool:
-    """Whether one of our marks is right in the folder."""
+    """Whether one of our marks is right in the folder, or above it where it is a tokenizer's."""
+    if folder.name == TOKENIZER:
+        return _is_marked(folder) or _is_marked(folder.absolute().parent)
+    return _is_marked(folder)
+
+
+def _is_marked(folder: Path) -> bool:
     try:
         names = {entry.name for entry in os.scandir(folder)}
         return (

@@ -18,7 +18,7 @@ from ..config.pretrain import TrainConfig
 from ..corruption.plan import Plan, enough
 from ..data.loader import prefetch
 from ..draws import draws_for, hashed
-from ..flops.count import PeriodFlops, flops_before, passes_flops
+from ..flops.count import PeriodFlops, flops_before, flops_of_periods
 from ..objectives.objective import Objective, Step
 from ..progress import Progress
 from ..terms import Term, weighted
@@ -71,16 +71,15 @@ def wrapped(objective: Objective, config: TrainConfig, world: World, *, graphs: 
 def hardware_flops(
     objective: Objective, data: TrainingData, *, max_steps: int
 ) -> list[PeriodFlops]:
-    """FLOPs per token for each period and row length: the matrix products of the model, padding
-    included, whatever the machine actually does (see flops/, convention `hardware`)."""
-    lengths = data.loader.phases.row_lengths
-    how: dict[str, Any] = {"convention": "hardware", "rows": data.micro_rows}
-    return [
-        PeriodFlops(
-            p.first(max_steps), {n: passes_flops(p.passes, row_length=n, **how) for n in lengths}
-        )
-        for p in objective.periods()
-    ]
+    """The matrix products of the model, padding included, whatever the machine actually does (see
+    flops/, convention `hardware`)."""
+    return flops_of_periods(
+        objective,
+        data.loader.phases.row_lengths,
+        max_steps=max_steps,
+        convention="hardware",
+        rows=data.micro_rows,
+    )
 
 
 class Run:
