@@ -4,6 +4,8 @@ our encoder and our head where the saved head is one of ours, else the library's
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -154,16 +156,49 @@ def _as_states(saved: Saved, whole: Any, device: torch.device) -> Finetuned:
 
 class _Logits(nn.Module):
     """A model of the library, called as an encoder: its last_hidden_state are its logits, [B, L,
-    C], of a whole text [B, 1, C]."""
+    C], of a whole text [B, 1, C]. As in fine-tuning, autocast holds for the encoder, and not for
+    what stands upon it."""
 
     def __init__(self, saved: Saved, whole: Any) -> None:
         super().__init__()
         self.saved = saved
         self.whole = whole
+        self.autocast = False
+        base = whole.base_model
+        if base is not whole:
+            own: Any = saved.loaded.encoder
+            base.config._attn_implementation = own.config._attn_implementation
+            base.forward = self._encoder_of(base.forward)
+            if getattr(base, "pooler", None) is not None:
+                base.pooler.forward = _in_float32(base.pooler.forward)
+
+    def _encoder_of(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        def encoder(*given: Any, **named: Any) -> Any:
+            kind = next(self.whole.parameters()).device.type
+            with torch.autocast(kind, torch.bfloat16, enabled=self.autocast):
+                output = forward(*given, **named)
+            if getattr(output, "last_hidden_state", None) is not None:
+                output.last_hidden_state = output.last_hidden_state.float()
+            return output
+
+        return functools.wraps(forward)(encoder)
 
     def forward(self, **inputs: Tensor) -> SimpleNamespace:
-        logits = _logits(self.saved, self.whole(**inputs)).float()
+        kind = next(self.whole.parameters()).device.type
+        self.autocast = torch.is_autocast_enabled(kind)
+        with torch.autocast(kind, enabled=False):
+            logits = _logits(self.saved, self.whole(**inputs)).float()
         return SimpleNamespace(last_hidden_state=logits if logits.ndim == 3 else logits[:, None])
+
+
+def _in_float32(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """What stands upon an encoder, called inside of it."""
+
+    def pooler(states_BLD: Tensor) -> Tensor:
+        with torch.autocast(states_BLD.device.type, enabled=False):
+            return forward(states_BLD.float())
+
+    return functools.wraps(forward)(pooler)
 
 
 def _logits(saved: Saved, output: Any) -> Tensor:

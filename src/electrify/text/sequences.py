@@ -57,14 +57,15 @@ def of_fasta(
     size = 0
     lines = split(text_chunks(source.path, advance), _LINE, counts)
     for _, name, letters in fasta_lines(source.path, lines):
-        if len(name or b"") > _MAX_NAME:
+        if name is not None and len(name) >= _MAX_NAME:
             raise UserError(
                 f"{source.path}: a line that begins with '>' has more than {_MAX_NAME >> 20} MB; "
                 "in FASTA it holds the name only, and the sequence follows on lines of its own"
             )
         too_long = size + len(letters) > MAX_DOCUMENT and bool(parts)
+        if too_long:
+            counts["cuts"] += 1
         if name is not None or too_long:
-            counts["cuts"] += too_long
             yield from _decoded(parts, source, options, counts)
             parts, size = [], 0
         if letters:
