@@ -149,6 +149,7 @@ def measured(work: Work, model: Path) -> tuple[dict[str, Any], dict[str, str]]:
             continue
         if not all(map(math.isfinite, found.scores)):
             failed[name] = f"{found.metric} is not a number"
+            say(f"{name}{FAILED}{failed[name]}")
         else:
             scores[name] = asdict(found)
             say(f"{name}{MEASURED}{found.metric} {100 * found.median:.1f}")

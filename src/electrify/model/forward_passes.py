@@ -30,7 +30,6 @@ class Pass:
 class Period:
     """A part of the run in which an objective asks for something of its own."""
 
-    name: str
     start: float
     """The share of the run that is done when it begins; it ends where the next one begins."""
     passes: list[Pass]

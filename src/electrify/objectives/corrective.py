@@ -135,8 +135,8 @@ class Corrective(Objective):
         if not self.mlm_share:
             return super().periods()
         return [
-            Period("mlm", 0.0, self._passes(detects=False, corrects=True)),
-            Period("rtd", self.mlm_share, self.passes()),
+            Period(0.0, self._passes(detects=False, corrects=True)),
+            Period(self.mlm_share, self.passes()),
         ]
 
     def forward(self, tokens: Tokens, plan: Plan) -> Corrected:

@@ -104,7 +104,7 @@ class Objective(nn.Module, ABC):
 
     def periods(self) -> list[Period]:
         """The parts of the run in which it asks for different things, in order; one as a rule."""
-        return [Period("", 0.0, self.passes())]
+        return [Period(0.0, self.passes())]
 
     def networks(self) -> dict[str, Network]:
         """The networks that it leaves beside the encoder that is kept, by the name of their folder:
