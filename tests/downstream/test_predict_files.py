@@ -426,6 +426,15 @@ def test_reading_holds_one_block(tmp_path: Path, models: dict[str, str]) -> None
     assert sys.getsizeof(blocks[0][0].columns["text"]) > 300_000
 
 
+def test_blocks_are_bounded_by_lists_of_json_too(tmp_path: Path) -> None:
+    path = tmp_path / "wide.jsonl"
+    line = json.dumps({"text": "a text", "notes": ["x" * (1 << 20)] * 4}) + "\n"
+    path.write_text(line * 20)
+    options = PredictConfig(model="m", files=(str(path),))
+    sizes = [len(block) for block in Files(options, "classification").blocks()]
+    assert sizes == [8, 8, 4]
+
+
 def test_blocks_are_bounded_by_what_is_carried_through(tmp_path: Path) -> None:
     """Short texts beside a column of 2 MB: a block of as many items as otherwise would hold 16
     GB."""

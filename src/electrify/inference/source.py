@@ -45,8 +45,10 @@ class Item:
 
     @property
     def carried(self) -> int:
-        """Characters of its row."""
-        return sum(len(value) for value in self.columns.values() if isinstance(value, str))
+        """Characters of its row, lists and objects of JSON among them."""
+        return sum(
+            len(value if isinstance(value, str) else str(value)) for value in self.columns.values()
+        )
 
 
 class Files:
