@@ -1,5 +1,5 @@
 """The learned corruptor. Shape suffixes: T flat tokens, M chosen positions, V vocabulary, D hidden
-width."""
+width, J candidates beside the original."""
 
 from __future__ import annotations
 
@@ -89,6 +89,13 @@ class Generator(nn.Module):
         changed = substitute(tokens, plan, new_M)
         own = {"mask_id": self.mask.mask_id, "states_MD": states_MD, "p_MV": p_MV}
         return Generated(changed, tokens.ids_T, plan, logits_MV, **own)
+
+    def candidates(self, z: Generated, uniform_MJ: Tensor) -> Tensor:
+        """[M, 1 + J] the original tokens at the chosen positions, each with J others that the
+        generator takes for likely there, all of them different."""
+        assert z.logits_MV is not None
+        others_MJ = self.sampling.others(z.logits_MV, z.was_M, uniform_MJ, z.plan.progress)
+        return torch.cat([z.was_M[:, None], others_MJ], 1)
 
     def likelihood(self, z: Corrupted) -> dict[str, Loss]:
         """Cross-entropy at the chosen positions, nats."""

@@ -1,5 +1,5 @@
 """Draws from softmax(logits / temperature). Shape suffixes: M chosen positions, V vocabulary, B
-blocks of it, K entries of a block."""
+blocks of it, K entries of a block, J draws at a position."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 BLOCK = 128  # entries of the vocabulary whose probabilities are summed first
+LEAST = 1e-37  # so small a probability still differs from 0 in float32
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,17 @@ class Sampling:
         plain = isinstance(temperature, float) and temperature == 1.0
         return drawn_M, p_MV if plain and not self.disallow_correct else None
 
+    @torch.no_grad()
+    def others(
+        self, logits_MV: Tensor, was_M: Tensor, uniform_MJ: Tensor, progress: Tensor
+    ) -> Tensor:
+        """[M, J] tokens of each row that are neither the original nor equal: drawn one after the
+        other, each in proportion to its probability among those that are left. Probabilities below
+        1e-37 count as equal, so that there is always one to draw."""
+        p_MV = probabilities(logits_MV, self.temperature_at(progress), never_M=was_M)
+        p_MV = p_MV.clamp_(min=LEAST).scatter_(-1, was_M[:, None], 0.0)
+        return without_replacement(p_MV, uniform_MJ)
+
 
 @torch.no_grad()
 def sample(
@@ -63,12 +75,19 @@ def sample(
 ) -> tuple[Tensor, Tensor]:
     """One token per row, distributed as softmax(logits / temperature), and that distribution [M, V]
     in float32, both without gradient; `never_M` names one token per row that is never drawn."""
+    p_MV = probabilities(logits_MV, temperature, never_M=never_M)
+    return invert(p_MV, uniform_M), p_MV
+
+
+def probabilities(
+    logits_MV: Tensor, temperature: float | Tensor, *, never_M: Tensor | None
+) -> Tensor:
+    """[M, V] softmax(logits / temperature) in float32, 0 for `never_M`."""
     plain = isinstance(temperature, float) and temperature == 1.0
     scaled_MV = logits_MV if plain else logits_MV.float() / temperature
     if never_M is not None:
         scaled_MV = scaled_MV.scatter(-1, never_M[:, None], float("-inf"))
-    p_MV = scaled_MV.softmax(-1, dtype=torch.float32)
-    return invert(p_MV, uniform_M), p_MV
+    return scaled_MV.softmax(-1, dtype=torch.float32)
 
 
 def invert(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
@@ -78,25 +97,52 @@ def invert(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
     One uniform number a row: a random number for each entry (Gumbel) costs a quarter of a step on a
     CPU, and the cumulative sum of all entries seven times as much as that of the blocks.
     """
-    size = p_MV.shape[-1]
-    whole = size // BLOCK
+    return find(p_MV, block_sums(p_MV), uniform_M)[:, 0]
+
+
+def without_replacement(p_MV: Tensor, uniform_MJ: Tensor) -> Tensor:
+    """[M, J] different entries of each row, drawn one after the other as `invert` draws; p_MV is
+    used up. Each needs one uniform number, and the sum of one block anew."""
+    sum_MB = block_sums(p_MV)
+    drawn: list[Tensor] = []
+    for uniform_M in uniform_MJ.unbind(1):
+        found_M1 = find(p_MV, sum_MB, uniform_M)
+        p_MV.scatter_(1, found_M1, 0.0)
+        block_M1 = found_M1 // BLOCK
+        sum_MB.scatter_(1, block_M1, in_block(p_MV, block_M1).sum(-1, keepdim=True))
+        drawn.append(found_M1)
+    return torch.cat(drawn, 1)
+
+
+def block_sums(p_MV: Tensor) -> Tensor:
+    """[M, B] the sums over blocks of the vocabulary; the last one is the shorter rest."""
+    whole = p_MV.shape[-1] // BLOCK
     in_blocks_MBK = p_MV[:, : whole * BLOCK].unflatten(1, (whole, BLOCK))
-    reached_MB = torch.cat(
-        [in_blocks_MBK.sum(-1), p_MV[:, whole * BLOCK :].sum(-1, keepdim=True)], -1
-    ).cumsum_(-1)
-    target_M1 = below(uniform_M.to(p_MV.dtype)[:, None] * reached_MB[:, -1:], reached_MB[:, -1:])
-    block_M1 = torch.searchsorted(reached_MB, target_M1, right=True).clamp_(max=whole)
-    before_M1 = torch.where(block_M1 > 0, reached_MB.gather(1, (block_M1 - 1).clamp(min=0)), 0.0)
+    rest_M1 = p_MV[:, whole * BLOCK :].sum(-1, keepdim=True)
+    return torch.cat([in_blocks_MBK.sum(-1), rest_M1], -1)
+
+
+def in_block(p_MV: Tensor, block_M1: Tensor) -> Tensor:
+    """[M, K] the entries of one block of each row, 0 beyond the vocabulary."""
+    size = p_MV.shape[-1]
     entry_MK = block_M1 * BLOCK + torch.arange(BLOCK, device=p_MV.device)
-    reached_MK = (
-        p_MV.gather(1, entry_MK.clamp(max=size - 1)).masked_fill_(entry_MK >= size, 0.0).cumsum_(-1)
-    )
+    return p_MV.gather(1, entry_MK.clamp(max=size - 1)).masked_fill_(entry_MK >= size, 0.0)
+
+
+def find(p_MV: Tensor, sum_MB: Tensor, uniform_M: Tensor) -> Tensor:
+    """[M, 1] the entries of `invert`, from the sums over blocks."""
+    size = p_MV.shape[-1]
+    reached_MB = sum_MB.cumsum(-1)
+    target_M1 = below(uniform_M.to(p_MV.dtype)[:, None] * reached_MB[:, -1:], reached_MB[:, -1:])
+    block_M1 = torch.searchsorted(reached_MB, target_M1, right=True).clamp_(max=size // BLOCK)
+    before_M1 = torch.where(block_M1 > 0, reached_MB.gather(1, (block_M1 - 1).clamp(min=0)), 0.0)
+    reached_MK = in_block(p_MV, block_M1).cumsum_(-1)
     found_M1 = torch.searchsorted(
         reached_MK, below(target_M1 - before_M1, reached_MK[:, -1:]), right=True
     )
     # Logits that are not numbers have no larger entry. The loop stops on their loss, before which
     # an id outside the vocabulary would crash.
-    return (block_M1 * BLOCK + found_M1).squeeze(1).clamp_(max=size - 1)
+    return (block_M1 * BLOCK + found_M1).clamp_(max=size - 1)
 
 
 def below(target_M1: Tensor, total_M1: Tensor) -> Tensor:
