@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..model.attention import Direction
 from ..model.embeddings import Words
 from ..model.encoder import Encoder
-from ..model.heads import BinaryHead, Head, HeadKind, LMHead
+from ..model.heads import BinaryHead, Head, HeadKind, LMHead, SelectionHead
 from ..model.shape import Shape
 from ..tokens import SpecialIds, Tokens
 from .keys import KeyTable
@@ -73,6 +73,10 @@ class Architecture(ABC):
     def lm_head(self, shape: Shape, words: Words) -> Head:
         """Hidden states -> a logit for each word."""
         return LMHead(shape, words)
+
+    def selection_head(self, shape: Shape, words: Words, candidates: int) -> SelectionHead:
+        """Hidden states and so many words for each -> a score for each of these words."""
+        return SelectionHead(shape, words, candidates=candidates)
 
     def binary_head(self, shape: Shape) -> Head:
         """Hidden states -> one logit."""

@@ -67,8 +67,17 @@ def input_flops(s: Sizes) -> float:
 
 def output_flops(s: Sizes) -> float:
     """Forward FLOPs of a language-model head for one position at which it is computed."""
-    hidden = 2 * s.width * s.e + s.e + GELU * s.e + NORM * s.e
-    return hidden + 2 * s.e * s.vocab + SOFTMAX * s.vocab + 2 * s.vocab
+    return _features_flops(s.width, s.e) + 2 * s.e * s.vocab + SOFTMAX * s.vocab + 2 * s.vocab
+
+
+def selection_flops(width: int, embedding: int, candidates: int) -> float:
+    """The same for a head that scores a few words without a bias. The script has none; counted as
+    its softmax is."""
+    return _features_flops(width, embedding) + (2 * embedding + SOFTMAX) * candidates
+
+
+def _features_flops(width: int, e: int) -> float:
+    return 2 * width * e + e + GELU * e + NORM * e
 
 
 def binary_flops(width: int) -> float:

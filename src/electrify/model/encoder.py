@@ -65,9 +65,22 @@ class Encoder(nn.Module):
         return x_TD.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x_TD
 
     def forward(self, tokens: Tokens) -> Tensor:
+        x_TD, context = self.below(tokens, 0)
+        return self.above(x_TD, context, 0)
+
+    def below(self, tokens: Tokens, depth: int) -> tuple[Tensor, Any]:
+        """[T, D] the states that block `depth` (the first is 0) reads, and the attention context of
+        the batch."""
         x_TD = self.embed(tokens)
         context = self.contexts(tokens, x_TD.dtype, training=self.training)
-        for block in self.blocks:
+        for block in self.blocks[:depth]:
+            x_TD = block(x_TD, context)
+        return x_TD, context
+
+    def above(self, x_TD: Tensor, context: Any, depth: int) -> Tensor:
+        """[T, D] the hidden states, from what `below` gives: of this encoder, or of another one
+        with the same lowest blocks."""
+        for block in self.blocks[depth:]:
             x_TD = block(x_TD, context)
         return x_TD if self.norm is None else self.norm(x_TD)
 
@@ -95,3 +108,20 @@ class Encoder(nn.Module):
         sizes = self.sizes(row_length)
         blocks: Any = self.blocks
         return costs.input_flops(sizes) + sum(block.paper_flops(sizes) for block in blocks)
+
+
+class Top(nn.Module):
+    """The blocks of an encoder from `depth` on, for counting what `Encoder.above` costs."""
+
+    def __init__(self, encoder: Encoder, depth: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.depth = depth
+
+    def hardware_flops(self, row_length: int) -> float:
+        blocks: Any = self.encoder.blocks[self.depth :]
+        return sum(linear_flops(block) + block.attention_flops(row_length) for block in blocks)
+
+    def paper_flops(self, row_length: int) -> float:
+        blocks: Any = self.encoder.blocks[self.depth :]
+        return sum(block.paper_flops(self.encoder.sizes(row_length)) for block in blocks)

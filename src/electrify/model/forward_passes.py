@@ -15,7 +15,7 @@ class Pass:
     """One run of a network in a forward pass of an objective."""
 
     network: nn.Module
-    """An Encoder, LMHead, BinaryHead, or a plain nn.Linear."""
+    """An Encoder or the top of one, a Head, or a plain nn.Linear."""
     share: float
     """Share of the tokens on which it runs: 1.0 for every token (padding included), the mask rate
     for the chosen positions."""

@@ -51,9 +51,8 @@ class Head(nn.Module, ABC):
         return {name: p for name, p in self.named_parameters() if not name.startswith("words.")}
 
 
-class LMHead(Head):
-    """dense to E, gelu, LayerNorm, then the word table itself as output embedding, plus a bias
-    (ELECTRA's generator and BERT's head)."""
+class WordsHead(Head):
+    """dense to E, gelu, LayerNorm, then the word table itself as output embedding."""
 
     kind = "token"
     paper_share = costs.CHOSEN
@@ -63,11 +62,18 @@ class LMHead(Head):
         self.words: Words = words
         self.dense = nn.Linear(shape.hidden_size, shape.embedding_size)
         self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
-        self.bias_V = nn.Parameter(self.words.weight.new_zeros(shape.vocab_size))
 
     def features(self, x_ND: Tensor) -> Tensor:
         """[N, E] what is compared with the words."""
         return self.norm(F.gelu(self.dense(x_ND)))
+
+
+class LMHead(WordsHead):
+    """A logit for every word, with a bias (ELECTRA's generator and BERT's head)."""
+
+    def __init__(self, shape: Shape, words: Words) -> None:
+        super().__init__(shape, words)
+        self.bias_V = nn.Parameter(self.words.weight.new_zeros(shape.vocab_size))
 
     def forward(self, x_ND: Tensor) -> Tensor:
         return F.linear(self.features(x_ND), self.words.weight, self.bias_V)
@@ -85,6 +91,34 @@ class LMHead(Head):
                 embedding=dense.out_features,
             )
         )
+
+
+class SelectionHead(WordsHead):
+    """A score for each of K words at a token, without a bias (TEAMS, 2106.00139). As a language
+    model's head it scores every word, with a bias of 0."""
+
+    def __init__(self, shape: Shape, words: Words, *, candidates: int) -> None:
+        super().__init__(shape, words)
+        self.vocab_size = shape.vocab_size
+        self.candidates = candidates
+
+    def choose(self, x_ND: Tensor, ids_NK: Tensor) -> Tensor:
+        """[N, K] the scores of these words."""
+        return (self.words(ids_NK) @ self.features(x_ND)[:, :, None]).squeeze(-1)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        return F.linear(self.features(x_ND), self.words.weight)
+
+    def hardware_flops(self, row_length: int) -> float:
+        return costs.linear_flops(self) + 2 * self.dense.out_features * self.candidates
+
+    def paper_flops(self, row_length: int) -> float:
+        dense = self.dense
+        return costs.selection_flops(dense.in_features, dense.out_features, self.candidates)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """With the bias of 0 that the library's class has."""
+        return super().tensors() | {"bias_V": self.dense.weight.new_zeros(self.vocab_size)}
 
 
 class OneLogit(Head):
