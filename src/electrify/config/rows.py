@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Logits = Literal["token", "replaced", "energy"]
-"""What a head says: the token that should stand there, log-odds that it was replaced, an energy."""
+Logits = Literal["token", "replaced", "energy", "choice"]
+"""What a head says: the token that should stand there, log-odds that it was replaced, an energy, or
+scores of tokens that compare a few candidates."""
 
 
 @dataclass(frozen=True, kw_only=True)
