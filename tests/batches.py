@@ -141,8 +141,10 @@ def draws_of(tokens: Tokens, *, seed: int = 0, step: int = 0, first_row: int = 0
 
 
 def tiny(recipe: str, **fields: Any) -> PretrainConfig:
-    """A shipped recipe, two layers of width 32."""
-    return override(load_recipe(recipe), TINY | fields)
+    """A shipped recipe, two layers of width 32. A generator that shares blocks is as wide."""
+    shipped = load_recipe(recipe)
+    own = {"generator_size": 1.0} if shipped.model.tie == "lower" else {}
+    return override(shipped, TINY | own | fields)
 
 
 def built(recipe: str, **fields: Any) -> Built:

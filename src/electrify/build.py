@@ -104,7 +104,8 @@ def compose(
     g_shape = generator or generator_shape(config.model, vocabulary.size)
     kept, corruptor = networks(config, architecture, vocabulary, g_shape)
     o = config.objective
-    parts = Parts(corruptor, kept, architecture, o.term_weights)
+    dropout = own_dropout(config.model)
+    parts = Parts(corruptor, kept, architecture, o.term_weights, dropout)
     objective = class_at(o.row.cls).build(parts, **vars(o.options))
     left = {KEPT: Network(objective.encoder, objective.head)} | objective.networks()
     exports = {
@@ -130,8 +131,7 @@ def networks(
     m = config.model
     c = config.corruption
     shape = kept_shape(m, vocabulary.size)
-    dropout: dict[str, Any] = {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
-
+    dropout: dict[str, Any] = own_dropout(m)
     g_dropout = m.dropout if m.generator_dropout is None else m.generator_dropout
 
     def embeddings(shape: Shape, words: Words | None = None, *, own: bool = True) -> nn.Module:
@@ -159,6 +159,11 @@ def networks(
         brought=brought,
     )
     return kept, class_at(c.row.cls).build(source, **vars(c.options))
+
+
+def own_dropout(m: ModelConfig) -> dict[str, float]:
+    """That of the kept encoder."""
+    return {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
 
 
 def shared(

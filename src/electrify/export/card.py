@@ -23,6 +23,7 @@ LOGITS = {  # a line of code for what the head says
     "token": "print({}.argmax(-1))  # of each token: the id of what should stand there",
     "replaced": "print({}.sigmoid())  # of each token: probability that it was replaced",
     "energy": "print({})  # of each token: its energy",
+    "choice": "print({}[0, 2, [5, 6]].softmax(-1))  # of the third token: which of the ids 5 and 6",
 }
 MACHINE = {  # what run.json calls it -> what the card does
     "device_name": "device",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from ..draws import Draws
 from ..model.embeddings import Words
 from ..model.encoder import Encoder
 from ..model.forward_passes import Pass, Period
-from ..model.heads import Head
+from ..model.heads import Head, SelectionHead
 from ..model.network import Network
 from ..model.shape import Shape
 from ..terms import Loss, Term, Terms
@@ -36,6 +36,8 @@ class Parts:
     losses: Collection[str]
     """Names of the losses that the recipe weighs: those that are optional are built where they are
     named."""
+    dropout: Mapping[str, Any] = field(default_factory=dict)
+    """`dropout` and `attention_dropout` of the kept encoder."""
 
     @property
     def shape(self) -> Shape:
@@ -48,6 +50,23 @@ class Parts:
 
     def binary_head(self) -> Head:
         return self.architecture.binary_head(self.shape)
+
+    def selection_head(self, candidates: int) -> SelectionHead:
+        """A head that scores so many words, by the kept encoder's word table."""
+        words: Words = self.encoder.embeddings.words
+        return self.architecture.selection_head(self.shape, words, candidates)
+
+    def branch(self) -> Encoder:
+        """Another encoder that has all of the kept one but its last block, and a last block of its
+        own."""
+        shape = self.shape
+        return self.architecture.encoder(
+            shape,
+            self.encoder.embeddings,
+            **self.dropout,
+            lower=self.encoder,
+            tied=shape.num_hidden_layers - 1,
+        )
 
 
 @dataclass(frozen=True)

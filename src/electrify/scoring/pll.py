@@ -186,9 +186,15 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     if binary not in (config.architectures or ()):
         architecture = None
     kind: Kind = "mlm"
+    said = logits_of(model)
+    if said == "choice":
+        raise UserError(
+            f"{model}: its head compares a few candidates and gives no probability; take the "
+            "discriminator/ or the generator/ folder of its run"
+        )
     network = transformers.AutoModelForMaskedLM
     if architecture is not None:
-        kind = "electric" if logits_of(model) == "energy" else "rtd"
+        kind = "electric" if said == "energy" else "rtd"
         network = getattr(transformers, binary) if binary else network
     loaded, missing = load_weights(network, model, config)
     if missing:

@@ -1,0 +1,160 @@
+"""Replaced token detection and the selection of the original among candidates, by two branches of
+one encoder. Shape suffixes: T flat tokens, M chosen positions, K candidates, J those beside the
+original, D hidden width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ..corruption.generator import Generator
+from ..corruption.plan import Plan, count
+from ..draws import Draws
+from ..errors import need
+from ..model.encoder import Encoder, Top
+from ..model.forward_passes import Pass
+from ..model.heads import Head, SelectionHead
+from ..model.likelihood import token_ce
+from ..model.network import Network
+from ..terms import Loss, Terms, term
+from ..tokens import Tokens
+from .losses import binary_ce
+from .metrics import apart, entropy, generator_rates, histogram, replaced_share
+from .objective import Graded, Objective, Parts
+
+
+@dataclass(frozen=True)
+class SelectivePlan(Plan):
+    uniform_MJ: Tensor | None = None
+    """float64 in [0, 1): the random numbers with which the candidates are drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selected(Graded):
+    """logits: of the head that detects, for every token."""
+
+    scores_MK: Tensor
+    """Of the candidates at the chosen positions, the original first."""
+
+
+class Selective(Objective):
+    """The encoder says of every token whether it was replaced; a second branch of it says at the
+    chosen positions which of K candidates stood there (TEAMS, 2106.00139): loss = generator + 5 *
+    rtd + 2 * select.
+
+    The branches share everything but their last block. The candidates are the original and K - 1
+    others, drawn from the generator one after the other, without replacement and without the
+    original. Their order tells nothing, because each is scored by itself: the original is always
+    the first. Both branches read the samples, and each is an encoder of its own afterwards.
+
+    Under Adam the weights hardly matter, since the size of an update does not depend on that of a
+    gradient: they act in the shared blocks, and where gradients are clipped together.
+
+    Relations: without `select` it is Electra; with all words as candidates `select` is Replace MLM
+    by a branch of its own.
+    """
+
+    corruptor: Generator
+
+    def __init__(
+        self,
+        corruptor: Generator,
+        encoder: Encoder,
+        head: Head,
+        selector: Encoder,
+        selection: SelectionHead,
+        *,
+        candidates: int,
+    ) -> None:
+        """selector: shares all blocks but the last with `encoder`."""
+        super().__init__()
+        self.corruptor = corruptor
+        self.encoder = encoder
+        self.head = head
+        self.selector = selector
+        self.selection = selection
+        self.candidates = candidates
+
+    @classmethod
+    def build(cls, parts: Parts, *, candidates: int) -> Selective:
+        words = parts.shape.vocab_size
+        need(
+            candidates <= words,
+            f"candidates {candidates} are more than the {words} words of the vocabulary; give "
+            "fewer --candidates",
+        )
+        heads = parts.binary_head(), parts.selection_head(candidates)
+        return cls(
+            parts.corruptor,
+            parts.encoder,
+            heads[0],
+            parts.branch(),
+            heads[1],
+            candidates=candidates,
+        )
+
+    @property
+    def shared(self) -> int:
+        """How many blocks both branches run through."""
+        return len(self.encoder.blocks) - 1
+
+    def networks(self) -> dict[str, Network]:
+        return super().networks() | {"selector": Network(self.selector, self.selection)}
+
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> SelectivePlan:
+        plan = SelectivePlan(**vars(self.corruptor.plan(tokens, draws, fixed=fixed)))
+        lanes = range(self.candidates - 1)
+        drawn = [draws.uniform_T("candidates", lane)[plan.at_M] for lane in lanes]
+        plan = replace(plan, uniform_MJ=torch.stack(drawn, 1))
+        return plan.counting(**self.counts(tokens, plan))
+
+    def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
+        return {"rtd": tokens.real_T.sum(), "select": count(plan)}
+
+    def passes(self) -> list[Pass]:
+        return [
+            *self.corruptor.passes(),
+            Pass(self.encoder, 1.0, True),
+            Pass(self.head, 1.0, True),
+            Pass(Top(self.selector, self.shared), 1.0, True),
+            Pass(self.selection, self.corruptor.chooser.share, True),
+        ]
+
+    def forward(self, tokens: Tokens, plan: Plan) -> Selected:
+        assert isinstance(plan, SelectivePlan)
+        assert plan.uniform_MJ is not None
+        z = self.corruptor(tokens, plan)
+        candidates_MK = self.corruptor.candidates(z, plan.uniform_MJ)
+        below_TD, context = self.encoder.below(z.tokens, self.shared)
+        states_TD = self.encoder.above(below_TD, context, self.shared)
+        chosen_MD = self.selector.above(below_TD, context, self.shared)[z.at_M]
+        logits_T = self.head(states_TD)
+        scores_MK = self.selection.choose(chosen_MD, candidates_MK)
+        losses = self.corruptor.likelihood(z) | {
+            "rtd": Loss(binary_ce(logits_T, z.replaced_T), tokens.real_T),
+            "select": Loss(token_ce(scores_MK, torch.zeros_like(z.at_M)), z.valid_M),
+        }
+        return Selected(z, losses, states_TD, logits_T, scores_MK=scores_MK)
+
+    def watch(self, graded: Selected) -> Terms:
+        z = graded.corrupted
+        replaced_M = z.replaced_T[z.at_M]
+        where_M = replaced_M if z.valid_M is None else replaced_M & z.valid_M
+        right_M = first_is_best(graded.scores_MK)
+        terms = generator_rates(z, graded.losses) | replaced_share(z)
+        terms |= apart("select", graded.losses["select"], replaced_M)
+        terms["select_accuracy"] = term(right_M, z.valid_M)
+        terms["select_accuracy_replaced"] = term(right_M, where_M)
+        if self.training:
+            return terms
+        terms["rtd_detection"] = histogram(graded.logits, z.replaced_T, z.tokens.real_T)
+        return terms | entropy(z)
+
+
+def first_is_best(scores_MK: Tensor) -> Tensor:
+    """[M] 1 where the first score is the highest, 0 where it is not; among equal ones the chance
+    that it is picked."""
+    best_MK = (scores_MK == scores_MK.amax(-1, keepdim=True)).float()
+    return best_MK[:, 0] / best_MK.sum(-1).clamp(min=1)
