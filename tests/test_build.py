@@ -303,11 +303,12 @@ def test_parts_are_what_the_objectives_take() -> None:
 
 
 @pytest.mark.parametrize(
-    "recipe", ["bert", "electra", "all-tokens-mlm", "corrective", "adversarial", "electric"]
+    "recipe",
+    ["bert", "electra", "all-tokens-mlm", "corrective", "teams", "adversarial", "electric"],
 )
 def test_a_run_leaves_the_networks_that_its_rows_name(recipe: str) -> None:
     config = load_recipe(f"{recipe}-tiny")
     exports = compose(config, Vocabulary(500, SPECIAL)).exports
     assert set(exports) == {KEPT, *beside(config)} <= set(network_names())
     for name, shown in beside(config).items():
-        assert (exports[name].head.kind == "token") == (shown.logits == "token")
+        assert (exports[name].head.kind == "token") == (shown.logits in ("token", "choice"))

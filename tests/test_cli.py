@@ -146,7 +146,7 @@ def test_help_of_pretrain_names_every_field() -> None:
         ),
         (
             ["export", "run", "--output-dir", "y", "--part", "encoder"],
-            "part cannot be 'encoder'; known: corrector, discriminator, generator",
+            "part cannot be 'encoder'; known: corrector, discriminator, generator, selector",
         ),
         ([], "the following arguments are required: VERB"),
     ],

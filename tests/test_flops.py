@@ -157,6 +157,19 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
         "corruptor": "unigram",
         "term_weights": {"rtd": 1.0, "correct": 1.0},
     },
+    "selective": {
+        "objective": "selective",
+        "candidates": 7,
+        "term_weights": {"generator": 1.0, "rtd": 1.0, "select": 1.0},
+    },
+    "selective-lower": {
+        "objective": "selective",
+        "tie": "lower",
+        "tie_layers": 1,
+        "generator_size": 1.0,
+        "num_hidden_layers": 3,
+        "term_weights": {"generator": 1.0, "rtd": 1.0, "select": 1.0},
+    },
     "electric-unigram": {
         "objective": "electric",
         "corruptor": "unigram",

@@ -41,6 +41,7 @@ STUDY = [
 
 def test_every_system_of_the_study_has_its_recipes() -> None:
     assert {f"{o}-{s}" for o in STUDY for s in ("tiny", "small", "base", "large")} <= set(NAMES)
+    assert {f"teams-{s}" for s in ("tiny", "mini", "small", "base")} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -63,10 +64,11 @@ def test_builds_and_takes_a_step(name: str) -> None:
     """Every parameter that is not frozen gets a finite gradient and one update of the recipe's own
     optimiser; the loss of the same batch falls (where the generator is paid for raising the
     discriminator's, it need not)."""
-    config = override(
-        load_recipe(name),
-        {"num_hidden_layers": 1, "max_seq_length": 32, "dropout": 0.0, "attention_dropout": 0.0},
-    )
+    fields = {"num_hidden_layers": 1, "max_seq_length": 32}
+    fields |= {"dropout": 0.0, "attention_dropout": 0.0}
+    if load_recipe(name).model.tie == "lower":
+        fields |= {"num_hidden_layers": 2, "generator_num_hidden_layers": 2, "tie_layers": 1}
+    config = override(load_recipe(name), fields)
     objective: Any = build(config, VOCABULARY).objective
     tokens = text_batch(seed=0, rows=2, row_length=32)
     named = dict(objective.named_parameters())

@@ -45,6 +45,10 @@ SYSTEMS = {
         LANGUAGE: ["generator_loss_masked", "correct"],
         DETECTION: ["rtd_detection_auc"],
     },
+    "teams": {
+        LANGUAGE: ["generator_loss_masked"],
+        DETECTION: ["rtd_detection_auc", "select_accuracy_replaced"],
+    },
     "two-stage": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "adversarial": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
     "electric": {LANGUAGE: ["generator"], DETECTION: ["energy_ranking_auc"]},

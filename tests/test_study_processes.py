@@ -27,12 +27,18 @@ SYSTEMS = (
     "replace-mlm",
     "all-tokens-mlm",
     "corrective",
+    "teams",
     "two-stage",
     "adversarial",
     "electric",
     "unigram",
     "uniform",
 )
+# A block that two branches share, and one of each.
+OWN: dict[str, dict[str, Any]] = {
+    "two-stage": {"generator_steps": 10},
+    "teams": {"num_hidden_layers": 2},
+}
 EXACT: dict[str, Any] = {"max_steps": 24, "logging_steps": 1, "eval_steps": 12, "save_steps": 1000}
 # Of the two intervals none divides the other: a checkpoint stands in the middle of a log line.
 BROKEN: dict[str, Any] = DROPOUT | {
@@ -46,8 +52,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def words(system: str, data: Path, run: Path, **fields: Any) -> list[str]:
-    stages = {"generator_steps": 10} if system == "two-stage" else {}
-    return pretrain_words(data, run, recipe=f"{system}-tiny", **stages | fields)
+    own = OWN.get(system, {})
+    return pretrain_words(data, run, recipe=f"{system}-tiny", **own | fields)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -20,6 +20,7 @@ LOSSES = {
     "replace-mlm": {"generator", "mlm"},
     "all-tokens-mlm": {"generator", "all_tokens"},
     "corrective": {"generator", "rtd", "correct", "correct_accuracy_replaced"},
+    "teams": {"generator", "rtd", "select", "select_accuracy_replaced"},
     "adversarial": {"rtd", "reinforce", "baseline", "reward", "generator_entropy"},
     "electric": {"generator", "nce", "energy_data", "energy_noise"},
     "unigram": {"rtd"},
@@ -36,14 +37,15 @@ def test_a_run_of_each(name: str, small_data: Path, tmp_path: Path) -> None:
     from transformers import AutoModel
 
     run = tmp_path / "run"
-    assert pretrain(small_data, run, f"{name}-tiny") == 0
+    depth = {"num_hidden_layers": 2} if name == "teams" else {}
+    assert pretrain(small_data, run, f"{name}-tiny", **depth) == 0
     for kind in ("train", "valid"):
         last = records(run, kind)[-1]
         assert LOSSES[name] <= last.keys(), kind
     flops = [r["flops"] for r in records(run, "train")]
     assert flops == sorted(flops)
     assert flops[0] > 0
-    for half in ("discriminator", "generator", "corrector"):
+    for half in ("discriminator", "generator", "corrector", "selector"):
         if (run / half).exists():
             _, info = AutoModel.from_pretrained(run / half, output_loading_info=True)
             assert not info["missing_keys"]
@@ -288,6 +290,10 @@ CARDS = {
         "probability that it was replaced",
         "and at the places of replacements which token stood there",
     ),
+    "teams": (
+        "probability that it was replaced",
+        "another last layer that learned to find the original among 5 candidates",
+    ),
     "electric": (
         "# of each token: its energy",
         "in which a small cloze model changed tokens, to give every token an energy",
@@ -314,6 +320,34 @@ def test_cards_say_what_was_done(
     if name == "electric":
         assert main(["detect", str(run / "discriminator"), "the dog"]) == 2
         assert "its logits are energies" in sentence(capsys)
+
+
+def test_what_selects_is_an_encoder_and_no_language_model(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The card says how to ask it, the doctor finds nothing wrong, another run starts from it, and
+    no score of sentences is made of it."""
+    from electrify.errors import UserError
+    from electrify.scoring.pll import load_scorer
+
+    run, size = tmp_path / "run", {"num_hidden_layers": 2}
+    assert pretrain(small_data, run, "teams-tiny", max_steps=2, **size) == 0
+    folder = run / "selector"
+    card = (folder / "README.md").read_text()
+    assert "encoder that selects" in card
+    assert "which of the ids 5 and 6" in card
+    assert "fill-mask" not in card
+    assert cli.main(["doctor", str(folder)]) == 0
+    fresh = {"init_discriminator": folder, "max_steps": 1, "max_position_embeddings": 32}
+    assert pretrain(small_data, tmp_path / "fresh", "bert-tiny", **size | fresh) == 0
+    assert "every weight found and used" in capsys.readouterr().err
+    with pytest.raises(UserError, match="compares a few candidates and gives no probability"):
+        load_scorer(str(folder))
+    assert load_scorer(str(run / "discriminator")).kind == "rtd"
+    copy = tmp_path / "copy"
+    assert cli.main(["export", str(run), "--part", "selector", "--output-dir", str(copy)]) == 0
+    weights = [(f / "model.safetensors").read_bytes() for f in (folder, copy)]
+    assert weights[0] == weights[1]
 
 
 def test_an_energy_comes_back_from_its_folder(

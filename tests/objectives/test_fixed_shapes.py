@@ -28,6 +28,7 @@ RECIPES = (
         "replace-mlm-tiny",
         "all-tokens-mlm-tiny",
         "corrective-tiny",
+        "teams-tiny",
         "two-stage-tiny",
         "adversarial-tiny",
     ),

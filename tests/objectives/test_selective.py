@@ -333,6 +333,29 @@ def test_the_cost_beside_electras(convention: Convention) -> None:
     assert selection == pytest.approx(want, rel=1e-6)
 
 
+def test_small_as_published() -> None:
+    """What the configuration of the public code says (experiments/small): half of the depth for
+    the generator, the lowest quarter shared, 76 of 512 tokens chosen."""
+    c = load_recipe("teams-small")
+    assert (c.model.num_hidden_layers, c.model.tie, c.model.tie_layers) == (12, "lower", 3)
+    assert c.model.generator_numbers() == {
+        "num_hidden_layers": 6,
+        "hidden_size": 256,
+        "num_attention_heads": 4,
+        "intermediate_size": 1024,
+    }
+    assert (c.objective.options.candidates, c.objective.term_weights) == (5, WEIGHTS)
+    assert int(c.corruption.mask_rate * (c.data.max_seq_length - 2)) == 76
+    t = c.train
+    assert (t.max_steps, t.train_batch_size, t.warmup_steps) == (500_000, 256, 10_000)
+    assert (t.learning_rate, t.weight_decay, t.optim) == (5e-4, 0.01, "adamw")
+    for size in ("tiny", "mini", "base"):
+        m = load_recipe(f"teams-{size}").model
+        own = m.generator_numbers()
+        assert 2 * own["num_hidden_layers"] == m.num_hidden_layers == 4 * (m.tie_layers or 0)
+        assert own["hidden_size"] == m.hidden_size
+
+
 # ---------------------------------------------------------------- refused
 
 

@@ -38,6 +38,7 @@ STUDY = [
     "replace-mlm",
     "all-tokens-mlm",
     "corrective",
+    "teams",
     "two-stage",
     "adversarial",
     "electric",

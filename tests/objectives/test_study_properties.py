@@ -25,6 +25,7 @@ SYSTEMS = [
     "replace-mlm",
     "all-tokens-mlm",
     "corrective",
+    "teams",
     "two-stage",
     "adversarial",
     "electric",

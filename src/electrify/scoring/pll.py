@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
+from ..config.rows import Logits
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of
 from ..export.positions import positions_of
@@ -173,6 +174,15 @@ def is_short(model: Any, *, vocab_size: int) -> bool:
         return False
 
 
+def must_be_a_score(model: str, said: Logits | None) -> None:
+    """Raises UserError if what a head says cannot be summed to a score."""
+    if said == "choice":
+        raise UserError(
+            f"{model}: its head compares a few candidates and gives no probability; take the "
+            "discriminator/ or the generator/ folder of its run"
+        )
+
+
 def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     """The scorer for a folder or Hub id. Its kind follows from the model's head (electrify.json
     tells energies from replaced-token logits).
@@ -187,11 +197,7 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
         architecture = None
     kind: Kind = "mlm"
     said = logits_of(model)
-    if said == "choice":
-        raise UserError(
-            f"{model}: its head compares a few candidates and gives no probability; take the "
-            "discriminator/ or the generator/ folder of its run"
-        )
+    must_be_a_score(model, said)
     network = transformers.AutoModelForMaskedLM
     if architecture is not None:
         kind = "electric" if said == "energy" else "rtd"
