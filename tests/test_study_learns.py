@@ -45,10 +45,7 @@ SYSTEMS = {
         LANGUAGE: ["generator_loss_masked", "correct"],
         DETECTION: ["rtd_detection_auc"],
     },
-    "teams": {
-        LANGUAGE: ["generator_loss_masked"],
-        DETECTION: ["rtd_detection_auc", "select_accuracy_replaced"],
-    },
+    "teams": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "two-stage": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "adversarial": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
     "electric": {LANGUAGE: ["generator"], DETECTION: ["energy_ranking_auc"]},
@@ -56,6 +53,8 @@ SYSTEMS = {
     "uniform": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
 }
 
+# Rates whose chance is another one: of five candidates one is right.
+AT_LEAST = {"teams": {"select_accuracy": 0.3}}
 # An energy must first learn how frequent each word is, which a detector need not know.
 OWN: dict[str, dict[str, Any]] = {
     "two-stage": {"generator_steps": 750},
@@ -106,3 +105,5 @@ def test_learns(system: str, data: Path, tmp_path: Path) -> None:
         assert valid[name] < entropy - 0.5, name
     for name in SYSTEMS[system][DETECTION]:
         assert valid[name] > 0.6, name
+    for name, least in AT_LEAST.get(system, {}).items():
+        assert valid[name] > least, name
