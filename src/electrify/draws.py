@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Purpose = Literal["choose", "mix", "random_token", "sample", "sentence", "span"]
+Purpose = Literal["choose", "mix", "random_token", "sample", "sentence", "span", "crop"]
 # The number of a purpose is part of every random stream, so append new ones and never reorder.
 _PURPOSES: dict[Purpose, int] = {
     "choose": 1,
@@ -25,6 +25,7 @@ _PURPOSES: dict[Purpose, int] = {
     "sample": 4,
     "sentence": 5,
     "span": 6,
+    "crop": 7,
 }
 
 
