@@ -25,7 +25,7 @@ _PURPOSES: dict[Purpose, int] = {
     "sample": 4,
     "sentence": 5,
     "span": 6,
-    "crop": 7,
+    "crop": 8,
 }
 
 

@@ -64,8 +64,11 @@ def test_a_later_option_with_another_value_is_another_recipe(name: str):
         "temperature_decay": 0.2,
         "generator_warmup_steps": 100,
         "clip": "apart",
+        "contrast_rows": 32,
+        "contrast_temperature": 0.5,
+        "crop_share": 0.8,
     }
-    cell = cell_of("electra-tiny")
+    cell = cell_of("corrective-tiny")
     changed = Cell(**vars(cell) | {"config": override(cell.config, {name: other[name]})})
     assert identity(STUDY, changed) != identity(STUDY, cell)
     same = Cell(**vars(cell) | {"config": override(cell.config, {name: LATER[name]})})

@@ -8,48 +8,46 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
-from batches import built, draws_of, pack, ragged_batch, terms_of, text_batch, value
+from batches import built, draws_of, ragged_batch, terms_of, text_batch, value
 from electrify.config.checks import check
 from electrify.config.flops import Convention
 from electrify.config.pretrain import load_recipe, override
-from electrify.corruption.cropping import View
 from electrify.errors import UserError
 from electrify.flops.count import passes_flops
-from electrify.objectives.contrast import Contrast
+from electrify.objectives.losses import partner_ce
 from electrify.terms import weighted
 
 WEIGHTS = {"generator": 1.0, "rtd": 50.0, "correct": 1.0, "contrast": 1.0}
 ASKED: dict[str, Any] = {"contrast_rows": 2, "term_weights": WEIGHTS}
 
 
-def test_by_hand() -> None:
-    """Two rows of a group. The sequences lie at 0 and 30 degrees, their crops at 60 and 90; a third
-    row is a group of its own, where only the partner is left. With temperature .5 the first
-    sequence has exp(2 cos 60) for its partner, beside exp(2 cos 30) and exp(2 cos 90)."""
-    tokens = pack([[[2, 9, 3]], [[2, 9, 3]], [[2, 9, 3]]], row_length=4)
-    first_S = torch.tensor([0, 4, 8])
-    view = View(tokens, first_S, first_S, None)
-    contrast = Contrast(2, rows=2, temperature=0.5)
-    contrast.head = nn.Identity()  # type: ignore[assignment]
+def at(*degrees: float) -> torch.Tensor:
+    radians_N = torch.tensor(degrees).deg2rad()
+    return 7 * torch.stack([radians_N.cos(), radians_N.sin()], dim=1)
 
-    def states(*degrees: float) -> torch.Tensor:
-        full_TD = torch.zeros(12, 2)
-        for at, x in zip((0, 4, 8), degrees, strict=True):
-            full_TD[at] = 7 * torch.tensor([math.cos(math.radians(x)), math.sin(math.radians(x))])
-        return full_TD
 
-    loss, right_K = contrast(states(0, 30, 45), states(60, 90, 200), view)
+@pytest.mark.parametrize("filled", [False, True])
+def test_by_hand(filled: bool) -> None:
+    """A group of two sequences at 0 and 30 degrees, whose partners lie at 60 and 90, and a group of
+    one, where only the partner is left. With temperature .5 the first vector has exp(2 cos 60) for
+    its partner, beside exp(2 cos 30) and exp(2 cos 90)."""
+    group_S = torch.tensor([0, 0, 1, 0][: 3 + filled])
+    valid_S = torch.tensor([True, True, True, False]) if filled else None
+    views = [(0, 30, 45, 0)[: 3 + filled], (60, 90, 200, 0)[: 3 + filled]]
+    loss_K, found_K = partner_ce(
+        torch.cat([at(*views[0]), at(*views[1])]), group_S, valid_S, temperature=0.5
+    )
 
     def ce(partner: float, *others: float) -> float:
         logits = [2 * math.cos(math.radians(x)) for x in (partner, *others)]
         return math.log(sum(map(math.exp, logits))) - logits[0]
 
+    real = [0, 1, 2, *range(3 + filled, 6 + filled)]
     wanted = [ce(60, 30, 90), ce(60, 30, 30), 0.0, ce(60, 30, 30), ce(60, 90, 30), 0.0]
-    assert loss.values_N.tolist() == pytest.approx(wanted, abs=1e-5)
-    assert loss.where_N is None
-    assert right_K.tolist() == [False, False, True, False, False, True]
+    assert loss_K[real].tolist() == pytest.approx(wanted, abs=1e-5)
+    assert loss_K.isfinite().all()
+    assert found_K[real].tolist() == [False, False, True, False, False, True]
 
 
 @pytest.mark.parametrize("fixed", [False, True])
@@ -73,8 +71,8 @@ def test_the_count_is_that_of_the_plan_and_empty_rows_count_nothing() -> None:
     plan = made.plan(tokens, draws_of(tokens))
     terms = terms_of(made, tokens, draws_of(tokens))
     assert int(plan.counts["contrast"]) == int(terms["contrast"].count)
-    moved = plan.to("cpu")
-    assert torch.equal(moved.view.tokens.ids_T, plan.view.tokens.ids_T)
+    moved: Any = plan.to("cpu")
+    assert torch.equal(moved.view.tokens.ids_T, vars(plan)["view"].tokens.ids_T)
 
 
 def test_gradients_reach_the_encoder_and_its_own_head_only() -> None:
@@ -82,13 +80,13 @@ def test_gradients_reach_the_encoder_and_its_own_head_only() -> None:
     made = built("corrective-tiny", **ASKED).objective
     terms = terms_of(made, tokens, draws_of(tokens))
     value_of = terms["contrast"].sum
-    own = dict(made.contrast.named_parameters())
+    own = dict(made.vectors.named_parameters())
     grads = torch.autograd.grad(
         value_of, list(made.parameters()), allow_unused=True, retain_graph=True
     )
     reached = {n for (n, _), g in zip(made.named_parameters(), grads, strict=True) if g is not None}
-    assert {n for n in reached if n.startswith("contrast.")} == {f"contrast.{n}" for n in own}
-    others = {n for n in reached if not n.startswith(("contrast.", "encoder."))}
+    assert {n for n in reached if n.startswith("vectors.")} == {f"vectors.{n}" for n in own}
+    others = {n for n in reached if not n.startswith(("vectors.", "encoder."))}
     # The tables of words and positions are the generator's, too.
     assert all("embeddings" in n for n in others), others
     assert any(n.startswith("encoder.blocks.0") for n in reached)

@@ -61,6 +61,9 @@ LATER: dict[str, Any] = {
     "temperature_decay": 0.1,
     "generator_warmup_steps": None,
     "clip": "together",
+    "contrast_rows": 0,
+    "contrast_temperature": 1.0,
+    "crop_share": 0.9,
 }
 """Options that came after the first results, each with the value at which a recipe is what it was
 before: so a new option leaves the results of earlier versions valid."""

@@ -8,11 +8,20 @@ from the rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
+from .objective_options import (
+    AllTokensOptions,
+    CorrectiveOptions,
+    RTDOptions,
+    all_tokens_asked,
+    corrective_asked,
+    corrective_check,
+    rtd_asked,
+    rtd_check,
+)
 from .rows import Exported, Logits, NoOptions
 
 
@@ -68,134 +77,9 @@ class Objective:
     card: Card
 
 
-# ------------------------------------------------------------------ own options
-
-
-@dataclass(frozen=True, kw_only=True)
-class RTDOptions:
-    """The options of replaced token detection."""
-
-    loss_on: Literal["all", "chosen"] = "all"
-    """For rtd: the tokens that are graded."""
-    correct_as_replaced: bool = False
-    """For rtd: whether a draw that is the original token counts as replaced, too (as in Electric).
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class AllTokensOptions:
-    """The options of All-Tokens MLM."""
-
-    copy_gate: bool = True
-    """For all_tokens: whether a gate may copy the token that stands there; without it every token
-    is predicted by the softmax alone."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CorrectiveOptions:
-    """The options of detection and correction."""
-
-    correction: Literal["plain", "gate", "copy", "none"] = "plain"
-    """For corrective: the loss at a chosen position, c being the belief that the token there is the
-    original: plain = cross-entropy; gate = (1 - c) times it; copy = minus the logarithm of c, where
-    that token is the original, plus (1 - c) times its probability; none = detection alone, after a
-    beginning with mlm_share."""
-    mlm_share: float = 0.0
-    """For corrective: the share of the run, from its start, in which the encoder is a masked
-    language model: it reads [MASK] and predicts the original there, and detects nothing yet."""
-    rtd_head: Literal["dense", "linear"] = "dense"
-    """For corrective: the head that detects: dense layer, gelu and one row, as ELECTRA's; or one
-    row alone, as COCO-LM's."""
-    contrast_rows: int = 0
-    """For corrective with a term weight for `contrast`: a crop of each sequence must be found among
-    those of so many consecutive rows of the batch (COCO-LM); passes must hold whole such groups."""
-    contrast_temperature: float = 1.0
-    """For corrective: the cosines of the contrast are divided by it."""
-    crop_share: float = 0.9
-    """For corrective: the share of each sequence that its crop keeps."""
-
-
-def _rtd_check(model: Any, o: RTDOptions) -> str | None:
-    if o.correct_as_replaced and o.loss_on == "chosen":
-        return (
-            "correct_as_replaced calls every chosen token replaced: it needs loss_on all, or there "
-            "is one answer"
-        )
-    if o.loss_on == "chosen" and model.init_rtd_bias == "replaced":
-        return (
-            "init_rtd_bias replaced starts at the share of all tokens, and loss_on chosen grades "
-            "the chosen ones: leave one of the two out"
-        )
-    return None
-
-
-def _corrective_check(model: Any, o: CorrectiveOptions) -> str | None:
-    if not 0 <= o.mlm_share < 1:
-        return f"mlm_share must lie in [0, 1), not {o.mlm_share}"
-    if o.correction == "none" and not o.mlm_share:
-        return (
-            "correction none without mlm_share is replaced token detection alone: take objective "
-            "rtd, or give mlm_share"
-        )
-    if o.contrast_rows < 0 or not 0 < o.contrast_temperature < math.inf:
-        return (
-            "contrast_rows must not be negative, and contrast_temperature must be positive, not "
-            f"{o.contrast_rows} and {o.contrast_temperature}"
-        )
-    if not 0 < o.crop_share < 1:
-        return f"crop_share must lie between 0 and 1, not {o.crop_share}"
-    if not o.contrast_rows and (o.contrast_temperature, o.crop_share) != (1.0, 0.9):
-        return "contrast_temperature and crop_share are for a contrast: give contrast_rows, too"
-    return None
-
-
-def _rtd_asked(o: RTDOptions) -> str:
-    if o.correct_as_replaced:
-        drawn = (
-            "to say of every token whether it is original or was drawn, where a draw that is the "
-            "original counts as drawn"
-        )
-        return f"{drawn} (ELECTRA with Electric's labels)"
-    return "to say of every token whether it is original or was replaced (ELECTRA)"
-
-
-def _corrective_asked(o: CorrectiveOptions) -> str:
-    return _corrective_tokens(o) + _contrast_asked(o)
-
-
-def _contrast_asked(o: CorrectiveOptions) -> str:
-    if not o.contrast_rows:
-        return ""
-    return f"; and to find the crop of a sequence among those of {o.contrast_rows} rows"
-
-
-def _corrective_tokens(o: CorrectiveOptions) -> str:
-    first = f"after {o.mlm_share:.0%} of the run as a masked language model, " * bool(o.mlm_share)
-    if o.correction == "none":
-        return f"{first}to say of every token whether it is original or was replaced (RTD)"
-    return (
-        f"{first}to say of every token whether it is original or was replaced, and at the places "
-        "of replacements which token stood there (RTD and correction, as COCO-LM and METRO-LM)"
-    )
-
-
-def _all_tokens_asked(o: AllTokensOptions) -> str:
-    if not o.copy_gate:
-        return (
-            "to predict the original of every token (All-Tokens MLM without the gate that copies "
-            "the input)"
-        )
-    return (
-        "to predict the original of every token (All-Tokens MLM; the gate that copies the input is "
-        "not part of this folder)"
-    )
-
-
 def _always(text: str) -> Callable[[Any], str]:
     return lambda options: text
 
-
-# ------------------------------------------------------------------ rows
 
 # The draws must come from the very distribution that the loss speaks of.
 _DRAWING = ("temperature", "temperature_end", "temperature_schedule", "disallow_correct")
@@ -220,9 +104,9 @@ OBJECTIVES: dict[str, Objective] = {
         losses={"rtd": 50.0},
         optional={"sentence": "clean_rate"},
         options=RTDOptions,
-        check=_rtd_check,
+        check=rtd_check,
         logits="replaced",
-        card=Card(title="ELECTRA discriminator", tag="replaced-token-detection", asked=_rtd_asked),
+        card=Card(title="ELECTRA discriminator", tag="replaced-token-detection", asked=rtd_asked),
     ),
     "all_tokens": Objective(
         cls="electrify.objectives.all_tokens:AllTokensMLM",
@@ -232,7 +116,7 @@ OBJECTIVES: dict[str, Objective] = {
         options=AllTokensOptions,
         logits="token",
         card=Card(
-            title="All-Tokens masked language model", tag="all-tokens", asked=_all_tokens_asked
+            title="All-Tokens masked language model", tag="all-tokens", asked=all_tokens_asked
         ),
     ),
     "corrective": Objective(
@@ -243,7 +127,7 @@ OBJECTIVES: dict[str, Objective] = {
         optional={"contrast": "contrast_rows"},
         group_rows=lambda losses, o: o.contrast_rows if "contrast" in losses else 1,
         options=CorrectiveOptions,
-        check=_corrective_check,
+        check=corrective_check,
         needs={"mlm_share": ("generator",)},
         moving=("mlm_share",),
         logits="replaced",
@@ -260,7 +144,7 @@ OBJECTIVES: dict[str, Objective] = {
         card=Card(
             title="ELECTRA discriminator",
             tag="replaced-token-detection",
-            asked=_corrective_asked,
+            asked=corrective_asked,
         ),
     ),
     "adversarial": Objective(

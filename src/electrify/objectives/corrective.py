@@ -1,5 +1,5 @@
 """Replaced token detection and correction by one encoder. Shape suffixes: T flat tokens, M chosen
-positions, V vocabulary, D hidden width."""
+positions, V vocabulary, D hidden width, S sequences, K = 2 S views of them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,25 @@ from ..corruption.plan import Plan, count
 from ..draws import Draws
 from ..model.encoder import Encoder
 from ..model.forward_passes import Pass, Period
-from ..model.heads import Head, LinearHead
+from ..model.heads import Head, LinearHead, VectorHead
 from ..model.likelihood import likeliest, token_ce
 from ..model.network import Network
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .contrast import Contrast
-from .losses import binary_ce, copy_log_probability
+from .losses import binary_ce, copy_log_probability, partner_ce
 from .metrics import apart, entropy, generator_rates, histogram, lm_rates, replaced_share
 from .objective import Graded, Objective, Parts
 
 Correction = Literal["plain", "gate", "copy", "none"]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """How crops are made, and compared."""
+
+    rows: int
+    temperature: float
+    crop_share: float
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,8 @@ class Corrective(Objective):
     then begins with an encoder that knows the language.
 
     contrast: a weighted loss `contrast` also asks which crop of the original belongs to which
-    corrupted sequence (contrast.py), which takes a second pass through the encoder.
+    corrupted sequence, among those of `rows` consecutive rows of the global batch, so that it is
+    the same however a batch is split. It takes a second pass through the encoder.
 
     Relations: with weight 0 for `correct` it is Electra, with weight 0 for `rtd` and plain it is
     Replace MLM; All-Tokens MLM asks both of one probability. The detecting and the correcting head
@@ -88,7 +97,6 @@ class Corrective(Objective):
         correction: Correction = "plain",
         mlm_share: float = 0.0,
         contrast: Contrast | None = None,
-        crop_share: float = 0.9,
     ) -> None:
         super().__init__()
         self.corruptor = corruptor
@@ -98,7 +106,7 @@ class Corrective(Objective):
         self.correction: Correction = correction
         self.mlm_share = mlm_share
         self.contrast = contrast
-        self.crop_share = crop_share
+        self.vectors = None if contrast is None else VectorHead(encoder.shape.hidden_size)
 
     @classmethod
     def build(
@@ -116,9 +124,9 @@ class Corrective(Objective):
         head = LinearHead(width) if rtd_head == "linear" else parts.binary_head()
         contrast = None
         if "contrast" in parts.losses:
-            contrast = Contrast(width, rows=contrast_rows, temperature=contrast_temperature)
+            contrast = Contrast(contrast_rows, contrast_temperature, crop_share)
         own: dict[str, Any] = {"correction": correction, "mlm_share": mlm_share}
-        own |= {"contrast": contrast, "crop_share": crop_share}
+        own["contrast"] = contrast
         return cls(parts.corruptor, parts.encoder, head, parts.lm_head(), **own)
 
     def networks(self) -> dict[str, Network]:
@@ -130,7 +138,7 @@ class Corrective(Objective):
         masked = bool(plan.progress < torch.tensor(self.mlm_share))
         view = None
         if self.contrast is not None and not masked:
-            view = crop(tokens, draws, share=self.crop_share, fixed=fixed)
+            view = crop(tokens, draws, share=self.contrast.crop_share, fixed=fixed)
         plan = CorrectivePlan(**vars(plan), masked=masked, view=view)
         return plan.counting(**self.counts(tokens, plan))
 
@@ -161,9 +169,9 @@ class Corrective(Objective):
     def _second_view(self) -> list[Pass]:
         """In place, the crops fill as many slots as the whole text; their head runs on two tokens
         of a sequence, which is next to nothing."""
-        if self.contrast is None:
+        if self.vectors is None:
             return []
-        return [Pass(self.encoder, 1.0, True), Pass(self.contrast.head, 0.0, True)]
+        return [Pass(self.encoder, 1.0, True), Pass(self.vectors, 0.0, True)]
 
     def periods(self) -> list[Period]:
         if not self.mlm_share:
@@ -192,12 +200,22 @@ class Corrective(Objective):
             correct_M = corrected(ce_M, replaced_T[z.at_M], kept_M, self.correction)
             losses["correct"] = Loss(correct_M, z.valid_M)
         found_K = None
-        if self.contrast is not None:
-            assert isinstance(plan, CorrectivePlan)
-            assert plan.view is not None
-            crops_TD = self.encoder(plan.view.tokens)
-            losses["contrast"], found_K = self.contrast(states_TD, crops_TD, plan.view)
+        if self.vectors is not None:
+            losses["contrast"], found_K = self.partners(states_TD, plan)
         return Corrected(z, losses, states_TD, replaced_T, logits_MV=logits_MV, found_K=found_K)
+
+    def partners(self, states_TD: Tensor, plan: Plan) -> tuple[Loss, Tensor]:
+        """The contrast, and [K] what was found."""
+        assert isinstance(plan, CorrectivePlan)
+        view, how, head = plan.view, self.contrast, self.vectors
+        assert view is not None
+        assert how is not None
+        assert head is not None
+        crops_TD = self.encoder(view.tokens)
+        vectors_KD = head(torch.cat([states_TD[view.first_S], crops_TD[view.crop_first_S]]))
+        group_S = view.first_S // (view.tokens.row_length * how.rows)
+        loss_K, found_K = partner_ce(vectors_KD, group_S, view.valid_S, temperature=how.temperature)
+        return Loss(loss_K, None if view.valid_S is None else view.valid_S.repeat(2)), found_K
 
     def as_masked_lm(self, z: Generated, tokens: Tokens, plan: Plan) -> Corrected:
         """A batch of the first part of the run."""
@@ -209,8 +227,8 @@ class Corrective(Objective):
             "rtd": none_of(replaced_N),
             "correct": Loss(token_ce(logits_MV, z.was_M), z.valid_M),
         }
-        if self.contrast is not None:
-            losses["contrast"] = none_of(self.idle(self.contrast.head, states_TD))
+        if self.vectors is not None:
+            losses["contrast"] = none_of(self.idle(self.vectors, states_TD))
         return Corrected(z, losses, states_TD, replaced_N, logits_MV=logits_MV)
 
     @staticmethod
