@@ -43,6 +43,7 @@ CARDS = {
         "replaced by others drawn by their frequency, to give every token an energy"
     ),
     "electric over uniform": "replaced by others drawn at random, to give every token an energy",
+    "contrast": "; and to find the crop of a sequence among those of 2 rows",
 }
 
 

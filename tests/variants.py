@@ -32,4 +32,12 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "electric-tiny",
         {"corruptor": "uniform", "term_weights": {"nce": 50.0}},
     ),
+    "contrast": (
+        "corrective-tiny",
+        {
+            "contrast_rows": 2,
+            "mlm_share": 0.4,
+            "term_weights": {"generator": 1.0, "rtd": 50.0, "correct": 1.0, "contrast": 1.0},
+        },
+    ),
 }

@@ -16,7 +16,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Purpose = Literal["choose", "mix", "random_token", "sample", "sentence", "span", "candidates"]
+Purpose = Literal[
+    "choose", "mix", "random_token", "sample", "sentence", "span", "candidates", "crop"
+]
 # The number of a purpose is part of every random stream, so append new ones and never reorder.
 _PURPOSES: dict[Purpose, int] = {
     "choose": 1,
@@ -26,6 +28,7 @@ _PURPOSES: dict[Purpose, int] = {
     "sentence": 5,
     "span": 6,
     "candidates": 7,
+    "crop": 8,
 }
 
 

@@ -17,6 +17,7 @@ from typing import IO, Any, Self, cast
 from .console import harmless
 
 PLAIN_LINE_EVERY_S = 10.0
+PER_HOUR_BELOW = 0.01  # units per second below which the rate is shown per hour
 _live: list[Any] = []  # consoles of the bars now shown, so that `say` prints above them
 
 
@@ -148,18 +149,23 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Units per second since the start."""
-        return (self.done - self._first) / max(time.monotonic() - self._began, 1e-9)
+        """Units per second since the start. A sum of shares that is off by its rounding is no
+        progress yet."""
+        moved = self.done - self._first
+        if moved <= 1e-9 * abs(self.done):
+            return 0.0
+        return moved / max(time.monotonic() - self._began, 1e-9)
 
     def _amount(self) -> str:
         of = f"/{_short(self.total)}" if self.total is not None else ""
-        return f"{_short(self.done)}{of} {self.unit}, {_short(self.rate)} {self.unit}/s"
+        rate, per = (self.rate * 3600, "h") if self.rate < PER_HOUR_BELOW else (self.rate, "s")
+        return f"{_short(self.done)}{of} {self.unit}, {_short(rate)} {self.unit}/{per}"
 
     def line(self) -> str:
         """The state as one plain line: what, how much, rate, time left, note."""
         left = ""
-        if self.total is not None and self._first < self.done < self.total:
-            left = f", {duration((self.total - self.done) / max(self.rate, 1e-9))} left"
+        if self.total is not None and self.done < self.total and self.rate:
+            left = f", {duration((self.total - self.done) / self.rate)} left"
         return f"{self.title}: {self._amount()}{left}" + (f", {self.note}" if self.note else "")
 
     def __exit__(

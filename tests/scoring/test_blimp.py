@@ -70,14 +70,15 @@ def test_files_and_terms(data: Path):
     assert "\n" in found[3].pairs[0].good
 
 
-def test_accuracy_is_counted_from_the_scores_and_a_tie_is_wrong(models_root: Path, data: Path):
+def test_accuracy_is_counted_from_the_scores_and_a_tie_is_one_half(models_root: Path, data: Path):
     scorer = load_scorer(str(models_root / "run" / "generator"))
     paradigms = read_blimp(data)
     with Progress(14, title="blimp", unit="sentences") as progress:
         found = judge(scorer, paradigms, batch_tokens=64, progress=progress)
     for p, row in zip(paradigms, found, strict=True):
         scores = [(scorer.scores([pair.good])[0], scorer.scores([pair.bad])[0]) for pair in p.pairs]
-        assert row.accuracy == sum(good > bad for good, bad in scores) / len(p.pairs)
+        worth = [1.0 if good > bad else 0.5 if good == bad else 0.0 for good, bad in scores]
+        assert row.accuracy == sum(worth) / len(p.pairs)
         assert row.ties == (1 if p.name == "other" else 0)
 
 
@@ -121,7 +122,7 @@ def test_a_table_by_hand():
         "part   phenomenon   one   two",
         "blimp  x           50.0  75.0",
         "blimp  overall     50.0  75.0",
-        "3 pairs have equal scores and count as wrong",
+        "3 pairs have equal scores and count as one half",
     ]
 
 

@@ -90,6 +90,12 @@ def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:
                     f"{row.optional[loss]} above 0"
                 ),
             )
+    for loss, option in o.row.optional.items():
+        need(
+            loss in names or option not in vars(o.options) or not options[option],
+            f"{option} is for the loss `{loss}`, which has no weight: give term_weights with "
+            f"{loss}=1, too",
+        )
     need(
         losses <= names <= losses | extra,
         f"term_weights must name {sorted(losses)}, not {sorted(names)}",

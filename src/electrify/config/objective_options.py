@@ -3,6 +3,7 @@ model card says of a network that was asked with them. This module does not impo
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -45,6 +46,13 @@ class CorrectiveOptions:
     rtd_head: Literal["dense", "linear"] = "dense"
     """For corrective: the head that detects: dense layer, gelu and one row, as ELECTRA's; or one
     row alone, as COCO-LM's."""
+    contrast_rows: int = 0
+    """For corrective with a term weight for `contrast`: a crop of each sequence must be found among
+    those of so many consecutive rows of the batch (COCO-LM); passes must hold whole such groups."""
+    contrast_temperature: float = 1.0
+    """For corrective: the cosines of the contrast are divided by it."""
+    crop_share: float = 0.9
+    """For corrective: the share of each sequence that its crop keeps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +86,15 @@ def corrective_check(model: Any, o: CorrectiveOptions) -> str | None:
             "correction none without mlm_share is replaced token detection alone: take objective "
             "rtd, or give mlm_share"
         )
+    if o.contrast_rows < 0 or not 0 < o.contrast_temperature < math.inf:
+        return (
+            "contrast_rows must not be negative, and contrast_temperature must be positive, not "
+            f"{o.contrast_rows} and {o.contrast_temperature}"
+        )
+    if not 0 < o.crop_share < 1:
+        return f"crop_share must lie between 0 and 1, not {o.crop_share}"
+    if not o.contrast_rows and (o.contrast_temperature, o.crop_share) != (1.0, 0.9):
+        return "contrast_temperature and crop_share are for a contrast: give contrast_rows, too"
     return None
 
 
@@ -98,6 +115,16 @@ def rtd_asked(o: RTDOptions) -> str:
 
 
 def corrective_asked(o: CorrectiveOptions) -> str:
+    return _corrective_tokens(o) + _contrast_asked(o)
+
+
+def _contrast_asked(o: CorrectiveOptions) -> str:
+    if not o.contrast_rows:
+        return ""
+    return f"; and to find the crop of a sequence among those of {o.contrast_rows} rows"
+
+
+def _corrective_tokens(o: CorrectiveOptions) -> str:
     first = f"after {o.mlm_share:.0%} of the run as a masked language model, " * bool(o.mlm_share)
     if o.correction == "none":
         return f"{first}to say of every token whether it is original or was replaced (RTD)"

@@ -84,8 +84,6 @@ def _always(text: str) -> Callable[[Any], str]:
     return lambda options: text
 
 
-# ------------------------------------------------------------------ rows
-
 # The draws must come from the very distribution that the loss speaks of.
 _DRAWING = ("temperature", "temperature_end", "temperature_schedule", "disallow_correct")
 
@@ -129,6 +127,8 @@ OBJECTIVES: dict[str, Objective] = {
         help="rtd, and predict the original at chosen positions, by one encoder",
         corruptors=("generator", "unigram", "uniform"),
         losses={"rtd": 50.0, "correct": 1.0},
+        optional={"contrast": "contrast_rows"},
+        group_rows=lambda losses, o: o.contrast_rows if "contrast" in losses else 1,
         options=CorrectiveOptions,
         check=corrective_check,
         needs={"mlm_share": ("generator",)},

@@ -11,7 +11,7 @@ Shape suffixes: T flat tokens, M chosen positions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -28,8 +28,8 @@ WHOLE = 64
 
 @dataclass(frozen=True)
 class Plan:
-    """A method with more to decide has a subclass; its tensors, alone or in dicts, travel with the
-    others."""
+    """A method with more to decide has a subclass; its tensors, alone, in dicts or in other
+    dataclasses, travel with the others."""
 
     at_M: Tensor
     """Chosen positions, flat, ascending; filled up with 0 where the list has a fixed length."""
@@ -63,9 +63,11 @@ def _moved(plan: P, move: Callable[[Tensor], Tensor]) -> P:
     def one(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: one(v) for key, v in value.items()}
+        if is_dataclass(value) and not isinstance(value, type):
+            return replace(value, **{f.name: one(getattr(value, f.name)) for f in fields(value)})
         return move(value) if isinstance(value, Tensor) else value
 
-    return replace(plan, **{f.name: one(getattr(plan, f.name)) for f in fields(plan)})
+    return one(plan)
 
 
 def positions(chosen_T: Tensor, *, fixed_for: float | None) -> tuple[Tensor, Tensor | None]:

@@ -21,15 +21,15 @@ from .embeddings import Words
 from .encoder import Encoder
 from .shape import Shape
 
-HeadKind = Literal["token", "binary"]
+HeadKind = Literal["token", "binary", "vector"]
 
 
 class Head(nn.Module, ABC):
     """[N, D] -> logits."""
 
     kind: ClassVar[HeadKind]
-    """What it gives for a token: a logit for each word of the vocabulary [N, V], or one logit
-    [N]."""
+    """What it gives for a token: a logit for each word of the vocabulary [N, V], one logit [N], or
+    a vector [N, D], which is not exported."""
     paper_share: ClassVar[float | None] = None
     """The share of the tokens on which it runs according to the paper's script, if that differs
     from the actual share."""
@@ -160,6 +160,23 @@ class BinaryHead(OneLogit):
 
     def paper_flops(self, row_length: int) -> float:
         return costs.binary_flops(self.dense.in_features)
+
+
+class VectorHead(Head):
+    """LN(gelu(W h)): a vector for the [CLS] of a sequence (COCO-LM, 2102.08473 section 3.2)."""
+
+    kind = "vector"
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(hidden_size, hidden_size)
+        self.norm = nn.LayerNorm(hidden_size)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        return self.norm(F.gelu(self.dense(x_ND)))
+
+    def paper_flops(self, row_length: int) -> float:
+        return costs.paper_linear_flops(self.dense)
 
 
 class MaskedLM(nn.Module):

@@ -1,5 +1,5 @@
 """Replaced token detection and correction by one encoder. Shape suffixes: T flat tokens, M chosen
-positions, V vocabulary, D hidden width."""
+positions, V vocabulary, D hidden width, S sequences, K = 2 S views of them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..corruption.cropping import View, crop
 from ..corruption.generator import Generated
 from ..corruption.masking import Corruptor, substitute
 from ..corruption.plan import Plan, count
 from ..draws import Draws
 from ..model.encoder import Encoder
 from ..model.forward_passes import Pass, Period
-from ..model.heads import Head, LinearHead
+from ..model.heads import Head, LinearHead, VectorHead
 from ..model.likelihood import likeliest, token_ce
 from ..model.network import Network
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .losses import binary_ce, copy_log_probability
+from .losses import binary_ce, copy_log_probability, partner_ce
 from .metrics import apart, entropy, generator_rates, histogram, lm_rates, replaced_share
 from .objective import Graded, Objective, Parts
 
@@ -29,9 +30,20 @@ Correction = Literal["plain", "gate", "copy", "none"]
 
 
 @dataclass(frozen=True)
+class Contrast:
+    """How crops are made, and compared."""
+
+    rows: int
+    temperature: float
+    crop_share: float
+
+
+@dataclass(frozen=True)
 class CorrectivePlan(Plan):
     masked: bool = False
     """Whether the encoder is a masked language model in this update."""
+    view: View | None = None
+    """The second view, where a contrast is computed."""
 
 
 def is_masked(plan: Plan) -> bool:
@@ -45,11 +57,13 @@ class Corrected(Graded):
 
     logits_MV: Tensor
     """Of the head that corrects."""
+    found_K: Tensor | None = None
+    """Whether each view of a sequence is most alike to its other one; None without a contrast."""
 
 
 class Corrective(Objective):
     """The encoder says of every token whether it was replaced, and at the chosen positions which
-    token stood there (COCO-LM, 2102.08473 section 3.2, without its contrast; METRO-LM, 2204.06644):
+    token stood there (COCO-LM, 2102.08473 section 3.2; METRO-LM, 2204.06644):
     loss = generator + 50 * rtd + correct.
 
     With z the logit of `replaced` and c = sigmoid(-z), the encoder's belief that a token is the
@@ -63,6 +77,10 @@ class Corrective(Objective):
     mlm_share: for this share of the run, from its start, the encoder is a masked language model
     instead, with the correcting head: it reads the text that the generator reads. The detection
     then begins with an encoder that knows the language.
+
+    contrast: a weighted loss `contrast` also asks which crop of the original belongs to which
+    corrupted sequence, among those of `rows` consecutive rows of the global batch, so that it is
+    the same however a batch is split. It takes a second pass through the encoder.
 
     Relations: with weight 0 for `correct` it is Electra, with weight 0 for `rtd` and plain it is
     Replace MLM; All-Tokens MLM asks both of one probability. The detecting and the correcting head
@@ -78,6 +96,7 @@ class Corrective(Objective):
         *,
         correction: Correction = "plain",
         mlm_share: float = 0.0,
+        contrast: Contrast | None = None,
     ) -> None:
         super().__init__()
         self.corruptor = corruptor
@@ -86,6 +105,8 @@ class Corrective(Objective):
         self.corrector = corrector
         self.correction: Correction = correction
         self.mlm_share = mlm_share
+        self.contrast = contrast
+        self.vectors = None if contrast is None else VectorHead(encoder.shape.hidden_size)
 
     @classmethod
     def build(
@@ -95,10 +116,17 @@ class Corrective(Objective):
         correction: Correction,
         rtd_head: Literal["dense", "linear"],
         mlm_share: float,
+        contrast_rows: int,
+        contrast_temperature: float,
+        crop_share: float,
     ) -> Corrective:
-        linear = rtd_head == "linear"
-        head = LinearHead(parts.shape.hidden_size) if linear else parts.binary_head()
+        width = parts.shape.hidden_size
+        head = LinearHead(width) if rtd_head == "linear" else parts.binary_head()
+        contrast = None
+        if "contrast" in parts.losses:
+            contrast = Contrast(contrast_rows, contrast_temperature, crop_share)
         own: dict[str, Any] = {"correction": correction, "mlm_share": mlm_share}
+        own["contrast"] = contrast
         return cls(parts.corruptor, parts.encoder, head, parts.lm_head(), **own)
 
     def networks(self) -> dict[str, Network]:
@@ -108,17 +136,23 @@ class Corrective(Objective):
         plan = self.corruptor.plan(tokens, draws, fixed=fixed)
         # In float32, as the progress is, so that both agree on the update of the change.
         masked = bool(plan.progress < torch.tensor(self.mlm_share))
-        plan = CorrectivePlan(**vars(plan), masked=masked)
+        view = None
+        if self.contrast is not None and not masked:
+            view = crop(tokens, draws, share=self.contrast.crop_share, fixed=fixed)
+        plan = CorrectivePlan(**vars(plan), masked=masked, view=view)
         return plan.counting(**self.counts(tokens, plan))
 
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
         nothing = torch.tensor(0)
         masked = is_masked(plan)
         corrects = masked or self.correction != "none"
-        return {
+        counts = {
             "rtd": nothing if masked else tokens.real_T.sum(),
             "correct": count(plan) if corrects else nothing,
         }
+        if self.contrast is not None:
+            counts["contrast"] = nothing if masked else 2 * tokens.first_T.sum()
+        return counts
 
     def passes(self) -> list[Pass]:
         return self._passes(detects=True, corrects=self.correction != "none")
@@ -127,9 +161,17 @@ class Corrective(Objective):
         passes = [*self.corruptor.passes(), Pass(self.encoder, 1.0, True)]
         if detects:
             passes.append(Pass(self.head, 1.0, True))
+            passes += self._second_view()
         if corrects:
             passes.append(Pass(self.corrector, self.corruptor.chooser.share, True))
         return passes
+
+    def _second_view(self) -> list[Pass]:
+        """In place, the crops fill as many slots as the whole text; their head runs on two tokens
+        of a sequence, which is next to nothing."""
+        if self.vectors is None:
+            return []
+        return [Pass(self.encoder, 1.0, True), Pass(self.vectors, 0.0, True)]
 
     def periods(self) -> list[Period]:
         if not self.mlm_share:
@@ -157,7 +199,23 @@ class Corrective(Objective):
             kept_M = ~z.replaced_T[z.at_M]
             correct_M = corrected(ce_M, replaced_T[z.at_M], kept_M, self.correction)
             losses["correct"] = Loss(correct_M, z.valid_M)
-        return Corrected(z, losses, states_TD, replaced_T, logits_MV=logits_MV)
+        found_K = None
+        if self.vectors is not None:
+            losses["contrast"], found_K = self.partners(states_TD, plan)
+        return Corrected(z, losses, states_TD, replaced_T, logits_MV=logits_MV, found_K=found_K)
+
+    def partners(self, states_TD: Tensor, plan: Plan) -> tuple[Loss, Tensor]:
+        """The contrast, and [K] what was found."""
+        assert isinstance(plan, CorrectivePlan)
+        view, how, head = plan.view, self.contrast, self.vectors
+        assert view is not None
+        assert how is not None
+        assert head is not None
+        crops_TD = self.encoder(view.tokens)
+        vectors_KD = head(torch.cat([states_TD[view.first_S], crops_TD[view.crop_first_S]]))
+        group_S = view.first_S // (view.tokens.row_length * how.rows)
+        loss_K, found_K = partner_ce(vectors_KD, group_S, view.valid_S, temperature=how.temperature)
+        return Loss(loss_K, None if view.valid_S is None else view.valid_S.repeat(2)), found_K
 
     def as_masked_lm(self, z: Generated, tokens: Tokens, plan: Plan) -> Corrected:
         """A batch of the first part of the run."""
@@ -169,6 +227,8 @@ class Corrective(Objective):
             "rtd": none_of(replaced_N),
             "correct": Loss(token_ce(logits_MV, z.was_M), z.valid_M),
         }
+        if self.vectors is not None:
+            losses["contrast"] = none_of(self.idle(self.vectors, states_TD))
         return Corrected(z, losses, states_TD, replaced_N, logits_MV=logits_MV)
 
     @staticmethod
@@ -184,6 +244,10 @@ class Corrective(Objective):
             assert isinstance(z, Generated)
             loss = graded.losses["correct"]
             return terms | lm_rates("mlm", graded.logits_MV, loss, z, mask_id=z.mask_id)
+        if graded.found_K is not None:
+            terms["contrast_accuracy"] = term(
+                graded.found_K.float(), graded.losses["contrast"].where_N
+            )
         if self.correction != "none":
             terms |= correction_rates(graded)
         if self.training:

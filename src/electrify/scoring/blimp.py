@@ -1,5 +1,6 @@
 """BLiMP: minimal pairs of English grammar, without training (1912.00582). A pair counts as right if
-the good sentence gets the higher score.
+the good sentence gets the higher score, and as one half where both get the same: a model that
+cannot tell them apart is at chance, and not at 0 or 100 %.
 
 The data is a folder of JSON lines (`sentence_good`, `sentence_bad`), a file for each paradigm;
 those in `supplement/` are reported separately.
@@ -49,7 +50,7 @@ class Paradigm:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The share of a paradigm that a model got right. A tie counts as wrong."""
+    """The share of a paradigm that a model got right. A tie counts as one half."""
 
     model: str
     paradigm: str
@@ -128,7 +129,7 @@ def judge(
                 p.field,
                 p.phenomenon,
                 len(p.pairs),
-                right / len(p.pairs),
+                (right + ties / 2) / len(p.pairs),
                 ties,
             )
         )
@@ -162,6 +163,6 @@ def table(rows: Sequence[Accuracy]) -> str:
     return "\n".join(
         [
             *aligned(cells, names=2),
-            *([f"{ties} pairs have equal scores and count as wrong"] if ties else []),
+            *([f"{ties} pairs have equal scores and count as one half"] if ties else []),
         ]
     )

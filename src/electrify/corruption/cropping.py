@@ -1,0 +1,75 @@
+"""A second view of a text: of every sequence a contiguous part, in place, behind a [CLS] of its own
+(COCO-LM, 2102.08473 section 3.2).
+
+Rows, slots and kernels stay as they are: what is cut off counts as padding.
+
+Shape suffixes: T flat tokens, R rows, L row length, S sequences of all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ..draws import Draws
+from ..tokens import Tokens
+from .choosing import per_sequence
+from .plan import positions
+
+
+@dataclass(frozen=True)
+class View:
+    """The second view of a batch, and where the sequences of both begin."""
+
+    tokens: Tokens
+    """The crops."""
+    first_S: Tensor
+    """Flat position of the [CLS] of each sequence, ascending; filled up with 0 where the list has a
+    fixed length."""
+    crop_first_S: Tensor
+    """The same for the crops."""
+    valid_S: Tensor | None
+    """Which entries are sequences; None where all are."""
+
+
+def crop(tokens: Tokens, draws: Draws, *, share: float, fixed: bool = False) -> View:
+    """Keeps round(share * tokens), at least one, of the tokens after [CLS] of each sequence; where
+    the part begins is drawn, every place with equal probability. The slot before it becomes [CLS],
+    and positions count from there.
+
+    fixed: the lists have one of few lengths.
+    """
+    rows, length = tokens.num_rows, tokens.row_length
+    size_RS = (per_sequence(torch.ones_like(tokens.seq_T), tokens) - 1).clamp(min=0)
+    kept_RS = torch.minimum((size_RS.double() * share).round().long().clamp(min=1), size_RS)
+    u_T = draws.uniform_T("crop") * tokens.first_T
+    u_RS = u_T.new_zeros(size_RS.shape).scatter_add(
+        1, tokens.seq_T.view(rows, length), u_T.view(rows, length)
+    )
+    start_RS = (u_RS * (size_RS - kept_RS + 1)).long()
+    # Position of the new [CLS] in the sequence of each token, and of the last token that is kept.
+    start_T = of_sequence(start_RS, tokens)
+    last_T = start_T + of_sequence(kept_RS, tokens)
+    within_T = tokens.real_T & (start_T <= tokens.pos_T) & (tokens.pos_T <= last_T)
+    begins_T = within_T & (tokens.pos_T == start_T)
+    at_T = torch.arange(len(tokens.ids_T), device=tokens.ids_T.device)
+    cls_T = tokens.ids_T[(at_T - tokens.pos_T).clamp(min=0)]
+    crops = replace(
+        tokens,
+        ids_T=torch.where(begins_T, cls_T, tokens.ids_T),
+        seq_T=torch.where(within_T, tokens.seq_T, 0),
+        pos_T=torch.where(within_T, tokens.pos_T - start_T, 0),
+        # A sequence leaves padding on both sides.
+        runs=None if tokens.runs is None else 3 * tokens.runs,
+    )
+    fixed_for = 1 / length if fixed else None
+    first_S, valid_S = positions(tokens.first_T, fixed_for=fixed_for)
+    crop_first_S, _ = positions(begins_T, fixed_for=fixed_for)
+    return View(crops, first_S, crop_first_S, valid_S)
+
+
+def of_sequence(values_RS: Tensor, tokens: Tokens) -> Tensor:
+    """[T] the value of the sequence to which each token belongs."""
+    return values_RS.gather(1, tokens.seq_T.view(tokens.num_rows, -1)).flatten()
