@@ -303,7 +303,7 @@ def test_parts_are_what_the_objectives_take() -> None:
 
 
 @pytest.mark.parametrize(
-    "recipe", ["bert", "electra", "all-tokens-mlm", "corrective", "adversarial", "electric"]
+    "recipe", ["bert", "electra", "all-tokens-mlm", "corrective", "amos", "adversarial", "electric"]
 )
 def test_a_run_leaves_the_networks_that_its_rows_name(recipe: str) -> None:
     config = load_recipe(f"{recipe}-tiny")

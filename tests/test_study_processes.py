@@ -27,6 +27,7 @@ SYSTEMS = (
     "replace-mlm",
     "all-tokens-mlm",
     "corrective",
+    "amos",
     "two-stage",
     "adversarial",
     "electric",

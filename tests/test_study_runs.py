@@ -20,6 +20,7 @@ LOSSES = {
     "replace-mlm": {"generator", "mlm"},
     "all-tokens-mlm": {"generator", "all_tokens"},
     "corrective": {"generator", "rtd", "correct", "correct_accuracy_replaced"},
+    "amos": {"generator", "rtd", "generator_loss_depth_1", "mixture_share_depth_3"},
     "adversarial": {"rtd", "reinforce", "baseline", "reward", "generator_entropy"},
     "electric": {"generator", "nce", "energy_data", "energy_noise"},
     "unigram": {"rtd"},
@@ -287,6 +288,10 @@ CARDS = {
     "corrective": (
         "probability that it was replaced",
         "and at the places of replacements which token stood there",
+    ),
+    "amos": (
+        "probability that it was replaced",
+        "in which a mixture of masked language models changed tokens, trained to find",
     ),
     "electric": (
         "# of each token: its energy",

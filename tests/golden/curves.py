@@ -30,6 +30,7 @@ RECIPES = (
         "replace-mlm-tiny",
         "all-tokens-mlm-tiny",
         "corrective-tiny",
+        "amos-tiny",
         "two-stage-tiny",
     ),
     *("adversarial-tiny", "electric-tiny", "unigram-tiny", "uniform-tiny"),

@@ -28,6 +28,7 @@ RECIPES = (
         "replace-mlm-tiny",
         "all-tokens-mlm-tiny",
         "corrective-tiny",
+        "amos-tiny",
         "two-stage-tiny",
         "adversarial-tiny",
     ),

@@ -38,6 +38,7 @@ STUDY = [
     "replace-mlm",
     "all-tokens-mlm",
     "corrective",
+    "amos",
     "two-stage",
     "adversarial",
     "electric",

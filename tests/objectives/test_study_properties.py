@@ -25,6 +25,7 @@ SYSTEMS = [
     "replace-mlm",
     "all-tokens-mlm",
     "corrective",
+    "amos",
     "two-stage",
     "adversarial",
     "electric",

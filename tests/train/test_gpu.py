@@ -31,6 +31,7 @@ RECIPES = (
         "replace-mlm-tiny",
         "all-tokens-mlm-tiny",
         "corrective-tiny",
+        "amos-tiny",
         "adversarial-tiny",
         "electric-tiny",
         "unigram-tiny",

@@ -52,6 +52,15 @@ class Sampling:
         plain = isinstance(temperature, float) and temperature == 1.0
         return drawn_M, p_MV if plain and not self.disallow_correct else None
 
+    def sharpened(
+        self, logits_MV: Tensor, was_M: Tensor, progress: Tensor, *, tau: float
+    ) -> tuple[Tensor, float | Tensor]:
+        """softmax(logits / (T tau)), T the temperature of the draws, which it is for tau = 1; and
+        T tau."""
+        temperature = self.temperature_at(progress) * tau
+        never_M = was_M if self.disallow_correct else None
+        return distribution(logits_MV, temperature=temperature, never_M=never_M), temperature
+
 
 @torch.no_grad()
 def sample(
@@ -61,14 +70,22 @@ def sample(
     temperature: float | Tensor = 1.0,
     never_M: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """One token per row, distributed as softmax(logits / temperature), and that distribution [M, V]
-    in float32, both without gradient; `never_M` names one token per row that is never drawn."""
+    """One token per row, and the distribution from which it is drawn, both without gradient."""
+    p_MV = distribution(logits_MV, temperature=temperature, never_M=never_M)
+    return invert(p_MV, uniform_M), p_MV
+
+
+@torch.no_grad()
+def distribution(
+    logits_MV: Tensor, *, temperature: float | Tensor, never_M: Tensor | None
+) -> Tensor:
+    """[M, V] softmax(logits / temperature) in float32, without gradient; `never_M` names one token
+    per row that is never drawn."""
     plain = isinstance(temperature, float) and temperature == 1.0
     scaled_MV = logits_MV if plain else logits_MV.float() / temperature
     if never_M is not None:
         scaled_MV = scaled_MV.scatter(-1, never_M[:, None], float("-inf"))
-    p_MV = scaled_MV.softmax(-1, dtype=torch.float32)
-    return invert(p_MV, uniform_M), p_MV
+    return scaled_MV.softmax(-1, dtype=torch.float32)
 
 
 def invert(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
