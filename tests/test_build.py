@@ -304,7 +304,7 @@ def test_parts_are_what_the_objectives_take() -> None:
 
 @pytest.mark.parametrize(
     "recipe",
-    ["bert", "electra", "all-tokens-mlm", "corrective", "teams", "adversarial", "electric"],
+    ["bert", "electra", "all-tokens-mlm", "corrective", "teams", "amos", "adversarial", "electric"],
 )
 def test_a_run_leaves_the_networks_that_its_rows_name(recipe: str) -> None:
     config = load_recipe(f"{recipe}-tiny")

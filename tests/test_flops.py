@@ -237,6 +237,22 @@ def test_every_objective_says_what_it_runs(name: str) -> None:
     assert ours == theirs
 
 
+@pytest.mark.parametrize("fields", [{}, {"embedding_size": 16, "tie": "gdes"}], ids=str)
+def test_a_mixture_says_what_it_runs(fields: dict[str, Any]) -> None:
+    """All read-outs, and the way back; but the input of a segment gets no gradient from its first
+    block, as is counted: 2 * 3 D D for a token of each cut."""
+    theirs, ours = exactly("amos-tiny", row_length=32, fields={"mask_rate": 0.4} | fields)
+    width = tiny("amos-tiny", **fields).model.generator_numbers()["hidden_size"]
+    assert ours - theirs == len(ragged_batch().ids_T) * 2 * (2 * 3 * width * width)
+    generator = passes_of("amos-tiny", corruptor="generator", **fields)
+    assert passes_of("amos-tiny", read_outs=(3,), **fields) > generator
+
+
+def passes_of(recipe: str, **fields: Any) -> float:
+    objective = cast(Measured, built(recipe, **fields).objective)
+    return flops_per_token(objective, row_length=32, convention="hardware")
+
+
 def test_shares_are_the_mask_rate() -> None:
     """Without a batch at hand the share is the recipe's."""
     b = built("electra-tiny", mask_rate=0.3)

@@ -46,6 +46,10 @@ SYSTEMS = {
         DETECTION: ["rtd_detection_auc"],
     },
     "teams": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
+    "amos": {
+        LANGUAGE: ["generator_loss_masked", "generator_loss_depth_3"],
+        DETECTION: ["rtd_detection_auc"],
+    },
     "two-stage": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "adversarial": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
     "electric": {LANGUAGE: ["generator"], DETECTION: ["energy_ranking_auc"]},

@@ -28,6 +28,7 @@ SYSTEMS = (
     "all-tokens-mlm",
     "corrective",
     "teams",
+    "amos",
     "two-stage",
     "adversarial",
     "electric",

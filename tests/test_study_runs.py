@@ -21,6 +21,7 @@ LOSSES = {
     "all-tokens-mlm": {"generator", "all_tokens"},
     "corrective": {"generator", "rtd", "correct", "correct_accuracy_replaced"},
     "teams": {"generator", "rtd", "select", "select_accuracy_replaced"},
+    "amos": {"generator", "rtd", "generator_loss_depth_1", "mixture_share_depth_3"},
     "adversarial": {"rtd", "reinforce", "baseline", "reward", "generator_entropy"},
     "electric": {"generator", "nce", "energy_data", "energy_noise"},
     "unigram": {"rtd"},
@@ -293,6 +294,10 @@ CARDS = {
     "teams": (
         "probability that it was replaced",
         "another last layer that learned to find the original among 5 candidates",
+    ),
+    "amos": (
+        "probability that it was replaced",
+        "in which a mixture of masked language models changed tokens, trained to find",
     ),
     "electric": (
         "# of each token: its energy",

@@ -39,6 +39,7 @@ CARDS = {
     "replace mlm over unigram": (
         "replaced by others drawn by their frequency, to predict the original of the changed tokens"
     ),
+    "corrective over a mixture": "of replacements which token stood there (RTD and correction",
     "electric over unigram": (
         "replaced by others drawn by their frequency, to give every token an energy"
     ),

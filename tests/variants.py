@@ -24,6 +24,13 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "replace-mlm-tiny",
         {"corruptor": "unigram", "term_weights": {"mlm": 1.0}},
     ),
+    "corrective over a mixture": (
+        "amos-tiny",
+        {
+            "objective": "corrective",
+            "term_weights": {"generator": 1.0, "rtd": 50.0, "correct": 1.0},
+        },
+    ),
     "electric over unigram": (
         "electric-tiny",
         {"corruptor": "unigram", "term_weights": {"nce": 50.0}},

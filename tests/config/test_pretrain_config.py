@@ -248,7 +248,7 @@ ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
     *[({"temperature": t}, "temperature must be positive") for t in (0, -1, math.nan)],
     (
         {"corruptor": "mask"},
-        "objective rtd needs corruptor generator or two_tower or uniform or unigram, not mask",
+        "objective rtd needs corruptor generator or mixture or two_tower or uniform or unigram",
     ),
     (
         {"objective": "mlm", "term_weights": RTD_WEIGHTS},

@@ -21,7 +21,7 @@ NEVER_CHOSEN = {0, 2, 3, 4, 5}  # [UNK] may be asked for
 NEVER_DRAWN = NEVER_CHOSEN | {SPECIAL.unk}
 CORRUPTORS = {
     name: built(f"{name}-tiny", mask_rate=0.4).objective.corruptor
-    for name in ("electra", "bert", "electric", "unigram", "uniform")
+    for name in ("electra", "bert", "electric", "amos", "unigram", "uniform")
 }
 
 

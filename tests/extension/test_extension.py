@@ -242,6 +242,26 @@ def test_own_options_are_flags_of_this_objective_only(
     )
 
 
+def test_a_mixture_reads_out_any_architecture() -> None:
+    """Through its last norm at every depth, and with the way back through its word vectors."""
+    fields = {"architecture": "toy_prenorm", "init": "bert", "tie": "none"}
+    special = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+    made = build(override(load_recipe("amos-tiny"), fields), Vocabulary(100, special))
+    mixture = made.objective.corruptor
+    norm = mixture.lm.encoder.norm
+    tokens = from_sequences([[2, *range(5, 60), 3]] * 4, row_length=64, pad=0)
+    draws = draws_for(seed=0, step=0, num_rows=4, row_length=64, first_row=0)
+    plan = made.objective.plan(tokens, draws)
+    for k in range(3):
+        norm.zero_grad()
+        mixture(tokens, plan).ce_KM[k].sum().backward()
+        assert norm.weight.grad.any()
+    mixture.zero_grad()
+    made.objective(tokens, plan).losses["rtd"].values_N.sum().backward()
+    assert mixture.vote.weight.grad.any()
+    assert norm.weight.grad.any()
+
+
 @pytest.mark.parametrize("toy", TOYS)
 def test_flops(toy: str) -> None:
     config = override(

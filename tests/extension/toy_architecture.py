@@ -20,7 +20,7 @@ from electrify.errors import UserError
 from electrify.model import costs
 from electrify.model.attention import AttentionContext, Direction, SharedContext
 from electrify.model.dropout import dropout as drop
-from electrify.model.embeddings import Words
+from electrify.model.embeddings import Added, Words, word_vectors
 from electrify.model.encoder import Encoder
 from electrify.model.heads import Head, HeadKind, LinearHead
 from electrify.model.init import init_bert
@@ -41,9 +41,10 @@ class Embeddings(nn.Module):
         self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
         self.dropout = dropout
 
-    def forward(self, tokens: Tokens) -> Tensor:
+    def forward(self, tokens: Tokens, added: Added | None = None) -> Tensor:
         place_T = torch.where(tokens.real_T, tokens.pos_T + PAD + 1, PAD)
-        x_TE = self.words(tokens.ids_T) + self.positions(place_T) + self.segments(tokens.segment_T)
+        words_TE = word_vectors(self.words, tokens.ids_T, added)
+        x_TE = words_TE + self.positions(place_T) + self.segments(tokens.segment_T)
         return drop(self.norm(x_TE), self.dropout, self.training)
 
 

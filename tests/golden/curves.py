@@ -31,6 +31,7 @@ RECIPES = (
         "all-tokens-mlm-tiny",
         "corrective-tiny",
         "teams-tiny",
+        "amos-tiny",
         "two-stage-tiny",
     ),
     *("adversarial-tiny", "electric-tiny", "unigram-tiny", "uniform-tiny"),

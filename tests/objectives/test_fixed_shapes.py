@@ -29,6 +29,7 @@ RECIPES = (
         "all-tokens-mlm-tiny",
         "corrective-tiny",
         "teams-tiny",
+        "amos-tiny",
         "two-stage-tiny",
         "adversarial-tiny",
     ),

@@ -54,11 +54,16 @@ class Branch(At):
         super().__init__()
         self.blocks = [nn.Identity()]
 
-    def below(self, tokens: Tokens, depth: int) -> tuple[Tensor, None]:
-        assert depth == 0
-        return self(tokens), None
+    def embed(self, tokens: Tokens) -> Tensor:
+        return self(tokens)
 
-    def above(self, x_T1: Tensor, context: None, depth: int) -> Tensor:
+    def context(self, tokens: Tokens, x_T1: Tensor) -> None:
+        return None
+
+    def through(self, x_T1: Tensor, context: None, blocks: Any) -> Tensor:
+        return x_T1
+
+    def read(self, x_T1: Tensor) -> Tensor:
         return x_T1
 
 

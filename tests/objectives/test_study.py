@@ -39,6 +39,7 @@ STUDY = [
     "all-tokens-mlm",
     "corrective",
     "teams",
+    "amos",
     "two-stage",
     "adversarial",
     "electric",

@@ -26,6 +26,7 @@ SYSTEMS = [
     "all-tokens-mlm",
     "corrective",
     "teams",
+    "amos",
     "two-stage",
     "adversarial",
     "electric",

@@ -32,6 +32,7 @@ RECIPES = (
         "all-tokens-mlm-tiny",
         "corrective-tiny",
         "teams-tiny",
+        "amos-tiny",
         "adversarial-tiny",
         "electric-tiny",
         "unigram-tiny",

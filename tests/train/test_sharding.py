@@ -51,6 +51,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "all-tokens-mlm": {},
     "corrective": {"per_device_train_batch_size": 1},
     "teams": {"per_device_train_batch_size": 1},
+    "amos": {"per_device_train_batch_size": 1},
     "two-stage": {"generator_steps": 8},
     "adversarial": {},
     "electric": {"optim": "adamw"},

@@ -53,7 +53,8 @@ class Architecture(ABC):
 
     @abstractmethod
     def embeddings(self, shape: Shape, *, dropout: float, words: Words | None = None) -> nn.Module:
-        """Tokens -> [T, E]. `words` may be another model's table."""
+        """(Tokens, what is added to the word vectors, if anything is) -> [T, E], from
+        `word_vectors`. `words` may be another model's table."""
 
     @abstractmethod
     def encoder(

@@ -133,7 +133,8 @@ def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:
     )
     need(
         m.tie not in ("all", "lower") or c.row.has_generator or not c.row.learned,
-        f"a {c.corruptor} generator is not one encoder; tie {m.tie} is for corruptor generator",
+        f"tie {m.tie} is for corruptor generator, which is one language model, not for "
+        f"{c.corruptor}",
     )
 
 

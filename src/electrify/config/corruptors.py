@@ -30,20 +30,39 @@ class CorruptorRow:
     check: Callable[[Any, Any], str | None] = lambda model, options: None
     """A sentence if own options do not go together or with the model, else None."""
     leaves: dict[str, Exported] = field(default_factory=dict)
-    """Networks of its own that are exported, by the name of their folder. Only `generator` can be
-    started from a folder, frozen, and trained in a first stage."""
+    """Networks of its own that are exported, by the name of their folder."""
+    has_generator: bool = False
+    """Whether it is one masked language model, which may also start from a folder, be frozen, be
+    trained in a first stage, and share blocks with the encoder that is kept."""
     card: str
     """A sentence for the model card on the encoder that is kept. `{asked}` is what the objective
     asks, `{architecture}` what the architecture's row calls it."""
 
-    @property
-    def has_generator(self) -> bool:
-        """Whether it is one masked language model, which may also be trained apart."""
-        return "generator" in self.leaves
-
 
 def _text_in_which(changed: str) -> str:
     return f"A text encoder pre-trained on text in which {changed}, {{asked}}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureOptions:
+    """The options of the mixture."""
+
+    read_outs: tuple[int, ...] = ()
+    """For mixture: after how many of the generator's blocks each of its language models is read
+    out, in ascending order, the last after all of them; by default after half, three quarters and
+    all."""
+
+
+def _mixture_check(model: Any, o: MixtureOptions) -> str | None:
+    blocks = model.generator_numbers()["num_hidden_layers"]
+    depths = list(o.read_outs)
+    if not depths or (depths == sorted(set(depths)) and depths[0] > 0 and depths[-1] == blocks):
+        return None
+    given = ",".join(map(str, depths))
+    return (
+        f"read_outs must be numbers of blocks in ascending order, the last of them {blocks}, the "
+        f"generator's blocks, not {given}"
+    )
 
 
 GENERATOR = Exported(
@@ -67,6 +86,7 @@ CORRUPTORS: dict[str, CorruptorRow] = {
         help="samples of a masked language model that is trained at the same time",
         learned=True,
         leaves={"generator": GENERATOR},
+        has_generator=True,
         card=_text_in_which("a small generator changed tokens"),
     ),
     "unigram": CorruptorRow(
@@ -84,6 +104,19 @@ CORRUPTORS: dict[str, CorruptorRow] = {
         help="samples of a cloze model made of a left-to-right and a right-to-left encoder",
         learned=True,
         card=_text_in_which("a small cloze model changed tokens"),
+    ),
+    "mixture": CorruptorRow(
+        cls="electrify.corruption.mixture:Mixture",
+        help="samples of a mixture of masked language models, read out at several depths of one "
+        "encoder, whose weights are trained against the encoder that is kept (AMOS)",
+        learned=True,
+        options=MixtureOptions,
+        check=_mixture_check,
+        leaves={"generator": GENERATOR},
+        card=_text_in_which(
+            "a mixture of masked language models changed tokens, trained to find replacements that "
+            "pass for original"
+        ),
     ),
 }
 

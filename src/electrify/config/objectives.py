@@ -103,7 +103,7 @@ OBJECTIVES: dict[str, Objective] = {
     "rtd": Objective(
         cls="electrify.objectives.electra:Electra",
         help="say of every token whether it was replaced",
-        corruptors=("generator", "unigram", "uniform", "two_tower"),
+        corruptors=("generator", "unigram", "uniform", "two_tower", "mixture"),
         losses={"rtd": 50.0},
         optional={"sentence": "clean_rate"},
         options=RTDOptions,
@@ -125,7 +125,7 @@ OBJECTIVES: dict[str, Objective] = {
     "corrective": Objective(
         cls="electrify.objectives.corrective:Corrective",
         help="rtd, and predict the original at chosen positions, by one encoder",
-        corruptors=("generator", "unigram", "uniform"),
+        corruptors=("generator", "unigram", "uniform", "mixture"),
         losses={"rtd": 50.0, "correct": 1.0},
         optional={"contrast": "contrast_rows"},
         group_rows=lambda losses, o: o.contrast_rows if "contrast" in losses else 1,

@@ -106,12 +106,12 @@ def _must_be_default(section: Any, name: str, value: Any, owner: type) -> None:
 def plain(section: Any) -> dict[str, Any]:
     """The section as one mapping that `read` reads back, with own options after the choice."""
     values = {f.name: getattr(section, f.name) for f in dataclasses.fields(section)}
-    own = dataclasses.asdict(values.pop(OPTIONS)) if has_rows(type(section)) else {}
+    own = vars(values.pop(OPTIONS)) if has_rows(type(section)) else {}
     out: dict[str, Any] = {}
     for name, value in values.items():
         out[name] = list(value) if isinstance(value, tuple) else value
         if name == getattr(type(section), "CHOICE", None):
-            out |= own
+            out |= {n: list(v) if isinstance(v, tuple) else v for n, v in own.items()}
     return out
 
 

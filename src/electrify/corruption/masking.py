@@ -1,7 +1,8 @@
 """The result of corruption, and the corruptor without parameters: [MASK], the same, or a random
 token.
 
-Shape suffixes: T flat tokens, M chosen positions, V vocabulary, N ordinary tokens, D hidden width.
+Shape suffixes: T flat tokens, M chosen positions, V vocabulary, N ordinary tokens, D hidden width,
+E embedding width.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ class Corrupted:
     plan: Plan
     logits_MV: Tensor | None = None
     """The predictions (logits) of a learned corruptor; None for one without parameters."""
+    rows_ME: Tensor | None = None
+    """What the encoder that is kept adds to its word vectors at `at_M`: zeros whose gradient leads
+    from its losses to the corruptor. None where no gradient does."""
 
     @property
     def at_M(self) -> Tensor:

@@ -60,9 +60,18 @@ class Sampling:
         """[M, J] tokens of each row that are neither the original nor equal: drawn one after the
         other, each in proportion to its probability among those that are left. Probabilities below
         1e-37 count as equal, so that there is always one to draw."""
-        p_MV = probabilities(logits_MV, self.temperature_at(progress), never_M=was_M)
+        p_MV = distribution(logits_MV, temperature=self.temperature_at(progress), never_M=was_M)
         p_MV = p_MV.clamp_(min=LEAST).scatter_(-1, was_M[:, None], 0.0)
         return without_replacement(p_MV, uniform_MJ)
+
+    def sharpened(
+        self, logits_MV: Tensor, was_M: Tensor, progress: Tensor, *, tau: float
+    ) -> tuple[Tensor, float | Tensor]:
+        """softmax(logits / (T tau)), T the temperature of the draws, which it is for tau = 1; and
+        T tau."""
+        temperature = self.temperature_at(progress) * tau
+        never_M = was_M if self.disallow_correct else None
+        return distribution(logits_MV, temperature=temperature, never_M=never_M), temperature
 
 
 @torch.no_grad()
@@ -73,16 +82,17 @@ def sample(
     temperature: float | Tensor = 1.0,
     never_M: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """One token per row, distributed as softmax(logits / temperature), and that distribution [M, V]
-    in float32, both without gradient; `never_M` names one token per row that is never drawn."""
-    p_MV = probabilities(logits_MV, temperature, never_M=never_M)
+    """One token per row, and the distribution from which it is drawn, both without gradient."""
+    p_MV = distribution(logits_MV, temperature=temperature, never_M=never_M)
     return invert(p_MV, uniform_M), p_MV
 
 
-def probabilities(
-    logits_MV: Tensor, temperature: float | Tensor, *, never_M: Tensor | None
+@torch.no_grad()
+def distribution(
+    logits_MV: Tensor, *, temperature: float | Tensor, never_M: Tensor | None
 ) -> Tensor:
-    """[M, V] softmax(logits / temperature) in float32, 0 for `never_M`."""
+    """[M, V] softmax(logits / temperature) in float32, without gradient; `never_M` names one token
+    per row that is never drawn."""
     plain = isinstance(temperature, float) and temperature == 1.0
     scaled_MV = logits_MV if plain else logits_MV.float() / temperature
     if never_M is not None:

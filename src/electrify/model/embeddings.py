@@ -1,9 +1,11 @@
 """Word tables, and the sum of words, positions and segments.
 
-Shape suffixes: T flat tokens, V vocabulary, E embedding width.
+Shape suffixes: T flat tokens, M chosen positions, V vocabulary, E embedding width.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -46,6 +48,23 @@ def own_table(words: Words) -> nn.Embedding:
     return words.base if isinstance(words, DisentangledWords) else words
 
 
+@dataclass(frozen=True)
+class Added:
+    """Vectors that are added to the word vectors at some positions; a position that is named twice
+    gets both."""
+
+    at_M: Tensor
+    rows_ME: Tensor
+
+
+def word_vectors(words: Words, ids_T: Tensor, added: Added | None = None) -> Tensor:
+    """[T, E] the rows of a word table, with what is added to them."""
+    x_TE = words(ids_T)
+    if added is None:
+        return x_TE
+    return x_TE.index_add(0, added.at_M, added.rows_ME.to(x_TE.dtype))
+
+
 class Embeddings(nn.Module):
     """LayerNorm(word + position + segment), then dropout; width E. `words` may be another model's
     table, or be built on it."""
@@ -58,9 +77,9 @@ class Embeddings(nn.Module):
         self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
         self.dropout = dropout
 
-    def forward(self, tokens: Tokens) -> Tensor:
+    def forward(self, tokens: Tokens, added: Added | None = None) -> Tensor:
         x_TE = (
-            self.words(tokens.ids_T)
+            word_vectors(self.words, tokens.ids_T, added)
             + self.positions(tokens.pos_T)
             + self.segments(tokens.segment_T)
         )

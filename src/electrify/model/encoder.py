@@ -16,6 +16,7 @@ from ..tokens import Tokens
 from . import costs
 from .attention import Direction
 from .costs import linear_flops
+from .embeddings import Added
 from .shape import Shape
 
 
@@ -29,7 +30,8 @@ class Contexts(Protocol):
 class Encoder(nn.Module):
     """Tokens -> hidden states [T, D].
 
-    embeddings: Tokens -> [T, E], with the word table as `words`. project: [T, E] -> [T, D], if the
+    embeddings: (Tokens, what is added to the word vectors, if anything is) -> [T, E], with the word
+    table as `words`. project: [T, E] -> [T, D], if the
     widths differ. blocks: ([T, D], context) -> [T, D]. norm: applied to the last states, if the
     blocks normalise their inputs. direction: `left` or `right` if each token sees only itself and
     the tokens on that side of it.
@@ -55,8 +57,9 @@ class Encoder(nn.Module):
         self.contexts = contexts
         self.direction: Direction = direction
 
-    def embed(self, tokens: Tokens) -> Tensor:
-        x_TD = self.embeddings(tokens)
+    def embed(self, tokens: Tokens, added: Added | None = None) -> Tensor:
+        """The input of the first block."""
+        x_TD = self.embeddings(tokens) if added is None else self.embeddings(tokens, added)
         if self.project is not None:
             x_TD = self.project(x_TD)
         kind = x_TD.device.type
@@ -64,25 +67,23 @@ class Encoder(nn.Module):
         # would cast it, forward and backward.
         return x_TD.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x_TD
 
-    def forward(self, tokens: Tokens) -> Tensor:
-        x_TD, context = self.below(tokens, 0)
-        return self.above(x_TD, context, 0)
+    def context(self, tokens: Tokens, x_TD: Tensor) -> Any:
+        """The attention context of a batch with these embeddings."""
+        return self.contexts(tokens, x_TD.dtype, training=self.training)
 
-    def below(self, tokens: Tokens, depth: int) -> tuple[Tensor, Any]:
-        """[T, D] the states that block `depth` (the first is 0) reads, and the attention context of
-        the batch."""
-        x_TD = self.embed(tokens)
-        context = self.contexts(tokens, x_TD.dtype, training=self.training)
-        for block in self.blocks[:depth]:
+    def through(self, x_TD: Tensor, context: Any, blocks: Iterable[nn.Module]) -> Tensor:
+        """The states after these blocks."""
+        for block in blocks:
             x_TD = block(x_TD, context)
-        return x_TD, context
+        return x_TD
 
-    def above(self, x_TD: Tensor, context: Any, depth: int) -> Tensor:
-        """[T, D] the hidden states, from what `below` gives: of this encoder, or of another one
-        with the same lowest blocks."""
-        for block in self.blocks[depth:]:
-            x_TD = block(x_TD, context)
+    def read(self, x_TD: Tensor) -> Tensor:
+        """The states that a head reads, after the last block or an earlier one."""
         return x_TD if self.norm is None else self.norm(x_TD)
+
+    def forward(self, tokens: Tokens, added: Added | None = None) -> Tensor:
+        x_TD = self.embed(tokens, added)
+        return self.read(self.through(x_TD, self.context(tokens, x_TD), self.blocks))
 
     def hardware_flops(self, row_length: int) -> float:
         """FLOPs of the matrix products of a forward pass, for one token in a row of

@@ -185,7 +185,7 @@ class Corrective(Objective):
         z = self.corruptor(tokens, plan)
         if is_masked(plan):
             return self.as_masked_lm(z, tokens, plan)
-        states_TD = self.encoder(z.tokens)
+        states_TD = self.states(z)
         replaced_T = self.head(states_TD)
         losses = self.corruptor.likelihood(z) | {
             "rtd": Loss(binary_ce(replaced_T, z.replaced_T), tokens.real_T)

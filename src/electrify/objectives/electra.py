@@ -89,7 +89,7 @@ class Electra(Objective):
 
     def forward(self, tokens: Tokens, plan: Plan) -> Judged:
         z = self.corruptor(tokens, plan)
-        states_TD = self.encoder(z.tokens)
+        states_TD = self.states(z)
         losses = self.corruptor.likelihood(z)
         if self.loss_on == "all":
             logits = self.head(states_TD)

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from ..corruption.generator import Generated
 from ..corruption.masking import Corrupted
+from ..corruption.mixture import Mixed
 from ..corruption.two_tower import Cloze
-from ..model.likelihood import likeliest
+from ..model.likelihood import likeliest, token_ce
 from ..terms import Kind, Loss, Term, Terms, term
 
 # The bins of the histogram of logits. Equal bins of probability would put a cautious or a confident
@@ -60,8 +61,10 @@ def generator_rates(z: Corrupted, losses: dict[str, Loss]) -> Terms:
     """A learned corruptor on what it was asked for; nothing where there is none.
 
     A masked LM is asked for the chosen tokens, a cloze model for every word; its accuracy is that
-    at the chosen ones.
+    at the chosen ones. A mixture is measured by what it draws from.
     """
+    if isinstance(z, Mixed):
+        return mixture_rates(z)
     if isinstance(z, Generated):
         assert z.logits_MV is not None
         return lm_rates(
@@ -71,6 +74,18 @@ def generator_rates(z: Corrupted, losses: dict[str, Loss]) -> Terms:
         assert z.logits_MV is not None
         return {"generator_accuracy": term((likeliest(z.logits_MV) == z.was_M).float(), z.valid_M)}
     return {}
+
+
+def mixture_rates(z: Mixed) -> Terms:
+    """The mixture as one language model, and for each depth at which it is read out the loss there
+    and its share of the mixture."""
+    assert z.logits_MV is not None
+    loss = Loss(token_ce(z.logits_MV, z.was_M, z.p_MV), z.valid_M)
+    terms = lm_rates("generator", z.logits_MV, loss, z, mask_id=z.mask_id, p_MV=z.p_MV)
+    for k, depth in enumerate(z.depths):
+        terms[f"generator_loss_depth_{depth}"] = term(z.ce_KM[k], z.valid_M)
+        terms[f"mixture_share_depth_{depth}"] = term(z.weight_MK[:, k], z.valid_M)
+    return terms
 
 
 def replaced_share(z: Corrupted) -> Terms:

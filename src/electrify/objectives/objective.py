@@ -14,7 +14,7 @@ from ..architectures.architecture import Architecture
 from ..corruption.masking import Corrupted
 from ..corruption.plan import Plan
 from ..draws import Draws
-from ..model.embeddings import Words
+from ..model.embeddings import Added, Words
 from ..model.encoder import Encoder
 from ..model.forward_passes import Pass, Period
 from ..model.heads import Head, SelectionHead
@@ -110,6 +110,13 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, tokens: Tokens, plan: Plan) -> Graded: ...
+
+    def states(self, z: Corrupted) -> Tensor:
+        """[T, D] of the encoder that is kept, reading changed text, with the gradient to the
+        corruptor where there is one."""
+        if z.rows_ME is None:
+            return self.encoder(z.tokens)
+        return self.encoder(z.tokens, Added(z.at_M, z.rows_ME))
 
     @abstractmethod
     def watch(self, graded: Any) -> Terms:

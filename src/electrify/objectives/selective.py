@@ -127,11 +127,14 @@ class Selective(Objective):
         assert plan.uniform_MJ is not None
         z = self.corruptor(tokens, plan)
         candidates_MK = self.corruptor.candidates(z, plan.uniform_MJ)
-        below_TD, context = self.encoder.below(z.tokens, self.shared)
-        states_TD = self.encoder.above(below_TD, context, self.shared)
-        chosen_MD = self.selector.above(below_TD, context, self.shared)[z.at_M]
+        encoder, selector, shared = self.encoder, self.selector, self.shared
+        x_TD = encoder.embed(z.tokens)
+        context = encoder.context(z.tokens, x_TD)
+        below_TD = encoder.through(x_TD, context, encoder.blocks[:shared])
+        states_TD = encoder.read(encoder.through(below_TD, context, encoder.blocks[shared:]))
+        chosen_TD = selector.read(selector.through(below_TD, context, selector.blocks[shared:]))
         logits_T = self.head(states_TD)
-        scores_MK = self.selection.choose(chosen_MD, candidates_MK)
+        scores_MK = self.selection.choose(chosen_TD[z.at_M], candidates_MK)
         losses = self.corruptor.likelihood(z) | {
             "rtd": Loss(binary_ce(logits_T, z.replaced_T), tokens.real_T),
             "select": Loss(token_ce(scores_MK, torch.zeros_like(z.at_M)), z.valid_M),

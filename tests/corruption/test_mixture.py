@@ -1,0 +1,449 @@
+"""The mixture of language models: its logits, its draws, and the gradient that comes back from the
+encoder that is kept, by hand and against autograd on whole one-hots.
+
+Shape suffixes: T flat tokens, M chosen positions, K read-outs, V vocabulary, D hidden width, E
+embedding width.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch import Tensor, nn
+
+from batches import VOCAB, built, corrupted, draws_of, pack, ragged_batch, terms_of, text_batch
+from electrify.build import Built
+from electrify.config.checks import check
+from electrify.config.pretrain import load_recipe, override
+from electrify.corruption.mixture import Mixed, Mixture, Slope, against, mix, usual_depths
+from electrify.errors import UserError
+from electrify.model.embeddings import Added
+from electrify.objectives.objective import Objective
+
+TOKENS = text_batch(seed=4, rows=4, row_length=32)
+
+
+def amos(**fields: Any) -> Built:
+    """Weights far from their initial values, where the read-outs differ."""
+    made = built("amos-tiny", **{"mask_rate": 0.4, "init": "bert", "tie": "none"} | fields)
+    rng = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, p in made.objective.named_parameters():
+            if "norm" not in name:
+                p.copy_(torch.randn(p.shape, generator=rng) * (0.3 if p.ndim == 2 else 0.1))
+    return made
+
+
+def mixture_of(made: Built) -> Mixture:
+    corruptor = made.objective.corruptor
+    assert isinstance(corruptor, Mixture)
+    return corruptor
+
+
+def drawn(made: Built) -> Mixed:
+    return corrupted(made.objective.corruptor, TOKENS, draws_of(TOKENS))
+
+
+def gradients(module: nn.Module) -> dict[str, Tensor]:
+    return {n: p.grad for n, p in module.named_parameters() if p.grad is not None and p.grad.any()}
+
+
+# ---------------------------------------------------------------- by hand
+
+
+def words_of(table_VE: Tensor) -> nn.Embedding:
+    return nn.Embedding.from_pretrained(table_VE, freeze=False)
+
+
+def test_mixed_logits_by_hand() -> None:
+    """softmax(0, log 3) = 1/4, 3/4."""
+    weight_MK = torch.tensor([[0.0, math.log(3.0)]]).softmax(-1)
+    logits = [torch.tensor([[4.0, 0.0, -8.0]]), torch.tensor([[0.0, 4.0, 8.0]])]
+    assert mix(logits, weight_MK)[0].tolist() == pytest.approx([1.0, 3.0, 4.0])
+
+
+def test_straight_through_by_hand() -> None:
+    """Two words, 0 and 1, one language model that knows nothing and one with logits (0, a), each a
+    half of the mixture. With tau = 1/2 and a = log 3 the softmax of a / (2 tau) is 1/4, 3/4: the
+    expected vector moves with the second weight by p (1 - p) a / tau = 3/8 log 3, and with the
+    first not at all. A reader that wants more of the vector (gradient -1 of its loss) is answered
+    by a gradient of +3/8 log 3, which takes the weight down."""
+    tau = 0.5
+    table_VE = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    words = words_of(table_VE)
+    logits = [torch.tensor([[0.0, a]], dtype=torch.float64) for a in (0.0, math.log(3.0))]
+    weight_MK = torch.tensor([[0.5, 0.5]], dtype=torch.float64, requires_grad=True)
+    p_MV = (mix(logits, weight_MK) / tau).softmax(-1)
+    assert p_MV[0].tolist() == pytest.approx([0.25, 0.75])
+    slope = Slope(words)
+    rows_ME = against(weight_MK, torch.stack([slope(p_MV, x) for x in logits], 1) / tau, None)
+    assert rows_ME.tolist() == [[0.0]]
+    (-rows_ME.sum()).backward()
+    assert weight_MK.grad is not None
+    assert weight_MK.grad[0].tolist() == pytest.approx([0.0, 0.375 * math.log(3.0)])
+    assert words.weight.grad is None
+
+
+def straight_through(
+    vote_D: Tensor, states_MKD: Tensor, logits_MKV: Tensor, table_VE: Tensor, tau: float
+) -> Tensor:
+    """[M, E] the expected word vectors, with the gradient of plain autograd."""
+    weight_MK = (states_MKD @ vote_D).softmax(-1)
+    mixed_MV = (weight_MK[:, :, None] * logits_MKV.detach()).sum(1)
+    return (mixed_MV / tau).softmax(-1) @ table_VE.detach()
+
+
+@pytest.mark.parametrize("tau", [0.3, 1.0])
+def test_gradients_against_autograd_and_differences(tau: float) -> None:
+    """In float64: minus the gradient of the expected vector, at v and at the states."""
+    rng = torch.Generator().manual_seed(3)
+    m, k, v, d, e = 5, 3, 11, 6, 4
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=rng, dtype=torch.float64)
+
+    logits_MKV, table_VE, wanted_ME = normal(m, k, v), normal(v, e), normal(m, e)
+    leaves = [normal(d).requires_grad_(), normal(m, k, d).requires_grad_()]
+    vote_D, states_MKD = leaves
+    weight_MK = (states_MKD @ vote_D).softmax(-1)
+    logits = list(logits_MKV.unbind(1))
+    p_MV = (mix(logits, weight_MK) / tau).softmax(-1)
+    slope = Slope(words_of(table_VE))
+    rows_ME = against(weight_MK, torch.stack([slope(p_MV, x) for x in logits], 1) / tau, None)
+    ours = torch.autograd.grad((rows_ME * wanted_ME).sum(), leaves)
+
+    def reward() -> Tensor:
+        how = (vote_D, states_MKD, logits_MKV, table_VE, tau)
+        return (straight_through(*how) * wanted_ME).sum()
+
+    theirs = torch.autograd.grad(reward(), leaves)
+    for mine, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, -their, rtol=1e-10, atol=1e-12)
+    step = 1e-6
+    for leaf, mine in zip(leaves, ours, strict=True):
+        with torch.no_grad():
+            toward = normal(*leaf.shape)
+            leaf += step * toward
+            after = reward()
+            leaf -= 2 * step * toward
+            difference = (after - reward()) / (2 * step)
+            leaf += step * toward
+        assert float((mine * toward).sum()) == pytest.approx(-float(difference), rel=1e-6)
+
+
+# ---------------------------------------------------------------- in the encoder that is kept
+
+
+def test_what_is_added_to_word_vectors_is_theirs() -> None:
+    """The value and the gradient of the vector of a word that stands at one place alone."""
+    encoder = built("electra-tiny", tie="none").kept.encoder
+    tokens = pack([[[2, 9, 20, 31, 3]]], row_length=6)
+    at_M = torch.tensor([1, 3])
+    rows_ME = torch.randn(2, 32, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    x_TD = encoder(tokens, Added(at_M, rows_ME))
+    x_TD[:5, 0].square().sum().backward()
+    added, table = rows_ME.grad, encoder.embeddings.words.weight.grad
+    assert added is not None
+    assert torch.equal(added, table[[9, 31]])
+    assert added.any()
+    with torch.no_grad():
+        encoder.embeddings.words.weight[[9, 31]] += rows_ME
+        torch.testing.assert_close(encoder(tokens), x_TD.detach(), rtol=1e-5, atol=1e-5)
+
+
+HOW: list[dict[str, Any]] = [
+    {},
+    {"temperature": 2.0},
+    {"disallow_correct": True},
+    {"tie": "gdes"},
+    {"embedding_size": 16, "generator_hidden_size": 24},
+]
+
+
+@pytest.mark.parametrize("fields", HOW, ids=str)
+def test_the_gradient_of_the_detector_against_whole_one_hots(fields: dict[str, Any]) -> None:
+    """At v and at the states, with the sign turned: as if the drawn word were a one-hot with the
+    gradient of the softmax."""
+    made = amos(**fields)
+    objective: Any = made.objective
+    c = mixture_of(made)
+    at = draws_of(TOKENS)
+    plan = objective.plan(TOKENS, at)
+    states = [x.detach().requires_grad_() for x in c.states(c.mask(TOKENS, plan).tokens, plan.at_M)]
+    c.states = lambda tokens, at_M: states  # type: ignore[method-assign]
+    leaves = [c.vote.weight, *states]
+    ours = torch.autograd.grad(rtd(objective, plan, c(TOKENS, plan)), leaves)
+
+    z = c(TOKENS, plan)
+    logits_MKV = torch.stack([c.lm.head(x) for x in states], 1)
+    sharp = c.tau * fields.get("temperature", 1.0)
+    if "disallow_correct" in fields:
+        logits_MKV = logits_MKV.masked_fill(
+            nn.functional.one_hot(z.was_M, VOCAB).bool()[:, None], -1e4
+        )
+    words: Any = objective.encoder.embeddings.words
+    whole_ME = straight_through(
+        c.vote.weight[0], torch.stack(states, 1), logits_MKV, words.weight, sharp
+    )
+    other = Mixed(**vars(z) | {"rows_ME": whole_ME - whole_ME.detach()})
+    theirs = torch.autograd.grad(rtd(objective, plan, other), leaves)
+    for mine, their in zip(ours, theirs, strict=True):
+        assert mine.any()
+        torch.testing.assert_close(mine, -their, rtol=1e-3, atol=2e-6)
+
+
+def rtd(objective: Any, plan: Any, z: Mixed) -> Tensor:
+    """The detector's loss on this text."""
+    given: Any = lambda tokens, plan: z  # noqa: E731
+    there, objective.corruptor.forward = objective.corruptor.forward, given
+    try:
+        return objective(TOKENS, plan).losses["rtd"].term().sum
+    finally:
+        objective.corruptor.forward = there
+
+
+@pytest.mark.parametrize("loss", ["rtd", "correct"])
+def test_the_detector_reaches_the_weights_and_the_trunk_and_nothing_else(loss: str) -> None:
+    """No parameter of the language model's head; every block, each by its own segment; and the
+    encoder that is kept learns what it learns without the way back, to the bit."""
+    fields = {"objective": "corrective", "term_weights": {"generator": 1, "rtd": 50, "correct": 1}}
+    made = amos(**fields)
+    objective, c = made.objective, mixture_of(made)
+    terms_of(objective, TOKENS, draws_of(TOKENS))[loss].sum.backward()
+    found = gradients(c)
+    assert "vote.weight" in found
+    assert not [n for n in found if n.startswith("lm.head")]
+    for n in range(3):
+        assert f"lm.encoder.blocks.{n}.up.weight" in found
+    mine = {n: p.clone() for n, p in gradients(made.kept.encoder).items()}
+    objective.zero_grad()
+    made.exports["generator"].encoder.zero_grad()
+    states = Objective.states
+    z = corrupted(c, TOKENS, draws_of(TOKENS))
+    assert z.rows_ME is not None
+    assert not z.rows_ME.any()
+    plain: Any = lambda one: states(objective, Mixed(**vars(one) | {"rows_ME": None}))  # noqa: E731
+    objective.states = plain
+    terms_of(objective, TOKENS, draws_of(TOKENS))[loss].sum.backward()
+    assert not gradients(c)
+    theirs = gradients(made.kept.encoder)
+    assert mine.keys() == theirs.keys()
+    assert all(torch.equal(mine[n], theirs[n]) for n in mine)
+
+
+def test_it_learns_to_fool() -> None:
+    """A step of v along its own gradient raises the loss of the detector where the words are what
+    the softmax expects."""
+    made = amos()
+    objective: Any = made.objective
+    c = mixture_of(made)
+    plan = objective.plan(TOKENS, draws_of(TOKENS))
+    with torch.no_grad():
+        z = c(TOKENS, plan)
+        states_MKD = torch.stack(c.states(c.mask(TOKENS, plan).tokens, plan.at_M), 1)
+        logits_MKV = torch.stack([c.lm.head(x) for x in states_MKD.unbind(1)], 1)
+    words: Any = objective.encoder.embeddings.words
+    start_ME = straight_through(c.vote.weight[0], states_MKD, logits_MKV, words.weight, c.tau)
+
+    def loss_with() -> float:
+        """The drawn vectors, moved as the expected ones have moved."""
+        now_ME = straight_through(c.vote.weight[0], states_MKD, logits_MKV, words.weight, c.tau)
+        rows_ME = (now_ME - start_ME).detach()
+        return float(rtd(objective, plan, Mixed(**vars(z) | {"rows_ME": rows_ME})).detach())
+
+    (slope,) = torch.autograd.grad(rtd(objective, plan, c(TOKENS, plan)), [c.vote.weight])
+    before = loss_with()
+    with torch.no_grad():
+        c.vote.weight -= 1e-2 * slope / slope.norm()
+    assert loss_with() > before
+
+
+def test_no_way_back_where_nothing_learns() -> None:
+    with torch.no_grad():
+        assert drawn(amos()).rows_ME is None
+
+
+# ---------------------------------------------------------------- several generators in one
+
+
+def test_the_gradient_is_cut_between_the_read_outs() -> None:
+    made = amos()
+    c = mixture_of(made)
+    for k, own in enumerate(({0}, {1}, {2})):
+        c.zero_grad()
+        drawn(made).ce_KM[k].sum().backward()
+        found = gradients(c)
+        blocks = {int(n.split(".")[3]) for n in found if n.startswith("lm.encoder.blocks.")}
+        assert blocks == own
+        assert ("lm.encoder.embeddings.positions.weight" in found) == (k == 0)
+        assert "lm.head.dense.weight" in found
+        assert "vote.weight" not in found
+
+
+def test_each_read_out_is_the_language_model_of_that_depth() -> None:
+    """The deepest is the generator that is exported."""
+    made = amos(read_outs=(1, 3))
+    c = mixture_of(made)
+    z = drawn(made)
+    masked = c.mask(TOKENS, z.plan)
+    whole_MD = c.lm.encoder(masked.tokens)[z.at_M]
+    assert torch.equal(z.states_MD, whole_MD)
+    assert made.exports["generator"].encoder is c.lm.encoder
+    del c.lm.encoder.blocks[1:]
+    logits_MV = c.lm(masked.tokens, z.at_M)
+    ce_M = nn.functional.cross_entropy(logits_MV, z.was_M, reduction="none")
+    torch.testing.assert_close(z.ce_KM[0], ce_M, rtol=1e-5, atol=1e-5)
+
+
+def test_losses_and_metrics() -> None:
+    made = amos()
+    terms = terms_of(made.objective, TOKENS, draws_of(TOKENS))
+    z = drawn(made)
+    one = [float(terms[f"generator_loss_depth_{k}"].sum) for k in (1, 2, 3)]
+    assert float(terms["generator"].sum.detach()) == pytest.approx(sum(one), rel=1e-6)
+    shares = [float(terms[f"mixture_share_depth_{k}"].sum) for k in (1, 2, 3)]
+    assert sum(shares) == pytest.approx(len(z.at_M), rel=1e-6)
+    assert len({round(x, 3) for x in shares}) == 3
+    assert z.logits_MV is not None
+    ce = nn.functional.cross_entropy(z.logits_MV, z.was_M, reduction="sum")
+    parts = [terms[f"generator_loss_{part}"].sum for part in ("masked", "kept", "random")]
+    assert float(sum(parts)) == pytest.approx(float(ce), rel=1e-5)
+
+
+def test_one_read_out_is_the_generator() -> None:
+    """To the bit: losses, draws, and all gradients but that of v, which is 0."""
+    one = amos(read_outs=(3,))
+    other = built("amos-tiny", corruptor="generator", mask_rate=0.4, init="bert", tie="none")
+    missing, more = other.objective.load_state_dict(one.objective.state_dict(), strict=False)
+    assert (missing, more) == ([], ["corruptor.vote.weight"])
+    for tokens in (TOKENS, ragged_batch()):
+        terms = []
+        for made in (one, other):
+            made.objective.zero_grad()
+            terms.append(terms_of(made.objective, tokens, draws_of(tokens)))
+            (terms[-1]["generator"].sum + 50 * terms[-1]["rtd"].sum).backward()
+        assert all(torch.equal(terms[0][n].sum, t.sum) for n, t in terms[1].items())
+        theirs = dict(other.objective.named_parameters())
+        for n, p in one.objective.named_parameters():
+            assert p.grad is not None
+            assert (
+                not p.grad.any()
+                if n.endswith("vote.weight")
+                else torch.equal(p.grad, theirs[n].grad)
+            ), n
+
+
+def test_draws_follow_the_mixture() -> None:
+    """The same sentence in 4000 rows, at each position against softmax(sum of w logits)."""
+    made = amos(mask_rate=0.5, mask_mix=(1.0, 0.0, 0.0))
+    c = mixture_of(made).eval()
+    tokens = pack([[[2, 9, 3]]] * 4000, row_length=3)
+    with torch.no_grad():
+        z = corrupted(c, tokens, draws_of(tokens, seed=5))
+        shown = tokens.with_ids(torch.tensor([2, 4, 3]).repeat(4000)).rows(0, 1)
+        states = c.states(shown, torch.tensor([1]))
+        weight_K = torch.cat([c.vote(x) for x in states], -1)[0].softmax(-1)
+        logits_KV = torch.cat([c.lm.head(x) for x in states])
+    assert float(weight_K.max()) < 0.99
+    p_V = (weight_K @ logits_KV).softmax(-1).double()
+    common_V = p_V * len(z.now_M) >= 5
+    seen_V = torch.bincount(z.now_M, minlength=VOCAB).double()
+    seen = [*seen_V[common_V].tolist(), float(seen_V[~common_V].sum())]
+    wanted = [*p_V[common_V].tolist(), float(p_V[~common_V].sum())]
+    assert len(seen) > 10
+    assert chisquare(seen, [p * sum(seen) / sum(wanted) for p in wanted]).pvalue > 1e-3
+
+
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for chunk in (2048, 7):
+        monkeypatch.setattr("electrify.corruption.mixture.CHUNK", chunk)
+        made = amos()
+        terms_of(made.objective, TOKENS, draws_of(TOKENS))["rtd"].sum.backward()
+        found.append(gradients(mixture_of(made)))
+    assert len(drawn(amos()).at_M) > 14
+    for n, g in found[0].items():
+        torch.testing.assert_close(found[1][n], g, rtol=1e-5, atol=1e-7)
+
+
+def test_bfloat16_trains_every_table() -> None:
+    """What the way back computes without gradient leaves autocast's copies of the weights alone."""
+    for tie in ("tokens", "none", "gdes"):
+        made = amos(tie=tie)
+        with torch.autocast("cpu", torch.bfloat16):
+            terms = terms_of(made.objective, TOKENS, draws_of(TOKENS))
+        (terms["generator"].sum + 50 * terms["rtd"].sum).backward()
+        for n, p in made.objective.named_parameters():
+            assert p.grad is not None, n
+            assert bool(p.grad.isfinite().all()), n
+            assert p.grad.any(), n
+
+
+# ---------------------------------------------------------------- its recipe
+
+
+def test_usual_depths() -> None:
+    assert [usual_depths(n) for n in (8, 4, 3, 2, 1)] == [
+        (4, 6, 8),
+        (2, 3, 4),
+        (2, 3),
+        (1, 2),
+        (1,),
+    ]
+    assert mixture_of(amos(read_outs=(), generator_num_hidden_layers=4)).depths == (2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"read_outs": (1, 2)}, "in ascending order, the last of them 3, .*, not 1,2"),
+        ({"read_outs": (2, 1, 3)}, "read_outs must be numbers of blocks in ascending order"),
+        ({"read_outs": (1, 1, 3)}, "read_outs must be numbers of blocks in ascending order"),
+        ({"read_outs": (0, 3)}, "read_outs must be numbers of blocks in ascending order"),
+        ({"generator_num_hidden_layers": 2}, "the last of them 2, .*, not 1,2,3"),
+        ({"tie": "all", "generator_dropout": None}, "tie all .* generator_size 1"),
+        (
+            {"tie": "all", "generator_dropout": None, "num_hidden_layers": 3},
+            "tie all is for corruptor generator, which is one language model, not for mixture",
+        ),
+        (
+            {"tie": "lower", "tie_layers": 1, "generator_dropout": None},
+            "tie lower is for corruptor generator, which is one language model, not for mixture",
+        ),
+        (
+            {"generator_training": "frozen", "tie": "none"},
+            "generator_training frozen is for corruptor generator, not mixture",
+        ),
+        ({"init_generator": "x"}, "init_generator is for corruptor generator, not mixture"),
+        ({"generator_steps": 3}, "generator_steps"),
+        ({"objective": "adversarial"}, "objective adversarial needs corruptor generator, not mix"),
+        ({"objective": "electric"}, "objective electric needs corruptor .*, not mixture"),
+        (
+            {"objective": "corrective", "mlm_share": 0.3},
+            "mlm_share needs corruptor generator, not mixture",
+        ),
+        ({"corruptor": "generator", "read_outs": (1, 3)}, "read_outs .* is for corruptor mixture"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_is_refused(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        check(override(load_recipe("amos-tiny"), fields))
+
+
+def test_published_depths() -> None:
+    """Eight blocks of the encoder's width, read out after 4, 6 and 8; losses as in ELECTRA."""
+    config = load_recipe("amos-base")
+    own = config.model.generator_numbers()
+    assert own == {
+        "num_hidden_layers": 8,
+        "hidden_size": 768,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+    }
+    assert config.corruption.options.read_outs == (4, 6, 8)
+    assert config.objective.term_weights == {"generator": 1.0, "rtd": 50.0}
