@@ -65,6 +65,16 @@ def test_groups_do_not_see_each_other(fixed: bool) -> None:
     assert value(whole.sum) > 1
 
 
+def test_in_bfloat16_the_cosines_are_compared_in_float32() -> None:
+    tokens = text_batch(seed=5, rows=8, row_length=32)
+    made = built("corrective-tiny", **ASKED).objective.eval()
+    whole = terms_of(made, tokens, draws_of(tokens))["contrast"]
+    with torch.autocast("cpu", torch.bfloat16):
+        half = terms_of(made, tokens, draws_of(tokens))["contrast"]
+    assert half.sum.dtype == torch.float32
+    assert value(half.sum) == pytest.approx(value(whole.sum), rel=0.02)
+
+
 def test_the_count_is_that_of_the_plan_and_empty_rows_count_nothing() -> None:
     tokens = ragged_batch()
     made = built("corrective-tiny", **ASKED).objective.eval()

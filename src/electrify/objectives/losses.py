@@ -36,9 +36,10 @@ def partner_ce(
     group_K = group_S.repeat(2)
     itself_KK = torch.eye(len(group_K), dtype=torch.bool, device=group_K.device)
     apart_KK = (group_K[:, None] != group_K[None, :]) | itself_KK
-    alike_KK = (unit_KD @ unit_KD.T / temperature).masked_fill(
-        apart_KK, torch.finfo(torch.float32).min
-    )
+    with torch.autocast(unit_KD.device.type, enabled=False):  # cosines need more than bfloat16
+        alike_KK = (unit_KD @ unit_KD.T / temperature).masked_fill(
+            apart_KK, torch.finfo(torch.float32).min
+        )
     partner_K = torch.arange(len(group_K), device=group_K.device).roll(len(group_S))
     loss_K = F.cross_entropy(alike_KK, partner_K, reduction="none")
     return loss_K, alike_KK.argmax(-1) == partner_K

@@ -85,15 +85,11 @@ class Selective(Objective):
             f"candidates {candidates} are more than the {words} words of the vocabulary; give "
             "fewer --candidates",
         )
-        heads = parts.binary_head(), parts.selection_head(candidates)
-        return cls(
-            parts.corruptor,
-            parts.encoder,
-            heads[0],
-            parts.branch(),
-            heads[1],
-            candidates=candidates,
-        )
+        head = parts.binary_head()
+        selection = parts.selection_head(candidates)
+        selector = parts.branch()
+        own = {"candidates": candidates}
+        return cls(parts.corruptor, parts.encoder, head, selector, selection, **own)
 
     @property
     def shared(self) -> int:
