@@ -29,7 +29,8 @@ class Contexts(Protocol):
 class Encoder(nn.Module):
     """Tokens -> hidden states [T, D].
 
-    embeddings: Tokens -> [T, E], with the word table as `words`. project: [T, E] -> [T, D], if the
+    embeddings: Tokens -> [T, E], with the word table as `words` and its cost as `paper_flops`.
+    project: [T, E] -> [T, D], if the
     widths differ. blocks: ([T, D], context) -> [T, D]. norm: applied to the last states, if the
     blocks normalise their inputs. direction: `left` or `right` if each token sees only itself and
     the tokens on that side of it.
@@ -94,4 +95,6 @@ class Encoder(nn.Module):
         """The same in the paper's convention (flops/)."""
         sizes = self.sizes(row_length)
         blocks: Any = self.blocks
-        return costs.input_flops(sizes) + sum(block.paper_flops(sizes) for block in blocks)
+        below = self.embeddings.paper_flops(sizes)
+        above = 0 if self.norm is None else costs.NORM * sizes.width
+        return below + sum(block.paper_flops(sizes) for block in blocks) + above

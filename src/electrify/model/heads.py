@@ -53,16 +53,17 @@ class Head(nn.Module, ABC):
 
 class LMHead(Head):
     """dense to E, gelu, LayerNorm, then the word table itself as output embedding, plus a bias
-    (ELECTRA's generator and BERT's head)."""
+    (ELECTRA's generator and BERT's head). bias: whether the layers before the table have biases
+    (ModernBERT's do not)."""
 
     kind = "token"
     paper_share = costs.CHOSEN
 
-    def __init__(self, shape: Shape, words: Words) -> None:
+    def __init__(self, shape: Shape, words: Words, *, bias: bool = True) -> None:
         super().__init__()
         self.words: Words = words
-        self.dense = nn.Linear(shape.hidden_size, shape.embedding_size)
-        self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
+        self.dense = nn.Linear(shape.hidden_size, shape.embedding_size, bias=bias)
+        self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps, bias=bias)
         self.bias_V = nn.Parameter(self.words.weight.new_zeros(shape.vocab_size))
 
     def features(self, x_ND: Tensor) -> Tensor:
@@ -126,6 +127,25 @@ class BinaryHead(OneLogit):
 
     def paper_flops(self, row_length: int) -> float:
         return costs.binary_flops(self.dense.in_features)
+
+
+class NormedBinaryHead(OneLogit):
+    """w . LayerNorm(gelu(W h)) + b, without other biases: one logit a token (the form of every head
+    of ModernBERT in the library)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        width = shape.hidden_size
+        self.dense = nn.Linear(width, width, bias=False)
+        self.norm = nn.LayerNorm(width, eps=shape.layer_norm_eps, bias=False)
+        self.out = nn.Linear(width, 1)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        return self.out(self.norm(F.gelu(self.dense(x_ND)))).squeeze(-1)
+
+    def paper_flops(self, row_length: int) -> float:
+        width = self.dense.in_features
+        return costs.binary_flops(width) + costs.NORM * width
 
 
 class MaskedLM(nn.Module):
