@@ -49,6 +49,9 @@ class Parts:
     def binary_head(self) -> Head:
         return self.architecture.binary_head(self.shape)
 
+    def energy_head(self) -> Head:
+        return self.architecture.energy_head(self.shape)
+
 
 @dataclass(frozen=True)
 class Graded:
