@@ -18,6 +18,7 @@ from electrify.model.attention import (
     AttentionContext,
     Backend,
     ContextsByKind,
+    Direction,
     Reach,
     attend,
     packed_kernel,
@@ -267,3 +268,72 @@ def test_contexts_by_kind() -> None:
         ].dropout
         == 0.5
     )
+
+
+# ---------------------------------------------------------------- windows by blocks
+
+
+def random_rows(row_length: int, *, seed: int) -> Tokens:
+    """Two rows: sequences of random lengths with pads behind them, and one that fills its row."""
+    rng = torch.Generator().manual_seed(seed)
+    seq = torch.ones(2, row_length, dtype=torch.long)
+    cuts = torch.randint(1, row_length, (3,), generator=rng).sort().values
+    seq[0] = torch.bucketize(torch.arange(row_length), cuts, right=True) + 1
+    seq[0, int(row_length * 0.9) :] = 0
+    none = torch.zeros(2 * row_length, dtype=torch.long)
+    pos = torch.arange(row_length).repeat(2)
+    return Tokens(none, seq.flatten(), pos, none, row_length=row_length)
+
+
+@pytest.mark.parametrize("direction", ["both", "left", "right"])
+@pytest.mark.parametrize("window", [1, 5, 16, 17, 31])
+@pytest.mark.parametrize("row_length", [33, 128, 129, 250])
+def test_blocks_are_the_masked_row(direction: Direction, window: int, row_length: int) -> None:
+    """Forward and backward, for rows that blocks do and do not divide."""
+    tokens = random_rows(row_length, seed=window)
+    reach = Reach(rotary=Rotary(100.0, 8), window=window)
+    found = []
+    for backend in ("matmul", "blocks"):
+        context = AttentionContext(
+            tokens, torch.float32, direction=direction, backend=backend, reach=reach
+        )
+        rng = torch.Generator().manual_seed(0)
+        qkv = torch.randn(2 * row_length, 48, generator=rng).requires_grad_()
+        out = context(qkv, heads=2)
+        (out * tokens.real_T[:, None] * torch.arange(16.0)).sum().backward()
+        assert bool(out.isfinite().all()), "also at padding"
+        found.append((out[tokens.real_T], qkv.grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4)
+
+
+def test_blocks_where_they_pay() -> None:
+    """On a CPU: at most half of the products of the row; their memory grows with the length and not
+    with its square."""
+    kinds = {}
+    for window, row_length in ((12, 255), (12, 256), (12, 512), (64, 383), (64, 384)):
+        tokens = random_rows(row_length, seed=0)
+        context = AttentionContext(tokens, torch.float32, reach=Reach(window=window))
+        kinds[window, row_length] = context.backend, context.where.numel()
+    assert kinds == {
+        (12, 255): ("auto", 2 * 255 * 255),
+        (12, 256): ("blocks", 2 * 256 * 48),
+        (12, 512): ("blocks", 2 * 512 * 48),
+        (64, 383): ("auto", 2 * 383 * 383),
+        (64, 384): ("blocks", 2 * 384 * 192),
+    }
+    assert AttentionContext(random_rows(512, seed=0), torch.float32).backend == "auto"
+
+
+def test_blocks_in_bfloat16_and_with_dropout() -> None:
+    tokens = random_rows(256, seed=3)
+    reach = Reach(window=16)
+    qkv = torch.randn(512, 48, generator=torch.Generator().manual_seed(0)).bfloat16()
+    near, far = (
+        AttentionContext(tokens, torch.bfloat16, backend=backend, reach=reach)(qkv, heads=2)
+        for backend in ("blocks", "matmul")
+    )
+    torch.testing.assert_close(near[tokens.real_T], far[tokens.real_T], rtol=0.05, atol=0.05)
+    dropped = AttentionContext(tokens, torch.float32, dropout=0.5, reach=reach)
+    assert dropped.backend == "blocks"
+    assert not torch.equal(dropped(qkv.float(), heads=2), dropped(qkv.float(), heads=2))

@@ -20,8 +20,9 @@ from torch import Tensor
 from ..tokens import Tokens
 from .dropout import dropout as drop
 from .positions import Rotary
+from .windows import Blocks, pays
 
-Backend = Literal["auto", "matmul", "sdpa", "varlen"]
+Backend = Literal["auto", "matmul", "sdpa", "varlen", "blocks"]
 Direction = Literal["both", "left", "right"]
 Kind = Literal["global", "local"]
 
@@ -88,11 +89,16 @@ class AttentionContext:
         self.backend: Backend = backend
         if backend == "auto" and packed_kernel(tokens, dtype, direction=direction, dropout=dropout):
             self.backend = "varlen"
-        self.where = (
-            run_starts(tokens)
-            if self.backend == "varlen"
-            else sequence_bias(tokens, dtype, direction, window=self.window)
-        )
+        on_cpu = tokens.ids_T.device.type == "cpu"
+        if self.backend == "auto" and on_cpu and self.window and pays(self.window, self.length):
+            self.backend = "blocks"
+        self.blocks = Blocks(tokens, self.window or 0) if self.backend == "blocks" else None
+        if self.blocks is not None:
+            self.where = self.blocks.bias(tokens, dtype, direction)
+        elif self.backend == "varlen":
+            self.where = run_starts(tokens)
+        else:
+            self.where = sequence_bias(tokens, dtype, direction, window=self.window)
 
     def __call__(self, qkv_TX: Tensor, heads: int) -> Tensor:
         """The result [T, D] for queries, keys and values side by side [T, 3 D]."""
@@ -102,6 +108,14 @@ class AttentionContext:
             q_THW, k_THW = self.turn(qkv_T3HW[:, :2]).unbind(1)
         if self.backend == "varlen":
             return varlen(q_THW, k_THW, v_THW, self.where, self.length, self.window).flatten(1)
+        if self.blocks is not None:
+            q_PHBW, k_PHKW, v_PHKW = (
+                self.blocks.queries(q_THW),
+                self.blocks.keys(k_THW),
+                self.blocks.keys(v_THW),
+            )
+            mixed_PHBW = attend(q_PHBW, k_PHKW, v_PHKW, self.where, dropout=self.dropout)
+            return self.blocks.rows_again(mixed_PHBW).flatten(1)
         q_RHLW, k_RHLW, v_RHLW = (
             x_THW.view(self.rows, self.length, heads, -1).transpose(1, 2)
             for x_THW in (q_THW, k_THW, v_THW)
@@ -225,7 +239,8 @@ def attend(
     dropout: float,
     backend: Backend = "auto",
 ) -> Tensor:
-    """softmax(q k / sqrt(W) + bias) v, with dropout on the weights. Returns [R, H, L, W].
+    """softmax(q k / sqrt(W) + bias) v, with dropout on the weights. Returns [R, H, L, W]. There may
+    be more keys and values than queries.
 
     On a CPU in bfloat16 `auto` uses plain matrix products, which were measured to be faster than
     the fused kernel, forward and backward together (docs/results.md); otherwise it uses the fused
