@@ -86,6 +86,7 @@ def build(
         m.local_amplitude,
         vectors if m.init_words == "cooccurrence" else None,
         scaled=m.init_scale == "depth",
+        cls=vocabulary.special.cls,
     )
     built.kept.architecture.initialise(
         built.objective, encoders, values, torch.Generator().manual_seed(config.train.seed)

@@ -12,6 +12,7 @@ from .config.checks import cautions, check
 from .config.given import must_be, path_of
 from .config.pretrain import PretrainConfig, override
 from .config.schema import convert
+from .config.sections import GENERATOR_SIZES
 from .draws import hashed
 from .errors import UserError
 from .export.starting_weights import check_vocabulary
@@ -169,7 +170,7 @@ def generator_stage(config: PretrainConfig) -> PretrainConfig:
     }
     if dropout is not None:
         fields |= {"dropout": dropout, "attention_dropout": dropout}
-    fields |= dict.fromkeys("generator_" + k for k in config.model.generator_numbers())
+    fields |= dict.fromkeys(f"generator_{name}" for name in GENERATOR_SIZES)
     stage = override(config, fields)
     check(stage)
     return stage

@@ -261,9 +261,7 @@ def test_what_fits_is_built_and_what_does_not_is_refused(fields: dict[str, int])
         said = str(e)
     if not said:
         built = compose(config, Vocabulary(500, SpecialIds(0, 1, 2, 3, 4, others=())))
-        assert sum(p.numel() for p in built.kept.encoder.parameters()) >= memory.least_parameters(
-            shape
-        )
+        assert sum(p.numel() for p in built.kept.encoder.parameters()) >= shape.least_parameters
 
 
 @pytest.mark.parametrize(
@@ -467,7 +465,7 @@ def test_a_model_that_only_fits_in_shares(monkeypatch: pytest.MonkeyPatch) -> No
     """Two processes hold what one cannot."""
     recipe = load_recipe("electra-base")
     monkeypatch.setattr(
-        memory, "available_bytes", lambda: 10 * memory.least_parameters(shapes(recipe, 30522)[0])
+        memory, "available_bytes", lambda: 10 * shapes(recipe, 30522)[0].least_parameters
     )
     pair = dataclasses.replace(ALONE, size=2)
     with pytest.raises(UserError, match="GB are free"):

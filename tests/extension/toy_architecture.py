@@ -47,6 +47,9 @@ class Embeddings(nn.Module):
         x_TE = words_TE + self.positions(place_T) + self.segments(tokens.segment_T)
         return drop(self.norm(x_TE), self.dropout, self.training)
 
+    def paper_flops(self, sizes: costs.Sizes) -> float:
+        return costs.input_flops(sizes)
+
 
 class PreNormBlock(nn.Module):
     """x + attention(norm(x)), then x + feed-forward(norm(x))."""

@@ -17,11 +17,15 @@ from electrify.model import attention
 from electrify.model.attention import (
     AttentionContext,
     Backend,
+    ContextsByKind,
+    Direction,
+    Reach,
     attend,
     packed_kernel,
     run_starts,
     sequence_bias,
 )
+from electrify.model.positions import Rotary
 from electrify.tokens import Tokens
 
 
@@ -148,14 +152,18 @@ def test_where_runs_begin_by_hand() -> None:
         assert found.dtype == torch.int32
 
 
-def slow_varlen(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, longest: int) -> Tensor:
+def slow_varlen(
+    q: Tensor, k: Tensor, v: Tensor, starts: Tensor, longest: int, window: int | None
+) -> Tensor:
     """What the kernel for packed sequences computes, one run after the other."""
     out = torch.zeros_like(v)
     for a, b in pairwise(starts.tolist()):
         assert b - a <= longest
-        weights = (torch.einsum("qhw,khw->hqk", q[a:b], k[a:b]) / math.sqrt(q.shape[-1])).softmax(
-            -1
-        )
+        scores = torch.einsum("qhw,khw->hqk", q[a:b], k[a:b]) / math.sqrt(q.shape[-1])
+        if window is not None:
+            far = (torch.arange(a, b)[:, None] - torch.arange(a, b)).abs() > window
+            scores = scores.masked_fill(far, -math.inf)
+        weights = scores.softmax(-1)
         out[a:b] = torch.einsum("hqk,khw->qhw", weights, v[a:b])
     return out
 
@@ -181,3 +189,151 @@ def test_the_kernel_for_packed_sequences_is_for_gpus() -> None:
     assert not packed_kernel(
         replace(ragged_batch(), runs=9), torch.bfloat16, direction="both", dropout=0.0
     )
+
+
+# ---------------------------------------------------------------- windows and positions
+
+
+@pytest.mark.parametrize("window", [1, 2, 5, 31])
+def test_a_window_includes_its_edges(window: int) -> None:
+    """On both sides, inside a sequence; the next key is masked."""
+    tokens = ragged_batch()
+    whole = sequence_bias(tokens, torch.float32)[:, 0] == 0
+    near = sequence_bias(tokens, torch.float32, window=window)[:, 0] == 0
+    for i in range(tokens.row_length):
+        for j in range(tokens.row_length):
+            wanted = whole[:, i, j] & (abs(i - j) <= window)
+            assert torch.equal(near[:, i, j], wanted), (i, j)
+    assert bool(near[0, 0, min(window, 7)]), "the key at the edge"
+
+
+def test_a_window_and_a_direction() -> None:
+    tokens = ragged_batch()
+    left = sequence_bias(tokens, torch.float32, "left", window=3)[0, 0] == 0
+    assert left[7].nonzero().flatten().tolist() == [4, 5, 6, 7]
+
+
+def neighbours(tokens: Tokens, window: int | None, changed: int) -> list[int]:
+    """The tokens whose result changes with the value of one token."""
+    qkv = torch.randn(len(tokens.ids_T), 3 * 16, generator=torch.Generator().manual_seed(0))
+    other = qkv.clone()
+    other[changed, 32:] += 1
+    context = AttentionContext(tokens, torch.float32, reach=Reach(window=window))
+    differ_T = (context(qkv, heads=2) != context(other, heads=2)).any(1)
+    return differ_T.nonzero().flatten().tolist()
+
+
+def test_what_a_window_reaches() -> None:
+    """The first row is full: its first sequence ends where seq_T changes."""
+    tokens = ragged_batch()
+    _, _, first = next(sequences_of(tokens))
+    end = first.stop
+    assert end > 6
+    assert neighbours(tokens, None, 3) == list(range(end))
+    assert neighbours(tokens, 2, 3) == [1, 2, 3, 4, 5]
+    assert neighbours(tokens, 2, end - 1) == [end - 3, end - 2, end - 1]
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_both_layouts_turn_and_cut_alike(
+    monkeypatch: pytest.MonkeyPatch, window: int | None
+) -> None:
+    """The kernel for packed sequences, its place taken by a loop, gets turned queries and keys and
+    the window."""
+    monkeypatch.setattr(attention, "varlen", slow_varlen)
+    tokens = ragged_batch()
+    runs = len(tokens.ids_T)
+    qkv = torch.randn(len(tokens.ids_T), 3 * 16, generator=torch.Generator().manual_seed(0))
+    reach = Reach(rotary=Rotary(100.0, 8), window=window)
+    wanted = AttentionContext(tokens, torch.float32, backend="sdpa", reach=reach)(qkv, heads=2)
+    for backend in ("matmul", "varlen"):
+        made = AttentionContext(
+            replace(tokens, runs=runs), torch.float32, backend=backend, reach=reach
+        )
+        torch.testing.assert_close(made(qkv, heads=2), wanted, atol=1e-5, rtol=1e-5)
+    plain = AttentionContext(tokens, torch.float32, reach=Reach(window=window))(qkv, heads=2)
+    assert float((plain - wanted).abs().max()) > 1e-2, "turned or not is seen"
+
+
+def test_contexts_by_kind() -> None:
+    reaches = {"global": Reach(), "local": Reach(window=2)}
+    made = ContextsByKind(reaches, dropout=0.5)(ragged_batch(), torch.float32, training=False)
+    assert {kind: (one.window, one.dropout) for kind, one in made.items()} == {
+        "global": (None, 0.0),
+        "local": (2, 0.0),
+    }
+    assert (
+        ContextsByKind(reaches, dropout=0.5)(ragged_batch(), torch.float32, training=True)[
+            "local"
+        ].dropout
+        == 0.5
+    )
+
+
+# ---------------------------------------------------------------- windows by blocks
+
+
+def random_rows(row_length: int, *, seed: int) -> Tokens:
+    """Two rows: sequences of random lengths with pads behind them, and one that fills its row."""
+    rng = torch.Generator().manual_seed(seed)
+    seq = torch.ones(2, row_length, dtype=torch.long)
+    cuts = torch.randint(1, row_length, (3,), generator=rng).sort().values
+    seq[0] = torch.bucketize(torch.arange(row_length), cuts, right=True) + 1
+    seq[0, int(row_length * 0.9) :] = 0
+    none = torch.zeros(2 * row_length, dtype=torch.long)
+    pos = torch.arange(row_length).repeat(2)
+    return Tokens(none, seq.flatten(), pos, none, row_length=row_length)
+
+
+@pytest.mark.parametrize("direction", ["both", "left", "right"])
+@pytest.mark.parametrize("window", [1, 5, 16, 17, 31])
+@pytest.mark.parametrize("row_length", [33, 128, 129, 250])
+def test_blocks_are_the_masked_row(direction: Direction, window: int, row_length: int) -> None:
+    """Forward and backward, for rows that blocks do and do not divide."""
+    tokens = random_rows(row_length, seed=window)
+    reach = Reach(rotary=Rotary(100.0, 8), window=window)
+    found = []
+    for backend in ("matmul", "blocks"):
+        context = AttentionContext(
+            tokens, torch.float32, direction=direction, backend=backend, reach=reach
+        )
+        rng = torch.Generator().manual_seed(0)
+        qkv = torch.randn(2 * row_length, 48, generator=rng).requires_grad_()
+        out = context(qkv, heads=2)
+        (out * tokens.real_T[:, None] * torch.arange(16.0)).sum().backward()
+        assert bool(out.isfinite().all()), "also at padding"
+        found.append((out[tokens.real_T], qkv.grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4)
+
+
+def test_blocks_where_they_pay() -> None:
+    """On a CPU: at most half of the products of the row; their memory grows with the length and not
+    with its square."""
+    kinds = {}
+    for window, row_length in ((12, 255), (12, 256), (12, 512), (64, 383), (64, 384)):
+        tokens = random_rows(row_length, seed=0)
+        context = AttentionContext(tokens, torch.float32, reach=Reach(window=window))
+        kinds[window, row_length] = context.backend, context.where.numel()
+    assert kinds == {
+        (12, 255): ("auto", 2 * 255 * 255),
+        (12, 256): ("blocks", 2 * 256 * 48),
+        (12, 512): ("blocks", 2 * 512 * 48),
+        (64, 383): ("auto", 2 * 383 * 383),
+        (64, 384): ("blocks", 2 * 384 * 192),
+    }
+    assert AttentionContext(random_rows(512, seed=0), torch.float32).backend == "auto"
+
+
+def test_blocks_in_bfloat16_and_with_dropout() -> None:
+    tokens = random_rows(256, seed=3)
+    reach = Reach(window=16)
+    qkv = torch.randn(512, 48, generator=torch.Generator().manual_seed(0)).bfloat16()
+    near, far = (
+        AttentionContext(tokens, torch.bfloat16, backend=backend, reach=reach)(qkv, heads=2)
+        for backend in ("blocks", "matmul")
+    )
+    torch.testing.assert_close(near[tokens.real_T], far[tokens.real_T], rtol=0.05, atol=0.05)
+    dropped = AttentionContext(tokens, torch.float32, dropout=0.5, reach=reach)
+    assert dropped.backend == "blocks"
+    assert not torch.equal(dropped(qkv.float(), heads=2), dropped(qkv.float(), heads=2))

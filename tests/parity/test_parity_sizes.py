@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from torch import nn
-from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 import electrify
-from batches import encoder_of
 from electrify.architectures import architecture_named
 from electrify.architectures.exported import ExportedModel
 from electrify.build import generator_shape, kept_shape
 from electrify.config.pretrain import PretrainConfig, parse
-from electrify.model.heads import BinaryHead, LMHead
 from electrify.model.shape import Shape
 from electrify.special import SpecialIds
 
@@ -33,14 +31,14 @@ def recipe(path: Path) -> PretrainConfig:
     return parse(path.read_text(encoding="utf-8"), path.name)
 
 
-def on_meta(shape: Shape, *, is_lm: bool) -> ExportedModel:
+def on_meta(shape: Shape, *, is_lm: bool, name: str = "electra") -> ExportedModel:
+    made = architecture_named(name)
     with torch.device("meta"):
-        encoder = encoder_of(shape, dropout=0.0, attention_dropout=0.0)
-        return ExportedModel(
-            encoder,
-            LMHead(shape, encoder.embeddings.words) if is_lm else BinaryHead(shape),
-            architecture_named("electra"),
-        )
+        none = {"dropout": 0.0, "attention_dropout": 0.0}
+        encoder = made.encoder(shape, made.embeddings(shape, dropout=0.0), **none)
+        words = encoder.embeddings.words
+        head = made.lm_head(shape, words) if is_lm else made.binary_head(shape)
+        return ExportedModel(encoder, head, made)
 
 
 def shapes(config: PretrainConfig) -> dict[str, tuple[Shape, bool]]:
@@ -51,9 +49,10 @@ def shapes(config: PretrainConfig) -> dict[str, tuple[Shape, bool]]:
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
 def test_as_many_parameters_as_transformers(path):
-    for shape, is_lm in shapes(recipe(path)).values():
-        half = on_meta(shape, is_lm=is_lm)
-        config = architecture_named("electra").hf_config(
+    read = recipe(path)
+    for shape, is_lm in shapes(read).values():
+        half = on_meta(shape, is_lm=is_lm, name=read.model.architecture)
+        config = half.architecture.hf_config(
             shape,
             half.head.kind,
             special=SpecialIds(0, 1, 2, 3, 4),
@@ -61,9 +60,7 @@ def test_as_many_parameters_as_transformers(path):
             attention_dropout=0.1,
         )
         with torch.device("meta"):
-            theirs: nn.Module = (
-                ElectraForMaskedLM(config) if is_lm else ElectraForPreTraining(config)
-            )
+            theirs: nn.Module = getattr(transformers, half.table().name)(config)
         assert sum(p.numel() for p in half.parameters().values()) == sum(
             p.numel() for p in theirs.parameters()
         )
@@ -76,3 +73,17 @@ def test_the_published_sizes(size):
         shape, _ = shapes(recipe(path))["discriminator"]
         count = sum(p.numel() for p in on_meta(shape, is_lm=False).parameters().values())
         assert abs(count / PUBLISHED[size] - 1) < 0.04
+
+
+def test_modernbert_base_is_the_published_shape():
+    """2412.13663, section 2.1; the library's own defaults are that shape."""
+    config = recipe(next(p for p in RECIPES if p.stem == "bert-modernbert-base"))
+    shape = kept_shape(config.model, 50_368)
+    half = on_meta(shape, is_lm=True, name="modernbert")
+    with torch.device("meta"):
+        published = transformers.ModernBertForMaskedLM(transformers.ModernBertConfig())
+    want = {name: tuple(p.shape) for name, p in published.named_parameters()}
+    rows = half.table().rows
+    have = {row.theirs[0]: tuple(half.parameters()[row.ours].shape) for row in rows}
+    assert have == want
+    assert round(sum(p.numel() for p in half.parameters().values()) / 1e6) == 150

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from batches import text_batch
 from electrify.build import Vocabulary, build
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
+from electrify.model.attention import AttentionContext, Reach
+from electrify.model.positions import Rotary
 from electrify.starting import kept_names
 from electrify.text.shards import Corpus
 from electrify.train.context import RunContext, TrainingData
@@ -36,6 +40,7 @@ RECIPES = (
         "adversarial-tiny",
         "electric-tiny",
         "unigram-tiny",
+        "electra-modernbert-tiny",
     ),
 )
 
@@ -124,3 +129,17 @@ def test_memory_of_a_long_run_does_not_grow(small_data: Path, tmp_path: Path) ->
     for step in range(5, 20):
         run.update(run.batch(step))
     assert torch.cuda.memory_allocated() <= before * 1.05
+
+
+@pytest.mark.parametrize("window", [1, 4, None])
+def test_the_kernel_for_packed_sequences_has_our_windows(window: int | None) -> None:
+    """The same keys at the edges as the mask, in bfloat16, with turned queries and keys."""
+    tokens = replace(text_batch(seed=0, rows=3, row_length=64), runs=96).to("cuda")
+    reach = Reach(rotary=Rotary(10_000.0, 16), window=window)
+    rng = torch.Generator().manual_seed(0)
+    qkv = torch.randn(len(tokens.ids_T), 3 * 32, generator=rng).to("cuda", torch.bfloat16)
+    made = AttentionContext(tokens, torch.bfloat16, reach=reach)
+    assert made.backend == "varlen"
+    masked = AttentionContext(tokens, torch.float32, backend="sdpa", reach=reach)
+    found, wanted = made(qkv, heads=2).float(), masked(qkv.float(), heads=2)
+    torch.testing.assert_close(found[tokens.real_T], wanted[tokens.real_T], atol=0.03, rtol=0.03)

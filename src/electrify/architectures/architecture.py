@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..model.attention import Direction
 from ..model.embeddings import Words
 from ..model.encoder import Encoder
-from ..model.heads import BinaryHead, Head, HeadKind, LMHead, SelectionHead
+from ..model.heads import BinaryHead, Head, HeadKind, LinearHead, LMHead, SelectionHead
 from ..model.shape import Shape
 from ..tokens import SpecialIds, Tokens
 from .keys import KeyTable
@@ -32,6 +32,8 @@ class InitialValues:
     """Computes the initial word vectors, if they do not start at random."""
     scaled: bool = False
     """Whether the outputs of a block start smaller the more blocks there are."""
+    cls: int | None = None
+    """The id of [CLS]."""
 
 
 class Architecture(ABC):
@@ -83,6 +85,10 @@ class Architecture(ABC):
         """Hidden states -> one logit."""
         return BinaryHead(shape)
 
+    def energy_head(self, shape: Shape) -> Head:
+        """Hidden states -> one energy: a linear layer, or what the exported class has for it."""
+        return LinearHead(shape.hidden_size)
+
     @abstractmethod
     def initialise(
         self,
@@ -102,6 +108,8 @@ class Architecture(ABC):
     """The class as which a network is exported, for each kind of head."""
     head_prefixes: ClassVar[dict[HeadKind, str]]
     """How the names of a head's weights begin in that class, for each kind of head."""
+    input_names: ClassVar[tuple[str, ...]] = ("input_ids", "token_type_ids", "attention_mask")
+    """What a tokenizer gives to the exported network."""
     config_keys: ClassVar[tuple[str, ...]]
     """Sizes that a configuration must contain, because the library's defaults are those of another
     model."""
@@ -127,6 +135,11 @@ class Architecture(ABC):
     def must_compute_the_same(self, start: str, config: Any) -> None:
         """Raises UserError if a model with this configuration computes something that ours does
         not. start: its name, for the message."""
+
+    def has_head(self, config: Any, kind: HeadKind) -> bool:
+        """Whether a folder with this configuration may have our head of this kind. Weights of a
+        head that it has not are missing in it, unless classes share their names."""
+        return True
 
     @abstractmethod
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
@@ -154,7 +167,7 @@ class Architecture(ABC):
             "attention_mask": tokens.real_T.long(),
             "token_type_ids": tokens.segment_T,
         }
-        return {name: t.view(-1, tokens.row_length) for name, t in named.items()}
+        return {name: named[name].view(-1, tokens.row_length) for name in self.input_names}
 
     def binary_logits(self, output: Any) -> Tensor:
         """The logit of a binary head, [B, L], from the output of the library's class."""

@@ -3,9 +3,10 @@ module does not import torch."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from .rows import NoOptions
 
@@ -30,11 +31,58 @@ class ArchitectureRow:
     else None."""
     inits: tuple[Init, ...]
     """The initialisations that it supports."""
+    narrow_embeddings: bool = True
+    """Whether embeddings may be of another width than the blocks, by a projection."""
     model_types: Sequence[str]
     """Each `model_type` that is read as this architecture; networks are exported with the first
     one.
     """
 
+
+# ------------------------------------------------------------------ own options
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModernBertOptions:
+    """The numbers of ModernBERT's attention, under the library's names."""
+
+    HEADING: ClassVar = "the encoder: modernbert"
+    local_attention: int = 128
+    """Tokens that a block of local attention sees, half of them on either side."""
+    global_attn_every_n_layers: int = 3
+    """Every how many blocks attention is over the whole sequence; the lowest is
+    one of them, the others are local."""
+    global_rope_theta: float = 160_000.0
+    """Base of the rotary positions of global attention."""
+    local_rope_theta: float = 10_000.0
+    """Base of the rotary positions of local attention."""
+
+
+def _modernbert_check(model: Any, o: ModernBertOptions) -> str | None:
+    if o.local_attention < 2 or o.local_attention % 2:
+        return f"local_attention must be an even number from 2 on, not {o.local_attention}"
+    if o.global_attn_every_n_layers < 1:
+        every = o.global_attn_every_n_layers
+        return f"global_attn_every_n_layers must be positive, not {every}"
+    for name in ("global_rope_theta", "local_rope_theta"):
+        if not 1 < getattr(o, name) < math.inf:
+            return f"{name} must be a number above 1, not {getattr(o, name)}"
+    if model.embedding_size != model.hidden_size:
+        return (
+            "architecture modernbert has embeddings as wide as its blocks: give embedding_size "
+            f"{model.hidden_size}, not {model.embedding_size}"
+        )
+    if model.hidden_size // model.num_attention_heads % 2:
+        return (
+            "rotary positions turn pairs of numbers: heads must have an even width, not "
+            f"{model.hidden_size // model.num_attention_heads}"
+        )
+    if model.init == "published" and model.init_scale == "depth":
+        return "init published of modernbert has the scale of init_scale depth; leave that out"
+    return None
+
+
+# ------------------------------------------------------------------ rows
 
 ARCHITECTURES: dict[str, ArchitectureRow] = {
     "electra": ArchitectureRow(
@@ -43,6 +91,17 @@ ARCHITECTURES: dict[str, ArchitectureRow] = {
         called="ELECTRA's architecture",
         inits=("bert", "published", "local"),
         model_types=("electra", "bert"),
+    ),
+    "modernbert": ArchitectureRow(
+        cls="electrify.architectures.modernbert:ModernBert",
+        help="pre-norm, rotary positions, gated feed-forward layers, attention that alternates "
+        "between the whole sequence and a window",
+        called="ModernBERT's architecture",
+        options=ModernBertOptions,
+        check=_modernbert_check,
+        inits=("published", "local"),
+        narrow_embeddings=False,
+        model_types=("modernbert",),
     ),
 }
 

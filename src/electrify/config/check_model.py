@@ -56,7 +56,8 @@ def check_local(m: ModelConfig, c: CorruptionConfig) -> None:
     narrow = min(m.embedding_size, *(s["hidden_size"] // s["num_attention_heads"] for s in shapes))
     need(
         m.init != "local" or narrow >= 4,
-        f"init local needs heads and embeddings at least 4 wide, not {narrow}; take init bert",
+        f"init local needs heads and embeddings at least 4 wide, not {narrow}; take init "
+        f"{m.row.inits[0]}",
     )
 
 
@@ -64,6 +65,12 @@ def check_generator(m: ModelConfig) -> None:
     own = m.generator_numbers()
     for name, number in own.items():
         need(number > 0, f"generator_{name} must be positive, not {number}")
+    need(
+        m.row.narrow_embeddings or m.tie == "none" or own["hidden_size"] == m.hidden_size,
+        f"architecture {m.architecture} has embeddings as wide as its blocks, so tie {m.tie} needs "
+        f"a generator as wide as the encoder, not {own['hidden_size']} for {m.hidden_size}: take "
+        "generator_size 1 and fewer generator_num_hidden_layers, or tie none",
+    )
     wrong = m.row.check(replace(m, **own), m.options)
     need(wrong is None, f"the generator: {wrong}")
     heads = own["num_attention_heads"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 # Each candidate takes a random number and a row of the word table at every chosen position.
 MOST_CANDIDATES = 64
@@ -34,6 +34,8 @@ class AllTokensOptions:
 @dataclass(frozen=True, kw_only=True)
 class CorrectiveOptions:
     """The options of detection and correction."""
+
+    HEADING: ClassVar = "the objective: corrective"
 
     correction: Literal["plain", "gate", "copy", "none"] = "plain"
     """For corrective: the loss at a chosen position, c being the belief that the token there is the

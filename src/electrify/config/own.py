@@ -116,7 +116,8 @@ def plain(section: Any) -> dict[str, Any]:
 
 
 def add_flags(parser: argparse.ArgumentParser, cls: type) -> None:
-    """The flags of a section, own options of all rows behind that of the choice."""
+    """The flags of a section, own options of all rows behind that of the choice, or under the
+    HEADING of a row's options."""
     if not has_rows(cls):
         flags.add_flags(parser, cls, optional=True)
         return
@@ -128,5 +129,6 @@ def add_flags(parser: argparse.ArgumentParser, cls: type) -> None:
     )
     heading = flags.heading_of(cls, choice)
     for name, owner in option_types(cls).items():
-        flags.add_flag(flags.group_of(parser, heading), owner, name)
+        group = flags.group_of(parser, getattr(owner, "HEADING", heading))
+        flags.add_flag(group, owner, name)
     flags.add_flags(parser, cls, skip=(*before, OPTIONS), optional=True)

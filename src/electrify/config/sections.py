@@ -12,6 +12,14 @@ from .given import Checked
 from .objectives import OBJECTIVES, Objective, objective_help, objectives
 from .schema import OneOf
 
+# What a generator has for itself, as `generator_num_hidden_layers` and so on.
+GENERATOR_SIZES = (
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Checked):
@@ -67,9 +75,10 @@ class ModelConfig(Checked):
     attention_dropout: float
     """Dropout of attention weights."""
     init: Literal["bert", "published", "local"]
-    """Initial values: bert = truncated normal .02; published = the same, but Glorot uniform where
-    ELECTRA's public code has it (the projection of the embeddings, layers with one output); local =
-    heads that look at neighbours from the first step (leaves the unigram plateau sooner)."""
+    """Initial values: bert = truncated normal .02; published = as the architecture's public code
+    has them (of electra: the same, but Glorot uniform in the projection of the embeddings and in
+    layers with one output); local = heads that look at neighbours from the first step (leaves the
+    unigram plateau sooner)."""
     local_amplitude: float = 3.0
     """With init local: how sharply a head looks at its neighbour at the start (its logit is 4 times
     this)."""
@@ -94,21 +103,18 @@ class ModelConfig(Checked):
 
     def generator_numbers(self) -> dict[str, int]:
         """The generator's sizes: those given, else width, heads and feed-forward width times
-        `generator_size`, with the same depth (2003.10555 section 3.2)."""
-
-        def part(n: int) -> int:
-            return max(1, round(n * self.generator_size))
-
-        derived = {
-            "num_hidden_layers": self.num_hidden_layers,
-            "hidden_size": part(self.hidden_size),
-            "num_attention_heads": part(self.num_attention_heads),
-            "intermediate_size": part(self.intermediate_size),
-        }
-        given = {name: getattr(self, f"generator_{name}") for name in derived}
-        return {
-            name: number if given[name] is None else given[name] for name, number in derived.items()
-        }
+        `generator_size`, with the same depth (2003.10555 section 3.2). Its embeddings have the
+        encoder's width or, in an architecture without narrow embeddings, that of its blocks."""
+        numbers: dict[str, int] = {}
+        for name in GENERATOR_SIZES:
+            whole = getattr(self, name)
+            given = getattr(self, f"generator_{name}")
+            part = max(1, round(whole * self.generator_size))
+            derived = whole if name == "num_hidden_layers" else part
+            numbers[name] = derived if given is None else given
+        if not self.row.narrow_embeddings:
+            numbers["embedding_size"] = numbers["hidden_size"]
+        return numbers
 
 
 @dataclass(frozen=True, kw_only=True)

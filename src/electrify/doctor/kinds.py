@@ -3,7 +3,7 @@ belong."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..architectures import exported_as
@@ -37,13 +37,19 @@ def part_of(config: dict[str, Any]) -> str | None:
     return PARTS[kinds[0]] if kinds else None
 
 
-def heads(said: str, model_type: str, have: Header) -> Iterator[Finding]:
-    """Which of an architecture's networks it is, by its head."""
+def heads(said: str, model_type: str, have: Header, wanted: Collection[str]) -> Iterator[Finding]:
+    """Which of an architecture's networks it is, by its head. wanted: the names of the weights of
+    the class `said`, which may be those of one of our heads."""
     known = exported_as(model_type)
     if known is None:
         return
     prefixes = {known.classes[kind]: prefix for kind, prefix in known.head_prefixes.items()}
-    there = [name for name, prefix in prefixes.items() if any(n.startswith(prefix) for n in have)]
+    there = [
+        name
+        for name, prefix in prefixes.items()
+        if any(n.startswith(prefix) for n in have)
+        and (name == said or not any(n.startswith(prefix) for n in wanted))
+    ]
     family = known.classes["token"].partition("For")[0]
     if there and said and said not in there and said.startswith(family):
         fact = f"the weights have the head of {there[0]} and {CONFIG} says {said}"

@@ -39,8 +39,9 @@ def against_config(config: dict[str, Any], kept: dict[str, Any]) -> Iterator[Fin
         have |= header
     yield from layers(config, have)
     name = architecture(config)
-    yield from heads(name, str(config.get("model_type")), have)
     wanted = expected_shapes(config, name)
+    names = wanted.shapes if wanted else ()
+    yield from heads(name, str(config.get("model_type")), have, names)
     if wanted is None:
         yield note(
             "not-compared",

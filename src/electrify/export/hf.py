@@ -232,9 +232,7 @@ def _write(
     model = built.exports[part]
     try:
         with replaced(target, identity_of(run, part, config, facts), top=top) as new:
-            _copy_tokenizer(
-                run, new, facts=facts, positions=model.encoder.shape.max_position_embeddings
-            )
+            _copy_tokenizer(run, new, facts=facts, model=model)
             dropout = {
                 "dropout": config.model.dropout,
                 "attention_dropout": config.model.attention_dropout,
@@ -273,9 +271,11 @@ def write_model(
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positions: int) -> None:
-    """The run's tokenizer, told how long its model's sequences may be. Word pieces get a vocab.txt,
-    which older tools read."""
+def _copy_tokenizer(
+    run: Path, folder: Path, *, facts: Mapping[str, Any], model: ExportedModel
+) -> None:
+    """The run's tokenizer, told what its model reads and how long the sequences may be. Word pieces
+    get a vocab.txt, which older tools read."""
     source = run / "tokenizer"
     if not is_there(source / "tokenizer.json"):
         raise UserError(
@@ -284,11 +284,14 @@ def _copy_tokenizer(run: Path, folder: Path, *, facts: Mapping[str, Any], positi
         )
     copy_tokenizer(source, folder, within=run, hashes=facts.get("tokenizer_files"))
     options = without_origin(read_settings(folder))
+    positions = model.encoder.shape.max_position_embeddings
     options["model_max_length"] = min(positions, options.get("model_max_length") or positions)
+    if "token_type_ids" not in model.architecture.input_names:
+        options["model_input_names"] = list(model.architecture.input_names)
     write_settings(folder, options)
-    model = read_tokenizer(folder)["model"]
+    pieces = read_tokenizer(folder)["model"]
     # Pieces without the mark of a continued word are not what such tools expect.
-    marked = model.get("type") == "WordPiece" and model.get("continuing_subword_prefix") != ""
+    marked = pieces.get("type") == "WordPiece" and pieces.get("continuing_subword_prefix") != ""
     if marked and not (folder / "vocab.txt").is_file():
-        words = sorted(model["vocab"], key=model["vocab"].__getitem__)
+        words = sorted(pieces["vocab"], key=pieces["vocab"].__getitem__)
         (folder / "vocab.txt").write_text("".join(f"{w}\n" for w in words), encoding="utf-8")

@@ -85,6 +85,8 @@ def load_model(
     _must_fit(own, own.architecture.shape_of(config), start, what=what)
     table = own.table(model_type=config.model_type)
     model, missing, extra = _read(start, table, config)
+    if not own.architecture.has_head(config, own.head.kind):
+        missing |= {name for row in table.head for name in row.theirs}
     broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
     if broken:
         raise UserError(

@@ -9,6 +9,8 @@ L row length, H heads, W head width, T = R * L flat tokens, D = H * W.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -17,15 +19,35 @@ from torch import Tensor
 
 from ..tokens import Tokens
 from .dropout import dropout as drop
+from .positions import Rotary
+from .windows import Blocks, pays
 
-Backend = Literal["auto", "matmul", "sdpa", "varlen"]
+Backend = Literal["auto", "matmul", "sdpa", "varlen", "blocks"]
 Direction = Literal["both", "left", "right"]
+Kind = Literal["global", "local"]
 
 
-def sequence_bias(tokens: Tokens, dtype: torch.dtype, direction: Direction = "both") -> Tensor:
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """What the attention of one kind of block knows of positions."""
+
+    rotary: Rotary | None = None
+    window: int | None = None
+    """The largest distance between a query and a key that it sees; None if it sees the whole
+    sequence."""
+
+
+def sequence_bias(
+    tokens: Tokens,
+    dtype: torch.dtype,
+    direction: Direction = "both",
+    *,
+    window: int | None = None,
+) -> Tensor:
     """[R, 1, L, L]: 0 if query and key belong to the same sequence, else the lowest finite number.
 
     `left` also masks keys after the query, `right` keys before it; a token always sees itself.
+    window: also masks keys at a larger distance; those at this distance are seen, on both sides.
 
     Padding (sequence 0) attends to padding, so that no row of the softmax is empty; its result is
     never used.
@@ -34,6 +56,8 @@ def sequence_bias(tokens: Tokens, dtype: torch.dtype, direction: Direction = "bo
     same_RLL = seq_RL[:, :, None] == seq_RL[:, None, :]
     if direction != "both":
         same_RLL = same_RLL.tril() if direction == "left" else same_RLL.triu()
+    if window is not None:
+        same_RLL = same_RLL.tril(window).triu(-window)
     return torch.zeros(same_RLL.shape, dtype=dtype, device=seq_RL.device).masked_fill_(
         ~same_RLL, torch.finfo(dtype).min
     )[:, None]
@@ -51,28 +75,50 @@ class AttentionContext:
         direction: Direction = "both",
         dropout: float = 0.0,
         backend: Backend = "auto",
+        reach: Reach | None = None,
     ) -> None:
         """dtype: dtype of queries, keys and values. dropout: on the attention weights (0 outside
-        training)."""
+        training). reach: by default the whole sequence, without positions."""
+        rotary, window = (reach.rotary, reach.window) if reach is not None else (None, None)
+        self.turn = None if rotary is None else rotary.turn(tokens.pos_T, dtype)
+        # A window that no pair of tokens of a row exceeds is none.
+        self.window = None if window is None or window >= tokens.row_length - 1 else window
         self.rows = tokens.num_rows
         self.length = tokens.row_length
         self.dropout = dropout
         self.backend: Backend = backend
         if backend == "auto" and packed_kernel(tokens, dtype, direction=direction, dropout=dropout):
             self.backend = "varlen"
-        self.where = (
-            run_starts(tokens)
-            if self.backend == "varlen"
-            else sequence_bias(tokens, dtype, direction)
-        )
+        on_cpu = tokens.ids_T.device.type == "cpu"
+        if self.backend == "auto" and on_cpu and self.window and pays(self.window, self.length):
+            self.backend = "blocks"
+        self.blocks = Blocks(tokens, self.window or 0) if self.backend == "blocks" else None
+        if self.blocks is not None:
+            self.where = self.blocks.bias(tokens, dtype, direction)
+        elif self.backend == "varlen":
+            self.where = run_starts(tokens)
+        else:
+            self.where = sequence_bias(tokens, dtype, direction, window=self.window)
 
     def __call__(self, qkv_TX: Tensor, heads: int) -> Tensor:
         """The result [T, D] for queries, keys and values side by side [T, 3 D]."""
+        qkv_T3HW = qkv_TX.view(len(qkv_TX), 3, heads, -1)
+        q_THW, k_THW, v_THW = qkv_T3HW.unbind(1)
+        if self.turn is not None:
+            q_THW, k_THW = self.turn(qkv_T3HW[:, :2]).unbind(1)
         if self.backend == "varlen":
-            q_THW, k_THW, v_THW = qkv_TX.view(len(qkv_TX), 3, heads, -1).unbind(1)
-            return varlen(q_THW, k_THW, v_THW, self.where, self.length).flatten(1)
-        q_RHLW, k_RHLW, v_RHLW = qkv_TX.view(self.rows, self.length, 3, heads, -1).permute(
-            2, 0, 3, 1, 4
+            return varlen(q_THW, k_THW, v_THW, self.where, self.length, self.window).flatten(1)
+        if self.blocks is not None:
+            q_PHBW, k_PHKW, v_PHKW = (
+                self.blocks.queries(q_THW),
+                self.blocks.keys(k_THW),
+                self.blocks.keys(v_THW),
+            )
+            mixed_PHBW = attend(q_PHBW, k_PHKW, v_PHKW, self.where, dropout=self.dropout)
+            return self.blocks.rows_again(mixed_PHBW).flatten(1)
+        q_RHLW, k_RHLW, v_RHLW = (
+            x_THW.view(self.rows, self.length, heads, -1).transpose(1, 2)
+            for x_THW in (q_THW, k_THW, v_THW)
         )
         mixed_RHLW = attend(
             q_RHLW, k_RHLW, v_RHLW, self.where, dropout=self.dropout, backend=self.backend
@@ -96,6 +142,41 @@ class SharedContext:
         return AttentionContext(
             tokens, dtype, direction=self.direction, dropout=dropout, backend=self.backend
         )
+
+
+class ContextsByKind:
+    """Makes the attention contexts of an encoder whose blocks are of several kinds; each block
+    takes that of its kind."""
+
+    def __init__(
+        self,
+        reaches: Mapping[Kind, Reach],
+        *,
+        direction: Direction = "both",
+        dropout: float = 0.0,
+        backend: Backend = "auto",
+    ) -> None:
+        """dropout: on the attention weights, in training."""
+        self.reaches = reaches
+        self.direction: Direction = direction
+        self.dropout = dropout
+        self.backend: Backend = backend
+
+    def __call__(
+        self, tokens: Tokens, dtype: torch.dtype, *, training: bool
+    ) -> dict[Kind, AttentionContext]:
+        dropout = self.dropout if training else 0.0
+        return {
+            kind: AttentionContext(
+                tokens,
+                dtype,
+                direction=self.direction,
+                dropout=dropout,
+                backend=self.backend,
+                reach=reach,
+            )
+            for kind, reach in self.reaches.items()
+        }
 
 
 def packed_kernel(
@@ -130,11 +211,21 @@ def run_starts(tokens: Tokens) -> Tensor:
     return at_T.new_full((tokens.runs + 2,), size).scatter(0, place_T, at_T)[:-1].int()
 
 
-def varlen(q_THW: Tensor, k_THW: Tensor, v_THW: Tensor, starts_S: Tensor, longest: int) -> Tensor:
-    """[T, H, W]: attention inside each run by torch's kernel for packed sequences."""
+def varlen(
+    q_THW: Tensor,
+    k_THW: Tensor,
+    v_THW: Tensor,
+    starts_S: Tensor,
+    longest: int,
+    window: int | None = None,
+) -> Tensor:
+    """[T, H, W]: attention inside each run by torch's kernel for packed sequences, whose window,
+    too, includes the keys at its edges."""
     from torch.nn.attention.varlen import varlen_attn
 
-    mixed = varlen_attn(q_THW, k_THW, v_THW, starts_S, starts_S, longest, longest)
+    edges = (-1, -1) if window is None else (window, window)
+    runs = (starts_S, starts_S, longest, longest)
+    mixed = varlen_attn(q_THW, k_THW, v_THW, *runs, window_size=edges)
     assert isinstance(mixed, Tensor)
     return mixed
 
@@ -148,7 +239,8 @@ def attend(
     dropout: float,
     backend: Backend = "auto",
 ) -> Tensor:
-    """softmax(q k / sqrt(W) + bias) v, with dropout on the weights. Returns [R, H, L, W].
+    """softmax(q k / sqrt(W) + bias) v, with dropout on the weights. Returns [R, H, L, W]. There may
+    be more keys and values than queries.
 
     On a CPU in bfloat16 `auto` uses plain matrix products, which were measured to be faster than
     the fused kernel, forward and backward together (docs/results.md); otherwise it uses the fused

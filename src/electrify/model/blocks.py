@@ -5,11 +5,13 @@ Shape suffixes: T flat tokens, D hidden width, F feed-forward width.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import costs
-from .attention import AttentionContext
+from .attention import AttentionContext, Kind
 from .dropout import dropout as drop
 from .shape import Shape
 
@@ -44,3 +46,48 @@ class Block(nn.Module):
 
     def paper_flops(self, sizes: costs.Sizes) -> float:
         return costs.layer_flops(sizes)
+
+
+class GatedBlock(nn.Module):
+    """Attention and a gated feed-forward layer, each on normalised states and added to them
+    (pre-norm, GeGLU, no biases; ModernBERT, 2412.13663 section 2.1).
+
+    window: how far its attention sees on either side, None for the whole sequence. normed: False
+    for the lowest block, whose input the embeddings have just normalised.
+    """
+
+    def __init__(
+        self, shape: Shape, *, dropout: float, window: int | None = None, normed: bool = True
+    ) -> None:
+        super().__init__()
+        width = shape.hidden_size
+        eps = shape.layer_norm_eps
+        self.heads = shape.num_attention_heads
+        self.dropout = dropout
+        self.window = window
+        self.kind: Kind = "global" if window is None else "local"
+        self.norm1 = nn.LayerNorm(width, eps=eps, bias=False) if normed else nn.Identity()
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.norm2 = nn.LayerNorm(width, eps=eps, bias=False)
+        self.up = nn.Linear(width, 2 * shape.intermediate_size, bias=False)
+        self.down = nn.Linear(shape.intermediate_size, width, bias=False)
+
+    def forward(self, x_TD: Tensor, contexts: Mapping[Kind, AttentionContext]) -> Tensor:
+        a_TD = self.out(contexts[self.kind](self.qkv(self.norm1(x_TD)), self.heads))
+        x_TD = x_TD + drop(a_TD, self.dropout, self.training)
+        u_TF, gate_TF = self.up(self.norm2(x_TD)).chunk(2, dim=-1)
+        f_TD = self.down(F.gelu(u_TF) * gate_TF)
+        return x_TD + drop(f_TD, self.dropout, self.training)
+
+    def keys(self, row_length: int) -> int:
+        """How many keys a token sees: those of its row, or of a window that the row's ends do not
+        cut."""
+        return row_length if self.window is None else min(row_length, 2 * self.window + 1)
+
+    def attention_flops(self, row_length: int) -> float:
+        """As of Block; of a window only its keys count."""
+        return 2 * (2 * self.keys(row_length) * self.out.in_features)
+
+    def paper_flops(self, sizes: costs.Sizes) -> float:
+        return costs.gated_layer_flops(sizes, keys=self.keys(sizes.length))

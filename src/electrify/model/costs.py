@@ -57,6 +57,27 @@ def layer_flops(s: Sizes) -> float:
     return s.attentions * (qkv + scores + mixed) + feed_forward
 
 
+def gated_layer_flops(s: Sizes, *, keys: int) -> float:
+    """Forward FLOPs of one pre-norm block with rotary positions, a gated feed-forward layer and no
+    biases, for one token that sees `keys` keys, in the manner of the script: a multiplication, an
+    addition and what it lists count as it counts them. Rotary positions take three operations for
+    each number of queries and keys.
+    """
+    d = s.width
+    h = s.heads or max(1, d // 64)
+    f = s.feed_forward or 4 * d
+    qkv = 3 * 2 * d * d + 2 * 3 * d
+    scores = 2 * d * keys + h * keys * (SOFTMAX + DROPOUT + 1)
+    mixed = 2 * d * keys + 2 * d * d + DROPOUT * d + d + NORM * d
+    feed_forward = 6 * d * f + GELU * f + f + DROPOUT * d + d + NORM * d
+    return qkv + scores + mixed + feed_forward
+
+
+def words_flops(s: Sizes) -> float:
+    """Forward FLOPs of word embeddings alone for one token: a one-hot product, norm, dropout."""
+    return 2 * s.e * s.vocab + NORM * s.e + DROPOUT * s.e
+
+
 def input_flops(s: Sizes) -> float:
     """Forward FLOPs of the input embedding for one token: three one-hot products, their sum, norm,
     dropout, and a projection if E is not D."""
@@ -81,7 +102,7 @@ def _features_flops(width: int, e: int) -> float:
 
 
 def binary_flops(width: int) -> float:
-    """Forward FLOPs of the replaced-token head for one token."""
+    """Forward FLOPs of ELECTRA's replaced-token head for one token."""
     return 2 * width * width + width + GELU * width + 2 * width
 
 

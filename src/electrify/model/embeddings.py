@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..tokens import Tokens
+from . import costs
 from .dropout import dropout as drop
 from .shape import Shape
 
@@ -84,3 +85,27 @@ class Embeddings(nn.Module):
             + self.segments(tokens.segment_T)
         )
         return drop(self.norm(x_TE), self.dropout, self.training)
+
+    def paper_flops(self, sizes: costs.Sizes) -> float:
+        """Forward FLOPs for one token in the paper's convention, with those of a projection."""
+        return costs.input_flops(sizes)
+
+
+class WordEmbeddings(nn.Module):
+    """LayerNorm(word), then dropout, for blocks that know positions themselves; width E. The norm
+    has no bias (ModernBERT, 2412.13663 section 2.1). `words` may be another model's table, or be
+    built on it."""
+
+    def __init__(self, shape: Shape, *, dropout: float, words: Words | None = None) -> None:
+        super().__init__()
+        self.words: Words = words or nn.Embedding(shape.vocab_size, shape.embedding_size)
+        self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps, bias=False)
+        self.dropout = dropout
+
+    def forward(self, tokens: Tokens, added: Added | None = None) -> Tensor:
+        x_TE = word_vectors(self.words, tokens.ids_T, added)
+        return drop(self.norm(x_TE), self.dropout, self.training)
+
+    def paper_flops(self, sizes: costs.Sizes) -> float:
+        """Forward FLOPs for one token in the paper's convention."""
+        return costs.words_flops(sizes)

@@ -31,8 +31,8 @@ class Encoder(nn.Module):
     """Tokens -> hidden states [T, D].
 
     embeddings: (Tokens, what is added to the word vectors, if anything is) -> [T, E], with the word
-    table as `words`. project: [T, E] -> [T, D], if the
-    widths differ. blocks: ([T, D], context) -> [T, D]. norm: applied to the last states, if the
+    table as `words` and its cost as `paper_flops`. project: [T, E] -> [T, D], if the widths differ.
+    blocks: ([T, D], context) -> [T, D]. norm: applied to the last states, if the
     blocks normalise their inputs. direction: `left` or `right` if each token sees only itself and
     the tokens on that side of it.
     """
@@ -108,11 +108,16 @@ class Encoder(nn.Module):
         """The same in the paper's convention (flops/)."""
         sizes = self.sizes(row_length)
         blocks: Any = self.blocks
-        return costs.input_flops(sizes) + sum(block.paper_flops(sizes) for block in blocks)
+        between = sum(block.paper_flops(sizes) for block in blocks)
+        return self.embeddings.paper_flops(sizes) + between + self.norm_flops(sizes)
+
+    def norm_flops(self, sizes: costs.Sizes) -> float:
+        """Those of the last norm, in the paper's convention."""
+        return 0 if self.norm is None else costs.NORM * sizes.width
 
 
 class Top(nn.Module):
-    """The blocks of an encoder from `depth` on, for counting what `Encoder.above` costs."""
+    """The blocks of an encoder from `depth` on, and its last norm: what a second branch costs."""
 
     def __init__(self, encoder: Encoder, depth: int) -> None:
         super().__init__()
@@ -125,4 +130,5 @@ class Top(nn.Module):
 
     def paper_flops(self, row_length: int) -> float:
         blocks: Any = self.encoder.blocks[self.depth :]
-        return sum(block.paper_flops(self.encoder.sizes(row_length)) for block in blocks)
+        sizes = self.encoder.sizes(row_length)
+        return sum(block.paper_flops(sizes) for block in blocks) + self.encoder.norm_flops(sizes)

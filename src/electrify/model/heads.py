@@ -52,16 +52,17 @@ class Head(nn.Module, ABC):
 
 
 class WordsHead(Head):
-    """dense to E, gelu, LayerNorm, then the word table itself as output embedding."""
+    """dense to E, gelu, LayerNorm, then the word table itself as output embedding. bias: whether
+    the layers before the table have biases (ModernBERT's do not)."""
 
     kind = "token"
     paper_share = costs.CHOSEN
 
-    def __init__(self, shape: Shape, words: Words) -> None:
+    def __init__(self, shape: Shape, words: Words, *, bias: bool = True) -> None:
         super().__init__()
         self.words: Words = words
-        self.dense = nn.Linear(shape.hidden_size, shape.embedding_size)
-        self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
+        self.dense = nn.Linear(shape.hidden_size, shape.embedding_size, bias=bias)
+        self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps, bias=bias)
 
     def features(self, x_ND: Tensor) -> Tensor:
         """[N, E] what is compared with the words."""
@@ -71,8 +72,8 @@ class WordsHead(Head):
 class LMHead(WordsHead):
     """A logit for every word, with a bias (ELECTRA's generator and BERT's head)."""
 
-    def __init__(self, shape: Shape, words: Words) -> None:
-        super().__init__(shape, words)
+    def __init__(self, shape: Shape, words: Words, *, bias: bool = True) -> None:
+        super().__init__(shape, words, bias=bias)
         self.bias_V = nn.Parameter(self.words.weight.new_zeros(shape.vocab_size))
 
     def forward(self, x_ND: Tensor) -> Tensor:
@@ -97,8 +98,8 @@ class SelectionHead(WordsHead):
     """A score for each of K words at a token, without a bias (TEAMS, 2106.00139). As a language
     model's head it scores every word, with a bias of 0."""
 
-    def __init__(self, shape: Shape, words: Words, *, candidates: int) -> None:
-        super().__init__(shape, words)
+    def __init__(self, shape: Shape, words: Words, *, candidates: int, bias: bool = True) -> None:
+        super().__init__(shape, words, bias=bias)
         self.vocab_size = shape.vocab_size
         self.candidates = candidates
 
@@ -177,6 +178,25 @@ class VectorHead(Head):
 
     def paper_flops(self, row_length: int) -> float:
         return costs.paper_linear_flops(self.dense)
+
+
+class NormedBinaryHead(OneLogit):
+    """w . LayerNorm(gelu(W h)) + b, without other biases: one logit a token (the form of every head
+    of ModernBERT in the library)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        width = shape.hidden_size
+        self.dense = nn.Linear(width, width, bias=False)
+        self.norm = nn.LayerNorm(width, eps=shape.layer_norm_eps, bias=False)
+        self.out = nn.Linear(width, 1)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        return self.out(self.norm(F.gelu(self.dense(x_ND)))).squeeze(-1)
+
+    def paper_flops(self, row_length: int) -> float:
+        width = self.dense.in_features
+        return costs.binary_flops(width) + costs.NORM * width
 
 
 class MaskedLM(nn.Module):

@@ -1,5 +1,6 @@
-"""Initial values. `bert`: as stated in the papers. `published`: as ELECTRA's public code sets them.
-`local`: some attention heads look at neighbouring tokens from the first step.
+"""Initial values of post-norm blocks. `bert`: as stated in the papers. `published`: as ELECTRA's
+public code sets them. `local`: some attention heads look at neighbouring tokens from the first step
+(init_rotary.py has the same for other blocks).
 
 A test checks every line of the tables below. Shape suffixes: E embedding width, D hidden width, P
 position subspace, W head width, H heads.
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .attention import Direction
-from .blocks import Block
+from .blocks import Block, GatedBlock
 from .embeddings import Embeddings
 from .encoder import Encoder
 from .heads import BinaryHead, LinearHead
@@ -209,7 +210,7 @@ def init_local_blocks(
     done = set() if done is None else done
     with torch.no_grad():
         if encoder.project is not None:
-            _draw_normal(encoder.project, rng)
+            draw_normal(encoder.project, rng)
             encoder.project.weight[:width] = 0
             encoder.project.weight[:, :width] = 0
             encoder.project.weight[:width, :width] = torch.eye(width)
@@ -228,7 +229,7 @@ def init_scaled_outputs(encoders: Iterable[Encoder]) -> None:
         for encoder in encoders:
             factor = 1 / math.sqrt(2 * len(encoder.blocks))
             for block in [b for b in encoder.blocks if b not in done]:
-                assert isinstance(block, Block)
+                assert isinstance(block, Block | GatedBlock)
                 block.out.weight.mul_(factor)
                 block.down.weight.mul_(factor)
             done.update(encoder.blocks)
@@ -243,14 +244,15 @@ def _turn_block(
     rng: torch.Generator,
 ) -> None:
     assert isinstance(block, Block)
-    _draw_normal(block.qkv, rng)
-    _draw_normal(block.up, rng)
-    _draw_normal(block.out, rng, OUTPUT_SCALE)
-    _draw_normal(block.down, rng, OUTPUT_SCALE)
+    draw_normal(block.qkv, rng)
+    draw_normal(block.up, rng)
+    draw_normal(block.out, rng, OUTPUT_SCALE)
+    draw_normal(block.down, rng, OUTPUT_SCALE)
     _turn_heads(block.qkv, shape, s, width, direction)
 
 
-def _draw_normal(linear: nn.Linear, rng: torch.Generator, scale: float = 1.0) -> None:
+def draw_normal(linear: nn.Linear, rng: torch.Generator, scale: float = 1.0) -> None:
+    """Normal with deviation scale / sqrt(fan-in)."""
     linear.weight.normal_(std=scale / math.sqrt(linear.in_features), generator=rng)
 
 

@@ -15,7 +15,7 @@ from ..corruption.plan import Plan
 from ..corruption.two_tower import TwoTower
 from ..model.encoder import Encoder
 from ..model.forward_passes import Pass
-from ..model.heads import LinearHead
+from ..model.heads import Head
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .losses import binary_ce
@@ -51,7 +51,7 @@ class Electric(Objective):
 
     corruptor: TwoTower | Frequency
 
-    def __init__(self, corruptor: TwoTower | Frequency, encoder: Encoder, head: LinearHead) -> None:
+    def __init__(self, corruptor: TwoTower | Frequency, encoder: Encoder, head: Head) -> None:
         super().__init__()
         self.corruptor = corruptor
         self.encoder = encoder
@@ -59,7 +59,7 @@ class Electric(Objective):
 
     @classmethod
     def build(cls, parts: Parts) -> Electric:
-        return cls(parts.corruptor, parts.encoder, LinearHead(parts.shape.hidden_size))
+        return cls(parts.corruptor, parts.encoder, parts.energy_head())
 
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
         return {"nce": plan.candidates_T.sum()}

@@ -68,6 +68,9 @@ class Parts:
             tied=shape.num_hidden_layers - 1,
         )
 
+    def energy_head(self) -> Head:
+        return self.architecture.energy_head(self.shape)
+
 
 @dataclass(frozen=True)
 class Graded:

@@ -177,7 +177,8 @@ def load_discriminator(model: str) -> tuple[Any, Any, Architecture]:
         raise UserError(f"{model}: {energies}; {advice} with objective rtd")
     table = architecture.table(architecture.shape_of(config), "binary")
     discriminator, missing = load_weights(getattr(transformers, table.name), model, config)
-    if {name for row in table.head for name in row.theirs} & set(missing):
+    lacking = {name for row in table.head for name in row.theirs} & set(missing)
+    if lacking or not architecture.has_head(config, "binary"):
         raise UserError(
             f"{model}: the checkpoint has no replaced-token head (a generator, or a fine-tuned "
             f"model); {advice}"

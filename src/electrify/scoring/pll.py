@@ -193,7 +193,8 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     config = load_config(model)
     architecture = exported_as(config.model_type)
     binary = architecture and architecture.table(architecture.shape_of(config), "binary").name
-    if binary not in (config.architectures or ()):
+    named = binary in (config.architectures or ())
+    if architecture is not None and not (named and architecture.has_head(config, "binary")):
         architecture = None
     kind: Kind = "mlm"
     said = logits_of(model)

@@ -40,14 +40,6 @@ def available_bytes() -> int:
     return pages
 
 
-def least_parameters(shape: Shape) -> int:
-    """The number of parameters in the weight matrices of an encoder."""
-    d = shape.hidden_size
-    e = shape.embedding_size
-    blocks = shape.num_hidden_layers * (4 * d * d + 2 * d * shape.intermediate_size)
-    return (shape.vocab_size + shape.max_position_embeddings) * e + (e != d) * e * d + blocks
-
-
 def must_fit(shape: Shape, *, what: str, bytes_each: int = HELD_BYTES) -> None:
     """Raises UserError if the parameters of an encoder alone exceed the memory, or if it has more
     layers than anybody could intend."""
@@ -56,9 +48,9 @@ def must_fit(shape: Shape, *, what: str, bytes_each: int = HELD_BYTES) -> None:
             f"{what} has {shape.num_hidden_layers:,} layers; at most {MAX_LAYERS:,} are built"
         )
     _compare(
-        bytes_each * least_parameters(shape),
+        bytes_each * shape.least_parameters,
         available_bytes(),
-        f"{what} has {least_parameters(shape):,} parameters and",
+        f"{what} has {shape.least_parameters:,} parameters and",
     )
 
 
@@ -77,7 +69,7 @@ def run_must_fit(
     slots = rows * max(config.data.max_seq_length, *config.data.seq_length_schedule, 0)
     shares = world.size if config.train.fsdp == "full_shard" else 1
     need = (
-        TRAINED_BYTES * least_parameters(shape) // shares
+        TRAINED_BYTES * shape.least_parameters // shares
         + 2 * slots * shape.hidden_size * shape.num_hidden_layers
     )
     room = (
@@ -89,7 +81,7 @@ def run_must_fit(
         need,
         room,
         (
-            f"{least_parameters(shape):,} parameters with their optimiser, and {rows:,} rows of "
+            f"{shape.least_parameters:,} parameters with their optimiser, and {rows:,} rows of "
             f"{config.data.max_seq_length:,} tokens,"
         ),
     )

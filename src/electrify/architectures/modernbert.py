@@ -1,0 +1,292 @@
+"""The encoder of ModernBERT: pre-norm blocks without biases, gated feed-forward layers, rotary
+positions, and attention that alternates between the whole sequence and a window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError
+from ..model.attention import ContextsByKind, Direction, Kind
+from ..model.blocks import GatedBlock
+from ..model.embeddings import WordEmbeddings, Words, own_table
+from ..model.encoder import Encoder
+from ..model.heads import Head, HeadKind, LMHead, NormedBinaryHead, SelectionHead
+from ..model.init import init_scaled_outputs, init_words
+from ..model.init_rotary import CONSTANT, init_gated, init_local_gated, init_local_words
+from ..model.shape import Shape
+from ..special import SpecialIds
+from .architecture import Architecture, InitialValues
+from .keys import KeyTable, Row
+from .modernbert_shape import ModernBertShape
+
+HF_NUMBERS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "local_attention",
+)
+LABELS = {0: "original", 1: "replaced"}
+# The library's names for the two kinds of attention, in its configuration.
+LAYER_TYPES: dict[Kind, str] = {"global": "full_attention", "local": "sliding_attention"}
+# What the library can compute and our encoder cannot: a configuration says otherwise.
+FIXED = {
+    "hidden_activation": "gelu",
+    "classifier_activation": "gelu",
+    "attention_bias": False,
+    "mlp_bias": False,
+    "norm_bias": False,
+    "classifier_bias": False,
+    "decoder_bias": True,
+    "tie_word_embeddings": True,
+}
+
+
+class ModernBert(Architecture):
+    """ModernBERT's encoder (2412.13663, section 2.1), which is that of Ettin and mmBERT, too."""
+
+    name = "modernbert"
+    shape_type = ModernBertShape
+    model_type = "modernbert"
+    classes: ClassVar = {
+        "token": "ModernBertForMaskedLM",
+        "binary": "ModernBertForTokenClassification",
+    }
+    head_prefixes: ClassVar = {"token": "decoder.", "binary": "classifier."}
+    config_keys = HF_NUMBERS
+    input_names = ("input_ids", "attention_mask")
+    binary_code = "model(**inputs).logits.diff(dim=-1).squeeze(-1)"
+
+    # ---------------------------------------------------------------- the network
+
+    def embeddings(
+        self, shape: Shape, *, dropout: float, words: Words | None = None
+    ) -> WordEmbeddings:
+        return WordEmbeddings(shape, dropout=dropout, words=words)
+
+    def encoder(
+        self,
+        shape: Shape,
+        embeddings: nn.Module,
+        *,
+        dropout: float,
+        attention_dropout: float,
+        direction: Direction = "both",
+        lower: Encoder | None = None,
+        tied: int = 0,
+    ) -> Encoder:
+        assert isinstance(shape, ModernBertShape)
+        windows = {kind: reach.window for kind, reach in shape.reaches.items()}
+        own = [
+            GatedBlock(shape, dropout=dropout, window=windows[kind], normed=n > 0)
+            for n, kind in enumerate(shape.kinds)
+            if n >= tied
+        ]
+        return Encoder(
+            shape,
+            embeddings=embeddings,
+            blocks=[*(lower.blocks[:tied] if lower is not None else ()), *own],
+            contexts=ContextsByKind(shape.reaches, direction=direction, dropout=attention_dropout),
+            norm=nn.LayerNorm(shape.hidden_size, eps=shape.layer_norm_eps, bias=False),
+            direction=direction,
+        )
+
+    def lm_head(self, shape: Shape, words: Words) -> Head:
+        return LMHead(shape, words, bias=False)
+
+    def selection_head(self, shape: Shape, words: Words, candidates: int) -> SelectionHead:
+        return SelectionHead(shape, words, candidates=candidates, bias=False)
+
+    def binary_head(self, shape: Shape) -> Head:
+        return NormedBinaryHead(shape)
+
+    def energy_head(self, shape: Shape) -> Head:
+        """The library has no linear head for it: every one normalises the states once more."""
+        return NormedBinaryHead(shape)
+
+    def initialise(
+        self,
+        objective: nn.Module,
+        encoders: Sequence[Encoder],
+        values: InitialValues,
+        rng: torch.Generator,
+    ) -> None:
+        init_gated(objective, encoders, rng)
+        # A shared word table is scaled and filled only once.
+        tables = {id(t): t for t in (own_table(e.embeddings.words) for e in encoders)}
+        local = values.init == "local"
+        if local:
+            for table in tables.values():
+                init_local_words(table, cls=values.cls)
+            init_local_gated(objective, encoders, rng, amplitude=values.local_amplitude)
+        if values.scaled:
+            init_scaled_outputs(encoders)
+        if values.vectors:
+            width = CONSTANT if local else 0
+            for table in tables.values():
+                vectors_VK = values.vectors(table.embedding_dim - width)
+                init_words(table, vectors_VK, local_width=width)
+
+    # ---------------------------------------------------------------- in Hugging Face's library
+
+    def hf_config(
+        self,
+        shape: Shape,
+        kind: HeadKind,
+        *,
+        special: SpecialIds,
+        dropout: float,
+        attention_dropout: float,
+    ) -> Any:
+        from transformers import ModernBertConfig
+
+        assert isinstance(shape, ModernBertShape)
+        ropes: Any = {
+            LAYER_TYPES["global"]: _rope(shape.global_rope_theta),
+            LAYER_TYPES["local"]: _rope(shape.local_rope_theta),
+        }
+        config = ModernBertConfig(
+            **{name: getattr(shape, name) for name in HF_NUMBERS},
+            **FIXED,
+            norm_eps=shape.layer_norm_eps,
+            layer_types=[LAYER_TYPES[one] for one in shape.kinds],
+            rope_parameters=ropes,
+            embedding_dropout=dropout,
+            mlp_dropout=dropout,
+            attention_dropout=attention_dropout,
+            pad_token_id=special.pad,
+            cls_token_id=special.cls,
+            sep_token_id=special.sep,
+            bos_token_id=special.cls,
+            eos_token_id=special.sep,
+        )
+        # Read back by `shape_of`, and by earlier versions of the library.
+        for name in ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"):
+            setattr(config, name, getattr(shape, name))
+        if kind == "binary":
+            config.id2label = dict(LABELS)
+            config.label2id = {label: n for n, label in LABELS.items()}
+        config.architectures = [self.classes[kind]]
+        config.dtype = "float32"
+        return config
+
+    def shape_of(self, config: Any) -> Shape:
+        numbers = {name: getattr(config, name) for name in HF_NUMBERS}
+        numbers["local_attention"] = config.local_attention // 2 * 2
+        ropes = config.rope_parameters
+        return ModernBertShape(
+            **numbers,
+            embedding_size=config.hidden_size,
+            layer_norm_eps=config.norm_eps,
+            global_attn_every_n_layers=_every(config),
+            global_rope_theta=float(ropes[LAYER_TYPES["global"]]["rope_theta"]),
+            local_rope_theta=float(ropes[LAYER_TYPES["local"]]["rope_theta"]),
+        )
+
+    def must_compute_the_same(self, start: str, config: Any) -> None:
+        odd = [
+            f"{name} {getattr(config, name, fixed)}"
+            for name, fixed in FIXED.items()
+            if getattr(config, name, fixed) != fixed
+        ]
+        for kind in LAYER_TYPES.values():
+            rope = config.rope_parameters[kind].get("rope_type", "default")
+            odd += [f"rope_type {rope}"] if rope != "default" else []
+        if getattr(config, "is_decoder", False):
+            odd.append("is_decoder True")
+        kinds = [
+            LAYER_TYPES["local" if n % _every(config) else "global"]
+            for n in range(config.num_hidden_layers)
+        ]
+        if list(config.layer_types) != kinds:
+            odd.append("layer_types that do not repeat from the lowest layer on")
+        if odd:
+            raise UserError(f"{start} computes what our encoder does not: {', '.join(odd)}")
+
+    def has_head(self, config: Any, kind: HeadKind) -> bool:
+        """The classes share names of weights: the head of one would be read, in part, as that of
+        the other."""
+        if self.classes[kind] not in (config.architectures or ()):
+            return False
+        labels = {int(n): label for n, label in (config.id2label or {}).items()}
+        return kind == "token" or labels == LABELS
+
+    def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
+        head = [one("head.dense", "head.dense"), one("head.norm", "head.norm")]
+        if kind == "binary":
+            head += [one("classifier", "head.out"), Row("head.out.bias", ("classifier.bias",))]
+            return KeyTable(self.classes[kind], _encoder(shape), tuple(head))
+        head.append(Row("head.bias_V", ("decoder.bias",)))
+        tied = {"decoder.weight": "model.embeddings.tok_embeddings.weight"}
+        return KeyTable(self.classes[kind], _encoder(shape), tuple(head), tied)
+
+    def head_tensors(self, head: Head) -> dict[str, Tensor]:
+        """Two labels, of which the first one's logit is 0: their softmax is the sigmoid of our
+        logit, exactly."""
+        named = head.tensors()
+        if head.kind == "token":
+            return named
+        return {
+            name: torch.cat([torch.zeros_like(t), t]) if name.startswith("out.") else t
+            for name, t in named.items()
+        }
+
+    @torch.no_grad()
+    def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
+        if head.kind == "binary":
+            named = {
+                name: t[1:] - t[:1] if name.startswith("out.") else t for name, t in named.items()
+            }
+        return super().fill_head(head, named)
+
+    def binary_logits(self, output: Any) -> Tensor:
+        return output.logits[..., 1] - output.logits[..., 0]
+
+
+def _rope(theta: float) -> dict[str, Any]:
+    return {"rope_type": "default", "rope_theta": theta}
+
+
+def _every(config: Any) -> int:
+    """Every how many layers attention is global, from the lowest on: as the configuration says, or
+    judged by its first layers."""
+    said = getattr(config, "global_attn_every_n_layers", None)
+    if isinstance(said, int) and said > 0:
+        return said
+    above = list(config.layer_types)[1:]
+    full = LAYER_TYPES["global"]
+    return 1 + above.index(full) if full in above else max(1, config.num_hidden_layers)
+
+
+# ------------------------------------------------------------------ tables
+
+
+def one(theirs: str, ours: str) -> Row:
+    """The row for the weight of a layer without bias."""
+    return Row(f"{ours}.weight", (f"{theirs}.weight",))
+
+
+def _encoder(shape: Shape) -> tuple[Row, ...]:
+    rows = [
+        one("model.embeddings.tok_embeddings", "encoder.embeddings.words"),
+        one("model.embeddings.norm", "encoder.embeddings.norm"),
+        one("model.final_norm", "encoder.norm"),
+    ]
+    for n in range(shape.num_hidden_layers):
+        theirs, ours = f"model.layers.{n}", f"encoder.blocks.{n}"
+        if n:
+            rows.append(one(f"{theirs}.attn_norm", f"{ours}.norm1"))
+        rows += [
+            one(f"{theirs}.attn.Wqkv", f"{ours}.qkv"),
+            one(f"{theirs}.attn.Wo", f"{ours}.out"),
+            one(f"{theirs}.mlp_norm", f"{ours}.norm2"),
+            one(f"{theirs}.mlp.Wi", f"{ours}.up"),
+            one(f"{theirs}.mlp.Wo", f"{ours}.down"),
+        ]
+    return tuple(rows)

@@ -1,0 +1,48 @@
+"""The shape of ModernBERT's encoder: its sizes, and which block sees how far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..files.schema import Positive
+from ..model.attention import Kind, Reach
+from ..model.positions import Rotary
+from ..model.shape import Shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModernBertShape(Shape):
+    """Its sizes, and the numbers of its attention. It has no segments, and its embeddings are as
+    wide as its blocks."""
+
+    type_vocab_size: Positive = 1
+    layer_norm_eps: float = 1e-5
+    local_attention: Positive
+    """Tokens that a local block sees, half of them on either side."""
+    global_attn_every_n_layers: Positive
+    global_rope_theta: float
+    local_rope_theta: float
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Of each block: global are the lowest and every n-th above it."""
+        every = self.global_attn_every_n_layers
+        return ["local" if n % every else "global" for n in range(self.num_hidden_layers)]
+
+    @property
+    def reaches(self) -> dict[Kind, Reach]:
+        """What the attention of each kind of block knows of positions."""
+        known = {
+            "global": Reach(rotary=Rotary(self.global_rope_theta, self.head_width)),
+            "local": Reach(
+                rotary=Rotary(self.local_rope_theta, self.head_width),
+                window=self.local_attention // 2,
+            ),
+        }
+        return {kind: known[kind] for kind in dict.fromkeys(self.kinds)}
+
+    @property
+    def least_parameters(self) -> int:
+        d = self.hidden_size
+        block = 4 * d * d + 3 * d * self.intermediate_size
+        return self.vocab_size * d + self.num_hidden_layers * block

@@ -1,0 +1,262 @@
+"""Every objective on ModernBERT's architecture: it builds, takes an update, counts its FLOPs, and
+says what it cannot have."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from batches import (
+    VOCAB,
+    VOCABULARY,
+    built,
+    counts_of,
+    draws_of,
+    ragged_batch,
+    terms_of,
+    text_batch,
+    tiny,
+    value,
+)
+from electrify.build import build
+from electrify.config.checks import check
+from electrify.config.pretrain import load_recipe, override, recipe_names
+from electrify.errors import UserError
+from electrify.flops.count import passes_flops, recipe_flops
+from electrify.model import costs
+from electrify.model.attention import ContextsByKind
+from electrify.model.blocks import GatedBlock
+from electrify.model.encoder import Encoder
+from electrify.model.forward_passes import Pass
+from electrify.objectives.objective import Step
+from electrify.terms import weighted
+
+WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
+MODERN: dict[str, Any] = {"architecture": "modernbert", "local_attention": 8}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "electra": WIDE,
+    "electra-15": WIDE,
+    "replace-mlm": WIDE,
+    "all-tokens-mlm": WIDE,
+    "corrective": WIDE,
+    "teams": {"generator_size": 1.0, "generator_num_hidden_layers": 1},
+    "amos": {"generator_size": 1.0, "generator_num_hidden_layers": 3},
+    "two-stage": {"generator_size": 1.0},
+    "adversarial": WIDE,
+    "electric": {"generator_size": 1.0},
+    "unigram": {},
+    "uniform": {},
+}
+SHARING: list[dict[str, Any]] = [
+    {"tie": "none", "generator_size": 0.5},
+    {"tie": "tokens", **WIDE},
+    {"tie": "gdes", **WIDE},
+    {"tie": "all", "generator_size": 1.0},
+    {"tie": "lower", "tie_layers": 1, **WIDE},
+]
+
+
+def update(config: Any) -> None:
+    """A step of the optimiser lowers the loss of its batch, and reaches every parameter."""
+    check(config)
+    objective: Any = build(config, VOCABULARY).objective
+    tokens = text_batch(seed=0, rows=3, row_length=32)
+    frozen = config.corruption.generator_training == "frozen"
+
+    def loss() -> torch.Tensor:
+        return weighted(
+            terms_of(objective, tokens, draws_of(tokens)),
+            config.objective.term_weights,
+            counts_of(objective, tokens, draws_of(tokens)),
+        )
+
+    before = loss()
+    before.backward()
+    generator = {id(p) for p in objective.corruptor.parameters()} if frozen else set()
+    for name, p in objective.named_parameters():
+        assert (p.grad is None) == (id(p) in generator), name
+        assert p.grad is None or bool(p.grad.isfinite().all()), name
+    torch.optim.SGD(objective.parameters(), lr=1e-4).step()
+    assert value(loss()) < value(before) or config.objective.objective == "adversarial"
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("init", ["local", "published"])
+def test_an_update_of_each(name: str, init: str) -> None:
+    update(tiny(f"{name}-tiny", **MODERN | {"init": init} | SYSTEMS[name]))
+
+
+@pytest.mark.parametrize("fields", SHARING, ids=lambda f: f["tie"])
+def test_whatever_is_shared(fields: dict[str, Any]) -> None:
+    update(tiny("electra-tiny", **MODERN | fields))
+
+
+def test_lists_of_fixed_length_give_the_same() -> None:
+    made: Any = built("electra-tiny", **MODERN | WIDE).objective
+    tokens = ragged_batch(seed=3)
+    plain, fixed = (
+        Step(made)(tokens, made.plan(tokens, draws_of(tokens), fixed=f)) for f in (False, True)
+    )
+    for name in ("generator", "rtd"):
+        torch.testing.assert_close(plain[name].sum, fixed[name].sum, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_step_is_one_graph() -> None:
+    """What a compiled run needs: no break between input and losses."""
+    made: Any = built("electra-tiny", **MODERN | WIDE).objective
+    tokens = text_batch(seed=0, rows=2, row_length=32)
+    plan = made.plan(tokens, draws_of(tokens), fixed=True)
+    torch.compiler.reset()
+    whole = torch.compile(Step(made), backend="eager", fullgraph=True)(tokens, plan)
+    assert value(whole["rtd"].sum) == pytest.approx(value(Step(made)(tokens, plan)["rtd"].sum))
+
+
+# ---------------------------------------------------------------- what differs only by its place
+
+
+def test_blocks_alternate_and_the_lowest_has_no_norm() -> None:
+    fields = {"num_hidden_layers": 5, "global_attn_every_n_layers": 2}
+    encoder = built("bert-modernbert-tiny", **fields).kept.encoder
+    blocks = [b for b in encoder.blocks if isinstance(b, GatedBlock)]
+    assert [b.kind for b in blocks] == ["global", "local", "global", "local", "global"]
+    assert [b.window for b in blocks] == [None, 16, None, 16, None]
+    names = [n for n, _ in encoder.named_parameters() if "norm1" in n]
+    assert names == [f"blocks.{n}.norm1.weight" for n in range(1, 5)]
+    assert torch.equal(blocks[0].norm1(x := torch.randn(3, 32)), x)
+    contexts = encoder.contexts
+    assert isinstance(contexts, ContextsByKind)
+    thetas = {kind: one.rotary and one.rotary.theta for kind, one in contexts.reaches.items()}
+    assert thetas == {"global": 10_000.0, "local": 10_000.0}
+    other = built("bert-tiny", init="local", **MODERN).kept.encoder.contexts
+    assert isinstance(other, ContextsByKind)
+    theta = {kind: one.rotary and one.rotary.theta for kind, one in other.reaches.items()}
+    assert theta == {"global": 160_000.0, "local": 10_000.0}
+
+
+def test_segments_do_not_exist() -> None:
+    """Two segments are a pair of texts without types: what tells them apart is [SEP]."""
+    encoder = built("bert-modernbert-tiny").kept.encoder
+    tokens = text_batch(seed=0, rows=1, row_length=32)
+    assert bool(tokens.segment_T.any())
+    from dataclasses import replace
+
+    same = replace(tokens, segment_T=torch.zeros_like(tokens.segment_T))
+    with torch.no_grad():
+        assert torch.equal(encoder(tokens), encoder(same))
+
+
+# ---------------------------------------------------------------- FLOPs
+
+
+def counted(encoder: Encoder, tokens: Any) -> int:
+    contexts: Any = encoder.contexts
+    contexts.backend = "matmul"  # torch's counter does not look into the fused kernel of a CPU
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        encoder(tokens)
+    return counter.get_total_flops()
+
+
+def test_hardware_is_what_torch_counts() -> None:
+    """Where no window is narrower than a row."""
+    encoder = built("bert-tiny", init="local", **MODERN | {"local_attention": 64}).kept.encoder
+    tokens = ragged_batch()
+    ours = passes_flops([Pass(encoder, 1.0, False)], row_length=32, convention="hardware")
+    assert len(tokens.ids_T) * ours == counted(encoder, tokens)
+
+
+def test_flops_by_hand() -> None:
+    """Of 4 blocks of width 32 with feed-forward 40, the middle two see 9 keys and not 32."""
+    fields = {"num_hidden_layers": 4, "max_seq_length": 32}
+    config = tiny("bert-tiny", init="local", **MODERN | fields)
+    found = recipe_flops(config, vocab_size=VOCAB, convention="hardware")
+    linear = 2 * (32 * 96 + 32 * 32 + 32 * 80 + 40 * 32)
+    keys = 2 * 2 * 32
+    encoder = 4 * linear + keys * (32 + 9 + 9 + 32)
+    head = 2 * 32 * 32 + 2 * 32 * VOCAB
+    assert found.inference == 32 * encoder
+    assert found.token == pytest.approx(3 * (encoder + 0.15 * head))
+    norms = 32 * (1 + 1 + 4 + 3)
+    blocks = 4 * (32 * 96 + 32 * 32 + 32 * 80 + 40 * 32)
+    assert found.parameters == VOCAB * 32 + norms + blocks
+
+
+def test_the_paper_s_convention_by_hand() -> None:
+    """Of one block of width 8 with 2 heads and feed-forward 6, in rows of 10, a window of 2."""
+    sizes = costs.Sizes(width=8, layers=1, length=10, vocab=50, heads=2, feed_forward=6)
+    qkv, turns = 3 * 2 * 64, 2 * 3 * 8
+    scores = 2 * 8 * 5 + 2 * 5 * (5 + 4 + 1)
+    mixed = 2 * 8 * 5 + 2 * 64
+    up, act, down = 2 * 8 * 12, 6 * 8 + 6, 2 * 6 * 8
+    rests = 2 * (4 * 8 + 8 + 5 * 8)  # dropout, residual, norm
+    want = qkv + turns + scores + mixed + up + act + down + rests
+    assert costs.gated_layer_flops(sizes, keys=5) == want
+    assert costs.words_flops(sizes) == 2 * 8 * 50 + 9 * 8
+
+
+# ---------------------------------------------------------------- recipes, and what is refused
+
+SIZES = ("tiny", "mini", "small", "base")
+
+
+def test_recipes_differ_from_their_models_in_the_encoder_only() -> None:
+    for objective in ("bert", "electra", "corrective"):
+        for size in SIZES:
+            name = f"{objective}-modernbert-{size}"
+            assert name in recipe_names()
+            ours, model = load_recipe(name), load_recipe(f"{objective}-{size}")
+            assert (ours.data, ours.objective, ours.corruption, ours.train) == (
+                model.data,
+                model.objective,
+                model.corruption,
+                model.train,
+            )
+            alone = override(ours, {"architecture": "electra"}).model
+            assert alone.tie == model.model.tie
+            assert ours.model.init == {"bert": "published"}.get(model.model.init, "local")
+
+
+def test_feed_forward_layers_have_the_parameters_of_the_models() -> None:
+    """Three matrices in the place of two: within 2 %, but of the published shape."""
+    for size in SIZES[:-1]:
+        gated, plain = (load_recipe(f"{n}-{size}").model for n in ("bert-modernbert", "bert"))
+        share = 3 * gated.intermediate_size / (2 * plain.intermediate_size)
+        assert share == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields", "says"),
+    [
+        ("electra-modernbert-tiny", {"generator_size": 0.5}, "tie embeddings needs a generator as"),
+        ("electra-modernbert-tiny", {"embedding_size": 64}, "give embedding_size 128, not 64"),
+        ("bert-modernbert-tiny", {"local_attention": 7}, "even number from 2 on, not 7"),
+        ("bert-modernbert-tiny", {"local_attention": 0}, "even number from 2 on, not 0"),
+        ("bert-modernbert-tiny", {"global_attn_every_n_layers": 0}, "must be positive, not 0"),
+        ("bert-modernbert-tiny", {"local_rope_theta": 1.0}, "must be a number above 1, not 1.0"),
+        ("bert-modernbert-tiny", {"global_rope_theta": math.inf}, "above 1, not inf"),
+        ("bert-modernbert-tiny", {"init": "bert"}, "init bert is not known for architecture"),
+        (
+            "bert-modernbert-tiny",
+            {"hidden_size": 60, "embedding_size": 60, "num_attention_heads": 4},
+            "heads must have an even width, not 15",
+        ),
+        ("bert-tiny", {"local_attention": 8}, "local_attention 8 is for architecture modernbert"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused(recipe: str, fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError) as found:
+        check(override(load_recipe(recipe), fields))
+    assert says in str(found.value)
+
+
+def test_a_linear_head_has_no_class() -> None:
+    """Every head of the library's classes normalises the states; so coco-lm's, of one row, cannot
+    be exported, and the run is refused before it begins."""
+    with pytest.raises(UserError, match="discriminator could not be exported"):
+        built("corrective-tiny", rtd_head="linear", **MODERN | WIDE)
