@@ -22,11 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from electrify.build import Vocabulary, build
+from electrify.architectures import architecture_named
+from electrify.build import Vocabulary, build, generator_shape, kept_shape
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.flops.count import recipe_flops
+from electrify.special import SpecialIds
 from electrify.starting import kept_names
 from electrify.text.shards import Corpus
 from electrify.train.allocator import keep_memory
@@ -51,7 +53,8 @@ WARM = 5  # updates that compile, and grow the memory
 
 @dataclass(frozen=True)
 class Case:
-    """What the sides run. size: of a recipe (tiny, mini, small, base, large), or quick."""
+    """What the sides run. size: of a recipe (tiny, ..., large,
+    modernbert-small, ...), or quick."""
 
     size: str
     rows: int
@@ -128,29 +131,65 @@ class Ours:
         self.run.update(self.run.batch(self.run.step))
 
 
+def electra_pair(case: Case) -> tuple[Any, Any]:
+    """ELECTRA's generator and discriminator as transformers has them, with one table."""
+    from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+    model = case.config().model
+    common: dict[str, Any] = {
+        "vocab_size": case.vocab_size, "embedding_size": model.embedding_size,
+        "max_position_embeddings": model.max_position_embeddings,
+        "hidden_dropout_prob": case.dropout, "attention_probs_dropout_prob": case.dropout,
+        "num_hidden_layers": model.num_hidden_layers,
+    }  # fmt: skip
+    own = model.generator_numbers()
+    numbers = ("hidden_size", "num_attention_heads", "intermediate_size")
+    generator = ElectraForMaskedLM(ElectraConfig(**common, **{k: own[k] for k in numbers}))
+    discriminator = ElectraForPreTraining(
+        ElectraConfig(**common, **{k: getattr(model, k) for k in numbers})
+    )
+    generator.electra.embeddings = discriminator.electra.embeddings
+    generator.generator_lm_head.weight = discriminator.electra.embeddings.word_embeddings.weight
+    discriminator.label_dtype = torch.float32
+    return generator, discriminator
+
+
+def modernbert_pair(case: Case) -> tuple[Any, Any]:
+    """Two ModernBERTs of transformers with one table, the second one with two labels a token."""
+    from transformers import ModernBertForMaskedLM, ModernBertForTokenClassification
+
+    model = case.config().model
+    special = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+    shapes = {
+        "token": generator_shape(model, case.vocab_size),
+        "binary": kept_shape(model, case.vocab_size),
+    }
+    configs = {
+        kind: architecture_named("modernbert").hf_config(
+            shape, kind, special=special, dropout=case.dropout, attention_dropout=case.dropout
+        )
+        for kind, shape in shapes.items()
+    }
+    generator = ModernBertForMaskedLM(configs["token"])
+    discriminator = ModernBertForTokenClassification(configs["binary"])
+    generator.model.embeddings = discriminator.model.embeddings
+    generator.decoder.weight = discriminator.model.embeddings.tok_embeddings.weight
+    discriminator.label_dtype = torch.long
+    return generator, discriminator
+
+
+PAIRS: dict[str, Callable[[Case], tuple[Any, Any]]] = {
+    "electra": electra_pair,
+    "modernbert": modernbert_pair,
+}
+
+
 class Composition:
     """Generator and discriminator of transformers, and the update around them."""
 
     def __init__(self, case: Case, *, compiled: bool = False) -> None:
-        from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
-
-        model, self.device, self.case = case.config().model, case.device, case
-        common: dict[str, Any] = {
-            "vocab_size": case.vocab_size, "embedding_size": model.embedding_size,
-            "max_position_embeddings": model.max_position_embeddings,
-            "hidden_dropout_prob": case.dropout, "attention_probs_dropout_prob": case.dropout,
-            "num_hidden_layers": model.num_hidden_layers,
-        }  # fmt: skip
-        own = model.generator_numbers()
-        numbers = ("hidden_size", "num_attention_heads", "intermediate_size")
-        self.generator = ElectraForMaskedLM(ElectraConfig(**common, **{k: own[k] for k in numbers}))
-        self.discriminator = ElectraForPreTraining(
-            ElectraConfig(**common, **{k: getattr(model, k) for k in numbers})
-        )
-        self.generator.electra.embeddings = self.discriminator.electra.embeddings
-        self.generator.generator_lm_head.weight = (
-            self.discriminator.electra.embeddings.word_embeddings.weight
-        )
+        self.device, self.case = case.device, case
+        self.generator, self.discriminator = PAIRS[case.config().model.architecture](case)
         both = nn.ModuleList([self.generator, self.discriminator]).to(case.device).train()
         self.parameters = list(both.parameters())
         self.bf16 = case.bf16
@@ -178,9 +217,8 @@ class Composition:
                     logits=mlm.logits[chosen].float()
                 ).sample()
             replaced = ids.masked_scatter(chosen, sampled)
-            rtd = self.d(
-                input_ids=replaced, attention_mask=attention, labels=(replaced != ids).float()
-            )
+            labels = (replaced != ids).to(self.discriminator.label_dtype)
+            rtd = self.d(input_ids=replaced, attention_mask=attention, labels=labels)
         return mlm.loss + 50 * rtd.loss
 
     def __call__(self) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from .attention import ContextsByKind, Direction
 from .blocks import GatedBlock
 from .encoder import Encoder
-from .heads import Head, LMHead, NormedBinaryHead, OneLogit
+from .heads import Head, NormedBinaryHead, OneLogit, WordsHead
 from .init import (
     BERT_STD,
     NOISE,
@@ -62,7 +62,7 @@ def init_gated(objective: nn.Module, encoders: Sequence[Encoder], rng: torch.Gen
             draw_truncated(block.out, scaled, rng)
             draw_truncated(block.down, scaled, rng)
     for head, depth in heads_with_depth(objective):
-        if isinstance(head, LMHead | NormedBinaryHead):
+        if isinstance(head, WordsHead | NormedBinaryHead):
             draw_truncated(head.dense, BERT_STD / math.sqrt(2 * depth), rng)
         if isinstance(head, OneLogit):
             draw_truncated(head.out, 1 / math.sqrt(head.out.in_features), rng)
