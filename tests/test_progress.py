@@ -74,7 +74,7 @@ def test_slow_work_is_told_by_the_hour_and_rounding_is_not_progress(
     bar = Progress(10, title="compare", unit="encoders", done=2)
     now[0] = 60.0
     bar.advance(4e-16)
-    assert bar.line() == "compare: 2/10 encoders, 0 encoders/h"
+    assert bar.line() == "compare: 2/10 encoders, 0 encoders/s"
     now[0] = 1800.0
     bar.advance(1)
     assert bar.line() == "compare: 3/10 encoders, 2 encoders/h, 3:30:00 left"

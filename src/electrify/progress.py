@@ -158,7 +158,7 @@ class Progress:
 
     def _amount(self) -> str:
         of = f"/{_short(self.total)}" if self.total is not None else ""
-        rate, per = (self.rate * 3600, "h") if self.rate < PER_HOUR_BELOW else (self.rate, "s")
+        rate, per = (self.rate * 3600, "h") if 0 < self.rate < PER_HOUR_BELOW else (self.rate, "s")
         return f"{_short(self.done)}{of} {self.unit}, {_short(rate)} {self.unit}/{per}"
 
     def line(self) -> str:

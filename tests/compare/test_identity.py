@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from electrify.compare.plan import Cell, cells, read_entry
-from electrify.compare.study import LATER, Study, identity
+from electrify.compare.plan import Cell, cells, configured, read_entry
+from electrify.compare.study import LATER, UNTRAINED, Study, identity, untrained
+from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
-from electrify.config.pretrain import override
+from electrify.config.pretrain import override, recipe_names
 
 STUDY = cast(
     "Study",
@@ -73,3 +74,12 @@ def test_a_later_option_with_another_value_is_another_recipe(name: str):
     assert identity(STUDY, changed) != identity(STUDY, cell)
     same = Cell(**vars(cell) | {"config": override(cell.config, {name: LATER[name]})})
     assert identity(STUDY, same) == identity(STUDY, cell)
+
+
+@pytest.mark.parametrize("recipe", [n for n in recipe_names() if n.endswith("-tiny")])
+def test_any_recipe_can_be_the_first_of_a_study(recipe: str) -> None:
+    """Its encoder before training is a row of the table."""
+    for name in UNTRAINED:
+        check(
+            untrained(configured(read_entry(recipe), schedule="constant", seed=0), name, 0).config
+        )

@@ -36,6 +36,7 @@ def test_a_contiguous_part_behind_a_first_token_of_its_own(
         part = slice(first, last + 1)
         assert crops.pos_T[part].tolist() == list(range(kept + 1))
         assert crops.ids_T[first] == tokens.ids_T[cut.start]
+        assert crops.segment_T[first] == 0, "as every [CLS]"
         assert torch.equal(crops.ids_T[first + 1 : part.stop], tokens.ids_T[first + 1 : part.stop])
         inside[part] = True
         firsts.append(cut.start)

@@ -153,7 +153,11 @@ def test_the_second_view_costs_a_pass_of_the_encoder(convention: Convention) -> 
         ({"contrast_rows": 4}, "contrast_rows is for the loss `contrast`, which has no weight"),
         ({"term_weights": WEIGHTS}, "a term weight for `contrast` needs objective corrective and"),
         (ASKED | {"crop_share": 1.0}, "crop_share must lie between 0 and 1, not 1.0"),
-        (ASKED | {"contrast_temperature": 0.0}, "contrast_temperature must be positive"),
+        (
+            ASKED | {"contrast_temperature": 0.0},
+            "contrast_temperature must lie between 0.001 and 1000, not 0.0",
+        ),
+        (ASKED | {"contrast_rows": 1}, "contrast_rows must be 0 or at least 2, not 1"),
         ({"crop_share": 0.5}, "are for a contrast: give contrast_rows"),
     ],
 )

@@ -160,9 +160,15 @@ def entries_of(config: CompareConfig) -> list[Entry]:
 def untrained(base: PretrainConfig, name: str, seed: int) -> Cell:
     """The encoder of a recipe before it is trained: after one update at a rate that moves no
     weight."""
+    fields: dict[str, Any] = {}
+    if base.train.generator_steps and base.corruption.generator_training == "frozen":
+        # No first stage: its generator is one that nothing has trained, too.
+        fields = {"generator_training": "joint", "term_weights": {}}
+        fields["discriminator_start"] = "generator"
     config = override(
         base,
-        {
+        fields
+        | {
             "seed": seed,
             "init_words": UNTRAINED[name],
             "max_steps": 1,

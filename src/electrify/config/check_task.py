@@ -92,7 +92,7 @@ def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:
             )
     for loss, option in o.row.optional.items():
         need(
-            loss in names or option not in vars(o.options) or not options[option],
+            o.term_weights.get(loss, 0) > 0 or option not in vars(o.options) or not options[option],
             f"{option} is for the loss `{loss}`, which has no weight: give term_weights with "
             f"{loss}=1, too",
         )

@@ -3,12 +3,13 @@ model card says of a network that was asked with them. This module does not impo
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 # Each candidate takes a random number and a row of the word table at every chosen position.
 MOST_CANDIDATES = 64
+# Cosines divided by less are numbers that overflow; by more than its inverse, all alike.
+LEAST_TEMPERATURE = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +89,15 @@ def corrective_check(model: Any, o: CorrectiveOptions) -> str | None:
             "correction none without mlm_share is replaced token detection alone: take objective "
             "rtd, or give mlm_share"
         )
-    if o.contrast_rows < 0 or not 0 < o.contrast_temperature < math.inf:
+    if o.contrast_rows < 0 or o.contrast_rows == 1:
         return (
-            "contrast_rows must not be negative, and contrast_temperature must be positive, not "
-            f"{o.contrast_rows} and {o.contrast_temperature}"
+            f"contrast_rows must be 0 or at least 2, not {o.contrast_rows}: a sequence is told "
+            "from those of other rows"
+        )
+    if not LEAST_TEMPERATURE <= o.contrast_temperature <= 1 / LEAST_TEMPERATURE:
+        return (
+            f"contrast_temperature must lie between {LEAST_TEMPERATURE} and "
+            f"{1 / LEAST_TEMPERATURE:g}, not {o.contrast_temperature}"
         )
     if not 0 < o.crop_share < 1:
         return f"crop_share must lie between 0 and 1, not {o.crop_share}"

@@ -213,4 +213,4 @@ class DataConfig(Checked):
     max_seq_length for the rest."""
     num_segments: int = 1
     """1: [CLS] a [SEP]; 2: [CLS] a [SEP] b [SEP], but one sequence in ten is single; so the segment
-    embeddings are trained."""
+    embeddings, where the encoder has them, are trained."""

@@ -61,6 +61,7 @@ def crop(tokens: Tokens, draws: Draws, *, share: float, fixed: bool = False) -> 
         ids_T=torch.where(begins_T, cls_T, tokens.ids_T),
         seq_T=torch.where(within_T, tokens.seq_T, 0),
         pos_T=torch.where(within_T, tokens.pos_T - start_T, 0),
+        segment_T=torch.where(begins_T, 0, tokens.segment_T),
         # A sequence leaves padding on both sides.
         runs=None if tokens.runs is None else 3 * tokens.runs,
     )

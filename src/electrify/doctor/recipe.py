@@ -151,10 +151,14 @@ def generator(config: PretrainConfig) -> Iterator[Finding]:
         t.generator_steps or t.init_generator is not None or config.model.tie in ("all", "lower")
     )
     meant = given or shallower
+    narrow = config.model.row.narrow_embeddings and config.corruption.row.has_generator
+    cure = "Try --generator-size 0.25."
+    if not narrow:  # it must be as wide as the encoder, so it can only have fewer blocks
+        cure = "Give it fewer blocks with --generator-num-hidden-layers."
     if share >= 1 and not meant:
         advice = (
             "So strong a generator leaves the discriminator little to find; published: 1/4 (small, "
-            "large), 1/3 (base). Try --generator-size 0.25."
+            f"large), 1/3 (base). {cure}"
         )
         yield warning("generator-size", fact, advice)
     elif share < SMALLEST_GENERATOR:

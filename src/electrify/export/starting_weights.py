@@ -228,8 +228,8 @@ def _config(start: str, architecture: str) -> Any:
     if config.model_type not in known:
         others = f" (or {', '.join(known[1:])})" if len(known) > 1 else ""
         raise UserError(
-            f"{start} is a model of type {config.model_type!r}; a run starts from "
-            f"{known[0]}{others} only"
+            f"{start} is a model of type {config.model_type!r}; a run with --architecture "
+            f"{architecture} starts from {known[0]}{others} only"
         )
     architecture_named(architecture).must_compute_the_same(start, config)
     with quiet():
