@@ -54,6 +54,27 @@ def test_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("side", ["electrify", "transformers"])
+@pytest.mark.parametrize("size", ["tiny", "modernbert-tiny"])
+def test_an_update_of_a_side(size: str, side: str, tmp_path: Path) -> None:
+    """Each architecture has its composition of two models of transformers."""
+    command = [sys.executable, str(BENCHMARKS / "sides.py"), side, size]
+    done = subprocess.run(
+        [*command, "2", "16", "300", "0", "cpu"],
+        input="1\n2\n",
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    *seconds, memory = map(float, done.stdout.split())
+    assert len(seconds) == 2
+    assert min(seconds) > 0
+    assert memory > 1e8
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_shapes(tmp_path: Path) -> None:
     out = run(tmp_path, "shapes.py", "--json", "shapes.json", "--picture", "shapes.png")

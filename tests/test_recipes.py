@@ -59,6 +59,18 @@ def test_possible(name: str) -> None:
     check(load_recipe(name))
 
 
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("fast-electra")])
+def test_a_generator_that_exists_as_the_header_says(name: str) -> None:
+    words = re.search(r"--init-generator FOLDER [^.]*", text(name))
+    assert words
+    flags = words[0].split()
+    given: dict[str, Any] = {
+        f.removeprefix("--").replace("-", "_"): v
+        for f, v in zip(flags[::2], flags[1::2], strict=True)
+    }
+    check(override(load_recipe(name), given | {"generator_steps": int(given["generator_steps"])}))
+
+
 def step_costs_seconds(name: str) -> bool:
     """Whether a recipe is as wide as base or wider, and not one of the two that most others are
     like."""

@@ -271,6 +271,23 @@ def test_traps_of_recipes(recipe: str, fields: dict[str, Any], level: str, code:
     assert traps_of(override(load_recipe(recipe), fields))[code] == level
 
 
+def test_what_can_be_given_instead_of_so_strong_a_generator() -> None:
+    """Where both share a table of one width, only blocks can be left out."""
+    wide = {"generator_size": 1.0, "generator_num_hidden_layers": None}
+    for recipe, cure in (
+        ("electra-small", "--generator-size 0.25"),
+        ("electra-modernbert-small", "--generator-num-hidden-layers"),
+        ("amos-small", "--generator-num-hidden-layers"),
+    ):
+        fields = wide | ({"read_outs": ()} if recipe.startswith("amos") else {})
+        (found,) = [
+            f
+            for f in recipe_traps(override(load_recipe(recipe), fields), tokens=None)
+            if f.code == "generator-size"
+        ]
+        assert cure in found.advice
+
+
 def test_more_epochs_than_help() -> None:
     config = load_recipe("electra-tiny")
     slots = config.train.max_steps * 64 * 64

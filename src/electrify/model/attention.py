@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -126,8 +126,8 @@ class AttentionContext:
         return mixed_RHLW.transpose(1, 2).reshape(len(qkv_TX), -1)
 
 
-class SharedContext:
-    """Makes the one attention context that all blocks of an encoder share."""
+class _Contexts:
+    """Makes attention contexts of one direction, with one dropout."""
 
     def __init__(
         self, *, direction: Direction = "both", dropout: float = 0.0, backend: Backend = "auto"
@@ -137,44 +137,39 @@ class SharedContext:
         self.dropout = dropout
         self.backend: Backend = backend
 
-    def __call__(self, tokens: Tokens, dtype: torch.dtype, *, training: bool) -> AttentionContext:
-        dropout = self.dropout if training else 0.0
+    def one(
+        self, tokens: Tokens, dtype: torch.dtype, *, training: bool, reach: Reach | None = None
+    ) -> AttentionContext:
         return AttentionContext(
-            tokens, dtype, direction=self.direction, dropout=dropout, backend=self.backend
+            tokens,
+            dtype,
+            direction=self.direction,
+            dropout=self.dropout if training else 0.0,
+            backend=self.backend,
+            reach=reach,
         )
 
 
-class ContextsByKind:
+class SharedContext(_Contexts):
+    """Makes the one attention context that all blocks of an encoder share."""
+
+    def __call__(self, tokens: Tokens, dtype: torch.dtype, *, training: bool) -> AttentionContext:
+        return self.one(tokens, dtype, training=training)
+
+
+class ContextsByKind(_Contexts):
     """Makes the attention contexts of an encoder whose blocks are of several kinds; each block
     takes that of its kind."""
 
-    def __init__(
-        self,
-        reaches: Mapping[Kind, Reach],
-        *,
-        direction: Direction = "both",
-        dropout: float = 0.0,
-        backend: Backend = "auto",
-    ) -> None:
-        """dropout: on the attention weights, in training."""
+    def __init__(self, reaches: Mapping[Kind, Reach], **how: Any) -> None:
+        super().__init__(**how)
         self.reaches = reaches
-        self.direction: Direction = direction
-        self.dropout = dropout
-        self.backend: Backend = backend
 
     def __call__(
         self, tokens: Tokens, dtype: torch.dtype, *, training: bool
     ) -> dict[Kind, AttentionContext]:
-        dropout = self.dropout if training else 0.0
         return {
-            kind: AttentionContext(
-                tokens,
-                dtype,
-                direction=self.direction,
-                dropout=dropout,
-                backend=self.backend,
-                reach=reach,
-            )
+            kind: self.one(tokens, dtype, training=training, reach=reach)
             for kind, reach in self.reaches.items()
         }
 
