@@ -109,7 +109,7 @@ def test_windows_by_hand():
 
 
 def test_pieces_by_hand(zoo: Path):
-    """A word of two pieces is one place, its first piece; a word of none is [UNK]; words beyond the
+    """The first piece stands for a word of two; a word of none is [UNK]; words beyond the
     length are still tagged."""
     words = ("films", "the", "\u200b", "plot", "was", "film", "film", "bad", "films")
     one = Sentence(words, ("A", "B", "A", "B", "A", "B", "A", "B", "A"))
@@ -128,10 +128,10 @@ def test_pieces_by_hand(zoo: Path):
     assert inputs.places_BL.tolist() == [[False, True, False, True, True, True, False, False]], (
         "`was` is tagged in the window behind"
     )
-    assert [k for _, _, k in held.spots] == list(range(9))
+    assert [spot.word for spot in held.spots] == list(range(9))
     answers = {"classes": torch.zeros(len(rows.lengths_N), 8, dtype=torch.int32)}
-    for row, place, k in held.spots:
-        answers["classes"][row, place] = k % 2
+    for spot in held.spots:
+        answers["classes"][spot.row, spot.place] = spot.word % 2
     assert problem.tags(held, answers) == [one.tags]
     assert problem.score(held, answers) == {"accuracy": 1.0}
 

@@ -162,6 +162,8 @@ def _finetuned(
     settings = FinetuneSettings(
         max_train_samples=how.max_train_samples,
         frozen_encoder="last" if frozen else "none",
+        # Probes of tags stay comparable with those of earlier studies.
+        word_pooling="first" if frozen and data.kind == "tagging" else None,
         device=how.device,
     )
     report = finetune(

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from ..errors import UserError
 from .given import Checked
-from .protocol import PROTOCOLS, ProtocolName
+from .protocol import PROTOCOLS, ProtocolName, WordPooling
 
 SELECTION = 0.1
 """Of the training examples, held out where the best evaluation is chosen."""
@@ -29,6 +29,7 @@ class FinetuneSettings(Checked):
         "bf16": "computing",
         "frozen_encoder": "with the encoder left as it is",
         "answer_head": "question answering only",
+        "word_pooling": "the examples, as the model sees them",
         "eval_steps": "how long, and which weights are kept",
         "device": "computing",
     }
@@ -36,7 +37,7 @@ class FinetuneSettings(Checked):
     """Whose way of fine-tuning: electrify's own, or published, which computes as the public code of
     ELECTRA does. It sets --optim, --lr-scheduler-type, --loss-reduction, --layerwise-lr-skip,
     --head-init, --regression-targets, --group-by-length, --double-unordered, --answer-head,
-    --dropout and --encoder-dropout where they are not given."""
+    --word-pooling, --dropout and --encoder-dropout where they are not given."""
     optim: Literal["adamw", "electra_adam"] | None = None
     """adamw, or electra_adam: without bias correction (the public code's). None takes the
     protocol's."""
@@ -112,6 +113,9 @@ class FinetuneSettings(Checked):
     frozen_encoder: Literal["none", "last", "last4", "all"] = "none"
     """Leave the encoder as it is and train a head on the states of its last layer, its last four,
     or all: for tagging on the state of each word, for texts on the mean of a text's states."""
+    word_pooling: WordPooling | None = None
+    """Tagging: which of a word's tokens stand for it: the first (BERT's), or the mean of all, which
+    also says where the word ends. None takes the protocol's."""
     tagging_head: Literal["linear", "bilstm"] = "linear"
     """Tagging with --frozen-encoder: a linear layer, or a bidirectional LSTM before it."""
     answer_head: Literal["electra", "joint", "plain"] | None = None

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 ProtocolName = Literal["electrify", "published"]
+WordPooling = Literal["first", "mean"]
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "electrify": {
@@ -25,6 +26,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "group_by_length": True,
         "double_unordered": False,
         "answer_head": "joint",
+        "word_pooling": "mean",
         "encoder_dropout": None,  # the model's own
     },
     "published": {
@@ -37,6 +39,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "group_by_length": False,
         "double_unordered": True,
         "answer_head": "electra",
+        "word_pooling": "first",
         "encoder_dropout": 0.1,
     },
 }

@@ -9,6 +9,7 @@ from . import metrics
 from .tasks import Kind, TaskData
 
 _ONLY_FOR: dict[str, tuple[Kind, str]] = {
+    "word_pooling": ("tagging", "tagging"),
     "tagging_head": ("tagging", "tagging"),
     "answer_head": ("answering", "question answering"),
     "doc_stride": ("answering", "question answering"),

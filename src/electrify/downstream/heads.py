@@ -3,8 +3,8 @@ outputs to keep.
 
 - `TextHead` reads the state of the whole text. Loss: cross-entropy, squared error, or that of each
   class. Answers: logits [B, C].
-- `TagHead` reads the states of marked tokens. Loss: cross-entropy. Answers: classes [B, longest],
-  0 where unmarked.
+- `TagHead` reads the states of words: the mean of their marked tokens. Loss: cross-entropy.
+  Answers: classes [B, longest] where a word begins, 0 elsewhere.
 - `SpanHead` (answer_heads.py) reads every state. Loss: start and end, each a choice of a token.
   Answers: scores, starts, ends [B, K], null [B].
 - `JointHead` (answer_heads.py) reads every state. Loss: the start, the end given the start, and
@@ -13,7 +13,7 @@ outputs to keep.
   Answers: beam^2 of each.
 
 A head computes in float32, whatever the encoder computed in. Shape suffixes: B examples, L tokens,
-D width, C classes, K spans kept.
+D width, C classes, K spans kept, P marked tokens, W words.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+NO_WORD = -100
+"""The target of a token with which no word begins, as in the library."""
+
 
 @dataclass(frozen=True)
 class Batch:
     """Padded rows. places_BL: tokens that the head may look at or choose. targets: class numbers
-    [B], values [B], classes that apply [B, C], tags [B, L], or start, end and whether there is no
-    answer [B, 3]."""
+    [B], values [B], classes that apply [B, C], tags [B, L] where a word begins and NO_WORD
+    elsewhere, or start, end and whether there is no answer [B, 3]."""
 
     inputs: dict[str, Tensor]
     lengths_B: Tensor
@@ -118,8 +121,9 @@ class TextHead(nn.Module):
 
 
 class TagHead(nn.Module):
-    """Dropout and one linear layer on every marked token's state. longest: tokens in the longest
-    row of all."""
+    """Dropout and one linear layer on the mean of the marked states of each word; as the layer is
+    linear, this is the mean of the logits of these tokens. longest: tokens in the longest row of
+    all."""
 
     def __init__(
         self,
@@ -138,21 +142,33 @@ class TagHead(nn.Module):
         self.grade = grade
 
     def loss(self, states_BLD: Tensor, batch: Batch) -> Tensor:
-        assert batch.places_BL is not None
-        logits_PC = self.out(self.dropout(states_BLD[batch.places_BL].float()))
-        return self.grade(logits_PC, batch.targets[:, : states_BLD.shape[1]][batch.places_BL])
+        logits_WC = self.out(self.dropout(states_of_words(states_BLD, batch)))
+        return self.grade(logits_WC, batch.targets[batch.targets != NO_WORD])
 
     def weight(self, batch: Batch) -> Tensor:
-        assert batch.places_BL is not None
-        return batch.places_BL.sum()
+        return (batch.targets != NO_WORD).sum()
 
     def answers(self, states_BLD: Tensor, batch: Batch) -> dict[str, Tensor]:
-        assert batch.places_BL is not None
         found_BL = states_BLD.new_zeros(len(states_BLD), self.longest, dtype=torch.int32)
-        found_BL[:, : states_BLD.shape[1]][batch.places_BL] = (
-            self.out(states_BLD[batch.places_BL].float()).argmax(-1).int()
+        found_BL[:, : batch.targets.shape[1]][batch.targets != NO_WORD] = (
+            self.out(states_of_words(states_BLD, batch)).argmax(-1).int()
         )
         return {"classes": found_BL}
+
+
+def states_of_words(states_BLD: Tensor, batch: Batch) -> Tensor:
+    """[W, D] in float32: the mean of the marked states of each word, in the order of the words."""
+    assert batch.places_BL is not None
+    places_BL = batch.places_BL
+    begins_P = (batch.targets != NO_WORD)[:, : places_BL.shape[1]][places_BL]
+    return means(states_BLD[places_BL].float(), begins_P.cumsum(0) - 1)
+
+
+def means(states_PD: Tensor, word_P: Tensor) -> Tensor:
+    """[W, D]: the mean of the states of each word. word_P: the word of each state, in order."""
+    counts_W = word_P.bincount()
+    sums_WD = states_PD.new_zeros(len(counts_W), states_PD.shape[1])
+    return sums_WD.index_add(0, word_P, states_PD) / counts_W[:, None]
 
 
 class Finetuned(nn.Module):

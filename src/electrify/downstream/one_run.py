@@ -236,13 +236,13 @@ def problem_of(
     common: dict[str, Any] = {"max_seq_length": length, "device": device}
     if task.kind != "answering":
         common["class_weights"] = settings.class_weights
+    frozen: dict[str, Any] = {"layers": settings.frozen_encoder, "bf16": bf16}
     match task.kind:
-        case "tagging" if settings.frozen_encoder != "none":
-            layers = settings.frozen_encoder
-            head = settings.tagging_head
-            return FrozenTagging(task, loaded, **common, layers=layers, head=head, bf16=bf16)
         case "tagging":
-            return Tagging(task, loaded, **common)
+            common["word_pooling"] = settings.word_pooling
+            if settings.frozen_encoder == "none":
+                return Tagging(task, loaded, **common)
+            return FrozenTagging(task, loaded, **common, **frozen, head=settings.tagging_head)
         case "answering":
             return Answering(
                 task,
@@ -258,8 +258,7 @@ def problem_of(
             common["regression_targets"] = str(settings.regression_targets)
             if settings.frozen_encoder == "none":
                 return Texts(task, loaded, **common)
-            layers = settings.frozen_encoder
-            return FrozenTexts(task, loaded, **common, layers=layers, bf16=bf16)
+            return FrozenTexts(task, loaded, **common, **frozen)
 
 
 def _length(task: TaskData, loaded: Loaded, settings: FinetuneSettings, name: str) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
+from ..config.protocol import WordPooling
 from .answer_heads import NEVER
 from .examples import Example
 from .problems.answering import Answering
@@ -32,6 +33,8 @@ class Reading:
     max_answer_length: int | None = None
     no_answer_threshold: float | None = None
     """The score for "no answer" above which none is given."""
+    word_pooling: WordPooling | None = None
+    """Tagging: which of a word's tokens stand for it."""
 
     def record(self) -> dict[str, Any]:
         """For config.json: what is known."""
@@ -47,7 +50,9 @@ def reading_of(problem: Problem, task: TaskData, *, threshold: float | None) -> 
             max_answer_length=problem.longest_answer,
             no_answer_threshold=None if threshold is None else max(threshold, NEVER),
         )
-    assert isinstance(problem, Tagging | Texts)
+    if isinstance(problem, Tagging):
+        return Reading(max_seq_length=problem.max_seq_length, word_pooling=problem.word_pooling)
+    assert isinstance(problem, Texts)
     first = task.train[0]
     pairs = first.pair is not None if isinstance(first, Example) else None
     return Reading(max_seq_length=problem.max_seq_length, pairs=pairs)
@@ -64,6 +69,8 @@ def noted(config: Any) -> Reading:
         value = found.get(field.name)
         if field.name == "pairs":
             good = isinstance(value, bool)
+        elif field.name == "word_pooling":
+            good = value in get_args(WordPooling)
         elif field.name == "no_answer_threshold":
             good = isinstance(value, int | float) and math.isfinite(value)
         else:

@@ -44,6 +44,7 @@ class Predictor:
             max_seq_length=options.max_seq_length or noted.max_seq_length,
             doc_stride=noted.doc_stride,
             max_answer_length=noted.max_answer_length,
+            word_pooling=noted.word_pooling or "first",
         )
         problem: Any = self._problem()
         self.cut = Cut(length=problem.max_seq_length, positions=self.saved.loaded.positions)

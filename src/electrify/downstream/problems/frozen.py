@@ -14,14 +14,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ...config.protocol import WordPooling
 from ..encoder import Loaded
 from ..examples import Sentence
-from ..heads import Loss, linear
+from ..heads import Loss, linear, means
 from ..loop import most_tokens, pieces
 from ..rows import Rows
 from ..tasks import TaskData
 from .problem import Answers, HeldOut
-from .tagging import Tagging
+from .tagging import Spot, Tagging
 
 LSTM_WIDTH = 200  # of each direction
 
@@ -126,6 +127,7 @@ class FrozenTagging(Tagging):
         head: Literal["linear", "bilstm"],
         bf16: bool,
         class_weights: str = "none",
+        word_pooling: WordPooling = "first",
     ) -> None:
         super().__init__(
             task,
@@ -133,6 +135,7 @@ class FrozenTagging(Tagging):
             max_seq_length=max_seq_length,
             device=device,
             class_weights=class_weights,
+            word_pooling=word_pooling,
         )
         self.layers = layers
         self.bf16 = bf16
@@ -171,7 +174,7 @@ class FrozenTagging(Tagging):
         done = 0
         words.states_WF.sub_(self.standard[0]).div_(self.standard[1])
         for row, sentence in enumerate(examples):
-            spots += [(row, k, done + k) for k in range(len(sentence.words))]
+            spots += [Spot(row, k, 1, done + k) for k in range(len(sentence.words))]
             done += len(sentence.words)
         return HeldOut(examples, words, spots)
 
@@ -188,15 +191,16 @@ class FrozenTagging(Tagging):
             lengths_N,
         )
 
-    def _states(self, rows: Rows, spots_W3: Tensor) -> Tensor:
-        """[W, F] in float32, in the order of the words: the states of their first pieces."""
+    def _states(self, rows: Rows, spots_W4: Tensor) -> Tensor:
+        """[W, F] in float32, in the order of the words: the mean states of their pieces."""
         encoder = self.loaded.encoder
         first = {"last": -1, "last4": -4, "all": 0}[self.layers]
         encoder.eval()
         found_WF = torch.empty(0)
-        by_row = torch.argsort(spots_W3[:, 0], stable=True)
+        row_W, place_W, pieces_W, number_W = spots_W4.unbind(1)
+        by_row = torch.argsort(row_W, stable=True)
         bounds_N = torch.searchsorted(
-            spots_W3[by_row, 0].contiguous(), torch.arange(len(rows.lengths_N) + 1)
+            row_W[by_row].contiguous(), torch.arange(len(rows.lengths_N) + 1)
         )
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             for index_B in pieces(
@@ -206,12 +210,15 @@ class FrozenTagging(Tagging):
                     first:
                 ]
                 mine = [by_row[int(bounds_N[row]) : int(bounds_N[row + 1])] for row in index_B]
-                row_P = torch.cat([torch.full((len(words),), k) for k, words in enumerate(mine)])
-                word_P = torch.cat(mine)
-                states_PF = torch.cat(
-                    [layer[row_P, spots_W3[word_P, 1]].float() for layer in layers], -1
-                )
+                word_B = torch.cat(mine)
+                counts_B = pieces_W[word_B]
+                row_B = torch.cat([torch.full((len(words),), k) for k, words in enumerate(mine)])
+                of_P = torch.arange(len(word_B)).repeat_interleave(counts_B)
+                first_P = (counts_B.cumsum(0) - counts_B)[of_P]
+                place_P = place_W[word_B][of_P] + torch.arange(len(of_P)) - first_P
+                states_PF = torch.cat([layer[row_B[of_P], place_P].float() for layer in layers], -1)
+                states_BF = means(states_PF, of_P.to(self.device))
                 if not len(found_WF):
-                    found_WF = states_PF.new_empty(len(spots_W3), states_PF.shape[1])
-                found_WF[spots_W3[word_P, 2].to(self.device)] = states_PF
+                    found_WF = states_BF.new_empty(len(spots_W4), states_BF.shape[1])
+                found_WF[number_W[word_B].to(self.device)] = states_BF
         return found_WF

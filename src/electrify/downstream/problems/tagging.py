@@ -1,5 +1,5 @@
-"""Tagging of words: the state of a word's first piece stands for the word, and each word is scored
-once, however long the sentence.
+"""Tagging of words: the state of a word's first piece, or the mean of all its pieces' states,
+stands for the word, and each word is scored once, however long the sentence.
 
 A sentence that does not fit is read through windows that overlap by half; a word is tagged in the
 window in which it is farther from an edge.
@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from ...config.protocol import WordPooling
 from ..class_weights import class_weights as weights_of
 from ..encoder import Loaded
 from ..examples import Sentence
-from ..heads import Finetuned, Loss, TagHead, grade_class
+from ..heads import NO_WORD, Finetuned, Loss, TagHead, grade_class
 from ..rows import Rows, padded, rows_of
 from ..spans import span_scores
 from ..tasks import TaskData
@@ -65,9 +66,14 @@ def windows(pieces: Sequence[int], room: int) -> list[Window]:
     return [Window(begin, end, cuts[k], cuts[k + 1]) for k, (begin, end) in enumerate(spans)]
 
 
-Spot = tuple[
-    int, int, int
-]  # a row, the place of a word's first piece in it, the number of the word among all words
+class Spot(NamedTuple):
+    """Where a word stands. place: of its first piece in the row. pieces: how many from there on
+    stand for it. word: its number among all words."""
+
+    row: int
+    place: int
+    pieces: int
+    word: int
 
 
 class Tagging:
@@ -82,12 +88,14 @@ class Tagging:
         max_seq_length: int,
         device: torch.device,
         class_weights: str = "none",
+        word_pooling: WordPooling = "first",
     ) -> None:
         self.task = task
         self.loaded = loaded
         self.max_seq_length = max_seq_length
         self.device = device
         self.class_weights = class_weights
+        self.word_pooling: WordPooling = word_pooling
         self.numbers = {tag: k for k, tag in enumerate(task.labels)}
         self._pieces: dict[str, list[int]] = {}
 
@@ -131,9 +139,9 @@ class Tagging:
 
     def tags(self, held: HeldOut, answers: Answers) -> list[tuple[str, ...]]:
         """The predicted tags of each sentence."""
-        spots_W3 = torch.tensor(held.spots)
-        flat = torch.empty(len(spots_W3), dtype=torch.long)
-        flat[spots_W3[:, 2]] = answers["classes"][spots_W3[:, 0], spots_W3[:, 1]].long()
+        row_W, place_W, _, word_W = torch.tensor(held.spots).unbind(1)
+        flat = torch.empty(len(word_W), dtype=torch.long)
+        flat[word_W] = answers["classes"][row_W, place_W].long()
         names = [self.task.labels[k] for k in flat.tolist()]
         done = 0
         found = []
@@ -155,14 +163,15 @@ class Tagging:
                 ids, types, starts = frame.around(
                     [i for pieces in words[window.begin : window.end] for i in pieces]
                 )
-                targets = [0] * len(ids)
+                targets = [NO_WORD] * len(ids)
                 places = [0] * len(ids)
                 at = starts[0]
                 for k in range(window.begin, window.end):
                     if window.first <= k < window.last:
+                        pieces = 1 if self.word_pooling == "first" else len(words[k])
                         targets[at] = self.numbers.get(sentence.tags[k], 0)
-                        places[at] = 1
-                        spots.append((len(built["ids"]), at, done + k))
+                        places[at : at + pieces] = [1] * pieces
+                        spots.append(Spot(len(built["ids"]), at, pieces, done + k))
                     at += len(words[k])
                 for name, row in (
                     ("ids", ids),
@@ -173,7 +182,7 @@ class Tagging:
                     built[name].append(row)
             done += len(sentence.words)
         segments = built["types"] if self.loaded.segments else None
-        targets_NL = padded(built["targets"], 0, torch.int32)
+        targets_NL = padded(built["targets"], NO_WORD, torch.int32)
         pad = self.loaded.tokenizer.pad_token_id
         return rows_of(
             built["ids"], segments, targets_NL, pad=pad, device=self.device, places=built["places"]
