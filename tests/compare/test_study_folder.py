@@ -41,6 +41,7 @@ from electrify.compare.study import (
     entries_of,
     finished,
     folder_name,
+    key_of,
     must_be_ours,
     plan_study,
     write_study,
@@ -241,6 +242,28 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
     (study.out / STUDY).write_text("mine: 1\n")
     with pytest.raises(UserError, match="not the plan of a study"):
         must_be_ours(study)
+
+
+def test_results_alone_are_enough_to_go_on(small_data: Path, tmp_path: Path) -> None:
+    first = plan_study(config(small_data, tmp_path))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    write_results(elsewhere, [line(first, 0)])
+    study = plan_study(config(small_data, tmp_path, output_dir=str(elsewhere)))
+    assert list(finished(study, read_results(elsewhere))) == [key_of(study.cells[0])]
+    write_study(study)
+    plan_study(config(small_data, tmp_path, output_dir=str(elsewhere)))
+
+
+@pytest.mark.parametrize("text", ["mine\n", '{"entry": "bert-tiny"}\n'])
+def test_a_results_file_of_the_user_is_refused(
+    small_data: Path, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / RESULTS).write_text(text)
+    with pytest.raises(UserError, match=r"results\.jsonl, line 1"):
+        plan_study(config(small_data, tmp_path))
+    assert (tmp_path / "out" / RESULTS).read_text() == text
 
 
 def test_a_folder_of_the_user_is_refused(small_data: Path, tmp_path: Path) -> None:

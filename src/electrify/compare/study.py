@@ -4,8 +4,7 @@
     OUT/results.jsonl    one line for each encoder that was trained and measured, each sealed
     OUT/cells/CELL/      the run, what its tasks wrote, and its log
 
-study.yaml and results.jsonl are enough to go on elsewhere: an encoder with a line is not trained
-again.
+results.jsonl is enough to go on elsewhere: an encoder with a line is not trained again.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ..config.compare import SCORE, STUDY, STUDY_MARK, CompareConfig
 from ..config.pretrain import PretrainConfig, override
 from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
-from ..files.folders import fingerprint, must_be_new
+from ..files.folders import fingerprint, foreign, must_be_new
 from ..files.results import write_results
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
@@ -34,7 +33,7 @@ from ..train.decisive import decisive
 from .measures import digest_of, place_of
 from .plan import Cell, Entry, cells, configured, read_entries, read_entry
 from .processes import slots
-from .results import Key, Result, read_results
+from .results import RESULTS, Key, Result, read_results
 
 CELLS = "cells"
 ELSEWHERE = "choose another --output-dir"
@@ -224,7 +223,10 @@ def must_be_ours(study: Study) -> None:
     """Raises UserError where the folder holds anything but this study."""
     path = study.out / STUDY
     if not path.exists() and not path.is_symlink():
-        must_be_new(study.out, STUDY)
+        if foreign(study.out) == [RESULTS]:  # carried here from another folder
+            read_results(study.out)
+        else:
+            must_be_new(study.out, STUDY)
         return
     had = plain_values(read_recipe(path, within=study.out), str(path))
     if not isinstance(had, dict) or had.get("score") != SCORE:
