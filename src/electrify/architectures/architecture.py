@@ -17,6 +17,7 @@ from ..model.encoder import Encoder
 from ..model.heads import BinaryHead, Head, HeadKind, LinearHead, LMHead, SelectionHead
 from ..model.shape import Shape
 from ..tokens import SpecialIds, Tokens
+from .fine_tuned import FineTunedHead
 from .keys import KeyTable
 
 WordVectors = Callable[[int], Tensor]  # dimensions K -> [V, K]
@@ -113,6 +114,9 @@ class Architecture(ABC):
     config_keys: ClassVar[tuple[str, ...]]
     """Sizes that a configuration must contain, because the library's defaults are those of another
     model."""
+
+    fine_tuned: ClassVar[Mapping[str, FineTunedHead]] = {}
+    """The form of a fine-tuned model's head, for each `model_type` with which one is saved."""
 
     @abstractmethod
     def hf_config(

@@ -20,6 +20,7 @@ from ..model.init_rotary import CONSTANT, init_gated, init_local_gated, init_loc
 from ..model.shape import Shape
 from ..special import SpecialIds
 from .architecture import Architecture, InitialValues
+from .fine_tuned_modernbert import ModernBertHead
 from .keys import KeyTable, Row
 from .modernbert_shape import ModernBertShape
 
@@ -60,6 +61,7 @@ class ModernBert(Architecture):
     }
     head_prefixes: ClassVar = {"token": "decoder.", "binary": "classifier."}
     config_keys = HF_NUMBERS
+    fine_tuned: ClassVar = {"modernbert": ModernBertHead()}
     input_names = ("input_ids", "attention_mask")
     binary_code = "model(**inputs).logits.diff(dim=-1).squeeze(-1)"
 
