@@ -62,9 +62,7 @@ class ModernBertHead(FineTunedHead):
         with torch.no_grad():
             head.weight.copy_(dense.weight[:classes])
             head.bias.copy_(dense.bias[:classes])
-            output = LinearOutput(
-                head, float(out.weight[0, 0]) * 2 / _CONSTANT, float(out.bias[0])
-            )
+            output = LinearOutput(head, float(out.weight[0, 0]) * 2 / _CONSTANT, float(out.bias[0]))
             _fit(*again, output)
         return output if same_weights(again, layers) else None
 

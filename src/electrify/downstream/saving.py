@@ -35,7 +35,6 @@ from .problems.texts import Texts
 from .reading import KEY, Reading
 from .tasks import TaskData
 
-
 _PROBLEMS = {
     "regression": "regression",
     "multilabel": "multi_label_classification",
