@@ -74,6 +74,11 @@ class Architecture(ABC):
         """The encoder on these embeddings, which may be another model's. lower: an encoder of equal
         width whose lowest `tied` blocks, and what lies below them, are this one's, too."""
 
+    def shapes_by_rows(self, shape: Shape, options: Any) -> dict[int, Shape]:
+        """The shape of an encoder in phases of a run with rows of so many tokens, where it is not
+        `shape`, the last one. No parameter may differ. options: the architecture's own."""
+        return {}
+
     def lm_head(self, shape: Shape, words: Words) -> Head:
         """Hidden states -> a logit for each word."""
         return LMHead(shape, words)

@@ -4,6 +4,7 @@ positions, and attention that alternates between the whole sequence and a window
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -98,6 +99,11 @@ class ModernBert(Architecture):
             norm=nn.LayerNorm(shape.hidden_size, eps=shape.layer_norm_eps, bias=False),
             direction=direction,
         )
+
+    def shapes_by_rows(self, shape: Shape, options: Any) -> dict[int, Shape]:
+        """Another rotary base for shorter rows (2412.13663, section 2.2)."""
+        thetas = options.global_rope_theta_schedule.items()
+        return {length: replace(shape, global_rope_theta=theta) for length, theta in thetas}
 
     def lm_head(self, shape: Shape, words: Words) -> Head:
         return LMHead(shape, words, bias=False)
