@@ -248,13 +248,15 @@ def attend(
     """softmax(q k / sqrt(W) + bias) v, with dropout on the weights. Returns [R, H, L, W]. There may
     be more keys and values than queries.
 
-    On a CPU in bfloat16 `auto` uses plain matrix products for rows below LONG_ROW, which were
-    measured to be faster than the fused kernel, forward and backward together (docs/results.md);
-    otherwise it uses the fused kernel, which keeps no weights for the backward pass.
+    On a CPU in bfloat16 `auto` uses plain matrix products for rows below LONG_ROW and for dropout;
+    they were measured to be faster there, forward and backward together (docs/results.md).
+    Otherwise it uses the fused kernel, which keeps no weights for the backward pass.
     """
     if backend == "auto":
         plain = q_RHLW.device.type == "cpu" and q_RHLW.dtype == torch.bfloat16
-        backend = "matmul" if plain and k_RHLW.shape[2] < LONG_ROW else "sdpa"
+        # With dropout, the fused kernel keeps the weights, too.
+        fused = not dropout and k_RHLW.shape[2] >= LONG_ROW
+        backend = "matmul" if plain and not fused else "sdpa"
     if backend == "sdpa":
         return F.scaled_dot_product_attention(
             q_RHLW, k_RHLW, v_RHLW, attn_mask=bias_R1LL, dropout_p=dropout
