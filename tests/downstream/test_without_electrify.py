@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -22,8 +23,7 @@ from electrify.downstream.read.own import read_own
 from electrify.inference.predictions import Labelled
 from small import environment, pretrain_words
 
-BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
-SCRIPT = BENCHMARKS / "without_electrify.py"
+SCRIPT = Path(__file__).parent.parent.parent / "benchmarks" / "without_electrify.py"
 # Where electrify cannot be imported, as in a process of somebody who does not have it.
 ALONE = "import runpy, sys; sys.modules['electrify'] = None; sys.argv = sys.argv[1:]; "
 ALONE += "runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -115,9 +115,6 @@ def same_features(
         np.testing.assert_allclose(theirs_ND, ours_ND, atol=1e-5, rtol=1e-5)
         both.append(ours_ND)
     labels = [[json.loads(row)["label"] for row in Path(f).read_text().splitlines()] for f in files]
-    sys.path.append(str(BENCHMARKS))
-    from without_electrify import probe_accuracy
-
-    score = probe_accuracy(both[0], labels[0], both[1], labels[1])
+    score = runpy.run_path(str(SCRIPT))["probe_accuracy"](both[0], labels[0], both[1], labels[1])
     assert scores["probe"] == score
     assert score > 1 / 3

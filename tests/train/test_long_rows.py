@@ -15,7 +15,7 @@ from electrify.text.shards import Corpus
 from small import environment, flags, records, write_text
 
 LENGTH = 8192
-MOST = 2.0  # times the peak of as many tokens in rows of 1,024
+MOST = 1.6  # times the peak of as many tokens in rows of 1,024
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +51,11 @@ def peak_of(data: Path, run: Path, *, rows: int, length: int) -> int:
         "report_to": "none",
     }
     line = [sys.executable, "-m", "electrify", "pretrain", str(data), *flags(**fields)]
-    process = subprocess.Popen(line, env=environment(), stderr=subprocess.PIPE)
-    assert process.stderr
-    said = process.stderr.read().decode()
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, said
+    said = run.with_suffix(".txt")
+    with said.open("wb") as err, subprocess.Popen(line, env=environment(), stderr=err) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, said.read_text()
     losses = [r["rtd"] for r in records(run, "train")]
     assert all(0 < loss < 2 for loss in losses)
     return used.ru_maxrss * 1024
@@ -65,7 +64,8 @@ def peak_of(data: Path, run: Path, *, rows: int, length: int) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_one_row_of_8192_against_eight_of_1024(data: Path, tmp_path: Path) -> None:
-    """Weights of attention that were kept would be .5 GB for each network at 8,192."""
+    """Weights of attention that were kept for the backward pass would be .13 GB a head and block of
+    global attention at 8,192."""
     short = peak_of(data, tmp_path / "short", rows=8, length=1024)
     long = peak_of(data, tmp_path / "long", rows=1, length=LENGTH)
     print(f"8 x 1024: {short / 2**30:.2f} GB; 1 x 8192: {long / 2**30:.2f} GB")
