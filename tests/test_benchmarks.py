@@ -161,3 +161,17 @@ def test_an_hour_on_a_gpu(tmp_path: Path) -> None:
     assert all("done" in line for line in lines)
     second = subprocess.run([*command, "--list"], capture_output=True, text=True, check=True)
     assert second.stdout.count(" done ") == len(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_length(tmp_path: Path) -> None:
+    """Both sides compute the same loss, or it would end with an error."""
+    out = run(tmp_path, "length.py", "--json", "length.json", "--picture", "length.png")
+    assert [row[0] for row in rows(out)] == ["9 x 64", "2 x 300"]
+    results = json.loads((tmp_path / "length.json").read_text())["results"]
+    for result in results:
+        assert set(result["seconds"]) == {"electrify", "transformers"}
+        assert {len(times) for times in result["seconds"].values()} == {2}
+        assert all(memory > 1e8 for memory in result["peak_memory_bytes"].values())
+    assert (tmp_path / "length.png").stat().st_size > 5_000

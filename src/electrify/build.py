@@ -19,6 +19,7 @@ from .corruption.choosing import Chooser, rarity
 from .corruption.masking import Corruptor
 from .corruption.sampling import Sampling
 from .corruption.source import Brought, Source
+from .data.phases import phases_of
 from .model.embeddings import DisentangledWords, Words, own_table
 from .model.encoder import Encoder
 from .model.network import Network
@@ -78,7 +79,7 @@ def build(
     cooccurrence`; without it they keep what was drawn (enough for weights that are overwritten).
     """
     built = compose(config, vocabulary, generator=generator)
-    encoders = [part for part in built.objective.modules() if isinstance(part, Encoder)]
+    encoders = encoders_of(built.objective)
     encoders.sort(key=lambda e: e is not built.kept.encoder)
     m = config.model
     values = InitialValues(
@@ -88,12 +89,25 @@ def build(
         scaled=m.init_scale == "depth",
         cls=vocabulary.special.cls,
     )
+    first, last = (phases_of(config).all[at].row_length for at in (0, -1))
+    for encoder in encoders:
+        encoder.for_rows(first)
     built.kept.architecture.initialise(
         built.objective, encoders, values, torch.Generator().manual_seed(config.train.seed)
     )
+    for encoder in encoders:
+        encoder.for_rows(last)
     if m.init_rtd_bias == "replaced":
         c = config.corruption
         built.kept.head.start_at(c.mask_rate * (1 - c.clean_rate))
+    return built
+
+
+def at_step(built: Built, config: PretrainConfig, step: int) -> Built:
+    """The same networks in the phase of the last of `step` updates."""
+    phase = phases_of(config).at(max(0, step - 1))
+    for encoder in encoders_of(built.objective):
+        encoder.for_rows(phase.row_length)
     return built
 
 
@@ -108,6 +122,11 @@ def compose(
     dropout = own_dropout(config.model)
     parts = Parts(corruptor, kept, architecture, o.term_weights, dropout)
     objective = class_at(o.row.cls).build(parts, **vars(o.options))
+    # A frozen generator goes on reading as it was trained to.
+    frozen = config.corruption.generator_training == "frozen"
+    for encoder in [kept] if frozen else encoders_of(objective):
+        options = config.model.options
+        encoder.shapes_by_rows = architecture.shapes_by_rows(encoder.shape, options)
     left = {KEPT: Network(objective.encoder, objective.head)} | objective.networks()
     exports = {
         name: ExportedModel(network.encoder, network.head, architecture)
@@ -116,6 +135,11 @@ def compose(
     for name, model in exports.items():
         model.must_have_a_class(name)
     return Built(objective, exports)
+
+
+def encoders_of(objective: nn.Module) -> list[Encoder]:
+    """Every encoder in it, each once."""
+    return [part for part in objective.modules() if isinstance(part, Encoder)]
 
 
 def class_at(place: str) -> Any:

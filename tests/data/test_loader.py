@@ -484,3 +484,24 @@ def test_batches_know_their_runs(tmp_path: Path):
         tokens = data.batch(step)
         seq_RL = tokens.seq_T.view(-1, 16)
         assert tokens.runs == 3 + int((seq_RL[:, 1:] != seq_RL[:, :-1]).sum())
+
+
+@pytest.mark.parametrize("row_length", [1024, 8192])
+def test_a_document_longer_than_a_row_goes_on_in_the_next(tmp_path: Path, row_length: int):
+    """Of 20,000 tokens nothing is left out, nothing is read twice, and only its end is short."""
+    corpus = write_corpus(tmp_path / "data", [[50, 20_000, 300]])
+    rows = Rows(corpus, max_seq_length=row_length, num_segments=1)
+    tokens = rows.tokens(np.arange(rows.num_rows), torch.zeros(rows.num_rows, dtype=torch.long))
+    special = torch.isin(tokens.ids_T, torch.tensor([SPECIAL.cls, SPECIAL.sep, SPECIAL.pad]))
+    runs = [
+        row_ids[(row_seq == number) & ~row_special]
+        for row_ids, row_seq, row_special in zip(
+            *(x_T.view(-1, row_length) for x_T in (tokens.ids_T, tokens.seq_T, special)),
+            strict=True,
+        )
+        for number in range(1, int(row_seq.max()) + 1)
+    ]
+    runs.sort(key=lambda ids_L: int(ids_L[0]))
+    document = [ids_L for ids_L in runs if 55 <= int(ids_L[0]) < 20_055]
+    assert torch.cat(document).tolist() == list(range(55, 20_055))
+    assert [len(run) for run in document[:-1]] == [row_length - 2] * (20_000 // (row_length - 2))

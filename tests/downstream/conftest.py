@@ -13,6 +13,8 @@ from transformers import (
     BertForMaskedLM,
     ElectraConfig,
     ElectraForPreTraining,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
     PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForMaskedLM,
@@ -48,6 +50,16 @@ SHAPE = {
     "max_position_embeddings": 40,
 }
 
+MODERN = {
+    "pad_token_id": 0,
+    "cls_token_id": 2,
+    "sep_token_id": 3,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+    "local_attention": 4,
+    "global_attn_every_n_layers": 2,
+}
+
 
 def save_tokenizer(folder: Path) -> int:
     vocabulary = {
@@ -75,8 +87,8 @@ def save_tokenizer(folder: Path) -> int:
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders electra (a discriminator with a projection), bert and roberta (masked LMs), all with
-    one tokenizer."""
+    """Folders electra (a discriminator with a projection), bert, roberta and modernbert (masked
+    LMs), all with one tokenizer."""
     root = tmp_path_factory.mktemp("zoo")
     hf_logging.disable_progress_bar()
     made = {
@@ -87,6 +99,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
             RobertaConfig,
             {"pad_token_id": 0, "type_vocab_size": 1, "bos_token_id": 2, "eos_token_id": 3},
         ),
+        "modernbert": (ModernBertForMaskedLM, ModernBertConfig, MODERN),
     }
     for name, (model, config, more) in made.items():
         size = save_tokenizer(root / name)

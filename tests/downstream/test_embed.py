@@ -17,11 +17,12 @@ from small import run
 TEXTS = ["the film was good", "one plot", "", "it is a very very bad film and not fine", "two"]
 
 
+@pytest.mark.parametrize("name", ["electra", "modernbert"])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_vectors_are_pooled_states(zoo: Path, pooling: str) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(zoo / "electra")
-    model = AutoModel.from_pretrained(zoo / "electra").eval()
-    found = embed(str(zoo / "electra"), TEXTS, pooling=pooling, bf16="false")  # type: ignore
+def test_vectors_are_pooled_states(zoo: Path, name: str, pooling: str) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(zoo / name)
+    model = AutoModel.from_pretrained(zoo / name).eval()
+    found = embed(str(zoo / name), TEXTS, pooling=pooling, bf16="false")  # type: ignore
     assert (found.shape, found.dtype) == ((len(TEXTS), 16), np.float32)
     for text, vector in zip(TEXTS, found, strict=True):
         with torch.inference_mode():

@@ -84,6 +84,9 @@ def trained(
         ("roberta", "multilabel", False),
         ("electra", "regression", True),
         ("bert", "regression", False),
+        ("modernbert", "classification", True),
+        ("modernbert", "multilabel", False),
+        ("modernbert", "regression", False),
     ],
 )
 def test_texts_are_predicted_as_in_validation(
@@ -121,8 +124,9 @@ def test_texts_are_predicted_as_in_validation(
         assert [p.labels for p in found] == wanted_labels  # type: ignore
 
 
+@pytest.mark.parametrize("name", ["electra", "modernbert"])
 def test_tags_are_predicted_as_in_validation(
-    zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Also of a sentence that is read through windows; the file is the one that was validated."""
     sentences = [
@@ -132,7 +136,7 @@ def test_tags_are_predicted_as_in_validation(
     ]
     task = tagging_of("words", sentences, sentences[3:], metrics=None, epochs=1)
     saved = tmp_path / "saved"
-    _, files = trained(monkeypatch, zoo / "electra", task, saved, num_train_epochs=4)
+    _, files = trained(monkeypatch, zoo / name, task, saved, num_train_epochs=4)
     said = [line.split(" ") for line in files["words.txt"].splitlines()]
     path = tmp_path / "held.conll"
     path.write_text("".join(" ".join(row[:2]) + "\n" for row in said), encoding="utf-8")
@@ -147,9 +151,10 @@ def test_tags_are_predicted_as_in_validation(
     ]
 
 
+@pytest.mark.parametrize("name", ["bert", "modernbert"])
 @pytest.mark.parametrize("unanswerable", [False, True])
 def test_answers_are_predicted_as_in_validation(
-    zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unanswerable: bool
+    zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unanswerable: bool, name: str
 ) -> None:
     """Also from contexts that are read through windows, and with the threshold that was best."""
     made = []
@@ -161,7 +166,7 @@ def test_answers_are_predicted_as_in_validation(
     task = answering_of("squad", made, made, epochs=1)
     saved = tmp_path / "saved"
     _, files = trained(
-        monkeypatch, zoo / "bert", task, saved,
+        monkeypatch, zoo / name, task, saved,
         answer_head="plain", max_seq_length=24, doc_stride=5, num_train_epochs=3,
     )  # fmt: skip
     wanted = json.loads(files["squad.predictions.json"])

@@ -113,6 +113,16 @@ def padded(lengths: list[int], *, left: bool = False, seed: int = 0, vocab: int 
     return Tokens(*fields, row_length=longest)
 
 
+def side_by_side(single: Tokens, lengths: list[int], *, row_length: int) -> Tokens:
+    """Sequences of single rows in one row, and padding."""
+    ids = single.ids_T.view(len(lengths), -1)
+    left = row_length - sum(lengths)
+    row = torch.cat([ids[k, :n] for k, n in enumerate(lengths)] + [torch.full((left,), PAD)])
+    seq = torch.cat([torch.full((n,), k) for k, n in enumerate(lengths, 1)] + [torch.zeros(left)])
+    pos = torch.cat([torch.arange(n) for n in (*lengths, left)])
+    return Tokens(row, seq.long(), pos, torch.zeros_like(row), row_length=row_length)
+
+
 @torch.no_grad()
 def numbers(own: ExportedModel, tokens: Tokens) -> tuple[Tensor, Tensor]:
     """States and logits of real tokens, by our network."""
@@ -163,13 +173,9 @@ def test_packed_rows_are_the_single_sequences(kind: HeadKind) -> None:
     """Sequences side by side in a row, against the library that reads each by itself."""
     own = ours(shape_of(local_attention=6), kind, seed=3)
     model = theirs(own)
-    single = padded([19, 7, 12, 1], seed=5)
     lengths = [19, 7, 12, 1]
-    ids = single.ids_T.view(4, 19)
-    row = torch.cat([ids[k, :n] for k, n in enumerate(lengths)] + [torch.tensor([PAD] * 3)])
-    seq = torch.cat([torch.full((n,), k) for k, n in enumerate(lengths, 1)] + [torch.zeros(3)])
-    pos = torch.cat([torch.arange(n) for n in (*lengths, 3)])
-    packed = Tokens(row, seq.long(), pos, torch.zeros_like(row), row_length=len(row))
+    single = padded(lengths, seed=5)
+    packed = side_by_side(single, lengths, row_length=42)
     close(numbers(own, packed), their_numbers(model, own, single))
 
 

@@ -9,6 +9,7 @@ import importlib
 
 from ..config.architectures import ARCHITECTURES
 from .architecture import Architecture
+from .fine_tuned import FineTunedHead
 
 
 def architecture_named(name: str) -> Architecture:
@@ -32,3 +33,12 @@ def exported_as(model_type: str) -> Architecture | None:
         if row.model_types[0] == model_type:
             return architecture_named(name)
     return None
+
+
+def fine_tuned_heads() -> dict[str, FineTunedHead]:
+    """The heads of fine-tuned models, by the `model_type` of their folders."""
+    return {
+        kind: head
+        for name in ARCHITECTURES
+        for kind, head in architecture_named(name).fine_tuned.items()
+    }

@@ -17,6 +17,7 @@ from ..model.encoder import Encoder
 from ..model.heads import BinaryHead, Head, HeadKind, LinearHead, LMHead, SelectionHead
 from ..model.shape import Shape
 from ..tokens import SpecialIds, Tokens
+from .fine_tuned import FineTunedHead
 from .keys import KeyTable
 
 WordVectors = Callable[[int], Tensor]  # dimensions K -> [V, K]
@@ -73,6 +74,11 @@ class Architecture(ABC):
         """The encoder on these embeddings, which may be another model's. lower: an encoder of equal
         width whose lowest `tied` blocks, and what lies below them, are this one's, too."""
 
+    def shapes_by_rows(self, shape: Shape, options: Any) -> dict[int, Shape]:
+        """The shape of an encoder in phases of a run with rows of so many tokens, where it is not
+        `shape`, the last one. No parameter may differ. options: the architecture's own."""
+        return {}
+
     def lm_head(self, shape: Shape, words: Words) -> Head:
         """Hidden states -> a logit for each word."""
         return LMHead(shape, words)
@@ -113,6 +119,9 @@ class Architecture(ABC):
     config_keys: ClassVar[tuple[str, ...]]
     """Sizes that a configuration must contain, because the library's defaults are those of another
     model."""
+
+    fine_tuned: ClassVar[Mapping[str, FineTunedHead]] = {}
+    """The form of a fine-tuned model's head, for each `model_type` with which one is saved."""
 
     @abstractmethod
     def hf_config(

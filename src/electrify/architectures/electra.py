@@ -28,6 +28,7 @@ from ..model.init import (
 from ..model.shape import Shape
 from ..special import SpecialIds
 from .architecture import Architecture, InitialValues
+from .fine_tuned import HEADS
 from .keys import KeyTable, Row, layer
 
 HF_NUMBERS = (
@@ -50,6 +51,7 @@ class Electra(Architecture):
     name = "electra"
     model_type = "electra"
     classes: ClassVar = {"token": "ElectraForMaskedLM", "binary": "ElectraForPreTraining"}
+    fine_tuned: ClassVar = HEADS
     head_prefixes: ClassVar = {
         "token": "generator_predictions.",
         "binary": "discriminator_predictions.",

@@ -4,6 +4,7 @@ positions, and attention that alternates between the whole sequence and a window
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -20,6 +21,7 @@ from ..model.init_rotary import CONSTANT, init_gated, init_local_gated, init_loc
 from ..model.shape import Shape
 from ..special import SpecialIds
 from .architecture import Architecture, InitialValues
+from .fine_tuned_modernbert import ModernBertHead
 from .keys import KeyTable, Row
 from .modernbert_shape import ModernBertShape
 
@@ -60,6 +62,7 @@ class ModernBert(Architecture):
     }
     head_prefixes: ClassVar = {"token": "decoder.", "binary": "classifier."}
     config_keys = HF_NUMBERS
+    fine_tuned: ClassVar = {"modernbert": ModernBertHead()}
     input_names = ("input_ids", "attention_mask")
     binary_code = "model(**inputs).logits.diff(dim=-1).squeeze(-1)"
 
@@ -96,6 +99,11 @@ class ModernBert(Architecture):
             norm=nn.LayerNorm(shape.hidden_size, eps=shape.layer_norm_eps, bias=False),
             direction=direction,
         )
+
+    def shapes_by_rows(self, shape: Shape, options: Any) -> dict[int, Shape]:
+        """Another rotary base for shorter rows (2412.13663, section 2.2)."""
+        thetas = options.global_rope_theta_schedule.items()
+        return {length: replace(shape, global_rope_theta=theta) for length, theta in thetas}
 
     def lm_head(self, shape: Shape, words: Words) -> Head:
         return LMHead(shape, words, bias=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from .rows import NoOptions
@@ -29,6 +29,8 @@ class ArchitectureRow:
     check: Callable[[Any, Any], str | None] = lambda model, options: None
     """Returns a sentence if numbers of the model section and its own options cannot go together,
     else None."""
+    by_rows: tuple[str, ...] = ()
+    """The own options that give a value for each row length of a run's earlier phases."""
     inits: tuple[Init, ...]
     """The initialisations that it supports."""
     narrow_embeddings: bool = True
@@ -56,6 +58,9 @@ class ModernBertOptions:
     """Base of the rotary positions of global attention."""
     local_rope_theta: float = 10_000.0
     """Base of the rotary positions of local attention."""
+    global_rope_theta_schedule: dict[int, float] = field(default_factory=dict)
+    """Another global_rope_theta for phases of seq_length_schedule, by their row length:
+    1024=10000; longer rows, and the exported model, have global_rope_theta."""
 
 
 def _modernbert_check(model: Any, o: ModernBertOptions) -> str | None:
@@ -64,9 +69,12 @@ def _modernbert_check(model: Any, o: ModernBertOptions) -> str | None:
     if o.global_attn_every_n_layers < 1:
         every = o.global_attn_every_n_layers
         return f"global_attn_every_n_layers must be positive, not {every}"
-    for name in ("global_rope_theta", "local_rope_theta"):
-        if not 1 < getattr(o, name) < math.inf:
-            return f"{name} must be a number above 1, not {getattr(o, name)}"
+    thetas = {name: getattr(o, name) for name in ("global_rope_theta", "local_rope_theta")}
+    for length, theta in o.global_rope_theta_schedule.items():
+        thetas[f"global_rope_theta_schedule of rows of {length} tokens"] = theta
+    for name, theta in thetas.items():
+        if not 1 < theta < math.inf:
+            return f"{name} must be a number above 1, not {theta}"
     if model.embedding_size != model.hidden_size:
         return (
             "architecture modernbert has embeddings as wide as its blocks: give embedding_size "
@@ -99,6 +107,7 @@ ARCHITECTURES: dict[str, ArchitectureRow] = {
         called="ModernBERT's architecture",
         options=ModernBertOptions,
         check=_modernbert_check,
+        by_rows=("global_rope_theta_schedule",),
         inits=("published", "local"),
         narrow_embeddings=False,
         model_types=("modernbert",),

@@ -156,6 +156,7 @@ def check_schedules(config: PretrainConfig) -> None:
                 f"max_position_embeddings {longest}"
             ),
         )
+    check_by_rows(config)
     grows = d.seq_length_schedule or t.batch_size_schedule
     for name in ("non_finite", "spike"):
         back = getattr(t, name) == "rollback"
@@ -168,6 +169,18 @@ def check_schedules(config: PretrainConfig) -> None:
         )
     for rows in t.batch_size_schedule:
         need(rows > 0, f"batch_size_schedule: batches must be positive, not {rows}")
+
+
+def check_by_rows(config: PretrainConfig) -> None:
+    """Whether a run has the rows for which an own option of the architecture gives a value."""
+    there = config.data.seq_length_schedule
+    for name in config.model.row.by_rows:
+        for length in getattr(config.model.options, name):
+            need(
+                length in there,
+                f"{name}: seq_length_schedule has no rows of {length} tokens, only of "
+                f"{', '.join(map(str, there)) or 'max_seq_length'}",
+            )
 
 
 def check_periods(config: PretrainConfig) -> None:

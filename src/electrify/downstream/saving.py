@@ -1,15 +1,6 @@
 """A fine-tuned encoder as a Hugging Face folder: ForSequenceClassification, ForTokenClassification
-or ForQuestionAnswering (the plain head).
-
-Token heads are linear in the library as here. Its heads for whole texts have a hidden layer, while
-ours is linear. Ours can be expressed as theirs with sufficient accuracy (checked on a real input
-before the folder is written):
-
-- ELECTRA (gelu): the hidden layer computes gelu(z) - gelu(-z), z = Wx+b, because that is z.
-- BERT and RoBERTa (tanh): it computes tanh(s z) / s, because that is z up to (s z)^2 / 3;
-  s = 2^-12, so 2e-6 of z at z = 10.
-- Classes for which there are not enough hidden units: the hidden layer hands the states on, as
-  tanh(s x), or as gelu(x + c) with c so large that this is x + c, up to rounding.
+or ForQuestionAnswering (the plain head), whose own head is given the form of ours
+(architectures/fine_tuned.py) and checked on a real input before the folder is written.
 
 A folder saved in this way classifies as the run did; it is not a good start for training its head
 further (its dropout is off).
@@ -23,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 from transformers import (
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
 )
 
+from ..architectures import fine_tuned_heads
+from ..architectures.fine_tuned import LinearOutput
 from ..errors import UserError
 from ..export.folders import load_config
 from ..export.places import RANDOM
@@ -43,15 +35,19 @@ from .problems.texts import Texts
 from .reading import KEY, Reading
 from .tasks import TaskData
 
-_SMALL = 2.0**-12
-_KINDS = ("electra", "bert", "roberta")
+_PROBLEMS = {
+    "regression": "regression",
+    "multilabel": "multi_label_classification",
+    "classification": "single_label_classification",
+}
 
 
 def can_save(model: str) -> None:
-    """Raises UserError for an architecture whose head is not in the table."""
+    """Raises UserError for a model type whose head is not known."""
     kind = load_config(model.removeprefix(RANDOM)).model_type
-    if kind not in _KINDS:
-        raise UserError(f"{model}: --save-model knows {', '.join(_KINDS)}, not {kind!r}")
+    known = fine_tuned_heads()
+    if kind not in known:
+        raise UserError(f"{model}: --save-model knows {', '.join(known)}, not {kind!r}")
 
 
 def identity_of(task: TaskData) -> dict[str, Any]:
@@ -73,13 +69,7 @@ def save(
     predicts values on their original scale. reading: is noted in config.json."""
     tokenizer = _tokenizer(loaded)
     config = _config(loaded, task, reading)
-    match task.kind:
-        case "tagging":
-            model = _with_head(AutoModelForTokenClassification, config, net, head="classifier")
-        case "answering":
-            model = _with_head(AutoModelForQuestionAnswering, config, net, head="qa_outputs")
-        case _:
-            model = _classifier(config, net, loaded, task, problem)
+    model = _with_head(_class_of(task), config, net, problem)
     _compare(net, model, problem, task)
     try:
         with replaced(folder, identity_of(task), top=top) as part, quiet():
@@ -102,6 +92,8 @@ def _config(loaded: Loaded, task: TaskData, reading: Reading | None) -> Any:
     config = type(loaded.encoder.config).from_dict(loaded.encoder.config.to_dict())
     config.classifier_dropout = 0.0
     config.dtype = torch.float32
+    if task.kind in _PROBLEMS:
+        config.problem_type = _PROBLEMS[task.kind]
     names = task.labels or (("start", "end") if task.kind == "answering" else ("score",))
     config.id2label = dict(enumerate(names))
     config.label2id = {name: i for i, name in enumerate(names)}
@@ -120,113 +112,28 @@ def _tokenizer(loaded: Loaded) -> Any:
     return tokenizer
 
 
-def _with_head(cls: Any, config: Any, net: Finetuned, *, head: str | None) -> Any:
-    """A model of the library around our encoder; head: the name of its linear head, where that is
-    as ours."""
+def _class_of(task: TaskData) -> Any:
+    match task.kind:
+        case "tagging":
+            return AutoModelForTokenClassification
+        case "answering":
+            return AutoModelForQuestionAnswering
+        case _:
+            return AutoModelForSequenceClassification
+
+
+def _with_head(cls: Any, config: Any, net: Finetuned, problem: Problem) -> Any:
+    """A model of the library with our encoder and our head, in the form that its class has."""
+    form = fine_tuned_heads()[config.model_type]
+    form.configure(config)
     with quiet():
         model: Any = cls.from_config(config)
     model.base_model.load_state_dict(net.encoder.state_dict(), strict=False)
-    if head is not None:
-        getattr(model, head).load_state_dict(net.head.out.state_dict())
-    return model
-
-
-_PROBLEMS = {
-    "regression": "regression",
-    "multilabel": "multi_label_classification",
-    "classification": "single_label_classification",
-}
-
-
-def _classifier(
-    config: Any, net: Finetuned, loaded: Loaded, task: TaskData, problem: Problem
-) -> Any:
-    assert isinstance(problem, Texts)
-    config.problem_type = _PROBLEMS[task.kind]
-    model = _with_head(AutoModelForSequenceClassification, config, net, head=None)
-    dense, out = _layers(model)
-    twice = config.model_type == "electra"
     head = net.head.out.cpu()
-    with torch.no_grad():
-        if _has_room(dense, head.out_features, twice=twice):
-            _fit(dense, out, head, twice=twice)
-        else:
-            norm = model.base_model.encoder.layer[-1].output.LayerNorm
-            _hand_on(dense, out, head, _largest(norm) if twice else None)
-        # Here and not in the hidden layer, where a large value would leave the linear part of tanh.
-        out.weight.mul_(problem.scale)
-        out.bias.mul_(problem.scale).add_(problem.center)
+    whole = isinstance(problem, Texts)
+    output = LinearOutput(head, problem.scale, problem.center) if whole else LinearOutput(head)
+    form.write(model, output, whole=whole)
     return model
-
-
-def _layers(model: Any) -> tuple[nn.Linear, nn.Linear]:
-    """The hidden layer and the output of the library's head."""
-    if model.config.model_type == "bert":
-        return model.base_model.pooler.dense, model.classifier
-    return model.classifier.dense, model.classifier.out_proj
-
-
-def _has_room(dense: nn.Linear, classes: int, *, twice: bool) -> bool:
-    """Whether there are hidden units for every class, `twice` two of them."""
-    return classes * (2 if twice else 1) <= dense.out_features
-
-
-def _largest(norm: nn.LayerNorm) -> Tensor:
-    """The largest values that a layer norm can give. [D]"""
-    width = norm.normalized_shape[0]
-    return norm.weight.abs() * width**0.5 + norm.bias.abs()
-
-
-def _hand_on(dense: nn.Linear, out: nn.Linear, head: nn.Linear, largest_D: Tensor | None) -> None:
-    """The hidden layer hands the states on: through gelu, where their largest values are given,
-    else through tanh."""
-    dense.weight.copy_(torch.eye(dense.in_features) * (_SMALL if largest_D is None else 1.0))
-    out.weight.copy_(head.weight / (_SMALL if largest_D is None else 1.0))
-    # From here on gelu(x) is x in float32.
-    shift_D = torch.zeros(dense.in_features) if largest_D is None else largest_D + 8.0
-    dense.bias.copy_(shift_D)
-    out.bias.copy_((head.bias.double() - head.weight.double() @ shift_D.double()).float())
-
-
-def _fit(dense: nn.Linear, out: nn.Linear, head: nn.Linear, *, twice: bool) -> None:
-    classes = head.out_features
-    for parameter in (dense.weight, dense.bias, out.weight, out.bias):
-        parameter.zero_()
-    for s, start in ((1.0, 0), (-1.0, classes)) if twice else ((_SMALL, 0),):
-        dense.weight[start : start + classes] = s * head.weight
-        dense.bias[start : start + classes] = s * head.bias
-        out.weight[:, start : start + classes] = torch.eye(classes) / s
-
-
-def linear_head(model: Any) -> tuple[nn.Linear, float, float] | None:
-    """The head of a saved classifier as the run had it, to the bit, and the scale and the center of
-    its values (1 and 0 of classes); None where the model's head is not of the form that `_fit`
-    gives it."""
-    kind = model.config.model_type
-    if kind not in _KINDS:
-        return None
-    dense, out = _layers(model)
-    classes = out.out_features
-    twice = kind == "electra"
-    if not _has_room(dense, classes, twice=twice):
-        return None
-    first = 1.0 if twice else _SMALL
-    head = nn.Linear(dense.in_features, classes)
-    again = copy.deepcopy(dense), copy.deepcopy(out)
-    with torch.no_grad():
-        head.weight.copy_(dense.weight[:classes] / first)
-        head.bias.copy_(dense.bias[:classes] / first)
-        scale = float(out.weight[0, 0]) * first
-        center = float(out.bias[0])
-        _fit(*again, head, twice=twice)
-        again[1].weight.mul_(scale)
-        again[1].bias.fill_(center)
-    same = all(
-        torch.equal(a, b)
-        for layer, other in zip(again, (dense, out), strict=True)
-        for a, b in zip(layer.parameters(), other.parameters(), strict=True)
-    )
-    return (head, scale, center) if same else None
 
 
 def _compare(net: Finetuned, model: Any, problem: Problem, task: TaskData) -> None:

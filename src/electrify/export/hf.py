@@ -24,7 +24,7 @@ from .. import faults
 from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import to_theirs
-from ..build import Built, Vocabulary, compose, kept_shape
+from ..build import Built, Vocabulary, at_step, compose, kept_shape
 from ..config.export import ExportConfig
 from ..config.given import path_of
 from ..config.networks import KEPT
@@ -178,7 +178,7 @@ def _restored(
     must_be_state(path, state)
     must_be_of_recipe(path, state, config)
     _fill(built, tensors.get("model", {}), path)
-    return built, state
+    return at_step(built, config, state["step"]), state
 
 
 def _fill(built: Built, saved: Mapping[str, Tensor], path: Path) -> None:

@@ -14,6 +14,8 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from ..architectures import fine_tuned_heads
+from ..architectures.fine_tuned import token_output
 from ..config.finetune_settings import FinetuneSettings
 from ..downstream.encoder import Loaded, load
 from ..downstream.examples import Answer, Example, Question, Sentence
@@ -22,7 +24,6 @@ from ..downstream.one_run import problem_of
 from ..downstream.problems.problem import Problem
 from ..downstream.problems.texts import Texts
 from ..downstream.reading import Reading, noted
-from ..downstream.saving import linear_head
 from ..downstream.tasks import Kind, TaskData
 from ..errors import UserError
 from ..export.folders import load_config, load_weights
@@ -118,22 +119,21 @@ def _problem(
 
 def _with_our_head(saved: Saved, whole: Any, device: torch.device) -> Saved | None:
     """The model with the head of fine-tuning, if the library's computes the same."""
-    scale, center = 1.0, 0.0
-    if saved.kind in ("tagging", "answering"):
-        name = "classifier" if saved.kind == "tagging" else "qa_outputs"
-        linear = getattr(whole, name, None)
+    form = fine_tuned_heads().get(whole.config.model_type)
+    texts = saved.kind not in ("tagging", "answering")
+    if form is None:
+        found = None if texts else token_output(whole)
     else:
-        found = linear_head(whole)
-        linear, scale, center = (None, scale, center) if found is None else found
-    if not isinstance(linear, nn.Linear) or linear.in_features != saved.loaded.width:
+        found = form.read(whole, whole=texts)
+    if found is None or found.layer.in_features != saved.loaded.width:
         return None
+    linear, scale, center = found.layer, found.scale, found.center
     problem = _problem(saved, _PLAIN, device=device, bf16=False)
     net = problem.model(dropout=0.0, std=0.02).eval()
     net.head.out = linear.to(device)
     batch = problem.held_out(_task(saved).validation).data.batch(torch.arange(1))
     with torch.inference_mode():
         states_BLD = net.encoder.eval()(**batch.inputs).last_hidden_state.float()
-        texts = isinstance(problem, Texts)
         ours = net.head(states_BLD, batch) * scale + center if texts else linear(states_BLD)
         theirs = _logits(saved, whole(**batch.inputs))
     same = ours.shape == theirs.shape and torch.allclose(ours, theirs, atol=1e-4, rtol=1e-4)

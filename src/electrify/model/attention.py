@@ -20,11 +20,15 @@ from torch import Tensor
 from ..tokens import Tokens
 from .dropout import dropout as drop
 from .positions import Rotary
+from .shape import Shape
 from .windows import Blocks, pays
 
 Backend = Literal["auto", "matmul", "sdpa", "varlen", "blocks"]
 Direction = Literal["both", "left", "right"]
 Kind = Literal["global", "local"]
+# From this length on, plain products are slower, and their memory, which grows with the square of
+# the length, is most of an update's (docs/results.md).
+LONG_ROW = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +157,9 @@ class _Contexts:
 class SharedContext(_Contexts):
     """Makes the one attention context that all blocks of an encoder share."""
 
+    def take(self, shape: Shape) -> None:
+        """Nothing of it is in the shape."""
+
     def __call__(self, tokens: Tokens, dtype: torch.dtype, *, training: bool) -> AttentionContext:
         return self.one(tokens, dtype, training=training)
 
@@ -164,6 +171,10 @@ class ContextsByKind(_Contexts):
     def __init__(self, reaches: Mapping[Kind, Reach], **how: Any) -> None:
         super().__init__(**how)
         self.reaches = reaches
+
+    def take(self, shape: Any) -> None:
+        """From here on, the reaches are those of this shape."""
+        self.reaches = shape.reaches
 
     def __call__(
         self, tokens: Tokens, dtype: torch.dtype, *, training: bool
@@ -237,14 +248,15 @@ def attend(
     """softmax(q k / sqrt(W) + bias) v, with dropout on the weights. Returns [R, H, L, W]. There may
     be more keys and values than queries.
 
-    On a CPU in bfloat16 `auto` uses plain matrix products, which were measured to be faster than
-    the fused kernel, forward and backward together (docs/results.md); otherwise it uses the fused
-    kernel.
+    On a CPU in bfloat16 `auto` uses plain matrix products for rows below LONG_ROW and for dropout;
+    they were measured to be faster there, forward and backward together (docs/results.md).
+    Otherwise it uses the fused kernel, which keeps no weights for the backward pass.
     """
     if backend == "auto":
-        backend = (
-            "matmul" if q_RHLW.device.type == "cpu" and q_RHLW.dtype == torch.bfloat16 else "sdpa"
-        )
+        plain = q_RHLW.device.type == "cpu" and q_RHLW.dtype == torch.bfloat16
+        # With dropout, the fused kernel keeps the weights, too.
+        fused = not dropout and k_RHLW.shape[2] >= LONG_ROW
+        backend = "matmul" if plain and not fused else "sdpa"
     if backend == "sdpa":
         return F.scaled_dot_product_attention(
             q_RHLW, k_RHLW, v_RHLW, attn_mask=bias_R1LL, dropout_p=dropout

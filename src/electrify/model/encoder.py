@@ -6,7 +6,7 @@ Shape suffixes: T flat tokens, E embedding width, D hidden width.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -25,6 +25,10 @@ class Contexts(Protocol):
     needs."""
 
     def __call__(self, tokens: Tokens, dtype: torch.dtype, *, training: bool) -> Any: ...
+
+    def take(self, shape: Any) -> None:
+        """Replaces what it knows of the encoder's shape by that of another one."""
+        ...
 
 
 class Encoder(nn.Module):
@@ -50,12 +54,20 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         self.shape = shape
+        self.last_shape = shape
+        self.shapes_by_rows: Mapping[int, Shape] = {}
         self.embeddings: Any = embeddings
         self.project = project
         self.blocks = nn.ModuleList(blocks)
         self.norm = norm
         self.contexts = contexts
         self.direction: Direction = direction
+
+    def for_rows(self, row_length: int) -> None:
+        """Makes it the encoder of the phase of a run whose rows have so many tokens. No parameter
+        of the shapes in `shapes_by_rows` differs; rows of other lengths have the last shape."""
+        self.shape = self.shapes_by_rows.get(row_length, self.last_shape)
+        self.contexts.take(self.shape)
 
     def embed(self, tokens: Tokens, added: Added | None = None) -> Tensor:
         """The input of the first block."""

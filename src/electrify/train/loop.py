@@ -24,6 +24,7 @@ from ..progress import Progress
 from ..terms import Term, weighted
 from ..tokens import Tokens
 from . import schedule
+from .by_rows import ByRows
 from .context import RunContext, TrainingData
 from .dist import World, any_across, at_home, averaging, sum_across
 from .log import MetricsLog
@@ -108,6 +109,7 @@ class Run:
         self.graphs = config.torch_compile and on_gpu
         self.objective = place(objective, config, context.world)
         self.objective.train()
+        self.by_rows = ByRows(self.objective, told=context.world.rank == 0)
         self.module = wrapped(self.objective, config, context.world, graphs=self.graphs)
         self.periods = hardware_flops(self.objective, data, max_steps=config.max_steps)
         self.state = fresh_state(
@@ -175,6 +177,7 @@ class Run:
         the batch gives the same gradient. If safety.py refuses the update, optimiser and sums
         change nothing."""
         device = self.world.device
+        self.by_rows.enter(self.data.loader.phases.at(self.step + self.state.left_out))
         parts = [(tokens.to(device), plan.to(device)) for tokens, plan in batch.parts]
         self.seed_dropout()
         self.set_learning_rates()

@@ -12,6 +12,7 @@ from ..config.pretrain import TrainConfig
 from ..objectives.objective import Objective
 from ..progress import say
 from . import schedule
+from .by_rows import phase_numbers
 from .context import RunContext, TrainingData
 from .evaluate import evaluate, shown
 from .log import MetricsLog
@@ -52,7 +53,8 @@ class Reporter:
         means.pop("tokens", None)
         state.sums = MetricSums(self.world.device)
         timing = meter.line(step=state.step, tokens=state.tokens)
-        self.record(log, "train", means | self.learning_rates() | timing)
+        numbers = self.learning_rates() | phase_numbers(self.objective.encoder)
+        self.record(log, "train", means | numbers | timing)
         if slow := meter.pace.news():
             log.warn(
                 state.step,

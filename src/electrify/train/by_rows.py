@@ -1,0 +1,46 @@
+"""What of the encoders is another in each phase of a run: numbers that belong to the length of its
+rows, such as the base of rotary positions."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from ..data.phases import Phase
+from ..model.encoder import Encoder
+from ..objectives.objective import Objective
+from ..progress import say
+
+
+class ByRows:
+    """The encoders of an objective, and in which phase they are."""
+
+    def __init__(self, objective: Objective, *, told: bool) -> None:
+        """told: whether a change is reported."""
+        self.kept = objective.encoder
+        self.encoders = [part for part in objective.modules() if isinstance(part, Encoder)]
+        self.told = told
+        self.row_length: int | None = None
+
+    def enter(self, phase: Phase) -> None:
+        """Makes the encoders those of an update of this phase."""
+        if phase.row_length == self.row_length:
+            return
+        self.row_length = phase.row_length
+        for encoder in self.encoders:
+            encoder.for_rows(phase.row_length)
+        numbers = phase_numbers(self.kept)
+        if numbers and self.told:
+            text = ", ".join(f"{name} {value:,g}" for name, value in numbers.items())
+            say(f"rows of {phase.row_length:,} tokens: {text}")
+
+
+def phase_numbers(encoder: Encoder) -> dict[str, float]:
+    """The numbers of an encoder's shape that are others in other phases, with their values in this
+    one; none in a run whose encoder stays as it is."""
+    last, others = encoder.last_shape, encoder.shapes_by_rows.values()
+    names = [f.name for f in fields(last)]
+    return {
+        name: getattr(encoder.shape, name)
+        for name in names
+        if any(getattr(shape, name) != getattr(last, name) for shape in others)
+    }

@@ -1,0 +1,72 @@
+"""Documents of 8,192 tokens train on a CPU in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from electrify.config.prepare import PrepareConfig
+from electrify.text.prepare import prepare
+from electrify.text.shards import Corpus
+from small import environment, flags, records, write_text
+
+LENGTH = 8192
+MOST = 1.6  # times the peak of as many tokens in rows of 1,024
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus whose documents are as long as a row, and longer."""
+    folder = tmp_path_factory.mktemp("long")
+    text = write_text(folder / "short.txt", size=600_000).read_text(encoding="utf-8")
+    sentences = text.replace("\n\n", " ").split(". ")
+    size = len(sentences) // 8
+    long = [". ".join(sentences[k * size : (k + 1) * size]) for k in range(8)]
+    (folder / "long.txt").write_text("\n\n".join(long) + "\n", encoding="utf-8")
+    options = {"vocab_size": 512, "valid_fraction": 0.0, "workers": 1}
+    inputs = (str(folder / "long.txt"),)
+    prepare(PrepareConfig(inputs=inputs, output_dir=str(folder / "data"), **options))  # type: ignore[arg-type]
+    lengths = Corpus(folder / "data", "train").documents[0]
+    assert int((lengths[1:] - lengths[:-1]).min()) > LENGTH
+    return folder / "data"
+
+
+def peak_of(data: Path, run: Path, *, rows: int, length: int) -> int:
+    """The peak of memory, in bytes, of the process of a run of one update."""
+    fields = {
+        "recipe": "electra-modernbert-tiny",
+        "output_dir": run,
+        "max_steps": 1,
+        "train_batch_size": rows,
+        "max_seq_length": length,
+        "max_position_embeddings": length,
+        "warmup_steps": 1,
+        "logging_steps": 1,
+        "eval_steps": 0,
+        "device": "cpu",
+        "report_to": "none",
+    }
+    line = [sys.executable, "-m", "electrify", "pretrain", str(data), *flags(**fields)]
+    said = run.with_suffix(".txt")
+    with said.open("wb") as err, subprocess.Popen(line, env=environment(), stderr=err) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, said.read_text()
+    losses = [r["rtd"] for r in records(run, "train")]
+    assert all(0 < loss < 2 for loss in losses)
+    return used.ru_maxrss * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_one_row_of_8192_against_eight_of_1024(data: Path, tmp_path: Path) -> None:
+    """Weights of attention that were kept for the backward pass would be .13 GB a head and block of
+    global attention at 8,192."""
+    short = peak_of(data, tmp_path / "short", rows=8, length=1024)
+    long = peak_of(data, tmp_path / "long", rows=1, length=LENGTH)
+    print(f"8 x 1024: {short / 2**30:.2f} GB; 1 x 8192: {long / 2**30:.2f} GB")
+    assert long <= MOST * short

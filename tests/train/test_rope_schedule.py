@@ -1,0 +1,219 @@
+"""A run whose rotary base belongs to the length of its rows: short rows first, then long ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from electrify import UserError
+from electrify.config.checks import check
+from electrify.config.pretrain import PretrainConfig, load_recipe, override
+from electrify.export.hf import export
+from electrify.flops.count import recipe_flops
+from electrify.model.positions import Rotary, Turn
+from electrify.pretraining import pretrain
+from electrify.text.shards import Corpus
+from small import SMALL, records, same_ending
+
+STEPS, CHANGE = 12, 6
+SHORT, LONG = 8, 32
+FIRST, LAST = 20.0, 700.0
+OWN: dict[str, Any] = {
+    "num_hidden_layers": 2,
+    "global_attn_every_n_layers": 2,
+    "local_attention": 4,
+    "generator_size": 1.0,
+    "max_steps": STEPS,
+    "max_seq_length": LONG,
+    "seq_length_schedule": {SHORT: 0.5},
+    "global_rope_theta": LAST,
+    "global_rope_theta_schedule": {SHORT: FIRST},
+    "logging_steps": 1,
+    "eval_steps": 0,
+    "save_steps": 3,
+    "save_total_limit": None,
+    "dropout": 0.1,
+}
+
+
+def recipe(**fields: Any) -> PretrainConfig:
+    return override(load_recipe("electra-modernbert-tiny"), SMALL | OWN | fields)
+
+
+@pytest.fixture(scope="module")
+def whole(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("length") / "whole"
+    pretrain(small_data, output_dir=folder, config=recipe())
+    return folder
+
+
+def test_every_update_turns_by_the_base_of_its_rows(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both networks, and validation like the update before it."""
+    seen: list[tuple[float, int]] = []
+    real = Rotary.turn
+
+    def spy(self: Rotary, pos_T: torch.Tensor, dtype: torch.dtype) -> Turn:
+        seen.append((self.theta, len(pos_T)))
+        return real(self, pos_T, dtype)
+
+    config = recipe(local_rope_theta=3.0, eval_steps=CHANGE)
+    with monkeypatch.context() as patch:
+        patch.setattr(Rotary, "turn", spy)
+        pretrain(small_data, output_dir=tmp_path / "run", config=config)
+    bases = {FIRST: [], LAST: []}  # type: ignore[var-annotated]
+    for k, (theta, size) in enumerate(one for one in seen if one[0] != 3.0):
+        bases[theta].append((k, size))
+    assert max(k for k, _ in bases[FIRST]) < min(k for k, _ in bases[LAST])
+    rows = SMALL["train_batch_size"]
+    assert [size for _, size in bases[FIRST]][: 2 * CHANGE] == [rows * SHORT] * (2 * CHANGE)
+    assert {size for _, size in bases[FIRST][2 * CHANGE :]} == {rows * LONG}, "of validation"
+    assert len(bases[LAST]) >= 2 * (STEPS - CHANGE)
+    assert SHORT * rows not in {size for _, size in bases[LAST]}
+
+
+@pytest.mark.parametrize("stop", [3, 6, 9])
+def test_resumes_to_the_bit_on_either_side_of_the_change(
+    small_data: Path, whole: Path, tmp_path: Path, stop: int
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(whole, broken)
+    for path in broken.glob("checkpoint-*"):
+        if int(path.name.split("-")[1]) > stop:
+            shutil.rmtree(path)
+    for name in ("discriminator", "generator"):
+        shutil.rmtree(broken / name)
+    pretrain(small_data, output_dir=broken, config=recipe(), resume="auto")
+    same_ending(whole, broken, step=STEPS)
+
+
+def test_the_base_changes_what_is_learnt(small_data: Path, whole: Path, tmp_path: Path) -> None:
+    """The same base in both phases is a run without a schedule, to the bit; another is not."""
+    for name, schedule in (("same", {SHORT: LAST}), ("none", {})):
+        config = recipe(global_rope_theta_schedule=schedule)
+        pretrain(small_data, output_dir=tmp_path / name, config=config)
+    same, none, other = (
+        load_file(run / f"checkpoint-{STEPS}" / "model.safetensors")
+        for run in (tmp_path / "same", tmp_path / "none", whole)
+    )
+    assert all(torch.equal(same[n], none[n]) for n in none)
+    assert any(not torch.equal(other[n], none[n]) for n in none)
+
+
+def test_the_log_names_the_base(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretrain(small_data, output_dir=tmp_path / "run", config=recipe())
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("rows of ")]
+    assert told == [
+        f"rows of {SHORT} tokens: global_rope_theta 20",
+        f"rows of {LONG} tokens: global_rope_theta 700",
+    ]
+    found = [r["global_rope_theta"] for r in records(tmp_path / "run", "train")]
+    assert found == [FIRST] * CHANGE + [LAST] * (STEPS - CHANGE)
+
+
+def test_the_flops_of_the_plan_are_those_of_the_log(small_data: Path, whole: Path) -> None:
+    vocab_size = Corpus(small_data, "train").manifest.vocab_size
+    planned = recipe_flops(recipe(), vocab_size=vocab_size, convention="hardware")
+    train = records(whole, "train")
+    assert train[-1]["flops"] == pytest.approx(planned.train, rel=1e-9)
+    early, late = (train[k]["flops"] - train[k - 1]["flops"] for k in (1, -1))
+    assert late / early > LONG / SHORT, "longer rows also cost more for each token"
+
+
+@pytest.mark.parametrize(("step", "theta"), [(3, FIRST), (6, FIRST), (9, LAST), (None, LAST)])
+def test_an_export_has_the_base_of_its_moment(
+    whole: Path, tmp_path: Path, step: int | None, theta: float
+) -> None:
+    """Every export was compared with transformers on the same input when it was written."""
+    for part in ("discriminator", "generator"):
+        folder = whole / part
+        if step is not None:
+            folder = export(whole, output_dir=tmp_path / part, part=part, step=step)
+        config = json.loads((folder / "config.json").read_text())
+        assert config["rope_parameters"]["full_attention"]["rope_theta"] == theta
+        assert config["global_rope_theta"] == theta
+
+
+def test_a_frozen_generator_keeps_its_base(
+    small_data: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[float] = set()
+    real = Rotary.turn
+
+    def spy(self: Rotary, pos_T: torch.Tensor, dtype: torch.dtype) -> Turn:
+        seen.add(self.theta)
+        return real(self, pos_T, dtype)
+
+    start = export(whole, output_dir=tmp_path / "start", part="generator", step=3)
+    fields = {"init_generator": str(start), "generator_training": "frozen", "tie": "none"}
+    config = recipe(
+        **fields, global_rope_theta_schedule={SHORT: 50.0}, local_rope_theta=3.0,
+        term_weights={"rtd": 50.0},
+    )  # fmt: skip
+    monkeypatch.setattr(Rotary, "turn", spy)
+    pretrain(small_data, output_dir=tmp_path / "run", config=config)
+    assert seen == {FIRST, 50.0, LAST, 3.0}, "3 is the base of local attention"
+
+
+def test_local_heads_begin_in_the_first_phase(small_data: Path, tmp_path: Path) -> None:
+    """Initial values that read positions are made for the base with which the run begins."""
+    made = []
+    for name, fields in (
+        ("both", {}),
+        ("first", {"global_rope_theta": FIRST, "global_rope_theta_schedule": {}}),
+        ("last", {"global_rope_theta_schedule": {}}),
+    ):
+        config = recipe(init="local", **fields, learning_rate=1e-12, weight_decay=0.0, max_steps=2)
+        pretrain(small_data, output_dir=tmp_path / name, config=config)
+        made.append(load_file(tmp_path / name / "checkpoint-2" / "model.safetensors"))
+    both, first, last = made
+    qkv = "encoder.blocks.0.qkv.weight"
+    assert torch.allclose(both[qkv], first[qkv], atol=1e-6)
+    assert not torch.allclose(both[qkv], last[qkv], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (
+            {"global_rope_theta_schedule": {16: 9.0}},
+            "global_rope_theta_schedule: seq_length_schedule has no rows of 16 tokens, only of 8",
+        ),
+        (
+            {"seq_length_schedule": {}},
+            "seq_length_schedule has no rows of 8 tokens, only of max_seq_length",
+        ),
+        (
+            {"global_rope_theta_schedule": {8: 1.0}},
+            "global_rope_theta_schedule of rows of 8 tokens must be a number above 1, not 1.0",
+        ),
+    ],
+    ids=["another length", "no schedule", "too small"],
+)
+def test_mistakes(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        check(recipe(**fields))
+
+
+def test_the_recipe_for_long_texts() -> None:
+    """2412.13663, section 2.2; batches of as many tokens in both phases."""
+    config = load_recipe("electra-modernbert-long")
+    check(config)
+    options = config.model.options
+    assert (options.global_rope_theta_schedule, options.global_rope_theta) == (
+        {1024: 10_000.0},
+        160_000.0,
+    )
+    assert config.data.seq_length_schedule == {1024: 0.85}
+    assert config.train.batch_size_schedule == {128: 0.85}
+    assert config.train.train_batch_size * config.data.max_seq_length == 128 * 1024
