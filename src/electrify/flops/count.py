@@ -11,7 +11,7 @@ from torch import nn
 
 from ..build import Built, Vocabulary, compose
 from ..config.flops import Convention
-from ..config.pretrain import PretrainConfig, override
+from ..config.pretrain import PretrainConfig, TrainConfig, override
 from ..data.phases import Phases, phases_of
 from ..model.costs import linear_flops, paper_linear_flops
 from ..model.embeddings import DisentangledWords
@@ -26,16 +26,21 @@ BACKWARD = {"paper": paper.BACKWARD, "hardware": 2}  # of a forward pass
 _SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
-def forward_flops(network: nn.Module, *, row_length: int, convention: Convention) -> float:
+def forward_flops(
+    network: nn.Module, *, row_length: int, convention: Convention, rows: int = 1
+) -> float:
     """Forward FLOPs of a network for one token on which it runs, in a row of `row_length` tokens,
-    as the network itself reports."""
+    as the network itself reports. rows: those of the forward pass, over which is spread what it
+    computes once."""
     if isinstance(network, nn.Linear):
         return paper_linear_flops(network) if convention == "paper" else linear_flops(network)
     told: Any = network
     count = getattr(told, f"{convention}_flops", None)
     if count is None:
         raise TypeError(f"nobody has counted a {type(network).__name__}")
-    return count(row_length)
+    once = getattr(told, "once_flops", None)
+    shared = 0.0 if once is None else once(row_length) / (rows * row_length)
+    return count(row_length) + shared
 
 
 def passes_flops(
@@ -44,8 +49,9 @@ def passes_flops(
     """FLOPs of forward and backward passes for one token of the batch (heads on a share of the
     tokens are spread over all).
 
-    rows: the number of rows in one forward pass, which decides whether something is computed twice
-    (`Pass.again_above`); the paper's convention ignores this.
+    rows: the number of rows in one forward pass, over which is spread what a pass computes once,
+    and which decides whether something is computed twice (`Pass.again_above`; the paper's
+    convention ignores this).
     """
     total = 0.0
     for one in passes:
@@ -61,9 +67,10 @@ def passes_flops(
             and rows * row_length > one.again_above
         )
         times = 1 + BACKWARD[convention] + again if one.trains else 1
-        total += (
-            share * times * forward_flops(one.network, row_length=row_length, convention=convention)
+        forward = forward_flops(
+            one.network, row_length=row_length, convention=convention, rows=rows
         )
+        total += share * times * forward
     return total
 
 
@@ -166,10 +173,7 @@ def recipe_flops(
     objective = built.objective
     phases = phases_of(config)
     t = config.train
-    micro_rows = t.per_device_train_batch_size or max(
-        1, rows // (t.gradient_accumulation_steps or 1)
-    )
-    how: dict[str, Any] = {"convention": convention, "rows": micro_rows}
+    how: dict[str, Any] = {"convention": convention, "rows": _rows_of_a_pass(t)}
     periods = flops_of_periods(objective, phases.row_lengths, max_steps=steps, **how)
     token = periods[-1].per_token[length]
     read = inference_length or length
@@ -199,11 +203,15 @@ def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Conve
     ]
     steps = config.train.generator_steps
     phases = phases_of(override(config, {"max_steps": steps}))
-    return flops_of(
-        phases,
-        steps,
-        {n: passes_flops(stage, row_length=n, convention=convention) for n in phases.row_lengths},
-    )
+    how: dict[str, Any] = {"convention": convention, "rows": _rows_of_a_pass(config.train)}
+    per_token = {n: passes_flops(stage, row_length=n, **how) for n in phases.row_lengths}
+    return flops_of(phases, steps, per_token)
+
+
+def _rows_of_a_pass(t: TrainConfig) -> int:
+    """In one process."""
+    accumulated = t.train_batch_size // (t.gradient_accumulation_steps or 1)
+    return t.per_device_train_batch_size or max(1, accumulated)
 
 
 def _outline(config: PretrainConfig, *, vocab_size: int) -> Built:
