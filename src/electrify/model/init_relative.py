@@ -121,7 +121,7 @@ def row_of(contexts: RelativeContexts, distance: int) -> Tensor:
     most = len(contexts.farthest) - 1
     bucket = math.copysign(contexts.farthest[min(abs(distance), most)], distance)
     row_D = contexts.table.weight[contexts.buckets + int(bucket)]
-    return F.layer_norm(row_D, row_D.shape)
+    return F.layer_norm(row_D, row_D.shape, eps=contexts.norm.eps)
 
 
 def contexts_of(encoder: Encoder) -> RelativeContexts:
