@@ -25,15 +25,13 @@ from .architecture import Architecture, InitialValues
 from .deberta_shape import DebertaShape
 from .keys import KeyTable, Row, layer
 
-HF_NUMBERS = (
+SIZES = (
     "vocab_size",
     "hidden_size",
     "num_hidden_layers",
     "num_attention_heads",
     "intermediate_size",
     "max_position_embeddings",
-    "layer_norm_eps",
-    "position_buckets",
 )
 # What the library can compute and our encoder cannot: a configuration says otherwise, or does not
 # say it at all and means otherwise.
@@ -61,7 +59,7 @@ class Deberta(Architecture):
         "binary": "DebertaV2ForTokenClassification",
     }
     head_prefixes: ClassVar = {"token": "lm_predictions.", "binary": "classifier."}
-    config_keys = HF_NUMBERS
+    config_keys = SIZES
     input_names = ("input_ids", "attention_mask")
     binary_code = labels.CODE
 
@@ -144,7 +142,9 @@ class Deberta(Architecture):
         from transformers import DebertaV2Config
 
         config = DebertaV2Config(
-            **{name: getattr(shape, name) for name in HF_NUMBERS},
+            **{name: getattr(shape, name) for name in SIZES},
+            layer_norm_eps=shape.layer_norm_eps,
+            position_buckets=shape.position_buckets,
             **FIXED,
             pos_att_type=list(BOTH_TERMS),
             legacy=False,
@@ -161,8 +161,14 @@ class Deberta(Architecture):
         return config
 
     def shape_of(self, config: Any) -> Shape:
-        numbers = {name: getattr(config, name) for name in HF_NUMBERS}
-        return DebertaShape(**numbers, embedding_size=config.hidden_size)
+        """Without buckets, which we cannot compute, every distance has a row of its own."""
+        buckets = getattr(config, "position_buckets", -1)
+        return DebertaShape(
+            **{name: getattr(config, name) for name in SIZES},
+            embedding_size=config.hidden_size,
+            layer_norm_eps=config.layer_norm_eps,
+            position_buckets=buckets if buckets > 0 else config.max_position_embeddings,
+        )
 
     def must_compute_the_same(self, start: str, config: Any) -> None:
         odd = [
