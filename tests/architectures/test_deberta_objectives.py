@@ -194,14 +194,18 @@ def test_hardware_is_what_torch_counts(buckets: int) -> None:
     fields = DEBERTA | {"position_buckets": buckets}
     encoder = built("bert-tiny", init="local", **fields).kept.encoder
     tokens = ragged_batch()
-    how: dict[str, Any] = {"row_length": 32, "convention": "hardware", "rows": tokens.num_rows}
+    how: dict[str, Any] = {
+        "row_length": 32,
+        "convention": "hardware",
+        "batch_rows": tokens.num_rows,
+    }
     ours = passes_flops([Pass(encoder, 1.0, False)], **how)
     assert len(tokens.ids_T) * ours == pytest.approx(counted(encoder, tokens), rel=1e-12)
 
 
 def test_the_top_of_an_encoder_is_counted_too() -> None:
     encoder = built("bert-tiny", init="local", **DEBERTA | {"num_hidden_layers": 3}).kept.encoder
-    how: dict[str, Any] = {"row_length": 32, "convention": "hardware", "rows": 2}
+    how: dict[str, Any] = {"row_length": 32, "convention": "hardware", "batch_rows": 2}
     whole, top = (
         passes_flops([Pass(one, 1.0, False)], **how) for one in (encoder, Top(encoder, 1))
     )

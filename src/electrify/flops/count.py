@@ -11,7 +11,7 @@ from torch import nn
 
 from ..build import Built, Vocabulary, compose
 from ..config.flops import Convention
-from ..config.pretrain import PretrainConfig, TrainConfig, override
+from ..config.pretrain import PretrainConfig, override
 from ..data.phases import Phases, phases_of
 from ..model.costs import linear_flops, paper_linear_flops
 from ..model.embeddings import DisentangledWords
@@ -27,11 +27,10 @@ _SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
 def forward_flops(
-    network: nn.Module, *, row_length: int, convention: Convention, rows: int = 1
+    network: nn.Module, *, row_length: int, convention: Convention, batch_rows: int = 1
 ) -> float:
     """Forward FLOPs of a network for one token on which it runs, in a row of `row_length` tokens,
-    as the network itself reports. rows: those of the forward pass, over which is spread what it
-    computes once."""
+    as the network itself reports. batch_rows: rows over which is spread what it computes once."""
     if isinstance(network, nn.Linear):
         return paper_linear_flops(network) if convention == "paper" else linear_flops(network)
     told: Any = network
@@ -39,19 +38,24 @@ def forward_flops(
     if count is None:
         raise TypeError(f"nobody has counted a {type(network).__name__}")
     once = getattr(told, "once_flops", None)
-    shared = 0.0 if once is None else once(row_length) / (rows * row_length)
+    shared = 0.0 if once is None else once(row_length) / (batch_rows * row_length)
     return count(row_length) + shared
 
 
 def passes_flops(
-    passes: Iterable[Pass], *, row_length: int, convention: Convention, rows: int = 1
+    passes: Iterable[Pass],
+    *,
+    row_length: int,
+    convention: Convention,
+    rows: int = 1,
+    batch_rows: int = 1,
 ) -> float:
     """FLOPs of forward and backward passes for one token of the batch (heads on a share of the
     tokens are spread over all).
 
-    rows: the number of rows in one forward pass, over which is spread what a pass computes once,
-    and which decides whether something is computed twice (`Pass.again_above`; the paper's
-    convention ignores this).
+    rows: the number of rows in one forward pass, which decides whether something is computed twice
+    (`Pass.again_above`); the paper's convention ignores this. batch_rows: the number of rows in the
+    batch, over which is spread what is computed once, as if the batch were not split.
     """
     total = 0.0
     for one in passes:
@@ -68,7 +72,7 @@ def passes_flops(
         )
         times = 1 + BACKWARD[convention] + again if one.trains else 1
         forward = forward_flops(
-            one.network, row_length=row_length, convention=convention, rows=rows
+            one.network, row_length=row_length, convention=convention, batch_rows=batch_rows
         )
         total += share * times * forward
     return total
@@ -97,21 +101,31 @@ class PeriodFlops:
 
 def flops_of_periods(
     objective: Measured,
-    lengths: Iterable[int],
+    phases: Phases,
     *,
     max_steps: int,
     convention: Convention,
     rows: int = 1,
 ) -> list[PeriodFlops]:
-    """The cost of each period of a run of `max_steps` updates, for rows of these lengths. rows: see
-    passes_flops."""
+    """The cost of each period of a run of `max_steps` updates, for the row lengths of these phases.
+    rows: see passes_flops."""
     how: dict[str, Any] = {"convention": convention, "rows": rows}
     return [
-        PeriodFlops(
-            p.first(max_steps), {n: passes_flops(p.passes, row_length=n, **how) for n in lengths}
-        )
+        PeriodFlops(p.first(max_steps), by_length(p.passes, phases, **how))
         for p in objective.periods()
     ]
+
+
+def by_length(
+    passes: Iterable[Pass], phases: Phases, *, convention: Convention, rows: int = 1
+) -> dict[int, float]:
+    """FLOPs of these passes per token for each row length. rows: see passes_flops."""
+    passes = list(passes)
+    how: dict[str, Any] = {"convention": convention, "rows": rows}
+    return {
+        length: passes_flops(passes, row_length=length, batch_rows=batch_rows, **how)
+        for length, batch_rows in phases.batch_rows.items()
+    }
 
 
 def flops_before(phases: Phases, step: int, periods: Sequence[PeriodFlops]) -> float:
@@ -173,8 +187,11 @@ def recipe_flops(
     objective = built.objective
     phases = phases_of(config)
     t = config.train
-    how: dict[str, Any] = {"convention": convention, "rows": _rows_of_a_pass(t)}
-    periods = flops_of_periods(objective, phases.row_lengths, max_steps=steps, **how)
+    micro_rows = t.per_device_train_batch_size or max(
+        1, rows // (t.gradient_accumulation_steps or 1)
+    )
+    how: dict[str, Any] = {"convention": convention, "rows": micro_rows}
+    periods = flops_of_periods(objective, phases, max_steps=steps, **how)
     token = periods[-1].per_token[length]
     read = inference_length or length
     return RecipeFlops(
@@ -203,15 +220,7 @@ def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Conve
     ]
     steps = config.train.generator_steps
     phases = phases_of(override(config, {"max_steps": steps}))
-    how: dict[str, Any] = {"convention": convention, "rows": _rows_of_a_pass(config.train)}
-    per_token = {n: passes_flops(stage, row_length=n, **how) for n in phases.row_lengths}
-    return flops_of(phases, steps, per_token)
-
-
-def _rows_of_a_pass(t: TrainConfig) -> int:
-    """In one process."""
-    accumulated = t.train_batch_size // (t.gradient_accumulation_steps or 1)
-    return t.per_device_train_batch_size or max(1, accumulated)
+    return flops_of(phases, steps, by_length(stage, phases, convention=convention))
 
 
 def _outline(config: PretrainConfig, *, vocab_size: int) -> Built:
