@@ -227,6 +227,9 @@ def test_flops_by_hand() -> None:
     head = 2 * 32 * 32 + 2 * 32 * VOCAB
     assert found.inference == pytest.approx(32 * encoder + 2 * table)
     assert found.token == pytest.approx(3 * (encoder + 2 * table / (4 * 32) + 0.15 * head))
+    split = override(config, {"gradient_accumulation_steps": 2})
+    again = recipe_flops(split, vocab_size=VOCAB, convention="hardware")
+    assert again.token == found.token, "the same, however a batch is split"
     norms = 2 * 32 * (1 + 1 + 2 * 2)
     blocks = 2 * (32 * 96 + 96 + 32 * 32 + 32 + 2 * 32 * 40 + 40 + 32)
     assert found.parameters == VOCAB * 32 + 32 * 32 + norms + blocks

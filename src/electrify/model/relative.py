@@ -101,7 +101,7 @@ def skewed(x_HRLE: Tensor) -> Tensor:
 
 class RelativeContexts(nn.Module):
     """Makes the one attention context that all blocks of an encoder share. It holds the table of
-    the buckets, two for each distance that has one of its own [2 * buckets, D], and its norm."""
+    the buckets from -buckets to buckets - 1, [2 * buckets, D], and its norm."""
 
     def __init__(
         self,
@@ -132,8 +132,8 @@ class RelativeContexts(nn.Module):
         self.register_buffer("bucket_E", torch.tensor(of.tolist()), persistent=False)
 
     def forward(self, tokens: Tokens, dtype: torch.dtype, *, training: bool) -> RelativeContext:
-        """The rows are projected by every block itself, so only those that a pair of tokens of
-        this row length can need are given to it."""
+        """Every block projects the rows itself, so it gets only those from the bucket of the
+        farthest pair of tokens of this row length to that of the farthest the other way round."""
         length = tokens.row_length
         far = self.farthest[length - 1]
         near_E = self.bucket_E[self.longest - length : self.longest + length]
