@@ -196,7 +196,7 @@ def test_words_from_the_corpus_have_the_scale_of_the_others() -> None:
 
 
 def test_outputs_that_start_smaller() -> None:
-    fields = {"init": "local", "tie": "embeddings"}
+    fields: dict[str, Any] = {"init": "local", "tie": "embeddings"}
     plain, scaled = (roomy(**fields, init_scale=s) for s in ("none", "depth"))
     for one, other in zip(encoders_of(plain), encoders_of(scaled), strict=True):
         for block, small in zip(one.blocks, other.blocks, strict=True):
@@ -205,13 +205,14 @@ def test_outputs_that_start_smaller() -> None:
 
 
 def test_a_shared_table_and_shared_blocks_start_once() -> None:
-    for tie, fields in (
-        ("embeddings", {}),
-        ("gdes", {}),
-        ("lower", {"tie_layers": 1}),
-        ("all", {"generator_num_hidden_layers": 4}),
-        ("none", {"generator_size": 0.5}),
-    ):
+    ways: dict[str, dict[str, Any]] = {
+        "embeddings": {},
+        "gdes": {},
+        "lower": {"tie_layers": 1},
+        "all": {"generator_num_hidden_layers": 4},
+        "none": {"generator_size": 0.5},
+    }
+    for tie, fields in ways.items():
         built = roomy(init="local", tie=tie, **fields)
         for model in built.exports.values():
             assert close_to(model.encoder.embeddings.words.weight, 0.1), tie

@@ -141,10 +141,10 @@ class Deberta(Architecture):
     ) -> Any:
         from transformers import DebertaV2Config
 
-        config = DebertaV2Config(
+        assert isinstance(shape, DebertaShape)
+        config: Any = DebertaV2Config(
             **{name: getattr(shape, name) for name in SIZES},
             layer_norm_eps=shape.layer_norm_eps,
-            position_buckets=shape.position_buckets,
             **FIXED,
             pos_att_type=list(BOTH_TERMS),
             legacy=False,
@@ -154,6 +154,7 @@ class Deberta(Architecture):
             bos_token_id=special.cls,
             eos_token_id=special.sep,
         )
+        config.position_buckets = shape.position_buckets
         if kind == "binary":
             labels.label(config)
         config.architectures = [self.classes[kind]]

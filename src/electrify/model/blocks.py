@@ -6,6 +6,7 @@ Shape suffixes: T flat tokens, D hidden width, F feed-forward width.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -58,12 +59,13 @@ class DisentangledBlock(Block):
     rows of the encoder's table of distances are projected by the weights, and biases, with which
     the block projects its input; each block drops elements of its own of them."""
 
-    def forward(self, x_TD: Tensor, context: RelativeContext) -> Tensor:
+    def forward(self, x_TD: Tensor, context: Any) -> Tensor:
+        relative: RelativeContext = context
         qkv_TX = self.qkv(x_TD)
-        rows_ND = drop(context.rows_ND, self.dropout, self.training)
+        rows_ND = drop(relative.rows_ND, self.dropout, self.training)
         both = 2 * self.out.in_features  # queries and keys
         relative_NX = F.linear(rows_ND, self.qkv.weight[:both], self.qkv.bias[:both])
-        return self.after(x_TD, context(qkv_TX, relative_NX, self.heads))
+        return self.after(x_TD, relative(qkv_TX, relative_NX, self.heads))
 
     def attention_flops(self, row_length: int) -> float:
         """As of Block, and two products for each of the distances between -L and L - 1."""
