@@ -28,6 +28,8 @@ from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.flops.count import recipe_flops
+from electrify.model.heads import HeadKind
+from electrify.model.shape import Shape
 from electrify.special import SpecialIds
 from electrify.starting import kept_names
 from electrify.text.shards import Corpus
@@ -154,33 +156,50 @@ def electra_pair(case: Case) -> tuple[Any, Any]:
     return generator, discriminator
 
 
-def modernbert_pair(case: Case) -> tuple[Any, Any]:
-    """Two ModernBERTs of transformers with one table, the second one with two labels a token."""
-    from transformers import ModernBertForMaskedLM, ModernBertForTokenClassification
+def labelled_pair(case: Case) -> tuple[Any, Any]:
+    """Two networks of transformers for the architecture of the case, of which the second gives two
+    labels a token."""
+    import transformers
 
     model = case.config().model
+    architecture = architecture_named(model.architecture)
     special = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
-    shapes = {
+    shapes: dict[HeadKind, Shape] = {
         "token": generator_shape(model, case.vocab_size),
         "binary": kept_shape(model, case.vocab_size),
     }
-    configs = {
-        kind: architecture_named("modernbert").hf_config(
-            shape, kind, special=special, dropout=case.dropout, attention_dropout=case.dropout
+    generator, discriminator = (
+        getattr(transformers, architecture.classes[kind])(
+            architecture.hf_config(
+                shape, kind, special=special, dropout=case.dropout, attention_dropout=case.dropout
+            )
         )
         for kind, shape in shapes.items()
-    }
-    generator = ModernBertForMaskedLM(configs["token"])
-    discriminator = ModernBertForTokenClassification(configs["binary"])
+    )
+    discriminator.label_dtype = torch.long
+    return generator, discriminator
+
+
+def modernbert_pair(case: Case) -> tuple[Any, Any]:
+    """Two ModernBERTs of transformers with one table."""
+    generator, discriminator = labelled_pair(case)
     generator.model.embeddings = discriminator.model.embeddings
     generator.decoder.weight = discriminator.model.embeddings.tok_embeddings.weight
-    discriminator.label_dtype = torch.long
+    return generator, discriminator
+
+
+def deberta_pair(case: Case) -> tuple[Any, Any]:
+    """Two DeBERTas of transformers with one table, which both train: ours also keeps a table of
+    differences."""
+    generator, discriminator = labelled_pair(case)
+    generator.deberta.embeddings = discriminator.deberta.embeddings
     return generator, discriminator
 
 
 PAIRS: dict[str, Callable[[Case], tuple[Any, Any]]] = {
     "electra": electra_pair,
     "modernbert": modernbert_pair,
+    "deberta": deberta_pair,
 }
 
 

@@ -55,7 +55,7 @@ def test_step(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["electrify", "transformers"])
-@pytest.mark.parametrize("size", ["tiny", "modernbert-tiny"])
+@pytest.mark.parametrize("size", ["tiny", "modernbert-tiny", "deberta-tiny"])
 def test_an_update_of_a_side(size: str, side: str, tmp_path: Path) -> None:
     """Each architecture has its composition of two models of transformers."""
     command = [sys.executable, str(BENCHMARKS / "sides.py"), side, size]

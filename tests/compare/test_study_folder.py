@@ -256,9 +256,7 @@ def test_results_alone_are_enough_to_go_on(small_data: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["mine\n", '{"entry": "bert-tiny"}\n'])
-def test_a_results_file_of_the_user_is_refused(
-    small_data: Path, tmp_path: Path, text: str
-) -> None:
+def test_a_results_file_of_the_user_is_refused(small_data: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / RESULTS).write_text(text)
     with pytest.raises(UserError, match=r"results\.jsonl, line 1"):

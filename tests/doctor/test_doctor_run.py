@@ -277,6 +277,7 @@ def test_what_can_be_given_instead_of_so_strong_a_generator() -> None:
     for recipe, cure in (
         ("electra-small", "--generator-size 0.25"),
         ("electra-modernbert-small", "--generator-num-hidden-layers"),
+        ("electra-deberta-small", "--generator-num-hidden-layers"),
         ("amos-small", "--generator-num-hidden-layers"),
     ):
         fields = wide | ({"read_outs": ()} if recipe.startswith("amos") else {})

@@ -11,6 +11,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import (
     BertConfig,
     BertForMaskedLM,
+    DebertaV2Config,
+    DebertaV2Model,
     ElectraConfig,
     ElectraForPreTraining,
     ModernBertConfig,
@@ -61,6 +63,17 @@ MODERN = {
 }
 
 
+DEBERTA = {
+    "relative_attention": True,
+    "position_buckets": 8,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+}
+
+
 def save_tokenizer(folder: Path) -> int:
     vocabulary = {
         w: i
@@ -88,7 +101,7 @@ def save_tokenizer(folder: Path) -> int:
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders electra (a discriminator with a projection), bert, roberta and modernbert (masked
-    LMs), all with one tokenizer."""
+    LMs) and deberta (an encoder), all with one tokenizer."""
     root = tmp_path_factory.mktemp("zoo")
     hf_logging.disable_progress_bar()
     made = {
@@ -100,6 +113,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
             {"pad_token_id": 0, "type_vocab_size": 1, "bos_token_id": 2, "eos_token_id": 3},
         ),
         "modernbert": (ModernBertForMaskedLM, ModernBertConfig, MODERN),
+        "deberta": (DebertaV2Model, DebertaV2Config, DEBERTA),
     }
     for name, (model, config, more) in made.items():
         size = save_tokenizer(root / name)

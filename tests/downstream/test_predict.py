@@ -87,6 +87,8 @@ def trained(
         ("modernbert", "classification", True),
         ("modernbert", "multilabel", False),
         ("modernbert", "regression", False),
+        ("deberta", "classification", True),
+        ("deberta", "regression", False),
     ],
 )
 def test_texts_are_predicted_as_in_validation(
@@ -124,7 +126,7 @@ def test_texts_are_predicted_as_in_validation(
         assert [p.labels for p in found] == wanted_labels  # type: ignore
 
 
-@pytest.mark.parametrize("name", ["electra", "modernbert"])
+@pytest.mark.parametrize("name", ["electra", "modernbert", "deberta"])
 def test_tags_are_predicted_as_in_validation(
     zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -151,7 +153,7 @@ def test_tags_are_predicted_as_in_validation(
     ]
 
 
-@pytest.mark.parametrize("name", ["bert", "modernbert"])
+@pytest.mark.parametrize("name", ["bert", "modernbert", "deberta"])
 @pytest.mark.parametrize("unanswerable", [False, True])
 def test_answers_are_predicted_as_in_validation(
     zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unanswerable: bool, name: str

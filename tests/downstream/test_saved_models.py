@@ -161,7 +161,7 @@ def test_float32_weights_are_not_rounded(zoo: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bf16", ["false", "true"])
-@pytest.mark.parametrize("kind", ["electra", "bert", "roberta", "modernbert"])
+@pytest.mark.parametrize("kind", ["electra", "bert", "roberta", "modernbert", "deberta"])
 def test_more_classes_than_the_library_has_hidden_units(
     zoo: Path, tmp_path: Path, kind: str, bf16: Literal["false", "true"]
 ) -> None:

@@ -87,3 +87,17 @@ def test_modernbert_base_is_the_published_shape():
     have = {row.theirs[0]: tuple(half.parameters()[row.ours].shape) for row in rows}
     assert have == want
     assert round(sum(p.numel() for p in half.parameters().values()) / 1e6) == 150
+
+
+@pytest.mark.parametrize(("size", "millions"), [("small", 141.3), ("base", 183.8)])
+def test_deberta_has_the_published_shapes(size: str, millions: float) -> None:
+    """2111.09543: backbones of 44 and 86 million, and a table of 128,100 words of 768 numbers; our
+    counts are those of the published encoders."""
+    config = recipe(next(p for p in RECIPES if p.stem == f"bert-deberta-{size}"))
+    shape = kept_shape(config.model, 128_100)
+    half = on_meta(shape, is_lm=False, name="deberta")
+    table = 128_100 * 768
+    encoder = sum(p.numel() for n, p in half.parameters().items() if n.startswith("encoder."))
+    assert round(encoder / 1e6, 1) == millions
+    backbone = {"small": 44e6, "base": 86e6}[size]
+    assert abs((encoder - table) / backbone - 1) < 0.04

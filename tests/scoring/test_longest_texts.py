@@ -36,6 +36,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "bos_token_id": 2,
         "eos_token_id": 3,
     },
+    "DebertaV2": {},
 }
 
 

@@ -41,6 +41,7 @@ RECIPES = (
         "electric-tiny",
         "unigram-tiny",
         "electra-modernbert-tiny",
+        "electra-deberta-tiny",
     ),
 )
 

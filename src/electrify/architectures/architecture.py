@@ -145,6 +145,11 @@ class Architecture(ABC):
         """Raises UserError if a model with this configuration computes something that ours does
         not. start: its name, for the message."""
 
+    def as_read(self, config: Any) -> Any:
+        """The configuration with which the library reads the weights of a folder that a run starts
+        from."""
+        return config
+
     def has_head(self, config: Any, kind: HeadKind) -> bool:
         """Whether a folder with this configuration may have our head of this kind. Weights of a
         head that it has not are missing in it, unless classes share their names."""

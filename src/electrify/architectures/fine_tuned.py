@@ -1,9 +1,10 @@
 """How the head of a fine-tuned model, a linear layer on states, stands in the library's classes: as
-layers of theirs that compute the same. Heads of ELECTRA's, BERT's and RoBERTa's classes.
+layers of theirs that compute the same. Heads of ELECTRA's, BERT's, RoBERTa's and DeBERTa's classes.
 
 Their token heads are linear, as ours. Their heads for whole texts have a hidden layer:
 
-- ELECTRA (gelu): the hidden layer computes gelu(z) - gelu(-z), z = Wx+b, because that is z.
+- ELECTRA and DeBERTa (gelu): the hidden layer computes gelu(z) - gelu(-z), z = Wx+b, because that
+  is z.
 - BERT and RoBERTa (tanh): it computes tanh(s z) / s, because that is z up to (s z)^2 / 3;
   s = 2^-12, so 2e-6 of z at z = 10.
 - Classes for which there are not enough hidden units: the hidden layer hands the states on, as
@@ -56,11 +57,12 @@ class FineTunedHead(ABC):
 
 @dataclass(frozen=True)
 class BertHead(FineTunedHead):
-    """gelu: whether the hidden layer for whole texts ends in gelu, not in tanh. pooler: whether
-    that layer belongs to the encoder."""
+    """gelu: whether the hidden layer for whole texts ends in gelu, not in tanh. hidden, output: the
+    names of that layer and of the one above it."""
 
     gelu: bool = False
-    pooler: bool = False
+    hidden: str = "classifier.dense"
+    output: str = "classifier.out_proj"
 
     def write(self, model: Any, output: LinearOutput, *, whole: bool) -> None:
         head = output.layer
@@ -99,9 +101,7 @@ class BertHead(FineTunedHead):
         return LinearOutput(head, scale, center) if same_weights(again, (dense, out)) else None
 
     def _layers(self, model: Any) -> tuple[nn.Linear, nn.Linear]:
-        if self.pooler:
-            return model.base_model.pooler.dense, model.classifier
-        return model.classifier.dense, model.classifier.out_proj
+        return model.get_submodule(self.hidden), model.get_submodule(self.output)
 
     def _has_room(self, dense: nn.Linear, classes: int) -> bool:
         """Whether there are hidden units for every class, two of them with gelu."""
@@ -117,8 +117,13 @@ class BertHead(FineTunedHead):
             out.weight[:, start : start + classes] = torch.eye(classes) / s
 
 
-HEADS = {"electra": BertHead(gelu=True), "bert": BertHead(pooler=True), "roberta": BertHead()}
+HEADS = {
+    "electra": BertHead(gelu=True),
+    "bert": BertHead(hidden="bert.pooler.dense", output="classifier"),
+    "roberta": BertHead(),
+}
 """Those of the models that share ELECTRA's kind of encoder."""
+DEBERTA = BertHead(gelu=True, hidden="pooler.dense", output="classifier")
 
 
 def same_weights(a: tuple[nn.Module, ...], b: tuple[nn.Module, ...]) -> bool:

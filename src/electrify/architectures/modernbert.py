@@ -20,6 +20,7 @@ from ..model.init import init_scaled_outputs, init_words
 from ..model.init_rotary import CONSTANT, init_gated, init_local_gated, init_local_words
 from ..model.shape import Shape
 from ..special import SpecialIds
+from . import labels
 from .architecture import Architecture, InitialValues
 from .fine_tuned_modernbert import ModernBertHead
 from .keys import KeyTable, Row
@@ -34,7 +35,6 @@ HF_NUMBERS = (
     "max_position_embeddings",
     "local_attention",
 )
-LABELS = {0: "original", 1: "replaced"}
 # The library's names for the two kinds of attention, in its configuration.
 LAYER_TYPES: dict[Kind, str] = {"global": "full_attention", "local": "sliding_attention"}
 # What the library can compute and our encoder cannot: a configuration says otherwise.
@@ -64,7 +64,7 @@ class ModernBert(Architecture):
     config_keys = HF_NUMBERS
     fine_tuned: ClassVar = {"modernbert": ModernBertHead()}
     input_names = ("input_ids", "attention_mask")
-    binary_code = "model(**inputs).logits.diff(dim=-1).squeeze(-1)"
+    binary_code = labels.CODE
 
     # ---------------------------------------------------------------- the network
 
@@ -178,8 +178,7 @@ class ModernBert(Architecture):
         for name in ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"):
             setattr(config, name, getattr(shape, name))
         if kind == "binary":
-            config.id2label = dict(LABELS)
-            config.label2id = {label: n for n, label in LABELS.items()}
+            labels.label(config)
         config.architectures = [self.classes[kind]]
         config.dtype = "float32"
         return config
@@ -222,8 +221,7 @@ class ModernBert(Architecture):
         the other."""
         if self.classes[kind] not in (config.architectures or ()):
             return False
-        labels = {int(n): label for n, label in (config.id2label or {}).items()}
-        return kind == "token" or labels == LABELS
+        return kind == "token" or labels.labelled(config)
 
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         head = [one("head.dense", "head.dense"), one("head.norm", "head.norm")]
@@ -235,26 +233,15 @@ class ModernBert(Architecture):
         return KeyTable(self.classes[kind], _encoder(shape), tuple(head), tied)
 
     def head_tensors(self, head: Head) -> dict[str, Tensor]:
-        """Two labels, of which the first one's logit is 0: their softmax is the sigmoid of our
-        logit, exactly."""
+        """A head that detects has two labels there."""
         named = head.tensors()
-        if head.kind == "token":
-            return named
-        return {
-            name: torch.cat([torch.zeros_like(t), t]) if name.startswith("out.") else t
-            for name, t in named.items()
-        }
+        return named if head.kind == "token" else labels.two_rows(named)
 
-    @torch.no_grad()
     def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        if head.kind == "binary":
-            named = {
-                name: t[1:] - t[:1] if name.startswith("out.") else t for name, t in named.items()
-            }
-        return super().fill_head(head, named)
+        return super().fill_head(head, named if head.kind == "token" else labels.one_row(named))
 
     def binary_logits(self, output: Any) -> Tensor:
-        return output.logits[..., 1] - output.logits[..., 0]
+        return labels.logits_of(output)
 
 
 def _rope(theta: float) -> dict[str, Any]:

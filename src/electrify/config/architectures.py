@@ -90,6 +90,27 @@ def _modernbert_check(model: Any, o: ModernBertOptions) -> str | None:
     return None
 
 
+@dataclass(frozen=True, kw_only=True)
+class DebertaOptions:
+    """The numbers of DeBERTa's attention, under the library's names."""
+
+    HEADING: ClassVar = "the encoder: deberta"
+    position_buckets: int = 256
+    """Buckets of the distances between query and key, on either side: distances up to half as many
+    have one each, farther ones share some by their logarithm."""
+
+
+def _deberta_check(model: Any, o: DebertaOptions) -> str | None:
+    if o.position_buckets < 2 or o.position_buckets % 2:
+        return f"position_buckets must be an even number from 2 on, not {o.position_buckets}"
+    if model.embedding_size != model.hidden_size:
+        return (
+            "architecture deberta has embeddings as wide as its blocks: give embedding_size "
+            f"{model.hidden_size}, not {model.embedding_size}"
+        )
+    return None
+
+
 # ------------------------------------------------------------------ rows
 
 ARCHITECTURES: dict[str, ArchitectureRow] = {
@@ -111,6 +132,16 @@ ARCHITECTURES: dict[str, ArchitectureRow] = {
         inits=("published", "local"),
         narrow_embeddings=False,
         model_types=("modernbert",),
+    ),
+    "deberta": ArchitectureRow(
+        cls="electrify.architectures.deberta:Deberta",
+        help="post-norm, attention that compares content and distance apart",
+        called="DeBERTaV3's architecture",
+        options=DebertaOptions,
+        check=_deberta_check,
+        inits=("published", "local"),
+        narrow_embeddings=False,
+        model_types=("deberta-v2",),
     ),
 }
 

@@ -69,6 +69,11 @@ class Phases:
     def row_lengths(self) -> tuple[int, ...]:
         return tuple(dict.fromkeys(p.row_length for p in self.all))
 
+    @property
+    def batch_rows(self) -> dict[int, int]:
+        """For each row length, the rows of its last batches."""
+        return {p.row_length: p.batch_rows for p in self.all}
+
 
 def one_phase(*, row_length: int, batch_rows: int) -> Phases:
     return Phases(Phase(0, row_length, batch_rows))

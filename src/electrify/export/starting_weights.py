@@ -231,7 +231,9 @@ def _config(start: str, architecture: str) -> Any:
             f"{start} is a model of type {config.model_type!r}; a run with --architecture "
             f"{architecture} starts from {known[0]}{others} only"
         )
-    architecture_named(architecture).must_compute_the_same(start, config)
+    known_as = architecture_named(architecture)
+    known_as.must_compute_the_same(start, config)
+    config = known_as.as_read(config)
     with quiet():
         computing_plainly(config)
         loaded_must_fit(start, config)

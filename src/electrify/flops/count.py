@@ -26,26 +26,36 @@ BACKWARD = {"paper": paper.BACKWARD, "hardware": 2}  # of a forward pass
 _SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
-def forward_flops(network: nn.Module, *, row_length: int, convention: Convention) -> float:
+def forward_flops(
+    network: nn.Module, *, row_length: int, convention: Convention, batch_rows: int = 1
+) -> float:
     """Forward FLOPs of a network for one token on which it runs, in a row of `row_length` tokens,
-    as the network itself reports."""
+    as the network itself reports. batch_rows: rows over which is spread what it computes once."""
     if isinstance(network, nn.Linear):
         return paper_linear_flops(network) if convention == "paper" else linear_flops(network)
     told: Any = network
     count = getattr(told, f"{convention}_flops", None)
     if count is None:
         raise TypeError(f"nobody has counted a {type(network).__name__}")
-    return count(row_length)
+    once = getattr(told, "once_flops", None)
+    shared = 0.0 if once is None else once(row_length) / (batch_rows * row_length)
+    return count(row_length) + shared
 
 
 def passes_flops(
-    passes: Iterable[Pass], *, row_length: int, convention: Convention, rows: int = 1
+    passes: Iterable[Pass],
+    *,
+    row_length: int,
+    convention: Convention,
+    rows: int = 1,
+    batch_rows: int = 1,
 ) -> float:
     """FLOPs of forward and backward passes for one token of the batch (heads on a share of the
     tokens are spread over all).
 
     rows: the number of rows in one forward pass, which decides whether something is computed twice
-    (`Pass.again_above`); the paper's convention ignores this.
+    (`Pass.again_above`); the paper's convention ignores this. batch_rows: the number of rows in the
+    batch, over which is spread what is computed once, as if the batch were not split.
     """
     total = 0.0
     for one in passes:
@@ -61,9 +71,10 @@ def passes_flops(
             and rows * row_length > one.again_above
         )
         times = 1 + BACKWARD[convention] + again if one.trains else 1
-        total += (
-            share * times * forward_flops(one.network, row_length=row_length, convention=convention)
+        forward = forward_flops(
+            one.network, row_length=row_length, convention=convention, batch_rows=batch_rows
         )
+        total += share * times * forward
     return total
 
 
@@ -90,21 +101,31 @@ class PeriodFlops:
 
 def flops_of_periods(
     objective: Measured,
-    lengths: Iterable[int],
+    phases: Phases,
     *,
     max_steps: int,
     convention: Convention,
     rows: int = 1,
 ) -> list[PeriodFlops]:
-    """The cost of each period of a run of `max_steps` updates, for rows of these lengths. rows: see
-    passes_flops."""
+    """The cost of each period of a run of `max_steps` updates, for the row lengths of these phases.
+    rows: see passes_flops."""
     how: dict[str, Any] = {"convention": convention, "rows": rows}
     return [
-        PeriodFlops(
-            p.first(max_steps), {n: passes_flops(p.passes, row_length=n, **how) for n in lengths}
-        )
+        PeriodFlops(p.first(max_steps), by_length(p.passes, phases, **how))
         for p in objective.periods()
     ]
+
+
+def by_length(
+    passes: Iterable[Pass], phases: Phases, *, convention: Convention, rows: int = 1
+) -> dict[int, float]:
+    """FLOPs of these passes per token for each row length. rows: see passes_flops."""
+    passes = list(passes)
+    how: dict[str, Any] = {"convention": convention, "rows": rows}
+    return {
+        length: passes_flops(passes, row_length=length, batch_rows=batch_rows, **how)
+        for length, batch_rows in phases.batch_rows.items()
+    }
 
 
 def flops_before(phases: Phases, step: int, periods: Sequence[PeriodFlops]) -> float:
@@ -170,7 +191,7 @@ def recipe_flops(
         1, rows // (t.gradient_accumulation_steps or 1)
     )
     how: dict[str, Any] = {"convention": convention, "rows": micro_rows}
-    periods = flops_of_periods(objective, phases.row_lengths, max_steps=steps, **how)
+    periods = flops_of_periods(objective, phases, max_steps=steps, **how)
     token = periods[-1].per_token[length]
     read = inference_length or length
     return RecipeFlops(
@@ -199,11 +220,7 @@ def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Conve
     ]
     steps = config.train.generator_steps
     phases = phases_of(override(config, {"max_steps": steps}))
-    return flops_of(
-        phases,
-        steps,
-        {n: passes_flops(stage, row_length=n, convention=convention) for n in phases.row_lengths},
-    )
+    return flops_of(phases, steps, by_length(stage, phases, convention=convention))
 
 
 def _outline(config: PretrainConfig, *, vocab_size: int) -> Built:

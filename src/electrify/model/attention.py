@@ -153,6 +153,11 @@ class _Contexts:
             reach=reach,
         )
 
+    def once_flops(self, row_length: int) -> float:
+        """FLOPs of what one block computes once in a forward pass, however many rows the batch has:
+        nothing."""
+        return 0.0
+
 
 class SharedContext(_Contexts):
     """Makes the one attention context that all blocks of an encoder share."""
@@ -244,9 +249,10 @@ def attend(
     *,
     dropout: float,
     backend: Backend = "auto",
+    scale: float | None = None,
 ) -> Tensor:
-    """softmax(q k / sqrt(W) + bias) v, with dropout on the weights. Returns [R, H, L, W]. There may
-    be more keys and values than queries.
+    """softmax(scale * q k + bias) v, with dropout on the weights. Returns [R, H, L, W]. There may
+    be more keys and values than queries. scale: by default 1 / sqrt(W).
 
     On a CPU in bfloat16 `auto` uses plain matrix products for rows below LONG_ROW and for dropout;
     they were measured to be faster there, forward and backward together (docs/results.md).
@@ -259,8 +265,10 @@ def attend(
         backend = "matmul" if plain and not fused else "sdpa"
     if backend == "sdpa":
         return F.scaled_dot_product_attention(
-            q_RHLW, k_RHLW, v_RHLW, attn_mask=bias_R1LL, dropout_p=dropout
+            q_RHLW, k_RHLW, v_RHLW, attn_mask=bias_R1LL, dropout_p=dropout, scale=scale
         )
-    scores_RHLL = (q_RHLW * (1 / math.sqrt(q_RHLW.shape[-1]))) @ k_RHLW.transpose(-1, -2)
+    if scale is None:
+        scale = 1 / math.sqrt(q_RHLW.shape[-1])
+    scores_RHLL = (q_RHLW * scale) @ k_RHLW.transpose(-1, -2)
     weights_RHLL = (scores_RHLL + bias_R1LL).softmax(-1)
     return drop(weights_RHLL, dropout, training=True) @ v_RHLW

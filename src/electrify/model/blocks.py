@@ -6,6 +6,7 @@ Shape suffixes: T flat tokens, D hidden width, F feed-forward width.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from . import costs
 from .attention import AttentionContext, Kind
 from .dropout import dropout as drop
+from .relative import RelativeContext
 from .shape import Shape
 
 
@@ -34,7 +36,11 @@ class Block(nn.Module):
         self.norm2 = nn.LayerNorm(width, eps=eps)
 
     def forward(self, x_TD: Tensor, context: AttentionContext) -> Tensor:
-        a_TD = self.out(context(self.qkv(x_TD), self.heads))
+        return self.after(x_TD, context(self.qkv(x_TD), self.heads))
+
+    def after(self, x_TD: Tensor, mixed_TD: Tensor) -> Tensor:
+        """The block's result from its input and what its attention has mixed."""
+        a_TD = self.out(mixed_TD)
         x_TD = self.norm1(x_TD + drop(a_TD, self.dropout, self.training))
         f_TD = self.down(F.gelu(self.up(x_TD)))
         return self.norm2(x_TD + drop(f_TD, self.dropout, self.training))
@@ -46,6 +52,28 @@ class Block(nn.Module):
 
     def paper_flops(self, sizes: costs.Sizes) -> float:
         return costs.layer_flops(sizes)
+
+
+class DisentangledBlock(Block):
+    """A block whose attention compares content and distance (DeBERTa, 2006.03654 section 3.1). The
+    rows of the encoder's table of distances are projected by the weights, and biases, with which
+    the block projects its input; each block drops elements of its own of them."""
+
+    def forward(self, x_TD: Tensor, context: Any) -> Tensor:
+        relative: RelativeContext = context
+        qkv_TX = self.qkv(x_TD)
+        rows_ND = drop(relative.rows_ND, self.dropout, self.training)
+        both = 2 * self.out.in_features  # queries and keys
+        relative_NX = F.linear(rows_ND, self.qkv.weight[:both], self.qkv.bias[:both])
+        return self.after(x_TD, relative(qkv_TX, relative_NX, self.heads))
+
+    def attention_flops(self, row_length: int) -> float:
+        """As of Block, and two products for each of the distances between -L and L - 1."""
+        relative = 2 * (2 * 2 * row_length * self.out.in_features)
+        return super().attention_flops(row_length) + relative
+
+    def paper_flops(self, sizes: costs.Sizes) -> float:
+        return costs.relative_layer_flops(sizes)
 
 
 class GatedBlock(nn.Module):

@@ -57,6 +57,15 @@ def layer_flops(s: Sizes) -> float:
     return s.attentions * (qkv + scores + mixed) + feed_forward
 
 
+def relative_layer_flops(s: Sizes) -> float:
+    """Forward FLOPs of one block with disentangled attention for one token, in the manner of the
+    script: as of `layer_flops`, with the products of query and key with every distance between -L
+    and L - 1, and two more additions for each score."""
+    a = s.attention or s.width
+    h = s.heads or max(1, s.width // 64)
+    return layer_flops(s) + 2 * (2 * a * 2 * s.length) + 2 * h * s.length
+
+
 def gated_layer_flops(s: Sizes, *, keys: int) -> float:
     """Forward FLOPs of one pre-norm block with rotary positions, a gated feed-forward layer and no
     biases, for one token that sees `keys` keys, in the manner of the script: a multiplication, an

@@ -92,14 +92,16 @@ class Embeddings(nn.Module):
 
 
 class WordEmbeddings(nn.Module):
-    """LayerNorm(word), then dropout, for blocks that know positions themselves; width E. The norm
-    has no bias (ModernBERT, 2412.13663 section 2.1). `words` may be another model's table, or be
-    built on it."""
+    """LayerNorm(word), then dropout, for blocks that know positions themselves; width E. bias:
+    whether the norm has one (ModernBERT's has not, 2412.13663 section 2.1). `words` may be another
+    model's table, or be built on it."""
 
-    def __init__(self, shape: Shape, *, dropout: float, words: Words | None = None) -> None:
+    def __init__(
+        self, shape: Shape, *, dropout: float, words: Words | None = None, bias: bool = False
+    ) -> None:
         super().__init__()
         self.words: Words = words or nn.Embedding(shape.vocab_size, shape.embedding_size)
-        self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps, bias=False)
+        self.norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps, bias=bias)
         self.dropout = dropout
 
     def forward(self, tokens: Tokens, added: Added | None = None) -> Tensor:

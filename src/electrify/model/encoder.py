@@ -30,6 +30,11 @@ class Contexts(Protocol):
         """Replaces what it knows of the encoder's shape by that of another one."""
         ...
 
+    def once_flops(self, row_length: int) -> float:
+        """FLOPs of what one block computes once in a forward pass, however many rows the batch
+        has."""
+        ...
+
 
 class Encoder(nn.Module):
     """Tokens -> hidden states [T, D].
@@ -103,6 +108,11 @@ class Encoder(nn.Module):
         blocks: Any = self.blocks
         return linear_flops(self) + sum(block.attention_flops(row_length) for block in blocks)
 
+    def once_flops(self, row_length: int) -> float:
+        """FLOPs of the matrix products of a forward pass that do not depend on the number of its
+        rows."""
+        return len(self.blocks) * self.contexts.once_flops(row_length)
+
     def sizes(self, row_length: int) -> costs.Sizes:
         """What the paper's script knows it by."""
         s = self.shape
@@ -139,6 +149,10 @@ class Top(nn.Module):
     def hardware_flops(self, row_length: int) -> float:
         blocks: Any = self.encoder.blocks[self.depth :]
         return sum(linear_flops(block) + block.attention_flops(row_length) for block in blocks)
+
+    def once_flops(self, row_length: int) -> float:
+        blocks = len(self.encoder.blocks) - self.depth
+        return blocks * self.encoder.contexts.once_flops(row_length)
 
     def paper_flops(self, row_length: int) -> float:
         blocks: Any = self.encoder.blocks[self.depth :]

@@ -76,7 +76,7 @@ def hardware_flops(
     flops/, convention `hardware`)."""
     return flops_of_periods(
         objective,
-        data.loader.phases.row_lengths,
+        data.loader.phases,
         max_steps=max_steps,
         convention="hardware",
         rows=data.micro_rows,

@@ -1,0 +1,304 @@
+"""Every objective on DeBERTa's architecture: it builds, takes an update, counts its FLOPs, and
+says what it cannot have."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from batches import (
+    VOCAB,
+    VOCABULARY,
+    built,
+    counts_of,
+    draws_of,
+    ragged_batch,
+    terms_of,
+    text_batch,
+    tiny,
+    value,
+)
+from electrify.build import build
+from electrify.config.checks import check
+from electrify.config.pretrain import load_recipe, override, recipe_names
+from electrify.errors import UserError
+from electrify.flops.count import passes_flops, recipe_flops
+from electrify.model import costs
+from electrify.model.blocks import DisentangledBlock
+from electrify.model.encoder import Encoder, Top
+from electrify.model.forward_passes import Pass
+from electrify.model.relative import buckets_of
+from electrify.objectives.objective import Step
+from electrify.terms import weighted
+
+WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
+DEBERTA: dict[str, Any] = {"architecture": "deberta", "position_buckets": 16}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "electra": WIDE,
+    "electra-15": WIDE,
+    "replace-mlm": WIDE,
+    "all-tokens-mlm": WIDE,
+    "corrective": WIDE,
+    "teams": {"generator_size": 1.0, "generator_num_hidden_layers": 1},
+    "amos": {"generator_size": 1.0, "generator_num_hidden_layers": 3},
+    "two-stage": {"generator_size": 1.0},
+    "adversarial": WIDE,
+    "electric": {"generator_size": 1.0},
+    "unigram": {},
+    "uniform": {},
+}
+SHARING: list[dict[str, Any]] = [
+    {"tie": "none", "generator_size": 0.5},
+    {"tie": "tokens", **WIDE},
+    {"tie": "gdes", **WIDE},
+    {"tie": "all", "generator_size": 1.0},
+    {"tie": "lower", "tie_layers": 1, **WIDE},
+]
+
+
+def update(config: Any) -> None:
+    """A step of the optimiser lowers the loss of its batch, and reaches every parameter."""
+    check(config)
+    objective: Any = build(config, VOCABULARY).objective
+    tokens = text_batch(seed=0, rows=3, row_length=32)
+    frozen = config.corruption.generator_training == "frozen"
+
+    def loss() -> torch.Tensor:
+        return weighted(
+            terms_of(objective, tokens, draws_of(tokens)),
+            config.objective.term_weights,
+            counts_of(objective, tokens, draws_of(tokens)),
+        )
+
+    before = loss()
+    before.backward()
+    generator = {id(p) for p in objective.corruptor.parameters()} if frozen else set()
+    for name, p in objective.named_parameters():
+        assert (p.grad is None) == (id(p) in generator), name
+        assert p.grad is None or bool(p.grad.isfinite().all()), name
+    torch.optim.SGD(objective.parameters(), lr=1e-4).step()
+    assert value(loss()) < value(before) or config.objective.objective == "adversarial"
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("init", ["local", "published"])
+def test_an_update_of_each(name: str, init: str) -> None:
+    update(tiny(f"{name}-tiny", **DEBERTA | {"init": init} | SYSTEMS[name]))
+
+
+@pytest.mark.parametrize("fields", SHARING, ids=lambda f: f["tie"])
+def test_whatever_is_shared(fields: dict[str, Any]) -> None:
+    update(tiny("electra-tiny", **DEBERTA | fields))
+
+
+def test_lists_of_fixed_length_give_the_same() -> None:
+    made: Any = built("electra-tiny", **DEBERTA | WIDE).objective
+    tokens = ragged_batch(seed=3)
+    plain, fixed = (
+        Step(made)(tokens, made.plan(tokens, draws_of(tokens), fixed=f)) for f in (False, True)
+    )
+    for name in ("generator", "rtd"):
+        torch.testing.assert_close(plain[name].sum, fixed[name].sum, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_step_is_one_graph() -> None:
+    """What a compiled run needs: no break between input and losses."""
+    made: Any = built("electra-tiny", **DEBERTA | WIDE).objective
+    tokens = text_batch(seed=0, rows=2, row_length=32)
+    plan = made.plan(tokens, draws_of(tokens), fixed=True)
+    torch.compiler.reset()
+    whole = torch.compile(Step(made), backend="eager", fullgraph=True)(tokens, plan)
+    assert value(whole["rtd"].sum) == pytest.approx(value(Step(made)(tokens, plan)["rtd"].sum))
+
+
+def test_segments_do_not_exist() -> None:
+    """Two segments are a pair of texts without types: what tells them apart is [SEP]."""
+    encoder = built("bert-deberta-tiny").kept.encoder
+    tokens = text_batch(seed=0, rows=1, row_length=32)
+    assert bool(tokens.segment_T.any())
+    from dataclasses import replace
+
+    same = replace(tokens, segment_T=torch.zeros_like(tokens.segment_T))
+    with torch.no_grad():
+        assert torch.equal(encoder(tokens), encoder(same))
+
+
+def test_shared_blocks_read_one_table() -> None:
+    """Of two encoders that share their lowest blocks, and of the branches of one encoder; others
+    have a table each."""
+    for recipe, fields, shared in (
+        ("electra-tiny", {"tie": "lower", "tie_layers": 1, **WIDE}, True),
+        ("electra-tiny", {"tie": "all", "generator_size": 1.0}, True),
+        ("electra-tiny", {"tie": "embeddings", **WIDE}, False),
+    ):
+        made = built(recipe, **DEBERTA | fields)
+        tables = {id(m.encoder.contexts.table) for m in made.exports.values()}  # type: ignore[union-attr]
+        assert (len(tables) == 1) == shared, fields
+    teams = built("teams-tiny", **DEBERTA | WIDE)
+    kept, selector = (teams.exports[n].encoder.contexts for n in ("discriminator", "selector"))
+    assert kept is selector
+
+
+class Told:
+    """In the place of a context: keeps what a block gives to it."""
+
+    def __init__(self, rows_ND: Tensor) -> None:
+        self.rows_ND = rows_ND
+        self.relative_NX = rows_ND
+
+    def __call__(self, qkv_TX: Tensor, relative_NX: Tensor, heads: int) -> Tensor:
+        self.relative_NX = relative_NX
+        return qkv_TX[:, : qkv_TX.shape[1] // 3]
+
+
+def test_each_block_projects_the_rows_with_its_own_weights() -> None:
+    """By those of queries and keys, with their biases, and in training with its own dropout."""
+    encoder = built("bert-deberta-tiny", dropout=0.5).kept.encoder
+    rows_ND = torch.randn(9, 32, generator=torch.Generator().manual_seed(0))
+    for block in encoder.blocks:
+        assert isinstance(block, DisentangledBlock)
+        with torch.no_grad():
+            block.qkv.bias.copy_(torch.arange(96))
+        told: Any = Told(rows_ND)
+        block.eval()(torch.zeros(4, 32), told)
+        torch.testing.assert_close(told.relative_NX, block.qkv(rows_ND)[:, :64])
+        given = [told.relative_NX]
+        block.train()
+        for _ in range(2):
+            block(torch.zeros(4, 32), told)
+            given.append(told.relative_NX)
+        assert all(not torch.equal(one, other) for one, other in pairwise(given))
+
+
+# ---------------------------------------------------------------- FLOPs
+
+
+def counted(encoder: Encoder, tokens: Any) -> int:
+    contexts: Any = encoder.contexts
+    contexts.backend = "matmul"  # torch's counter does not look into the fused kernel of a CPU
+    with FlopCounterMode(display=False) as counter:
+        encoder(tokens)
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("buckets", [4, 16, 256])
+def test_hardware_is_what_torch_counts(buckets: int) -> None:
+    """To the operation, with the rows of the table that this row length reaches."""
+    fields = DEBERTA | {"position_buckets": buckets}
+    encoder = built("bert-tiny", init="local", **fields).kept.encoder
+    tokens = ragged_batch()
+    how: dict[str, Any] = {
+        "row_length": 32,
+        "convention": "hardware",
+        "batch_rows": tokens.num_rows,
+    }
+    ours = passes_flops([Pass(encoder, 1.0, False)], **how)
+    assert len(tokens.ids_T) * ours == pytest.approx(counted(encoder, tokens), rel=1e-12)
+
+
+def test_the_top_of_an_encoder_is_counted_too() -> None:
+    encoder = built("bert-tiny", init="local", **DEBERTA | {"num_hidden_layers": 3}).kept.encoder
+    how: dict[str, Any] = {"row_length": 32, "convention": "hardware", "batch_rows": 2}
+    whole, top = (
+        passes_flops([Pass(one, 1.0, False)], **how) for one in (encoder, Top(encoder, 1))
+    )
+    assert top == pytest.approx(whole * 2 / 3, rel=1e-12)
+
+
+def test_flops_by_hand() -> None:
+    """Of 2 blocks of width 32 with feed-forward 40, 4 rows of 32 tokens a pass; of 16 buckets 8 are
+    single distances, and 31 tokens away is bucket 13: 27 rows of the table."""
+    fields = {"max_seq_length": 32, "train_batch_size": 4}
+    config = tiny("bert-tiny", init="local", **DEBERTA | fields)
+    found = recipe_flops(config, vocab_size=VOCAB, convention="hardware")
+    linear = 2 * (32 * 96 + 32 * 32 + 2 * 32 * 40)
+    attention = 2 * 2 * 32 * 32 + 2 * 2 * 64 * 32
+    rows = int(buckets_of(torch.tensor([31]), buckets=16, longest=64)) * 2 + 1
+    assert rows == 27
+    table = 2 * rows * 32 * 64
+    encoder = 2 * (linear + attention)
+    head = 2 * 32 * 32 + 2 * 32 * VOCAB
+    assert found.inference == pytest.approx(32 * encoder + 2 * table)
+    assert found.token == pytest.approx(3 * (encoder + 2 * table / (4 * 32) + 0.15 * head))
+    split = override(config, {"gradient_accumulation_steps": 2})
+    again = recipe_flops(split, vocab_size=VOCAB, convention="hardware")
+    assert again.token == found.token, "the same, however a batch is split"
+    norms = 2 * 32 * (1 + 1 + 2 * 2)
+    blocks = 2 * (32 * 96 + 96 + 32 * 32 + 32 + 2 * 32 * 40 + 40 + 32)
+    assert found.parameters == VOCAB * 32 + 32 * 32 + norms + blocks
+
+
+def test_the_paper_s_convention_by_hand() -> None:
+    """Of one block of width 8 with 2 heads and feed-forward 6, in rows of 10."""
+    sizes = costs.Sizes(width=8, layers=1, length=10, vocab=50, heads=2, feed_forward=6)
+    distances = 2 * (2 * 8 * 20)  # of queries and of keys
+    added = 2 * 2 * 10
+    assert costs.relative_layer_flops(sizes) == costs.layer_flops(sizes) + distances + added
+
+
+# ---------------------------------------------------------------- recipes, and what is refused
+
+SIZES = ("tiny", "mini", "small", "base")
+MODELS = {"bert": "bert", "electra": "gdes", "corrective": "corrective"}
+
+
+def test_recipes_differ_from_their_models_in_the_encoder_only() -> None:
+    for objective, like in MODELS.items():
+        for size in SIZES:
+            name = f"{objective}-deberta-{size}"
+            assert name in recipe_names()
+            ours = load_recipe(name)
+            model = load_recipe(f"{like}-{'base' if size == 'small' else size}")
+            assert (ours.data, ours.objective, ours.corruption, ours.train) == (
+                model.data,
+                model.objective,
+                model.corruption,
+                model.train,
+            )
+            assert ours.model.tie == model.model.tie == ("gdes" if like == "gdes" else "embeddings")
+            assert (ours.model.init == "local") == (size in ("tiny", "mini"))
+
+
+def test_generators_have_the_width_and_half_the_depth() -> None:
+    for objective in ("electra", "corrective"):
+        for size in SIZES:
+            m = load_recipe(f"{objective}-deberta-{size}").model
+            own = m.generator_numbers()
+            assert own["num_hidden_layers"] == m.num_hidden_layers / 2
+            del own["num_hidden_layers"]
+            assert all(getattr(m, name) == n for name, n in own.items())
+
+
+def test_the_published_shapes() -> None:
+    """2111.09543, Table 2 and the published configurations."""
+    wide = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
+    for size, blocks in (("small", 6), ("base", 12)):
+        m = load_recipe(f"electra-deberta-{size}").model
+        assert {name: getattr(m, name) for name in wide} == wide
+        assert (m.num_hidden_layers, m.generator_num_hidden_layers) == (blocks, blocks // 2)
+        assert (m.max_position_embeddings, m.options.position_buckets) == (512, 256)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields", "says"),
+    [
+        ("electra-deberta-tiny", {"generator_size": 0.5}, "tie gdes needs a generator as"),
+        ("electra-deberta-tiny", {"embedding_size": 64}, "give embedding_size 128, not 64"),
+        ("bert-deberta-tiny", {"position_buckets": 7}, "even number from 2 on, not 7"),
+        ("bert-deberta-tiny", {"position_buckets": 0}, "even number from 2 on, not 0"),
+        ("bert-deberta-tiny", {"init": "bert"}, "init bert is not known for architecture"),
+        ("bert-tiny", {"position_buckets": 8}, "position_buckets 8 is for architecture deberta"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused(recipe: str, fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError) as found:
+        check(override(load_recipe(recipe), fields))
+    assert says in str(found.value)

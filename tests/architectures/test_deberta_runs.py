@@ -1,0 +1,284 @@
+"""Runs of DeBERTa's architecture by the real verbs: pre-training, going on, export, doctor, and
+what reads the folders back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from electrify import cli
+from electrify.build import Vocabulary, compose
+from electrify.config.pretrain import load_file
+from electrify.export.quiet import quiet
+from electrify.scoring.detect import detect
+from electrify.text.shards import Corpus
+from electrify.tokens import from_sequences
+from electrify.train import checkpoint
+from small import (
+    DROPOUT,
+    electrify,
+    mistake,
+    parameters_sha256,
+    pretrain_words,
+    records,
+    run,
+    same_numbers,
+    torchrun,
+)
+
+WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
+SHORT: dict[str, Any] = {
+    "num_hidden_layers": 2,
+    "position_buckets": 8,
+    "max_steps": 8,
+    "logging_steps": 4,
+    "save_steps": 1,
+    "save_total_limit": 1,
+    "eval_steps": 4,
+}
+DEBERTA: dict[str, Any] = {"architecture": "deberta"}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "electra-deberta": {},
+    "corrective-deberta": {"tie": "gdes"},
+    "electric": {**DEBERTA, "generator_size": 1.0},
+    "adversarial": {**DEBERTA, "tie": "none"},
+}
+CLASSES = {
+    "discriminator": "DebertaV2ForTokenClassification",
+    "generator": "DebertaV2ForMaskedLM",
+    "corrector": "DebertaV2ForMaskedLM",
+}
+
+
+def words(data: Path, folder: Path, name: str, **fields: Any) -> list[str]:
+    own = SHORT | SYSTEMS.get(name, {}) | fields
+    return [str(w) for w in pretrain_words(data, folder, recipe=f"{name}-tiny", **own)]
+
+
+@pytest.fixture(scope="module")
+def electra(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing disturbed, with dropout."""
+    folder = tmp_path_factory.mktemp("deberta") / "electra"
+    assert cli.main(words(small_data, folder, "electra-deberta", **DROPOUT)) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bert(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("deberta") / "bert"
+    assert cli.main(words(small_data, folder, "bert-deberta")) == 0
+    return folder
+
+
+def test_a_run_that_goes_on_to_the_bit(small_data: Path, electra: Path, tmp_path: Path) -> None:
+    line = words(small_data, tmp_path / "run", "electra-deberta", **DROPOUT)
+    assert cli.main([*line, "--max-minutes", "1e-9"]) == 75, "stopped after an update"
+    assert cli.main(line) == 0
+    assert parameters_sha256(tmp_path / "run", 8) == parameters_sha256(electra, 8)
+    assert records(tmp_path / "run") == records(electra)
+
+
+@pytest.mark.parametrize("name", list(SYSTEMS)[1:])
+def test_a_run_of_each(
+    name: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its export was compared with transformers; the doctor finds nothing."""
+    folder = tmp_path / "run"
+    assert cli.main(words(small_data, folder, name)) == 0
+    assert records(folder, "train")[-1]["flops"] > 0
+    there = [part for part in CLASSES if (folder / part).is_dir()]
+    assert "discriminator" in there
+    for part in there:
+        with quiet():
+            _, info = transformers.AutoModel.from_pretrained(
+                folder / part, output_loading_info=True
+            )
+        assert not info["missing_keys"]
+        config = json.loads((folder / part / "config.json").read_text())
+        assert config["architectures"] == [CLASSES[part]]
+    capsys.readouterr()
+    status = run("doctor", str(folder), *(str(folder / part) for part in there))
+    assert status == 0, capsys.readouterr().out
+
+
+def test_what_stands_in_a_folder(electra: Path) -> None:
+    folder = electra / "discriminator"
+    config = json.loads((folder / "config.json").read_text())
+    assert config["id2label"] == {"0": "original", "1": "replaced"}
+    assert (config["position_buckets"], config["legacy"]) == (8, False)
+    assert sorted(config["pos_att_type"]) == ["c2p", "p2c"]
+    assert (config["hidden_dropout_prob"], config["attention_probs_dropout_prob"]) == (0.1, 0.1)
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
+    assert tokenizer["model_input_names"] == ["input_ids", "attention_mask"]
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "DebertaV2ForTokenClassification" in card
+    assert "logits.diff(dim=-1)" in card
+
+
+def test_a_pipeline_says_the_probability(electra: Path) -> None:
+    """Softmax over the two labels, by the library alone."""
+    folder = str(electra / "discriminator")
+    with quiet():
+        say = transformers.pipeline(
+            "token-classification", model=folder, aggregation_strategy="none"
+        )
+        said = say("the chef ate a meal", ignore_labels=[])
+    (found,) = detect(folder, ["the chef ate a meal"])
+    assert len(said) == len(found.tokens) > 4
+    for one, piece in zip(said, found.tokens, strict=True):
+        p = one["score"] if one["entity"] == "replaced" else 1 - one["score"]
+        assert p == pytest.approx(piece.probability, abs=1e-5)
+
+
+def test_the_doctor_knows_a_fine_tuned_model(
+    electra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its head has the names of ours, in another class."""
+    folder = electra / "discriminator"
+    with quiet():
+        model = transformers.DebertaV2ForSequenceClassification.from_pretrained(folder)
+        model.save_pretrained(tmp_path / "tuned")
+        transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "tuned")
+    assert run("doctor", str(tmp_path / "tuned")) == 0, capsys.readouterr().out
+    config = json.loads((tmp_path / "tuned" / "config.json").read_text())
+    config["architectures"] = ["DebertaV2ForMaskedLM"]
+    (tmp_path / "tuned" / "config.json").write_text(json.dumps(config))
+    capsys.readouterr()
+    run("doctor", str(tmp_path / "tuned"))
+    assert "have the head of DebertaV2ForTokenClassification" in capsys.readouterr().out
+
+
+def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path) -> None:
+    manifest = Corpus(small_data, "train").manifest
+    built = compose(
+        load_file(electra / "config.yaml"), Vocabulary(manifest.vocab_size, manifest.special_ids)
+    )
+    tensors, _ = checkpoint.load(electra / "checkpoint-8")
+    built.objective.load_state_dict(tensors["model"], strict=False)
+    folder = str(electra / "discriminator")
+    (found,) = detect(folder, ["the chef ate a meal"])
+    ids = transformers.AutoTokenizer.from_pretrained(folder)("the chef ate a meal")["input_ids"]
+    tokens = from_sequences([ids], row_length=len(ids), pad=manifest.special_ids.pad)
+    kept = built.kept
+    kept.encoder.eval()
+    with torch.no_grad():
+        expected = kept.head(kept.encoder(tokens)).sigmoid()[1:-1]
+    assert torch.allclose(torch.tensor([p.probability for p in found.tokens]), expected, atol=1e-5)
+
+
+def test_a_tagger_is_not_a_discriminator(
+    electra: Path, bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The class of the exported head serves any tags, and the language model shares its layers."""
+    with quiet():
+        tagger = transformers.DebertaV2ForTokenClassification.from_pretrained(
+            electra / "discriminator", id2label={0: "O", 1: "B"}, label2id={"O": 0, "B": 1}
+        )
+        tagger.save_pretrained(tmp_path / "tagger")
+        transformers.AutoTokenizer.from_pretrained(electra / "discriminator").save_pretrained(
+            tmp_path / "tagger"
+        )
+    for folder in (tmp_path / "tagger", bert / "discriminator"):
+        said = mistake(capsys, "detect", str(folder), "a text")
+        assert "has no replaced-token head" in said
+
+
+@pytest.mark.parametrize(
+    ("start", "says"),
+    [
+        ("electra/discriminator", "every weight found and used"),
+        ("bert/discriminator", "has no weights of the head; it keeps its initial values"),
+    ],
+)
+def test_a_run_starts_from_a_folder(
+    start: str,
+    says: str,
+    small_data: Path,
+    electra: Path,
+    bert: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The folder decides the shape, buckets included, against the recipe's."""
+    name, part = start.split("/")
+    folder = {"electra": electra, "bert": bert}[name] / part
+    fields = {"init_discriminator": folder, "position_buckets": 16, "max_steps": 1, "eval_steps": 0}
+    line = words(small_data, tmp_path / "run", "electra-deberta", **fields)
+    assert cli.main([*line, "--learning-rate", "1e-12", "--weight-decay", "0"]) == 0
+    assert says in capsys.readouterr().err
+    from safetensors.torch import load_file
+
+    before, after = (
+        load_file(one / "model.safetensors") for one in (folder, tmp_path / "run" / "discriminator")
+    )
+    layers = [n for n in after if n.startswith("deberta.encoder.layer")]
+    assert layers
+    for n in layers:
+        torch.testing.assert_close(after[n], before[n], atol=1e-6, rtol=0)
+    config = json.loads((tmp_path / "run" / "discriminator" / "config.json").read_text())
+    assert config["position_buckets"] == 8
+
+
+def test_a_generator_from_a_folder(small_data: Path, bert: Path, tmp_path: Path) -> None:
+    fields = {
+        "init_generator": bert / "discriminator",
+        "generator_training": "frozen",
+        "clip": "together",
+        "term_weights": "rtd=50",
+        "max_steps": 2,
+    }
+    line = words(small_data, tmp_path / "run", "electra-deberta", **fields)
+    assert cli.main(line) == 0
+
+
+def test_two_stages(small_data: Path, tmp_path: Path) -> None:
+    own = {**DEBERTA, "generator_steps": 4, "max_steps": 4}
+    assert cli.main(words(small_data, tmp_path / "run", "two-stage", **own)) == 0
+    assert (tmp_path / "run" / "generator" / "model.safetensors").is_file()
+
+
+def test_another_architecture_is_refused(
+    small_data: Path, electra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = pretrain_words(
+        small_data, tmp_path / "run", init_discriminator=electra / "discriminator"
+    )
+    assert "is a model of type 'deberta-v2'" in mistake(capsys, *map(str, line))
+
+
+@pytest.mark.parametrize("part", ["discriminator", "generator"])
+def test_evaluate_scores_sentences(part: str, electra: Path) -> None:
+    from electrify.scoring.pll import load_scorer
+
+    scorer = load_scorer(str(electra / part))
+    assert scorer.kind == {"discriminator": "rtd", "generator": "mlm"}[part]
+    assert scorer.short == (part == "generator")
+    both = scorer.scores(["the chef ate a meal", "a"])
+    assert all(isinstance(x, float) and x < 0 for x in both)
+    assert scorer.scores(["a"])[0] == pytest.approx(both[1], abs=1e-4)
+
+
+def test_finetune_takes_the_folder(electra: Path, tmp_path: Path) -> None:
+    rows = [("good film", "yes"), ("bad film", "no")] * 12
+    text = "sentence\tlabel\n" + "".join(f"{a}\t{b}\n" for a, b in rows)
+    (tmp_path / "train.tsv").write_text(text)
+    line = ["finetune", str(electra / "discriminator"), "--output-dir", str(tmp_path / "out")]
+    line += ["--train-file", str(tmp_path / "train.tsv"), "--seeds", "1"]
+    line += ["--validation-file", str(tmp_path / "train.tsv"), "--num-train-epochs", "1"]
+    assert cli.main([*line, "--max-seq-length", "16", "--learning-rate", "1e-3"]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fsdp", ["no_shard", "full_shard"])
+@pytest.mark.parametrize("name", list(SYSTEMS)[:2])
+def test_two_processes(name: str, fsdp: str, small_data: Path, tmp_path: Path) -> None:
+    electrify(words(small_data, tmp_path / "one", name), tmp_path)
+    done = torchrun(words(small_data, tmp_path / "two", name, fsdp=fsdp), tmp_path).end()
+    assert done.status == 0, done.err
+    same_numbers(tmp_path / "one", tmp_path / "two")
+    assert (tmp_path / "two" / "discriminator" / "model.safetensors").is_file()

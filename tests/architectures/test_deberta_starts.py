@@ -1,0 +1,183 @@
+"""Runs that start from folders as Microsoft publishes them: small random networks of the same
+classes, with the published values of config.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from electrify import cli
+from electrify.export.quiet import quiet
+from electrify.text.shards import Corpus
+from small import mistake, pretrain_words
+
+# What config.json of microsoft/deberta-v3-base says beside its sizes: no class, and not `legacy`.
+PUBLISHED: dict[str, Any] = {
+    "model_type": "deberta-v2",
+    "attention_probs_dropout_prob": 0.0,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.0,
+    "initializer_range": 0.02,
+    "max_position_embeddings": 512,
+    "relative_attention": True,
+    "position_buckets": 256,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": "p2c|c2p",
+    "layer_norm_eps": 1e-7,
+    "max_relative_positions": -1,
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+    "pooler_dropout": 0,
+    "pooler_hidden_act": "gelu",
+}
+SMALL: dict[str, Any] = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 48}
+DETECTS = {
+    "dense.weight": (32, 32),
+    "dense.bias": (32,),
+    "LayerNorm.weight": (32,),
+    "LayerNorm.bias": (32,),
+    "classifier.weight": (1, 32),
+    "classifier.bias": (1,),
+}
+
+
+def folder_of(path: Path, data: Path, name: str, blocks: int = 2, **more: Any) -> Path:
+    """A random network of a class of the library, every parameter of it drawn."""
+    words = Corpus(data, "train").manifest.vocab_size
+    sizes = SMALL | {"num_hidden_layers": blocks, "vocab_size": words}
+    config = transformers.DebertaV2Config(**PUBLISHED | sizes | more)
+    model = getattr(transformers, name)(config)
+    rng = torch.Generator().manual_seed(blocks)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(0.1 * torch.randn(p.shape, generator=rng) + (p.ndim == 1))
+    with quiet():
+        model.save_pretrained(path)
+    return path
+
+
+def published(path: Path, data: Path, blocks: int = 2) -> Path:
+    """As on the Hub: both heads under Microsoft's names, a table of positions that nothing reads,
+    and a config.json without class and form of the head."""
+    folder_of(path, data, "DebertaV2ForMaskedLM", blocks, legacy=False)
+    config = json.loads((path / "config.json").read_text())
+    kept = {key: config[key] for key in (*PUBLISHED, *SMALL, "num_hidden_layers", "vocab_size")}
+    (path / "config.json").write_text(json.dumps(kept | {"pos_att_type": "p2c|c2p"}))
+    weights = load_file(path / "model.safetensors")
+    weights |= {f"mask_predictions.{name}": torch.ones(shape) for name, shape in DETECTS.items()}
+    weights["deberta.embeddings.position_embeddings.weight"] = torch.ones(512, 32)
+    save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
+    return path
+
+
+def line_of(data: Path, folder: Path, recipe: str, **fields: Any) -> list[str]:
+    """A run of one update that changes nothing visible."""
+    still = {"max_steps": 1, "eval_steps": 0, "learning_rate": 1e-12, "weight_decay": 0}
+    return [str(w) for w in pretrain_words(data, folder, recipe=recipe, **still | fields)]
+
+
+def same(start: Path, made: Path, prefix: str) -> None:
+    before, after = (load_file(folder / "model.safetensors") for folder in (start, made))
+    bare = not any(name.startswith("deberta.") for name in before)
+    before = {f"deberta.{name}" if bare else name: t for name, t in before.items()}
+    names = [name for name in after if name.startswith(prefix)]
+    assert names
+    for name in names:
+        torch.testing.assert_close(after[name], before[name], atol=1e-6, rtol=0)
+
+
+def test_both_halves_of_a_published_pair(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Encoder and language model's head of both; the head that detects is of another form."""
+    kept = published(tmp_path / "kept", small_data)
+    generator = published(tmp_path / "generator", small_data, blocks=1)
+    fields = {"init_discriminator": kept, "init_generator": generator}
+    line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
+    assert cli.main(line) == 0
+    said = capsys.readouterr().err
+    assert f"discriminator: {kept} has no weights of the head; it keeps its initial values" in said
+    assert f"{kept}: ignored 11 weights without a place here (lm_predictions." in said
+    assert f"generator: {generator}: every weight found and used" in said
+    same(kept, tmp_path / "run" / "discriminator", "deberta.")
+    same(generator, tmp_path / "run" / "generator", "lm_predictions.")
+    same(generator, tmp_path / "run" / "generator", "deberta.")
+    config = json.loads((tmp_path / "run" / "generator" / "config.json").read_text())
+    assert (config["num_hidden_layers"], config["position_buckets"]) == (1, 256)
+
+
+def test_going_on_with_the_masked_language_model(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = published(tmp_path / "start", small_data)
+    line = line_of(small_data, tmp_path / "run", "bert-deberta-tiny", init_discriminator=start)
+    assert cli.main(line) == 0
+    assert "every weight found and used" in capsys.readouterr().err
+    same(start, tmp_path / "run" / "discriminator", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "recipe", "says"),
+    [
+        ("DebertaV2Model", {}, "electra-deberta-tiny", "has no weights of the head"),
+        ("DebertaV2Model", {}, "bert-deberta-tiny", "has no weights of the head"),
+        (
+            "DebertaV2ForMaskedLM",
+            {"legacy": True},
+            "bert-deberta-tiny",
+            "ignored 5 weights without a place here (cls.predictions.",
+        ),
+        (
+            "DebertaV2ForTokenClassification",
+            {"id2label": {0: "O", 1: "B"}, "label2id": {"O": 0, "B": 1}},
+            "electra-deberta-tiny",
+            "has no weights of the head",
+        ),
+        (
+            "DebertaV2ForTokenClassification",
+            {"id2label": {0: "original", 1: "replaced"}},
+            "electra-deberta-tiny",
+            "every weight found and used",
+        ),
+    ],
+)
+def test_what_a_folder_lacks_is_said(
+    name: str,
+    more: dict[str, Any],
+    recipe: str,
+    says: str,
+    small_data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The form `legacy` has the same layers under other names; they are not read."""
+    start = folder_of(tmp_path / "start", small_data, name, **more)
+    line = line_of(small_data, tmp_path / "run", recipe, init_discriminator=start)
+    assert cli.main(line) == 0
+    assert says in capsys.readouterr().err
+    same(start, tmp_path / "run" / "discriminator", "deberta.")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"conv_kernel_size": 3}, {"share_att_key": False}, {"pos_att_type": "p2c"}],
+    ids=str,
+)
+def test_another_encoder_of_the_family_is_refused(
+    more: dict[str, Any],
+    small_data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    start = folder_of(tmp_path / "start", small_data, "DebertaV2Model", **more)
+    line = line_of(small_data, tmp_path / "run", "bert-deberta-tiny", init_discriminator=start)
+    said = mistake(capsys, *line)
+    assert "computes what our encoder does not" in said
+    assert next(iter(more)) in said

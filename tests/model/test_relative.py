@@ -1,0 +1,228 @@
+"""Buckets of distances against a reference in float64, and attention by content and distance
+against a sum that is written pair by pair. Shape suffixes as in model/relative.py."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from torch import Tensor
+from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
+
+from batches import packed_batches, ragged_batch, sequences_of
+from electrify.model.attention import Backend, Direction
+from electrify.model.relative import RelativeContexts, buckets_of, skewed
+from electrify.tokens import Tokens
+
+# Buckets, and tokens of the longest row: the published ones, more distances than fit, fewer than
+# have buckets of their own, and the least.
+SIZES = [(256, 512), (256, 8192), (32, 512), (8, 600), (256, 160), (256, 100), (64, 33), (2, 40)]
+
+
+BACKENDS: tuple[Backend, ...] = ("matmul", "sdpa")
+
+
+def reference(distance: int, buckets: int, longest: int) -> tuple[int, float]:
+    """The bucket in float64, and how far the number before it is rounded up is from a whole one
+    (1 if it is not rounded)."""
+    half = buckets // 2
+    size = abs(distance)
+    if size <= half:
+        return distance, 1.0
+    share = math.log(size / half) / math.log((longest - 1) / half)
+    exact = share * (half - 1)
+    bucket = math.ceil(exact) + half
+    return int(math.copysign(bucket, distance)), abs(exact - round(exact)) if half > 1 else 1.0
+
+
+@pytest.mark.parametrize(("buckets", "longest"), SIZES)
+def test_buckets_are_those_of_float64(buckets: int, longest: int) -> None:
+    """But at the edges of buckets, where float32 may round to the next one."""
+    every = torch.arange(-longest + 1, longest)
+    found = buckets_of(every, buckets=buckets, longest=longest).tolist()
+    compared = 0
+    for distance, bucket in zip(every.tolist(), found, strict=True):
+        expected, apart = reference(distance, buckets, longest)
+        if apart > 1e-4:
+            assert bucket == expected, distance
+            compared += 1
+        else:
+            assert abs(bucket - expected) <= 1, distance
+    assert compared >= 0.9 * len(found)
+
+
+@pytest.mark.parametrize(("buckets", "longest"), SIZES)
+def test_what_buckets_are(buckets: int, longest: int) -> None:
+    """Antisymmetric, monotone, exact up to half of them, and within the table."""
+    every = torch.arange(-longest + 1, longest)
+    found = buckets_of(every, buckets=buckets, longest=longest)
+    assert torch.equal(found, -found.flip(0))
+    assert bool((found.diff() >= 0).all())
+    near = every.abs() <= buckets // 2
+    assert torch.equal(found[near], every[near])
+    assert bool((found.sign() == every.sign()).all())
+    assert int(found.max()) == (longest if longest <= buckets // 2 + 1 else buckets) - 1
+
+
+@pytest.mark.parametrize(("buckets", "longest"), SIZES)
+def test_buckets_are_the_library_s(buckets: int, longest: int) -> None:
+    every = torch.arange(-longest + 1, longest)
+    theirs = make_log_bucket_position(every, buckets, longest).long()
+    assert torch.equal(buckets_of(every, buckets=buckets, longest=longest), theirs)
+
+
+def test_buckets_by_hand() -> None:
+    """8 buckets, 17 tokens: 4 single ones; then ln(d / 4) / ln 4 * 3, rounded up, plus 4."""
+    distances = torch.tensor([0, 1, 4, 5, 6, 7, 10, 11, 16, -3, -5, -16])
+    expected = [0, 1, 4, 5, 5, 6, 6, 7, 7, -3, -5, -7]
+    assert buckets_of(distances, buckets=8, longest=17).tolist() == expected
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 8])
+def test_skewed_by_hand(length: int) -> None:
+    """Entry (i, j) says i and j - i."""
+    e = torch.arange(2 * length)
+    x = 100 * torch.arange(length)[:, None] + (e - length)
+    found = skewed(x[None, None].double().requires_grad_())
+    i, j = torch.arange(length)[:, None], torch.arange(length)
+    assert torch.equal(found[0, 0].detach(), (100 * i + j - i).double())
+    assert found._base is not None, "a view: nothing is copied"
+
+
+# ---------------------------------------------------------------- attention
+
+
+def contexts_of(
+    *, width: int = 6, buckets: int = 8, longest: int = 64, direction: Direction = "both"
+) -> RelativeContexts:
+    made = RelativeContexts(
+        width=width, buckets=buckets, longest=longest, eps=1e-7, direction=direction
+    )
+    rng = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for p in made.parameters():
+            p.copy_(torch.randn(p.shape, generator=rng))
+    return made.double()
+
+
+def pair_by_pair(
+    tokens: Tokens, qkv_TX: Tensor, of_row: Any, heads: int, *, direction: Direction = "both"
+) -> Tensor:
+    """The definition: (q_i . k_j + q_i . kr(i - j) + k_j . qr(i - j)) / sqrt(3 W), sequence by
+    sequence. of_row: distance -> query and key [H, W] of its row of the table."""
+    q_THW, k_THW, v_THW = qkv_TX.view(len(qkv_TX), 3, heads, -1).unbind(1)
+    out = torch.zeros_like(q_THW)
+    for _, _, cut in sequences_of(tokens):
+        for i in range(cut.start, cut.stop):
+            seen = {
+                "both": (cut.start, cut.stop),
+                "left": (cut.start, i + 1),
+                "right": (i, cut.stop),
+            }
+            at = range(*seen[direction])
+            scores = []
+            for j in at:
+                rq_HW, rk_HW = of_row(i - j)
+                one = q_THW[i] * k_THW[j] + q_THW[i] * rk_HW + k_THW[j] * rq_HW
+                scores.append(one.sum(-1) / math.sqrt(3 * q_THW.shape[-1]))
+            weights_NH = torch.stack(scores).softmax(0)
+            out[i] = (weights_NH[:, :, None] * v_THW[at.start : at.stop]).sum(0)
+    return out.flatten(1)
+
+
+def both(
+    tokens: Tokens, *, buckets: int = 8, direction: Direction = "both"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Ours, the definition, and what is real of them, in float64 with 2 heads of width 3."""
+    made = contexts_of(buckets=buckets, direction=direction)
+    rng = torch.Generator().manual_seed(4)
+    weight = torch.randn(12, 6, generator=rng).double()
+    bias = torch.randn(12, generator=rng).double()
+    qkv_TX = torch.randn(len(tokens.ids_T), 18, generator=rng).double()
+    with torch.no_grad():
+        context = made(tokens, torch.float64, training=False)
+        ours = context(qkv_TX, context.rows_ND @ weight.T + bias, 2)
+        table = made.norm(made.table.weight) @ weight.T + bias
+
+        def of_row(distance: int) -> tuple[Tensor, Tensor]:
+            row = int(buckets_of(torch.tensor([distance]), buckets=buckets, longest=64))
+            q_HW, k_HW = table[buckets + row].view(2, 2, 3).unbind(0)
+            return q_HW, k_HW
+
+        expected = pair_by_pair(tokens, qkv_TX, of_row, 2, direction=direction)
+    return ours, expected, tokens.real_T
+
+
+@pytest.mark.parametrize("buckets", [2, 8, 256])
+@pytest.mark.parametrize("direction", ["both", "left", "right"])
+def test_attention_is_its_definition(buckets: int, direction: Direction) -> None:
+    tokens = ragged_batch()
+    ours, expected, real_T = both(tokens, buckets=buckets, direction=direction)
+    torch.testing.assert_close(ours[real_T], expected[real_T], rtol=1e-12, atol=1e-12)
+    assert bool(ours.isfinite().all()), "also at padding"
+
+
+@given(packed_batches(row_length=12, max_rows=2))
+@settings(max_examples=15, deadline=None)
+def test_packed_rows_are_the_sequences_by_themselves(tokens: Tokens) -> None:
+    ours, expected, real_T = both(tokens)
+    torch.testing.assert_close(ours[real_T], expected[real_T], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 64])
+def test_only_reachable_rows_are_given(length: int) -> None:
+    """Those of the distances of a row of this length, and no other gets a gradient."""
+    made = contexts_of()
+    none = torch.zeros(length, dtype=torch.long)
+    tokens = Tokens(none, none + 1, none, none, row_length=length)
+    context = made(tokens, torch.float64, training=False)
+    reached = set(buckets_of(torch.arange(1 - length, length), buckets=8, longest=64).tolist())
+    assert len(context.rows_ND) == len(reached)
+    context.rows_ND.square().sum().backward()
+    grad = made.table.weight.grad
+    assert grad is not None
+    assert {int(n) - 8 for n in grad.any(1).nonzero()} == reached
+
+
+def test_bfloat16_is_near() -> None:
+    """Forward and backward, by either way of computing."""
+    tokens = ragged_batch()
+    made = contexts_of().float()
+    rng = torch.Generator().manual_seed(5)
+    qkv_TX = torch.randn(len(tokens.ids_T), 18, generator=rng)
+    weight = torch.randn(12, 6, generator=rng)
+    found: dict[Any, tuple[Tensor | None, ...]] = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        for backend in BACKENDS:
+            made.backend = backend
+            x_TX = qkv_TX.detach().clone().to(dtype).requires_grad_()
+            context = made(tokens, dtype, training=False)
+            relative = (context.rows_ND @ weight.T.to(dtype)).detach().requires_grad_()
+            out = context(x_TX, relative, 2)
+            assert out.dtype == dtype
+            (out[tokens.real_T].float() * torch.arange(6.0)).sum().backward()
+            found[dtype, backend] = (out[tokens.real_T], x_TX.grad, relative.grad)
+    exact = found[torch.float32, "matmul"]
+    for one, other in zip(exact, found[torch.float32, "sdpa"], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    for backend in BACKENDS:
+        for one, other in zip(exact, found[torch.bfloat16, backend], strict=True):
+            assert one is not None
+            assert other is not None
+            error = (one - other.float()).abs().mean() / one.abs().mean()
+            assert float(error.detach()) < 0.03
+
+
+def test_rows_are_normalised_in_the_dtype_of_the_states() -> None:
+    made = contexts_of(width=8).float()
+    tokens = ragged_batch()
+    with torch.no_grad():
+        made.norm.weight.fill_(1.0)
+        made.norm.bias.zero_()
+        rows_ND = made(tokens, torch.bfloat16, training=False).rows_ND
+    assert rows_ND.dtype == torch.bfloat16
+    assert float(rows_ND.float().mean(1).abs().max()) < 0.02
+    assert float((rows_ND.float().square().mean(1) - 1).abs().max()) < 0.02
