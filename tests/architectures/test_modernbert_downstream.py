@@ -91,7 +91,7 @@ def test_fine_tuned_and_predicted(
     out = tmp_path / "out"
     line = ["finetune", str(exported / "discriminator"), "--output-dir", str(out), "--seeds", "1"]
     line += ["--train-file", str(file), "--validation-file", str(file), "--save-model"]
-    line += ["--num-train-epochs", "6", "--learning-rate", "3e-3", "--bf16", "false"]
+    line += ["--num-train-epochs", "12", "--learning-rate", "3e-3", "--bf16", "false"]
     line += ["--answer-head", "plain"] if kind == "answering" else []
     assert cli.main([*line, "--max-seq-length", "24"]) == 0
     (folder,) = (out / "models").iterdir()
