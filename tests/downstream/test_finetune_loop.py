@@ -3,7 +3,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -114,6 +114,26 @@ def test_neither_padding_nor_order_changes_a_prediction(zoo: Path, name: str):
             [model.answers(data.batch(torch.tensor([i])))["logits"] for i in range(5)]
         )
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("width", "tags", "protocol", "peak"),
+    [
+        (128, True, "electrify", 1e-3),
+        (128, False, "electrify", 3e-4),
+        (128, True, "published", 3e-4),
+        (256, True, "electrify", 3e-4),
+        (768, True, "electrify", 1e-4),
+    ],
+)
+def test_the_learning_rate_by_size_and_task(
+    width: int, tags: bool, protocol: Literal["electrify", "published"], peak: float
+):
+    named = {"head.out.weight": torch.nn.Parameter(torch.zeros(1))}
+    settings = FinetuneSettings(protocol=protocol)
+    assert loop.rates_for(named, settings, width=width, tags=tags) == {"head.out.weight": peak}
+    given = FinetuneSettings(protocol=protocol, learning_rate=2e-5)
+    assert loop.rates_for(named, given, width=width, tags=tags) == {"head.out.weight": 2e-5}
 
 
 def test_each_part_moves_by_its_learning_rate(zoo: Path):

@@ -253,18 +253,22 @@ def computes_in_bf16(choice: str, device: torch.device) -> bool:
     return supports_bf16(device) if choice == "auto" else choice == "true"
 
 
-def default_rates(hidden_size: int) -> tuple[float, float]:
-    """Learning rate and layer-wise decay by width (ELECTRA's table 7: Small, Base, Large)."""
+def default_rates(hidden_size: int, *, tags: bool = False) -> tuple[float, float]:
+    """Learning rate and layer-wise decay by width (ELECTRA's table 7: Small, Base, Large). tags: of
+    a narrow encoder, which learns them from a larger one (docs/results.md)."""
+    if tags and hidden_size <= 128:
+        return 1e-3, 0.8
     if hidden_size <= 256:
         return 3e-4, 0.8
     return (1e-4, 0.8) if hidden_size < 1024 else (5e-5, 0.9)
 
 
 def rates_for(
-    named: dict[str, nn.Parameter], settings: FinetuneSettings, *, width: int
+    named: dict[str, nn.Parameter], settings: FinetuneSettings, *, width: int, tags: bool = False
 ) -> dict[str, float]:
-    """The peak learning rate of every parameter of an encoder of this width and its head."""
-    peak, decay = default_rates(width)
+    """The peak learning rate of every parameter of an encoder of this width and its head. tags:
+    whether the task is to tag words."""
+    peak, decay = default_rates(width, tags=tags and settings.protocol != "published")
     skip = bool(settings.filled().layerwise_lr_skip)
     return learning_rates(
         named,

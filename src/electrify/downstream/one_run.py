@@ -184,7 +184,7 @@ def _trained(
     torch.manual_seed(seed + _DROPOUT_SEED)
     plan = {"settings": settings, "epochs": epochs, "seed": seed, "bf16": ready.bf16}
     net = _compiled(ready.net, settings)
-    rates = _rates(ready.net, ready.loaded, settings)
+    rates = _rates(ready.net, ready.loaded, settings, tags=task.kind == "tagging")
     loop.train(net, data, rates=rates, after=curve.after, **plan)
     curve.finish()
     return curve
@@ -272,11 +272,13 @@ def _length(task: TaskData, loaded: Loaded, settings: FinetuneSettings, name: st
     return length
 
 
-def _rates(net: torch.nn.Module, loaded: Loaded, settings: FinetuneSettings) -> dict[str, float]:
+def _rates(
+    net: torch.nn.Module, loaded: Loaded, settings: FinetuneSettings, *, tags: bool
+) -> dict[str, float]:
     named = dict(net.named_parameters())
     if settings.frozen_encoder != "none":
         return dict.fromkeys(named, settings.learning_rate or FROZEN_RATE)
-    return loop.rates_for(named, settings, width=loaded.width)
+    return loop.rates_for(named, settings, width=loaded.width, tags=tags)
 
 
 def _compiled(net: Any, settings: FinetuneSettings) -> Any:
