@@ -2,7 +2,7 @@
 # Two tasks in Chinese in six commands. bash chinese.sh DATA OUT (DATA: as chinese.py makes it)
 set -euo pipefail
 data=$1 out=$2
-electrify prepare "$data/corpus.txt" --output-dir "$out/corpus"
+electrify prepare "$data/corpus.txt" --tokenizer unigram --output-dir "$out/corpus"
 electrify pretrain "$out/corpus" --recipe electra-tiny --max-seq-length 256 \
     --train-minutes "${MINUTES:-30}" --output-dir "$out/run"
 electrify finetune "$out/run/discriminator" --train-file "$data/tags-train.conll" \

@@ -135,6 +135,21 @@ def test_advice_for_lines_and_none_for_prose(tmp_path: Path) -> None:
     assert advised(tmp_path, generated) == ""
 
 
+def test_advice_for_a_script_without_spaces(tmp_path: Path) -> None:
+    chinese = "\n\n".join(
+        "我们在北京大学学习汉语。今天的天气很好,我想去公园散步。" for _ in range(40)
+    )
+    said = advised(tmp_path, chinese)
+    assert said.endswith("took each of its characters by itself: consider --tokenizer unigram")
+    for kind in ("unigram", "bpe", "character"):
+        assert "unigram" not in advised(tmp_path, chinese, tokenizer=kind)
+    korean = "\n\n".join(
+        "우리는 서울 대학교에서 한국어를 배우고 있습니다. 오늘은 날씨가 좋다." for _ in range(40)
+    )
+    assert advised(tmp_path, korean) == ""
+    assert advised(tmp_path, PROSE + "北京" * 20) == ""
+
+
 def test_rows_have_their_boundaries(tmp_path: Path) -> None:
     source = tmp_path / "a.csv"
     source.write_text("text\n" + SMILES)

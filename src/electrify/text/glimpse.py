@@ -32,6 +32,8 @@ _STAMPED = re.compile(
     r"\W{0,2}(\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d|\d{6,}[ .:]|"
     r"\d+\.\d+\.\d+\.\d+ )"
 )
+# Those that BERT's normalisation sets apart, but for rare ones.
+_IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _STATEMENT = re.compile(
     r"\s*(def|class|import|from|return|if|for|while|else|elif|public|private|static|const|let|var|"
     r"function|func|fn|use)\b|\s*(#|//|/\*|@|[})\]])|.*[;{}:(\[,]\s*$"
@@ -136,6 +138,11 @@ def _flags(text: str, source: Source, options: PrepareConfig) -> Iterator[tuple[
     endless = sum(len(word) for word in words if len(word) > 100 and word.isalnum())
     if options.pre_tokenizer == "auto" and endless > sum(map(len, words)) / 2:
         yield "--tokenizer bpe --pre-tokenizer none", "it had no spaces between words"
+    elif options.tokenizer == "wordpiece" and len(_IDEOGRAPH.findall(text)) > sum(
+        map(len, words)
+    ) * (1 - MOST):
+        why = "it had no spaces between words, and wordpiece took each of its characters by itself"
+        yield "--tokenizer unigram", why
 
 
 def case_has_meaning(text: str) -> bool:
