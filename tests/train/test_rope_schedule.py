@@ -194,11 +194,15 @@ def test_local_heads_begin_in_the_first_phase(small_data: Path, tmp_path: Path) 
             "seq_length_schedule has no rows of 8 tokens, only of max_seq_length",
         ),
         (
+            {"seq_length_schedule": {8: 0.4, 32: 0.3}, "global_rope_theta_schedule": {32: 9.0}},
+            "rows of 32 tokens are also those of the end of the run",
+        ),
+        (
             {"global_rope_theta_schedule": {8: 1.0}},
             "global_rope_theta_schedule of rows of 8 tokens must be a number above 1, not 1.0",
         ),
     ],
-    ids=["another length", "no schedule", "too small"],
+    ids=["another length", "no schedule", "the last length", "too small"],
 )
 def test_mistakes(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):

@@ -108,14 +108,17 @@ def _kind_of(name: str, task: str, way: str) -> tuple[str, str]:
 
 
 def digest_of(name: str, data_dir: str, *, data: str) -> str:
-    """A hash of the examples of a task. Raises UserError where they cannot be read. data: the
-    prepared corpus."""
-    task, _, folder = place_of(name, data_dir)
+    """A hash of the examples of a task and of what is done with them. Raises UserError where they
+    cannot be read. data: the prepared corpus."""
+    task, way, folder = place_of(name, data_dir)
     if task in PAIRS:
         content: Any = _pairs_of(task, folder, data, limit=None)
     else:
         found = read_task(tasks_named([task])[0], folder)
         content = (found.kind, found.labels, found.train, found.validation)
+        if found.kind == "tagging" and way != "frozen":
+            # Earlier versions fine-tuned by the first tokens of words: their scores are others.
+            content = (*content, "mean of tokens")
     return hashlib.sha256(repr(content).encode("utf-8", "replace")).hexdigest()[:16]
 
 

@@ -181,6 +181,11 @@ def check_by_rows(config: PretrainConfig) -> None:
                 f"{name}: seq_length_schedule has no rows of {length} tokens, only of "
                 f"{', '.join(map(str, there)) or 'max_seq_length'}",
             )
+            need(
+                length != config.data.max_seq_length,
+                f"{name}: rows of {length} tokens are also those of the end of the run "
+                "(max_seq_length), which has the value without a schedule; leave them out",
+            )
 
 
 def check_periods(config: PretrainConfig) -> None:

@@ -98,8 +98,8 @@ class FinetuneConfig(Checked):
     """Try every combination, with all seeds, and report each model's best on each task; auto:
     learning_rate=1e-4,3e-4,1e-3;num_train_epochs=3,10."""
     save_model: bool = False
-    """Keep the fine-tuned model of the first seed as a Hugging Face folder (ELECTRA, BERT,
-    RoBERTa)."""
+    """Keep the fine-tuned model of the first seed as a Hugging Face folder (ELECTRA, BERT, RoBERTa,
+    ModernBERT, DeBERTa V3)."""
     threads: str = "auto"
     """Threads that compute on a CPU: a number, or auto: OMP_NUM_THREADS if it is set, else the
     number of the finished runs, else a measurement of one second."""

@@ -65,7 +65,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     out = Path(options.output_dir)
     if options.save_model:
         must_be_utf8(out)
-    _held(out, options.settings)  # before the folder is made, or its lock written
+    _held(out, options.settings, tasks)  # before the folder is made, or its lock written
     with lock(out):
         return _finetune(options, tasks, models, out)
 
@@ -74,7 +74,7 @@ def _finetune(
     options: FinetuneConfig, tasks: list[TaskData], models: list[str], out: Path
 ) -> Report:
     """Does the runs and writes their report, in a folder into which nobody else writes."""
-    held = _held(out, options.settings)
+    held = _held(out, options.settings, tasks)
     remove_temporaries(out)
     plan = list(planned(options, out, models, tasks))
     for run in plan:
@@ -231,7 +231,7 @@ def _kept(settings: FinetuneSettings) -> dict[str, Any]:
     return {k: v for k, v in dataclasses.asdict(settings.filled()).items() if k != "device"}
 
 
-def _held(out: Path, settings: FinetuneSettings) -> bool:
+def _held(out: Path, settings: FinetuneSettings, tasks: list[TaskData]) -> bool:
     """Whether the folder is already ours. Raises UserError if it belongs to something else, or to
     runs with other settings."""
     wanted = _kept(settings)
@@ -239,6 +239,11 @@ def _held(out: Path, settings: FinetuneSettings) -> bool:
     if held is None:
         must_be_new(out, SETTINGS)
         return False
+    if "word_pooling" not in held and any(task.kind == "tagging" for task in tasks):
+        raise UserError(
+            f"{out}: holds runs of an earlier version, which learnt tags in another way; choose "
+            "another --output-dir"
+        )
     # An option that did not exist yet when the folder was written had its default value, and the
     # protocol was our own.
     held = _kept(FinetuneSettings(protocol=held.get("protocol", "electrify"))) | held

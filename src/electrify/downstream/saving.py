@@ -92,8 +92,7 @@ def _config(loaded: Loaded, task: TaskData, reading: Reading | None) -> Any:
     config = type(loaded.encoder.config).from_dict(loaded.encoder.config.to_dict())
     config.classifier_dropout = 0.0
     config.dtype = torch.float32
-    if task.kind in _PROBLEMS:
-        config.problem_type = _PROBLEMS[task.kind]
+    config.problem_type = _PROBLEMS.get(task.kind)
     names = task.labels or (("start", "end") if task.kind == "answering" else ("score",))
     config.id2label = dict(enumerate(names))
     config.label2id = {name: i for i, name in enumerate(names)}
