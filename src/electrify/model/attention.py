@@ -26,9 +26,9 @@ from .windows import Blocks, pays
 Backend = Literal["auto", "matmul", "sdpa", "varlen", "blocks"]
 Direction = Literal["both", "left", "right"]
 Kind = Literal["global", "local"]
-# From this length on, plain products are slower, and their memory, which grows with the square of
-# the length, is most of an update's (docs/results.md).
-LONG_ROW = 1024
+# From this length on, plain products are not faster, and their memory, which grows with the square
+# of the length, is most of an update's. At 1,024 an update is faster with them (docs/results.md).
+LONG_ROW = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
