@@ -192,7 +192,7 @@ class Deberta(Architecture):
             odd.append(f"pos_att_type {'|'.join(map(str, terms)) or None}")
         buckets = getattr(config, "position_buckets", -1)
         if not isinstance(buckets, int) or buckets < 2 or buckets % 2:
-            odd.append(f"position_buckets {buckets}")
+            odd.append(f"position_buckets {buckets!r}")
         longest = config.max_relative_positions
         if longest >= 1 and longest != config.max_position_embeddings:
             odd.append(f"max_relative_positions {longest}")
