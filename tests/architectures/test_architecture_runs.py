@@ -1,9 +1,10 @@
-"""Runs of ModernBERT's architecture by the real verbs: pre-training, going on, export, doctor, and
-what reads the folders back."""
+"""Runs of each architecture besides ELECTRA's by the real verbs: pre-training, going on, export,
+doctor, and what reads the folders back."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,53 +32,111 @@ from small import (
     torchrun,
 )
 
-WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
 SHORT: dict[str, Any] = {
     "num_hidden_layers": 2,
-    "global_attn_every_n_layers": 2,
-    "local_attention": 4,
     "max_steps": 8,
     "logging_steps": 4,
     "save_steps": 1,
     "save_total_limit": 1,
     "eval_steps": 4,
 }
-MODERN: dict[str, Any] = {"architecture": "modernbert"}
 SYSTEMS: dict[str, dict[str, Any]] = {
-    "electra-modernbert": {},
-    "corrective-modernbert": {"tie": "gdes"},
-    "electric": {**MODERN, "generator_size": 1.0},
-    "adversarial": {**MODERN, "tie": "none"},
-}
-CLASSES = {
-    "discriminator": "ModernBertForTokenClassification",
-    "generator": "ModernBertForMaskedLM",
-    "corrector": "ModernBertForMaskedLM",
+    "electra": {},
+    "corrective": {"tie": "gdes"},
+    "electric": {"generator_size": 1.0},
+    "adversarial": {"tie": "none"},
 }
 
 
-def words(data: Path, folder: Path, name: str, **fields: Any) -> list[str]:
-    own = SHORT | SYSTEMS.get(name, {}) | fields
+@dataclass(frozen=True)
+class Case:
+    """An architecture. own: its options in these runs; config: what an exported folder says of
+    them; blocks: how the names of its blocks' weights begin there."""
+
+    name: str
+    classes: str
+    own: dict[str, Any]
+    config: dict[str, Any]
+    blocks: str
+    model_type: str
+
+    def cls(self, task: str) -> Any:
+        return getattr(transformers, f"{self.classes}For{task}")
+
+    @property
+    def exported(self) -> dict[str, str]:
+        return {
+            "discriminator": f"{self.classes}ForTokenClassification",
+            "generator": f"{self.classes}ForMaskedLM",
+            "corrector": f"{self.classes}ForMaskedLM",
+        }
+
+
+CASES = [
+    Case(
+        name="modernbert",
+        classes="ModernBert",
+        own={"global_attn_every_n_layers": 2, "local_attention": 4},
+        config={
+            "layer_types": ["full_attention", "sliding_attention"],
+            "local_attention": 4,
+            "global_attn_every_n_layers": 2,
+            "embedding_dropout": 0.1,
+            "attention_dropout": 0.1,
+        },
+        blocks="model.layers",
+        model_type="modernbert",
+    ),
+    Case(
+        name="deberta",
+        classes="DebertaV2",
+        own={"position_buckets": 8},
+        config={
+            "position_buckets": 8,
+            "legacy": False,
+            "hidden_dropout_prob": 0.1,
+            "attention_probs_dropout_prob": 0.1,
+        },
+        blocks="deberta.encoder.layer",
+        model_type="deberta-v2",
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+def case(request: pytest.FixtureRequest) -> Case:
+    return request.param
+
+
+def words(case: Case, data: Path, folder: Path, name: str, **fields: Any) -> list[str]:
+    """The command of a recipe of this architecture, or of one for ELECTRA's with this one."""
+    own = SHORT | case.own | SYSTEMS.get(name, {}) | fields
+    if name in ("bert", "electra", "corrective"):
+        name = f"{name}-{case.name}"
+    else:
+        own = {"architecture": case.name} | own
     return [str(w) for w in pretrain_words(data, folder, recipe=f"{name}-tiny", **own)]
 
 
 @pytest.fixture(scope="module")
-def electra(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def electra(case: Case, small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing disturbed, with dropout."""
-    folder = tmp_path_factory.mktemp("modern") / "electra"
-    assert cli.main(words(small_data, folder, "electra-modernbert", **DROPOUT)) == 0
+    folder = tmp_path_factory.mktemp(case.name) / "electra"
+    assert cli.main(words(case, small_data, folder, "electra", **DROPOUT)) == 0
     return folder
 
 
 @pytest.fixture(scope="module")
-def bert(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("modern") / "bert"
-    assert cli.main(words(small_data, folder, "bert-modernbert")) == 0
+def bert(case: Case, small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(case.name) / "bert"
+    assert cli.main(words(case, small_data, folder, "bert")) == 0
     return folder
 
 
-def test_a_run_that_goes_on_to_the_bit(small_data: Path, electra: Path, tmp_path: Path) -> None:
-    line = words(small_data, tmp_path / "run", "electra-modernbert", **DROPOUT)
+def test_a_run_that_goes_on_to_the_bit(
+    case: Case, small_data: Path, electra: Path, tmp_path: Path
+) -> None:
+    line = words(case, small_data, tmp_path / "run", "electra", **DROPOUT)
     assert cli.main([*line, "--max-minutes", "1e-9"]) == 75, "stopped after an update"
     assert cli.main(line) == 0
     assert parameters_sha256(tmp_path / "run", 8) == parameters_sha256(electra, 8)
@@ -86,13 +145,17 @@ def test_a_run_that_goes_on_to_the_bit(small_data: Path, electra: Path, tmp_path
 
 @pytest.mark.parametrize("name", list(SYSTEMS)[1:])
 def test_a_run_of_each(
-    name: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str,
+    case: Case,
+    small_data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Its export was compared with transformers; the doctor finds nothing."""
     folder = tmp_path / "run"
-    assert cli.main(words(small_data, folder, name)) == 0
+    assert cli.main(words(case, small_data, folder, name)) == 0
     assert records(folder, "train")[-1]["flops"] > 0
-    there = [part for part in CLASSES if (folder / part).is_dir()]
+    there = [part for part in case.exported if (folder / part).is_dir()]
     assert "discriminator" in there
     for part in there:
         with quiet():
@@ -101,23 +164,21 @@ def test_a_run_of_each(
             )
         assert not info["missing_keys"]
         config = json.loads((folder / part / "config.json").read_text())
-        assert config["architectures"] == [CLASSES[part]]
+        assert config["architectures"] == [case.exported[part]]
     capsys.readouterr()
     status = run("doctor", str(folder), *(str(folder / part) for part in there))
     assert status == 0, capsys.readouterr().out
 
 
-def test_what_stands_in_a_folder(electra: Path) -> None:
+def test_what_stands_in_a_folder(case: Case, electra: Path) -> None:
     folder = electra / "discriminator"
     config = json.loads((folder / "config.json").read_text())
     assert config["id2label"] == {"0": "original", "1": "replaced"}
-    assert config["layer_types"] == ["full_attention", "sliding_attention"]
-    assert (config["local_attention"], config["global_attn_every_n_layers"]) == (4, 2)
-    assert (config["embedding_dropout"], config["attention_dropout"]) == (0.1, 0.1)
+    assert {name: config[name] for name in case.config} == case.config
     tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
     assert tokenizer["model_input_names"] == ["input_ids", "attention_mask"]
     card = (folder / "README.md").read_text(encoding="utf-8")
-    assert "ModernBertForTokenClassification" in card
+    assert case.exported["discriminator"] in card
     assert "logits.diff(dim=-1)" in card
 
 
@@ -137,21 +198,22 @@ def test_a_pipeline_says_the_probability(electra: Path) -> None:
 
 
 def test_the_doctor_knows_a_fine_tuned_model(
-    electra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: Case, electra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its head has the names of ours, in another class."""
     folder = electra / "discriminator"
     with quiet():
-        model = transformers.ModernBertForSequenceClassification.from_pretrained(folder)
+        model = case.cls("SequenceClassification").from_pretrained(folder)
         model.save_pretrained(tmp_path / "tuned")
         transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "tuned")
     assert run("doctor", str(tmp_path / "tuned")) == 0, capsys.readouterr().out
     config = json.loads((tmp_path / "tuned" / "config.json").read_text())
-    config["architectures"] = ["ModernBertForMaskedLM"]
+    config["architectures"] = [case.exported["generator"]]
     (tmp_path / "tuned" / "config.json").write_text(json.dumps(config))
     capsys.readouterr()
     run("doctor", str(tmp_path / "tuned"))
-    assert "have the head of ModernBertForTokenClassification" in capsys.readouterr().out
+    said = f"have the head of {case.exported['discriminator']}"
+    assert said in capsys.readouterr().out
 
 
 def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path) -> None:
@@ -173,11 +235,15 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path
 
 
 def test_a_tagger_is_not_a_discriminator(
-    electra: Path, bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: Case,
+    electra: Path,
+    bert: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The class of the exported head serves any tags, and the language model shares its layers."""
     with quiet():
-        tagger = transformers.ModernBertForTokenClassification.from_pretrained(
+        tagger = case.cls("TokenClassification").from_pretrained(
             electra / "discriminator", id2label={0: "O", 1: "B"}, label2id={"O": 0, "B": 1}
         )
         tagger.save_pretrained(tmp_path / "tagger")
@@ -199,17 +265,19 @@ def test_a_tagger_is_not_a_discriminator(
 def test_a_run_starts_from_a_folder(
     start: str,
     says: str,
+    case: Case,
     small_data: Path,
     electra: Path,
     bert: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The folder decides the shape, window and thetas included, against the recipe's."""
+    """The folder decides the shape, with the options of its architecture, against the recipe's."""
     name, part = start.split("/")
     folder = {"electra": electra, "bert": bert}[name] / part
-    fields = {"init_discriminator": folder, "local_attention": 16, "max_steps": 1, "eval_steps": 0}
-    line = words(small_data, tmp_path / "run", "electra-modernbert", **fields)
+    name, value = list(case.own.items())[-1]
+    fields = {"init_discriminator": folder, name: 4 * value, "max_steps": 1, "eval_steps": 0}
+    line = words(case, small_data, tmp_path / "run", "electra", **fields)
     assert cli.main([*line, "--learning-rate", "1e-12", "--weight-decay", "0"]) == 0
     assert says in capsys.readouterr().err
     from safetensors.torch import load_file
@@ -217,39 +285,46 @@ def test_a_run_starts_from_a_folder(
     before, after = (
         load_file(one / "model.safetensors") for one in (folder, tmp_path / "run" / "discriminator")
     )
-    layers = [n for n in after if n.startswith("model.layers")]
+    layers = [n for n in after if n.startswith(case.blocks)]
     assert layers
     for n in layers:
         torch.testing.assert_close(after[n], before[n], atol=1e-6, rtol=0)
     config = json.loads((tmp_path / "run" / "discriminator" / "config.json").read_text())
-    assert config["local_attention"] == 4
+    assert config[name] == value
 
 
-def test_a_generator_from_a_folder(small_data: Path, bert: Path, tmp_path: Path) -> None:
+def test_a_generator_from_a_folder(
+    case: Case, small_data: Path, bert: Path, tmp_path: Path
+) -> None:
     fields = {
         "init_generator": bert / "discriminator",
         "generator_training": "frozen",
         "tie": "gdes",
+        "clip": "together",
         "term_weights": "rtd=50",
         "max_steps": 2,
     }
-    line = words(small_data, tmp_path / "run", "electra-modernbert", **fields)
+    line = words(case, small_data, tmp_path / "run", "electra", **fields)
     assert cli.main(line) == 0
 
 
-def test_two_stages(small_data: Path, tmp_path: Path) -> None:
-    own = {**MODERN, "generator_steps": 4, "max_steps": 4}
-    assert cli.main(words(small_data, tmp_path / "run", "two-stage", **own)) == 0
+def test_two_stages(case: Case, small_data: Path, tmp_path: Path) -> None:
+    own = {"generator_steps": 4, "max_steps": 4}
+    assert cli.main(words(case, small_data, tmp_path / "run", "two-stage", **own)) == 0
     assert (tmp_path / "run" / "generator" / "model.safetensors").is_file()
 
 
 def test_another_architecture_is_refused(
-    small_data: Path, electra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: Case,
+    small_data: Path,
+    electra: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     line = pretrain_words(
         small_data, tmp_path / "run", init_discriminator=electra / "discriminator"
     )
-    assert "is a model of type 'modernbert'" in mistake(capsys, *map(str, line))
+    assert f"is a model of type '{case.model_type}'" in mistake(capsys, *map(str, line))
 
 
 @pytest.mark.parametrize("part", ["discriminator", "generator"])
@@ -277,9 +352,9 @@ def test_finetune_takes_the_folder(electra: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fsdp", ["no_shard", "full_shard"])
 @pytest.mark.parametrize("name", list(SYSTEMS)[:2])
-def test_two_processes(name: str, fsdp: str, small_data: Path, tmp_path: Path) -> None:
-    electrify(words(small_data, tmp_path / "one", name), tmp_path)
-    done = torchrun(words(small_data, tmp_path / "two", name, fsdp=fsdp), tmp_path).end()
+def test_two_processes(name: str, fsdp: str, case: Case, small_data: Path, tmp_path: Path) -> None:
+    electrify(words(case, small_data, tmp_path / "one", name), tmp_path)
+    done = torchrun(words(case, small_data, tmp_path / "two", name, fsdp=fsdp), tmp_path).end()
     assert done.status == 0, done.err
     same_numbers(tmp_path / "one", tmp_path / "two")
     assert (tmp_path / "two" / "discriminator" / "model.safetensors").is_file()
