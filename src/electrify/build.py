@@ -21,7 +21,7 @@ from .corruption.sampling import Sampling
 from .corruption.source import Brought, Source
 from .data.phases import phases_of
 from .model.embeddings import DisentangledWords, Words, own_table
-from .model.encoder import Encoder
+from .model.encoder import Encoder, encoders_of, for_rows
 from .model.network import Network
 from .model.shape import Shape
 from .objectives.objective import Objective, Parts
@@ -90,13 +90,11 @@ def build(
         cls=vocabulary.special.cls,
     )
     first, last = (phases_of(config).all[at].row_length for at in (0, -1))
-    for encoder in encoders:
-        encoder.for_rows(first)
+    for_rows(encoders, first)
     built.kept.architecture.initialise(
         built.objective, encoders, values, torch.Generator().manual_seed(config.train.seed)
     )
-    for encoder in encoders:
-        encoder.for_rows(last)
+    for_rows(encoders, last)
     if m.init_rtd_bias == "replaced":
         c = config.corruption
         built.kept.head.start_at(c.mask_rate * (1 - c.clean_rate))
@@ -106,8 +104,7 @@ def build(
 def at_step(built: Built, config: PretrainConfig, step: int) -> Built:
     """The same networks in the phase of the last of `step` updates."""
     phase = phases_of(config).at(max(0, step - 1))
-    for encoder in encoders_of(built.objective):
-        encoder.for_rows(phase.row_length)
+    for_rows(encoders_of(built.objective), phase.row_length)
     return built
 
 
@@ -135,11 +132,6 @@ def compose(
     for name, model in exports.items():
         model.must_have_a_class(name)
     return Built(objective, exports)
-
-
-def encoders_of(objective: nn.Module) -> list[Encoder]:
-    """Every encoder in it, each once."""
-    return [part for part in objective.modules() if isinstance(part, Encoder)]
 
 
 def class_at(place: str) -> Any:

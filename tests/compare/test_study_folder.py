@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ from safetensors.torch import load_file
 from electrify.compare import forecast as forecast_module
 from electrify.compare import study as study_module
 from electrify.compare.forecast import Rate, probe_of
-from electrify.compare.measures import place_of
+from electrify.compare.measures import digest_of, place_of
 from electrify.compare.plan import Cell, read_entries
 from electrify.compare.processes import CELL, environment
 from electrify.compare.results import (
@@ -49,6 +50,8 @@ from electrify.compare.study import (
 from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
 from electrify.config.pretrain import override, parse
+from electrify.downstream.known_tasks import TAGGING
+from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
 from electrify.pretraining import pretrain
 
@@ -324,6 +327,22 @@ def test_the_examples_of_the_tasks_belong_to_a_study(small_data: Path, tmp_path:
     other = plan_study(config(small_data, tmp_path, output_dir=str(tmp_path / "other")))
     assert not finished(other, [line(study, 0)])
     assert finished(study, [line(study, 0)])
+
+
+def test_how_tags_are_learnt_belongs_to_a_study(tmp_path: Path) -> None:
+    """Fine-tuned by earlier versions they have other scores; probes of a frozen encoder have not,
+    and their hash is that of the examples alone."""
+    folder = tmp_path / "conll2000"
+    folder.mkdir()
+    for name in ("train.txt", "test.txt"):
+        (folder / name).write_text("the D B-NP\nfilm N I-NP\n")
+    digests = [
+        digest_of(task, str(tmp_path), data="") for task in ("conll2000", "conll2000:frozen")
+    ]
+    read = read_task(TAGGING["conll2000"], str(tmp_path))
+    content = repr((read.kind, read.labels, read.train, read.validation)).encode()
+    assert digests[1] == hashlib.sha256(content).hexdigest()[:16]
+    assert digests[0] != digests[1]
 
 
 def test_the_weights_that_a_recipe_starts_from_belong_to_it(

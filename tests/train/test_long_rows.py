@@ -15,7 +15,7 @@ from electrify.text.shards import Corpus
 from small import environment, flags, records, write_text
 
 LENGTH = 8192
-MOST = 1.6  # times the peak of as many tokens in rows of 1,024
+MOST = 1.3  # times the peak of as many tokens in rows of 1,024
 
 
 @pytest.fixture(scope="module")

@@ -228,7 +228,6 @@ class Deberta(Architecture):
         named = head.tensors()
         return named if head.kind == "token" else labels.two_rows(named)
 
-    @torch.no_grad()
     def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
         return super().fill_head(head, named if head.kind == "token" else labels.one_row(named))
 

@@ -158,3 +158,14 @@ class Top(nn.Module):
         blocks: Any = self.encoder.blocks[self.depth :]
         sizes = self.encoder.sizes(row_length)
         return sum(block.paper_flops(sizes) for block in blocks) + self.encoder.norm_flops(sizes)
+
+
+def encoders_of(module: nn.Module) -> list[Encoder]:
+    """Every encoder in it, each once."""
+    return [part for part in module.modules() if isinstance(part, Encoder)]
+
+
+def for_rows(encoders: Iterable[Encoder], row_length: int) -> None:
+    """Makes them those of the phase of a run whose rows have so many tokens."""
+    for encoder in encoders:
+        encoder.for_rows(row_length)

@@ -32,8 +32,11 @@ OUTPUT_SCALE = 0.1
 NOISE = 0.3
 
 
-def init_bert(module: nn.Module, rng: torch.Generator, *, std: float = BERT_STD) -> None:
-    """BERT's initialisation, which the papers state for ELECTRA, too.
+def init_bert(
+    module: nn.Module, rng: torch.Generator, *, std: float = BERT_STD, cut: float = 2.0
+) -> None:
+    """BERT's initialisation, which the papers state for ELECTRA, too. cut: after so many standard
+    deviations; infinite for a normal distribution.
 
     | parameter                         | value                                        |
     |-----------------------------------|----------------------------------------------|
@@ -51,9 +54,17 @@ def init_bert(module: nn.Module, rng: torch.Generator, *, std: float = BERT_STD)
                 if isinstance(part, nn.LayerNorm):
                     p.fill_(1.0 if name == "weight" else 0.0)
                 elif name == "weight":
-                    nn.init.trunc_normal_(p, std=std, a=-2 * std, b=2 * std, generator=rng)
+                    draw(p, std, rng, cut=cut)
                 else:
                     p.zero_()
+
+
+def draw(p: Tensor, std: float, rng: torch.Generator, *, cut: float) -> None:
+    """See `init_bert`."""
+    if math.isinf(cut):
+        nn.init.normal_(p, std=std, generator=rng)
+    else:
+        nn.init.trunc_normal_(p, std=std, a=-cut * std, b=cut * std, generator=rng)
 
 
 def init_published(module: nn.Module, rng: torch.Generator) -> None:

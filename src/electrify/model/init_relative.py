@@ -26,12 +26,12 @@ from .init import (
     TOKEN_SCALE,
     draw_normal,
     head_offset,
+    init_bert,
     local_heads,
 )
 from .relative import TERMS, RelativeContexts
 
 
-@torch.no_grad()
 def init_relative(objective: nn.Module, rng: torch.Generator) -> None:
     """DeBERTa's initialisation, as its public code and the library have it (2006.03654).
 
@@ -41,18 +41,7 @@ def init_relative(objective: nn.Module, rng: torch.Generator) -> None:
     | biases                                    | 0               |
     | LayerNorm weights / biases                | 1 / 0           |
     """
-    seen: set[int] = set()
-    for part in objective.modules():
-        for name, p in part.named_parameters(recurse=False):
-            if id(p) in seen:  # a shared table is drawn only once
-                continue
-            seen.add(id(p))
-            if isinstance(part, nn.LayerNorm):
-                p.fill_(1.0 if name == "weight" else 0.0)
-            elif name == "weight":
-                p.normal_(std=BERT_STD, generator=rng)
-            else:
-                p.zero_()
+    init_bert(objective, rng, cut=math.inf)
 
 
 @torch.no_grad()

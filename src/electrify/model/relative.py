@@ -17,7 +17,7 @@ from .attention import Backend, Direction, attend, sequence_bias
 from .shape import Shape
 
 TERMS = 3
-"""Of a score: content with content, content with position, position with content."""
+"""The parts of a score: content with content, content with position, position with content."""
 
 
 def buckets_of(distance_E: Tensor, *, buckets: int, longest: int) -> Tensor:

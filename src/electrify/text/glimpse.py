@@ -135,12 +135,12 @@ def _flags(text: str, source: Source, options: PrepareConfig) -> Iterator[tuple[
     if options.lowercase and case_has_meaning(text):
         yield "--no-lowercase", "upper case carried a meaning"
     words = text.split()
+    visible = sum(map(len, words))
     endless = sum(len(word) for word in words if len(word) > 100 and word.isalnum())
-    if options.pre_tokenizer == "auto" and endless > sum(map(len, words)) / 2:
+    ideographs = len(_IDEOGRAPH.findall(text))
+    if options.pre_tokenizer == "auto" and endless > visible / 2:
         yield "--tokenizer bpe --pre-tokenizer none", "it had no spaces between words"
-    elif options.tokenizer == "wordpiece" and len(_IDEOGRAPH.findall(text)) > sum(
-        map(len, words)
-    ) * (1 - MOST):
+    elif options.tokenizer == "wordpiece" and ideographs > (1 - MOST) * visible:
         why = "it had no spaces between words, and wordpiece took each of its characters by itself"
         yield "--tokenizer unigram", why
 

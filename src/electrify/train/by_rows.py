@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from ..data.phases import Phase
-from ..model.encoder import Encoder
+from ..model.encoder import Encoder, encoders_of, for_rows
 from ..objectives.objective import Objective
 from ..progress import say
 
@@ -17,7 +17,7 @@ class ByRows:
     def __init__(self, objective: Objective, *, told: bool) -> None:
         """told: whether a change is reported."""
         self.kept = objective.encoder
-        self.encoders = [part for part in objective.modules() if isinstance(part, Encoder)]
+        self.encoders = encoders_of(objective)
         self.told = told
         self.row_length: int | None = None
 
@@ -26,8 +26,7 @@ class ByRows:
         if phase.row_length == self.row_length:
             return
         self.row_length = phase.row_length
-        for encoder in self.encoders:
-            encoder.for_rows(phase.row_length)
+        for_rows(self.encoders, phase.row_length)
         numbers = phase_numbers(self.kept)
         if numbers and self.told:
             text = ", ".join(f"{name} {value:,g}" for name, value in numbers.items())

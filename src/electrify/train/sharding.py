@@ -17,7 +17,7 @@ import torch.distributed as td
 from torch import Tensor, nn
 
 from ..config.pretrain import TrainConfig
-from ..model.encoder import Encoder
+from ..model.encoder import encoders_of
 from .dist import World
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) 
     matrices = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=sent, cast_forward_inputs=False
     )
-    encoders = [part for part in objective.modules() if isinstance(part, Encoder)]
-    for block in dict.fromkeys(block for one in encoders for block in one.blocks):
+    for block in dict.fromkeys(block for one in encoders_of(objective) for block in one.blocks):
         fully_shard(
             [part for part in block.modules() if isinstance(part, nn.Linear)],
             mesh=mesh,
