@@ -50,14 +50,45 @@ def test_the_numbers() -> None:
     assert point.difference.value == pytest.approx(0.035)
     half = 4.303 * 0.001 / 3**0.5
     assert point.difference.high - point.difference.value == pytest.approx(half, rel=1e-3)
-    assert table.ranks == {
-        1e14: {"first": 1.5, "late": 1.5},
-        4e14: {"first": 1.5, "late": 1.5},
-        1e15: {"first": 2.0, "late": 1.0},
+    assert {b: {name: r.mean for name, r in of.items()} for b, of in table.ranks.items()} == {
+        1e14: {"first": exactly(1.5), "late": exactly(1.5)},
+        4e14: {"first": exactly(1.5), "late": exactly(1.5)},
+        1e15: {"first": exactly(2.0), "late": exactly(1.0)},
     }
+    assert table.ranks[1e15]["late"].difference == exactly(-1.0)
+    assert table.ranks[1e15]["first"].difference is None
     first = table.point("first", 1e14, "a")
     assert first is not None
     assert first.difference is None
+
+
+def exactly(value: float) -> Interval:
+    return Interval(value, value, value)
+
+
+def test_a_rank_has_an_interval_over_the_seeds_that_all_recipes_have() -> None:
+    """Two tasks, seeds 0 to 2: `other` is ahead on both, on both, on one. A fourth seed, which it
+    lacks, does not count."""
+    results = [result("first", 1e14, seed, a=0.5, b=0.5) for seed in range(4)]
+    results += [result("other", 1e14, seed, a=0.6, b=0.6 - 0.2 * (seed == 2)) for seed in range(3)]
+    ranks = table_of(results, recipes=["first", "other"], tasks=["a", "b"]).ranks[1e14]
+    assert ranks["other"].mean.value == pytest.approx((1 + 1 + 1.5) / 3)
+    assert ranks["first"].mean.value == pytest.approx((2 + 2 + 1.5) / 3)
+    difference = ranks["other"].difference
+    assert difference is not None
+    assert difference.value == pytest.approx((-1 - 1 + 0) / 3)
+    # Student's quantile of two degrees of freedom times the error of -1, -1, 0.
+    half = 4.303 * (1 / 3) ** 0.5 / 3**0.5
+    assert difference.high - difference.value == pytest.approx(half, rel=1e-3)
+    assert not difference.excludes_zero
+
+
+def test_a_rank_without_a_seed_that_all_have_is_that_of_the_means() -> None:
+    results = [result("first", 1e14, 0, a=0.5), result("other", 1e14, 1, a=0.6)]
+    ranks = table_of(results, recipes=["first", "other"], tasks=["a"]).ranks[1e14]
+    assert (ranks["other"].mean.value, ranks["first"].mean.value) == (1.0, 2.0)
+    assert ranks["other"].difference is None
+    assert math.isinf(ranks["other"].mean.high)
 
 
 def test_where_the_curves_cross() -> None:
@@ -79,7 +110,7 @@ def test_the_report(tmp_path: Path) -> None:
     table = made()
     write_report(table, tmp_path, against="flops")
     page = (tmp_path / "report.md").read_text()
-    assert "| late | **55.5 ± 0.7** | **62.0 ± 0.5** | 1.00 |" in page
+    assert "| late | **55.5 ± 0.7** | **62.0 ± 0.5** | **1.00 ± 0.00** |" in page
     assert "## Before training" in page
     assert "b: late is ahead of first at every budget, by more" in page
     assert "b: late reaches the 40.0 of first at least 10.0 times cheaper" in page

@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from ..downstream.plot import named, our_style
+from .statistics import Interval
 from .study import UNTRAINED
 from .table import Table
 
@@ -100,9 +101,7 @@ def _task(axis: Any, table: Table, task: str, against: str) -> None:
             label=named(table.shown[recipe]),
             **style,
         )
-        if all(math.isfinite(p.mean.low) for p in points):
-            low, high = ([100 * getattr(p.mean, end) for p in points] for end in ("low", "high"))
-            axis.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+        _band(axis, x, [p.mean for p in points], color, scale=100)
         for at, p in zip(x, points, strict=True):
             values = [100 * v for v in p.by_seed.values()]
             axis.plot([at] * len(values), values, ".", color=color, markersize=3, alpha=0.6)
@@ -114,12 +113,23 @@ def _task(axis: Any, table: Table, task: str, against: str) -> None:
     axis.set_title(named(f"{task} ({metric})"))
 
 
+def _band(
+    axis: Any, x: list[float], means: list[Interval], color: str, *, scale: float = 1
+) -> None:
+    """Intervals as a band, where there are any."""
+    if all(math.isfinite(m.low) for m in means):
+        low, high = ([scale * getattr(m, end) for m in means] for end in ("low", "high"))
+        axis.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+
+
 def _ranks(axis: Any, table: Table, against: str) -> None:
     """The score that decides, 1 at the top."""
     for k, recipe in enumerate(table.recipes):
         there = [b for b in table.budgets if recipe in table.ranks[b]]
         x = [_cost(table, recipe, b, against) for b in there]
-        y = [table.ranks[b][recipe] for b in there]
-        axis.plot(x, y, marker=MARKERS[k % len(MARKERS)], color=COLORS[k % len(COLORS)])
+        ranks = [table.ranks[b][recipe].mean for b in there]
+        color = COLORS[k % len(COLORS)]
+        axis.plot(x, [r.value for r in ranks], marker=MARKERS[k % len(MARKERS)], color=color)
+        _band(axis, x, ranks, color)
     axis.invert_yaxis()
     axis.set_title("mean rank over the tasks")

@@ -16,7 +16,7 @@ from ..progress import aligned, say
 from .plot import drawn
 from .statistics import Interval
 from .study import UNTRAINED
-from .table import Crossing, Table
+from .table import Crossing, Rank, Table
 
 COLUMNS = (
     *("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high"),
@@ -104,7 +104,7 @@ def pretraining(table: Table) -> list[str]:
     objectives are not comparable, so that none is bold."""
     rows = [
         f"| {inert(table.shown[h.recipe])} | {inert(h.figure)} | {h.mean.value:.3f} "
-        f"| {h.mean.low:.3f} to {h.mean.high:.3f} |"
+        f"| {between(h.mean)} |"
         for h in table.held_out
         if h.budget == table.budgets[-1] and h.recipe in table.shown
     ]
@@ -112,6 +112,13 @@ def pretraining(table: Table) -> list[str]:
         return []
     title = f"## Pre-training, on held-out text: {table.budgets[-1]:.3g} FLOPs"
     return ["", title, "", "| recipe | figure | mean | interval |", "|---|---|---:|---:|", *rows]
+
+
+def between(interval: Interval) -> str:
+    """The bounds of an interval."""
+    if not math.isfinite(interval.high - interval.low):
+        return "one seed"
+    return f"{interval.low:.3f} to {interval.high:.3f}"
 
 
 def tables(table: Table, *, bold: bool = False) -> list[tuple[str, list[list[str]]]]:
@@ -129,7 +136,9 @@ def tables(table: Table, *, bold: bool = False) -> list[tuple[str, list[list[str
                 ahead = bold and p and p.difference and p.difference.excludes_zero
                 row.append(f"**{shown}**" if ahead else shown)
             rank = table.ranks[budget].get(recipe)
-            rows.append([*row, "-" if rank is None else f"{rank:.2f}"])
+            shown = rank_shown(rank) if rank else "-"
+            ahead = bold and rank and rank.difference and rank.difference.excludes_zero
+            rows.append([*row, f"**{shown}**" if ahead else shown])
         found.append((f"{budget:.3g} FLOPs", rows))
     untrained = [
         [name, *(spread(p.mean) if p else "-" for p in points)]
@@ -140,10 +149,20 @@ def tables(table: Table, *, bold: bool = False) -> list[tuple[str, list[list[str
 
 
 def spread(interval: Interval) -> str:
-    """`67.1 ± 1.2`."""
-    half = (interval.high - interval.low) / 2
-    value = f"{100 * interval.value:.1f}"
-    return f"{value} ± {100 * half:.1f}" if math.isfinite(half) else value
+    """`67.1 ± 1.2`, of a fraction."""
+    return _with_half(interval, scale=100, digits=1)
+
+
+def rank_shown(rank: Rank) -> str:
+    """`1.67 ± .72`."""
+    return _with_half(rank.mean, scale=1, digits=2)
+
+
+def _with_half(interval: Interval, *, scale: float, digits: int) -> str:
+    """A value and half its interval; with one seed, the value alone."""
+    half = scale * (interval.high - interval.low) / 2
+    value = f"{scale * interval.value:.{digits}f}"
+    return f"{value} ± {half:.{digits}f}" if math.isfinite(half) else value
 
 
 def sentences(table: Table) -> list[str]:

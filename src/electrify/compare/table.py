@@ -74,6 +74,17 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
+class Rank:
+    """The score that decides, of a recipe at a budget: its mean rank over the tasks, 1 the best,
+    over the seeds that every ranked recipe has; without such a seed, the rank of its means."""
+
+    mean: Interval
+    difference: Interval | None
+    """To the first recipe, over the same seeds: below 0 where this one is better. None for the
+    first recipe itself, and where the first one has no rank."""
+
+
+@dataclass(frozen=True)
 class Table:
     """Everything that a report says."""
 
@@ -81,8 +92,8 @@ class Table:
     budgets: list[float]
     tasks: list[str]
     points: list[Point]
-    ranks: dict[float, dict[str, float]]
-    """Budget -> recipe -> mean rank over the tasks, 1 the best."""
+    ranks: dict[float, dict[str, Rank]]
+    """Budget -> recipe -> mean rank over the tasks."""
     crossings: list[Crossing]
     cheaper: list[Cheaper]
     costs: dict[tuple[str, float], dict[str, float]]
@@ -146,7 +157,7 @@ def table_of(results: Sequence[Result], *, recipes: Sequence[str], tasks: Sequen
         budgets,
         [task for task in tasks if task in metrics],
         points,
-        {b: _ranks(points, b) for b in budgets},
+        {b: _ranks(points, b, first) for b in budgets},
         list(_crossings(curves)),
         list(_cheaper(curves)),
         _costs(trained),
@@ -161,12 +172,27 @@ def _failures(results: Iterable[Result]) -> Iterable[str]:
             yield f"{r.entry} at {r.budget:.3g}, seed {r.seed}: {task}: {reason}"
 
 
-def _ranks(points: Iterable[Point], budget: float) -> dict[str, float]:
+def _ranks(points: Iterable[Point], budget: float, first: str) -> dict[str, Rank]:
+    there = [p for p in points if p.budget == budget]
+    of_means = mean_ranks(_by_task((p, p.mean.value) for p in there))
+    ranked = [p for p in there if p.recipe in of_means]
+    seeds = set.intersection(*(set(p.by_seed) for p in ranked)) if ranked else set()
+    by_seed = {s: mean_ranks(_by_task((p, p.by_seed[s]) for p in ranked)) for s in sorted(seeds)}
+    found = {}
+    for recipe, rank in of_means.items():
+        own = {s: ranks[recipe] for s, ranks in by_seed.items()}
+        its = {s: ranks[first] for s, ranks in by_seed.items() if first in ranks}
+        found[recipe] = Rank(
+            mean(list(own.values()) or [rank]), None if recipe == first else paired(own, its)
+        )
+    return found
+
+
+def _by_task(scores: Iterable[tuple[Point, float]]) -> dict[str, dict[str, float]]:
     by_task: dict[str, dict[str, float]] = {}
-    for p in points:
-        if p.budget == budget:
-            by_task.setdefault(p.task, {})[p.recipe] = p.mean.value
-    return mean_ranks(by_task)
+    for p, score in scores:
+        by_task.setdefault(p.task, {})[p.recipe] = score
+    return by_task
 
 
 def _curves(
