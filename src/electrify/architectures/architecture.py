@@ -48,11 +48,10 @@ class Architecture(ABC):
 
     def shape(self, numbers: Mapping[str, Any], *, vocab_size: int) -> Shape:
         """The shape from the numbers of a recipe; numbers that this architecture does not have are
-        ignored."""
+        ignored, and those that are None have its defaults."""
         known = {f.name for f in fields(self.shape_type)} - {"vocab_size"}
-        return self.shape_type(
-            vocab_size=vocab_size, **{name: n for name, n in numbers.items() if name in known}
-        )
+        given = {name: n for name, n in numbers.items() if name in known and n is not None}
+        return self.shape_type(vocab_size=vocab_size, **given)
 
     @abstractmethod
     def embeddings(self, shape: Shape, *, dropout: float, words: Words | None = None) -> nn.Module:
