@@ -126,7 +126,7 @@ def compose(
         encoder.shapes_by_rows = architecture.shapes_by_rows(encoder.shape, options)
     left = {KEPT: Network(objective.encoder, objective.head)} | objective.networks()
     exports = {
-        name: ExportedModel(network.encoder, network.head, architecture)
+        name: ExportedModel(network.encoder, network.head, architecture.for_head(network.head))
         for name, network in left.items()
     }
     for name, model in exports.items():

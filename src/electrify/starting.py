@@ -58,10 +58,23 @@ def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape
             raise UserError(
                 f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed {positions}"
             )
+        must_share(config, kept, shape, start)
         return kept, shape
     return kept, generator_shape(
         config.model, vocab_size
     ) if config.corruption.row.learned else None
+
+
+def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str) -> None:
+    """Raises UserError if the networks share a LayerNorm and the generator's folder was trained
+    with another epsilon."""
+    eps, tie = generator.layer_norm_eps, config.model.tie
+    if eps != kept.layer_norm_eps and tie not in ("none", "tokens", "gdes"):
+        raise UserError(
+            f"--init-generator {start} has layer_norm_eps {eps:g} and the encoder "
+            f"{kept.layer_norm_eps:g}, and with tie {tie} they share a LayerNorm; give both the "
+            f"same (--layer-norm-eps {eps:g}), or take --tie tokens, none or gdes"
+        )
 
 
 def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:

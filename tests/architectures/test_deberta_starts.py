@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save_file
 
 from electrify import cli
 from electrify.export.quiet import quiet
+from electrify.scoring.detect import detect
 from electrify.text.shards import Corpus
 from small import mistake, pretrain_words
 
@@ -71,7 +73,11 @@ def published(path: Path, data: Path, blocks: int = 2) -> Path:
     kept = {key: config[key] for key in (*PUBLISHED, *SMALL, "num_hidden_layers", "vocab_size")}
     (path / "config.json").write_text(json.dumps(kept | {"pos_att_type": "p2c|c2p"}))
     weights = load_file(path / "model.safetensors")
-    weights |= {f"mask_predictions.{name}": torch.ones(shape) for name, shape in DETECTS.items()}
+    rng = torch.Generator().manual_seed(9)
+    weights |= {
+        f"mask_predictions.{name}": torch.randn(shape, generator=rng)
+        for name, shape in DETECTS.items()
+    }
     weights["deberta.embeddings.position_embeddings.weight"] = torch.ones(512, 32)
     save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
     return path
@@ -96,7 +102,8 @@ def same(start: Path, made: Path, prefix: str) -> None:
 def test_both_halves_of_a_published_pair(
     small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Encoder and language model's head of both; the head that detects is of another form."""
+    """Encoder and language model's head of both; the head that detects is of another form than the
+    linear one."""
     kept = published(tmp_path / "kept", small_data)
     generator = published(tmp_path / "generator", small_data, blocks=1)
     fields = {"init_discriminator": kept, "init_generator": generator}
@@ -111,6 +118,79 @@ def test_both_halves_of_a_published_pair(
     same(generator, tmp_path / "run" / "generator", "deberta.")
     config = json.loads((tmp_path / "run" / "generator" / "config.json").read_text())
     assert (config["num_hidden_layers"], config["position_buckets"]) == (1, 256)
+
+
+@pytest.mark.parametrize("recipe", ["electra-deberta-tiny", "corrective-deberta-tiny"])
+def test_the_head_that_detects(
+    recipe: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With rtd_head v3, the run goes on with it, and leaves it under the same names."""
+    start = published(tmp_path / "start", small_data)
+    fields = {"init_discriminator": start, "rtd_head": "v3"}
+    assert cli.main(line_of(small_data, tmp_path / "run", recipe, **fields)) == 0
+    said = capsys.readouterr().err
+    assert "keeps its initial values" not in said
+    assert f"{start}: ignored 5 weights without a place here (lm_predictions." in said
+    same(start, tmp_path / "run" / "discriminator", "mask_predictions.")
+    same(start, tmp_path / "run" / "discriminator", "deberta.")
+
+
+@pytest.mark.parametrize(
+    ("lacking", "says"),
+    [
+        (("dense.bias",), "lacks mask_predictions.dense.bias; they keep their initial values"),
+        (tuple(DETECTS), "has no weights of the head; it keeps its initial values"),
+    ],
+    ids=["one", "all"],
+)
+def test_a_head_that_is_not_whole(
+    lacking: tuple[str, ...],
+    says: str,
+    small_data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    start = published(tmp_path / "start", small_data)
+    weights = load_file(start / "model.safetensors")
+    for name in lacking:
+        del weights[f"mask_predictions.{name}"]
+    save_file(weights, start / "model.safetensors", metadata={"format": "pt"})
+    fields = {"init_discriminator": start, "rtd_head": "v3"}
+    line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
+    assert cli.main(line) == 0
+    assert says in capsys.readouterr().err
+    same(start, tmp_path / "run" / "discriminator", "deberta.")
+
+
+def test_detecting_with_a_published_folder(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its own head, computed from the states that the library gives; a folder without it is
+    refused."""
+    start = published(tmp_path / "start", small_data)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(small_data / "tokenizer")
+    tokenizer.save_pretrained(start)
+    text = "the chef ate a meal"
+    (found,) = detect(str(start), [text])
+    with quiet():
+        model = transformers.AutoModel.from_pretrained(start)
+    w = {
+        name.removeprefix("mask_predictions."): t
+        for name, t in load_file(start / "model.safetensors").items()
+        if name.startswith("mask_predictions.")
+    }
+    with torch.no_grad():
+        x = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        x = F.layer_norm(x + x[0], (32,), w["LayerNorm.weight"], w["LayerNorm.bias"], 1e-7)
+        x = F.gelu(F.linear(x, w["dense.weight"], w["dense.bias"]))
+        wanted = F.linear(x, w["classifier.weight"], w["classifier.bias"])[1:-1, 0].sigmoid()
+    said = torch.tensor([piece.probability for piece in found.tokens])
+    assert torch.allclose(said, wanted, atol=1e-5)
+    assert float(said.std()) > 1e-2
+    weights = load_file(start / "model.safetensors")
+    del weights["mask_predictions.dense.bias"]
+    save_file(weights, start / "model.safetensors", metadata={"format": "pt"})
+    assert "has no replaced-token head" in mistake(capsys, "detect", str(start), text)
 
 
 def test_going_on_with_the_masked_language_model(

@@ -53,7 +53,14 @@ class Ids(nn.Module):
         return tokens.ids_T[:, None].float()
 
 
-class FixedHead(nn.Module):
+class StubHead(nn.Module):
+    """A head that reads the state of a token alone."""
+
+    def inputs(self, states_TD: Tensor, tokens: Tokens) -> Tensor:
+        return states_TD
+
+
+class FixedHead(StubHead):
     """A logit written down for every flat position."""
 
     def __init__(self, logits_T: list[float]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from stubs import At, FixedHead, FixedLM, HeadAt, Ids, part
+from stubs import At, FixedHead, FixedLM, HeadAt, Ids, StubHead, part
 from torch import Tensor, nn
 
 from batches import built, corrupted, counts_of, draws_of, pack, ragged_batch, terms_of, value
@@ -181,7 +181,7 @@ class Drawn(nn.Module):
         return Generator.likelihood(part(self), z)
 
 
-class ByToken(nn.Module):
+class ByToken(StubHead):
     """A discriminator's logit for each id."""
 
     def __init__(self) -> None:

@@ -314,3 +314,37 @@ def test_the_library_s_defaults_are_refused() -> None:
     """Those of DeBERTa V2, which says nothing of most fields."""
     with pytest.raises(UserError, match="relative_attention False, share_att_key None"):
         DEBERTA.must_compute_the_same("it", transformers.DebertaV2Config())
+
+
+# ---------------------------------------------------------------- DeBERTaV3's own head
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=range(len(SHAPES)))
+@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
+def test_the_same_numbers_with_its_own_head(shape: DebertaShape, left: bool) -> None:
+    """By the class that reads the folders, padded on either side; and packed."""
+    made = ours(shape, "binary", seed=6)
+    head = DEBERTA.rtd_head(shape, "v3").eval()
+    shaken(head, 6)
+    known = DEBERTA.for_head(head)
+    own = ExportedModel(made.encoder, head, known)
+    table = own.table()
+    config = known.hf_config(shape, "binary", special=SPECIAL, dropout=0.5, attention_dropout=0.5)
+    model = known.network_class(table.name)(config).eval()
+    model.load_state_dict(to_theirs(table.rows, own.parameters()), strict=True)
+    lengths = [19, 7, 12, 1]
+    single = padded(lengths, left=left, seed=5)
+    found = their_numbers(model, own, single)
+    real_T, row_B = single.real_T, torch.arange(1, 5)
+    packed = Tokens(
+        single.ids_T[real_T],
+        row_B.repeat_interleave(single.row_length)[real_T],
+        single.pos_T[real_T],
+        single.segment_T[real_T],
+        row_length=sum(lengths),
+    )
+    for tokens in (single, packed):
+        with torch.no_grad():
+            x_TD = own.encoder(tokens)
+            logits_T = head(head.inputs(x_TD, tokens))
+        close((x_TD[tokens.real_T], logits_T[tokens.real_T]), found)

@@ -4,7 +4,7 @@ tokens, V vocabulary."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -48,11 +48,10 @@ class Architecture(ABC):
 
     def shape(self, numbers: Mapping[str, Any], *, vocab_size: int) -> Shape:
         """The shape from the numbers of a recipe; numbers that this architecture does not have are
-        ignored."""
+        ignored, and those that are None have its defaults."""
         known = {f.name for f in fields(self.shape_type)} - {"vocab_size"}
-        return self.shape_type(
-            vocab_size=vocab_size, **{name: n for name, n in numbers.items() if name in known}
-        )
+        given = {name: n for name, n in numbers.items() if name in known and n is not None}
+        return self.shape_type(vocab_size=vocab_size, **given)
 
     @abstractmethod
     def embeddings(self, shape: Shape, *, dropout: float, words: Words | None = None) -> nn.Module:
@@ -91,6 +90,10 @@ class Architecture(ABC):
         """Hidden states -> one logit."""
         return BinaryHead(shape)
 
+    def rtd_head(self, shape: Shape, form: str) -> Head:
+        """The head that detects, in one of the forms in the architecture's row."""
+        return LinearHead(shape.hidden_size) if form == "linear" else self.binary_head(shape)
+
     def energy_head(self, shape: Shape) -> Head:
         """Hidden states -> one energy: a linear layer, or what the exported class has for it."""
         return LinearHead(shape.hidden_size)
@@ -119,6 +122,23 @@ class Architecture(ABC):
     config_keys: ClassVar[tuple[str, ...]]
     """Sizes that a configuration must contain, because the library's defaults are those of another
     model."""
+
+    def for_head(self, head: Head) -> Architecture:
+        """The architecture as which a network with this head is exported: this one, unless the head
+        has another class than others of its kind."""
+        return self
+
+    def for_classes(self, named: Collection[str]) -> Architecture:
+        """The architecture as which a folder whose configuration names these classes is read: this
+        one, unless `for_head` knows of others."""
+        return self
+
+    def network_class(self, name: str) -> Any:
+        """The class that reads a folder with the weights of the key table of this name: the
+        library's, or our own where the library has none."""
+        import transformers
+
+        return getattr(transformers, name)
 
     fine_tuned: ClassVar[Mapping[str, FineTunedHead]] = {}
     """The form of a fine-tuned model's head, for each `model_type` with which one is saved."""
@@ -189,3 +209,8 @@ class Architecture(ABC):
 
     binary_code: ClassVar[str] = "model(**inputs).logits"
     """The same as a line of code, for model cards."""
+    binary_reading: ClassVar[tuple[str, ...]] = ()
+    """Lines of code that give `tokenizer`, `model` and what else `binary_code` needs, where the
+    library's class does not."""
+    binary_note: ClassVar[str] = ""
+    """Sentences for such a card."""

@@ -3,7 +3,7 @@ with one table of distances for all blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +14,7 @@ from ..model.attention import Direction
 from ..model.blocks import DisentangledBlock
 from ..model.embeddings import WordEmbeddings, Words, own_table
 from ..model.encoder import Encoder
-from ..model.heads import Head, HeadKind, LinearHead
+from ..model.heads import ClsBinaryHead, Head, HeadKind, LinearHead
 from ..model.init import BERT_STD, TOKEN_SCALE, init_scaled_outputs, init_words
 from ..model.init_relative import contexts_of, init_local_relative, init_relative
 from ..model.relative import RelativeContexts
@@ -22,9 +22,11 @@ from ..model.shape import Shape
 from ..special import SpecialIds
 from . import labels
 from .architecture import Architecture, InitialValues
+from .deberta_card import NOTE, READING
+from .deberta_keys import OWN_HEAD, encoder_rows, lm_head_rows, own_head_rows, two_label_rows
 from .deberta_shape import DebertaShape
 from .fine_tuned import DEBERTA
-from .keys import KeyTable, Row, layer
+from .keys import KeyTable
 
 SIZES = (
     "vocab_size",
@@ -108,6 +110,17 @@ class Deberta(Architecture):
     def binary_head(self, shape: Shape) -> Head:
         """One row: the library's class has nothing else."""
         return LinearHead(shape.hidden_size)
+
+    def rtd_head(self, shape: Shape, form: str) -> Head:
+        return ClsBinaryHead(shape) if form == "v3" else super().rtd_head(shape, form)
+
+    def for_head(self, head: Head) -> Architecture:
+        return DebertaV3() if isinstance(head, ClsBinaryHead) else self
+
+    def for_classes(self, named: Collection[str]) -> Architecture:
+        """Microsoft's folders name no class, and ours with its head that of the encoder."""
+        bare = DebertaV3.classes["binary"]
+        return DebertaV3() if not named or bare in named else self
 
     def initialise(
         self,
@@ -212,16 +225,8 @@ class Deberta(Architecture):
         return self.classes[kind] in (config.architectures or ()) and labels.labelled(config)
 
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
-        if kind == "binary":
-            head = layer("classifier", "head.out")
-        else:
-            ours = "lm_predictions.lm_head"
-            head = [
-                *layer(f"{ours}.dense", "head.dense"),
-                *layer(f"{ours}.LayerNorm", "head.norm"),
-                Row("head.bias_V", (f"{ours}.bias",)),
-            ]
-        return KeyTable(self.classes[kind], _encoder(shape), tuple(head))
+        head = two_label_rows() if kind == "binary" else lm_head_rows()
+        return KeyTable(self.classes[kind], encoder_rows(shape), head)
 
     def head_tensors(self, head: Head) -> dict[str, Tensor]:
         """A head that detects has two labels there."""
@@ -235,24 +240,38 @@ class Deberta(Architecture):
         return labels.logits_of(output)
 
 
-def _encoder(shape: Shape) -> tuple[Row, ...]:
-    rows = [
-        Row("encoder.embeddings.words.weight", ("deberta.embeddings.word_embeddings.weight",)),
-        *layer("deberta.embeddings.LayerNorm", "encoder.embeddings.norm"),
-        Row("encoder.contexts.table.weight", ("deberta.encoder.rel_embeddings.weight",)),
-        *layer("deberta.encoder.LayerNorm", "encoder.contexts.norm"),
-    ]
-    for n in range(shape.num_hidden_layers):
-        theirs = f"deberta.encoder.layer.{n}"
-        ours = f"encoder.blocks.{n}"
-        for part in ("weight", "bias"):
-            attention = (
-                f"{theirs}.attention.self.{x}_proj.{part}" for x in ("query", "key", "value")
-            )
-            rows.append(Row(f"{ours}.qkv.{part}", tuple(attention)))
-        rows += layer(f"{theirs}.attention.output.dense", f"{ours}.out")
-        rows += layer(f"{theirs}.attention.output.LayerNorm", f"{ours}.norm1")
-        rows += layer(f"{theirs}.intermediate.dense", f"{ours}.up")
-        rows += layer(f"{theirs}.output.dense", f"{ours}.down")
-        rows += layer(f"{theirs}.output.LayerNorm", f"{ours}.norm2")
-    return tuple(rows)
+class DebertaV3(Deberta):
+    """The same encoder, read and exported with DeBERTaV3's own head that detects. The library has
+    no class with that head: to it, the folder is one of an encoder, with weights that it ignores.
+    Ours gives the two labels, as the library's class for tags does."""
+
+    classes: ClassVar = Deberta.classes | {"binary": "DebertaV2Model"}
+    head_prefixes: ClassVar = Deberta.head_prefixes | {"binary": OWN_HEAD}
+    binary_code = "replaced(model(**inputs).last_hidden_state)"
+    binary_reading = READING
+    binary_note = NOTE
+
+    def binary_head(self, shape: Shape) -> Head:
+        return ClsBinaryHead(shape)
+
+    def network_class(self, name: str) -> Any:
+        if name != self.classes["binary"]:
+            return super().network_class(name)
+        from .deberta_detector import DebertaV2Detector
+
+        return DebertaV2Detector
+
+    def has_head(self, config: Any, kind: HeadKind) -> bool:
+        """Its names are its own: a folder without it lacks them."""
+        return True
+
+    def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
+        if kind != "binary":
+            return super().table(shape, kind, model_type=model_type)
+        return KeyTable(self.classes[kind], encoder_rows(shape), own_head_rows())
+
+    def head_tensors(self, head: Head) -> dict[str, Tensor]:
+        return head.tensors()
+
+    def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
+        return Architecture.fill_head(self, head, named)

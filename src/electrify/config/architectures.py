@@ -33,6 +33,8 @@ class ArchitectureRow:
     """The own options that give a value for each row length of a run's earlier phases."""
     inits: tuple[Init, ...]
     """The initialisations that it supports."""
+    rtd_heads: tuple[str, ...] = ("dense", "linear")
+    """The heads that can detect on it: values of the option `rtd_head`."""
     narrow_embeddings: bool = True
     """Whether embeddings may be of another width than the blocks, by a projection."""
     model_types: Sequence[str]
@@ -140,6 +142,7 @@ ARCHITECTURES: dict[str, ArchitectureRow] = {
         options=DebertaOptions,
         check=_deberta_check,
         inits=("published", "local"),
+        rtd_heads=("dense", "linear", "v3"),
         narrow_embeddings=False,
         model_types=("deberta-v2",),
     ),

@@ -21,6 +21,8 @@ POSITIVE = (
 def check_model(m: ModelConfig, c: CorruptionConfig) -> None:
     for name in POSITIVE:
         need(getattr(m, name) > 0, f"{name} must be positive, not {getattr(m, name)}")
+    eps = m.layer_norm_eps
+    need(eps is None or 0 < eps < 1, f"layer_norm_eps must lie between 0 and 1, not {eps}")
     need(
         m.init in m.row.inits,
         f"init {m.init} is not known for architecture {m.architecture}: {' or '.join(m.row.inits)}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 from ..errors import need
+from .architectures import ARCHITECTURES
+from .objective_options import DetectingOptions
 from .objectives import OBJECTIVES
 from .pretrain import (
     CorruptionConfig,
@@ -25,11 +27,7 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
         c.corruptor in row.corruptors,
         f"objective {o.objective} needs corruptor {known}, not {c.corruptor}",
     )
-    need(
-        m.init_rtd_bias == "zero" or row.logits == "replaced",
-        f"init_rtd_bias {m.init_rtd_bias} is for heads that detect replaced tokens; objective "
-        f"{o.objective} has none",
-    )
+    check_detecting(o, m)
     for option, corruptors in row.needs.items():
         need(
             not getattr(o.options, option) or c.corruptor in corruptors,
@@ -57,6 +55,23 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
         ),
     )
     check_weights(c, o)
+
+
+def check_detecting(o: ObjectiveConfig, m: ModelConfig) -> None:
+    """Whether the objective has a head that detects, and the architecture has that head."""
+    need(
+        m.init_rtd_bias == "zero" or o.row.logits == "replaced",
+        f"init_rtd_bias {m.init_rtd_bias} is for heads that detect replaced tokens; objective "
+        f"{o.objective} has none",
+    )
+    if not isinstance(o.options, DetectingOptions):
+        return
+    form = o.options.rtd_head
+    having = [name for name, row in ARCHITECTURES.items() if form in row.rtd_heads]
+    need(
+        form in m.row.rtd_heads,
+        f"rtd_head {form} is for architecture {' or '.join(having)}, not {m.architecture}",
+    )
 
 
 def check_choosing(c: CorruptionConfig) -> None:

@@ -13,7 +13,17 @@ LEAST_TEMPERATURE = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
-class RTDOptions:
+class DetectingOptions:
+    """The options of every objective whose kept network detects replaced tokens."""
+
+    rtd_head: Literal["dense", "linear", "v3"] = "dense"
+    """The head that detects: dense = the architecture's own (of electra a dense layer, gelu and one
+    row); linear = one row alone, as COCO-LM's; v3 = DeBERTaV3's, for architecture deberta, which
+    adds the state of the first token of the sequence: norm, dense layer, gelu and one row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RTDOptions(DetectingOptions):
     """The options of replaced token detection."""
 
     loss_on: Literal["all", "chosen"] = "all"
@@ -33,7 +43,7 @@ class AllTokensOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorrectiveOptions:
+class CorrectiveOptions(DetectingOptions):
     """The options of detection and correction."""
 
     HEADING: ClassVar = "the objective: corrective"
@@ -46,9 +56,6 @@ class CorrectiveOptions:
     mlm_share: float = 0.0
     """For corrective: the share of the run, from its start, in which the encoder is a masked
     language model: it reads [MASK] and predicts the original there, and detects nothing yet."""
-    rtd_head: Literal["dense", "linear"] = "dense"
-    """For corrective: the head that detects: dense layer, gelu and one row, as ELECTRA's; or one
-    row alone, as COCO-LM's."""
     contrast_rows: int = 0
     """For corrective with a term weight for `contrast`: a crop of each sequence must be found among
     those of so many consecutive rows of the batch (COCO-LM); passes must hold whole such groups."""
@@ -59,7 +66,7 @@ class CorrectiveOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectiveOptions:
+class SelectiveOptions(DetectingOptions):
     """The options of detection and selection."""
 
     candidates: int = 5

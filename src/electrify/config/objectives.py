@@ -15,6 +15,7 @@ from typing import Any
 from .objective_options import (
     AllTokensOptions,
     CorrectiveOptions,
+    DetectingOptions,
     RTDOptions,
     SelectiveOptions,
     all_tokens_asked,
@@ -180,6 +181,7 @@ OBJECTIVES: dict[str, Objective] = {
         help="rtd with a generator that is paid for fooling it",
         corruptors=("generator",),
         losses={"rtd": 50.0, "reinforce": 1.0, "baseline": 1.0},
+        options=DetectingOptions,
         uncovered=_DRAWING,
         rewarded=True,
         logits="replaced",

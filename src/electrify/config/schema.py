@@ -39,7 +39,15 @@ _BOOL = {
 
 @cache
 def field_docs(cls: type) -> dict[str, str]:
-    """The docstring written below each field of a dataclass, on one line."""
+    """The docstring written below each field of a dataclass, on one line; also of the fields that
+    it inherits."""
+    docs: dict[str, str] = {}
+    for one in reversed(cls.__mro__):
+        docs |= _own_field_docs(one) if "__dataclass_fields__" in vars(one) else {}
+    return docs
+
+
+def _own_field_docs(cls: type) -> dict[str, str]:
     body = typing.cast(
         ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     ).body

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..architectures import exported_as
+from ..architectures.architecture import Architecture
 from .findings import Finding, warning
 from .weights import Header
 
@@ -28,13 +29,32 @@ def architecture(config: dict[str, Any]) -> str:
 
 def part_of(config: dict[str, Any]) -> str | None:
     """`discriminator` or `generator`, judged by the class; None if it cannot be told."""
+    said = architecture(config)
     known = exported_as(str(config.get("model_type")))
-    kinds = (
-        [kind for kind, name in known.classes.items() if name == architecture(config)]
-        if known
-        else []
-    )
+    classes = known.for_classes([said]).classes if known else {}
+    kinds = [kind for kind, name in classes.items() if name == said]
     return PARTS[kinds[0]] if kinds else None
+
+
+def class_with_head(config: dict[str, Any], have: Header) -> Any:
+    """The class that reads weights with the head that detects, where they have it and the
+    configuration names their class; else None."""
+    said = architecture(config)
+    known = exported_as(str(config.get("model_type")))
+    known = known and known.for_classes([said])
+    if known is None or said != known.classes["binary"]:
+        return None
+    prefix = known.head_prefixes["binary"]
+    return known.network_class(said) if any(n.startswith(prefix) for n in have) else None
+
+
+def prefixes_of(known: Architecture, said: str) -> dict[str, str]:
+    """How the names of a head's weights begin in each class of an architecture."""
+    return {
+        one.classes[kind]: prefix
+        for one in (known, known.for_classes([said]))
+        for kind, prefix in one.head_prefixes.items()
+    }
 
 
 def heads(said: str, model_type: str, have: Header, wanted: Collection[str]) -> Iterator[Finding]:
@@ -43,10 +63,9 @@ def heads(said: str, model_type: str, have: Header, wanted: Collection[str]) -> 
     known = exported_as(model_type)
     if known is None:
         return
-    prefixes = {known.classes[kind]: prefix for kind, prefix in known.head_prefixes.items()}
     there = [
         name
-        for name, prefix in prefixes.items()
+        for name, prefix in prefixes_of(known, said).items()
         if any(n.startswith(prefix) for n in have)
         and (name == said or not any(n.startswith(prefix) for n in wanted))
     ]
@@ -61,7 +80,7 @@ def heads(said: str, model_type: str, have: Header, wanted: Collection[str]) -> 
                 "leave the head out, or draw one at random."
             ),
         )
-    elif said == f"{family}Model":
+    elif said == f"{family}Model" and said not in there:
         without = " or ".join(
             prefix.rstrip(".") for prefix in reversed(known.head_prefixes.values())
         )

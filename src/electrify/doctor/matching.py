@@ -10,7 +10,7 @@ from typing import Any
 
 from .files import named
 from .findings import DamageError, Finding, error, note, ok
-from .kinds import CONFIG, SAVE_HEAD, architecture, heads
+from .kinds import CONFIG, SAVE_HEAD, architecture, class_with_head, heads
 from .shapes import expected_shapes
 from .weights import PICKLES, Header, headers
 
@@ -39,7 +39,7 @@ def against_config(config: dict[str, Any], kept: dict[str, Any]) -> Iterator[Fin
         have |= header
     yield from layers(config, have)
     name = architecture(config)
-    wanted = expected_shapes(config, name)
+    wanted = expected_shapes(config, name, own=class_with_head(config, have))
     names = wanted.shapes if wanted else ()
     yield from heads(name, str(config.get("model_type")), have, names)
     if wanted is None:

@@ -32,13 +32,16 @@ class Expected:
         return name
 
 
-def expected_shapes(config: dict[str, Any], architecture: str) -> Expected | None:
-    """The expected tensors; None if the library has no such class. Raises DamageError if it cannot
-    build one from this config."""
+def expected_shapes(
+    config: dict[str, Any], architecture: str, *, own: Any = None
+) -> Expected | None:
+    """The expected tensors; None if the library has no such class. own: the class, where it is
+    known already. Raises DamageError if it cannot be built from this config."""
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    cls = getattr(transformers, architecture, None) if architecture.isidentifier() else None
+    known = getattr(transformers, architecture, None) if architecture.isidentifier() else None
+    cls = own or known
     kind = config.get("model_type")
     if (
         not isinstance(cls, type)

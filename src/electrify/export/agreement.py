@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from ..architectures.exported import ExportedModel
 from ..errors import UserError, failing_as
+from ..model.encoder import Encoder
+from ..model.heads import Head
 from ..model.shape import Shape
 from ..tokens import SpecialIds, Tokens
 from .quiet import quiet
@@ -57,15 +59,13 @@ def _loaded(folder: Path, model: ExportedModel, special: SpecialIds) -> tuple[nn
     or special tokens are others."""
     import transformers
 
+    reader = model.architecture.network_class(model.table().name)
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    name = model.table().name
     with quiet(), failing_as("the run's tokenizer folder cannot be loaded by transformers"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
     with quiet():
         encoder = transformers.AutoModel.from_pretrained(folder, **local)
-        theirs, info = getattr(transformers, name).from_pretrained(
-            folder, output_loading_info=True, **local
-        )
+        theirs, info = reader.from_pretrained(folder, output_loading_info=True, **local)
     wrong = sorted(
         [*info["missing_keys"], *info["unexpected_keys"], *(k[0] for k in info["mismatched_keys"])]
     )
@@ -84,10 +84,11 @@ def _loaded(folder: Path, model: ExportedModel, special: SpecialIds) -> tuple[nn
 
 
 @torch.no_grad()
-def _outputs(own: tuple[nn.Module, nn.Module], tokens: Tokens) -> tuple[Tensor, Tensor]:
+def _outputs(own: tuple[Encoder, Head], tokens: Tokens) -> tuple[Tensor, Tensor]:
     """Hidden states [T, D] and logits of our modules."""
-    x_TD = own[0](tokens)
-    return x_TD, own[1](x_TD)
+    encoder, head = own
+    x_TD = encoder(tokens)
+    return x_TD, head(head.inputs(x_TD, tokens))
 
 
 @torch.no_grad()

@@ -125,19 +125,11 @@ def _use(model: ExportedModel, *, says: Logits, fills: bool) -> str:
             'print(fill(f"The capital of France is {fill.tokenizer.mask_token}."))',
         ]
     else:
-        name = model.table().name
-        logits = (
-            model.architecture.binary_code
-            if model.head.kind == "binary"
-            else "model(**inputs).logits"
-        )
+        known = model.architecture
+        detects = model.head.kind == "binary"
+        logits = known.binary_code if detects else "model(**inputs).logits"
         code = [
-            f"from transformers import AutoTokenizer, {name}",
-            "",
-            (
-                'tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), '
-                f'{name}.from_pretrained("FOLDER")'
-            ),
+            *((detects and known.binary_reading) or _reading(model.table().name)),
             'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")',
             LOGITS[says].format(logits),
         ]
@@ -146,7 +138,20 @@ def _use(model: ExportedModel, *, says: Logits, fills: bool) -> str:
         '`AutoModel.from_pretrained("FOLDER")` gives the encoder, '
         "`AutoModelForSequenceClassification` and its like a model to fine-tune."
     )
-    return f"## Use\n```python\n{head}\n```\n{auto}"
+    note = f"{model.architecture.binary_note} " if model.head.kind == "binary" else ""
+    return f"## Use\n```python\n{head}\n```\n{note.lstrip()}{auto}"
+
+
+def _reading(name: str) -> tuple[str, ...]:
+    """Code for a class of the library."""
+    return (
+        f"from transformers import AutoTokenizer, {name}",
+        "",
+        (
+            'tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), '
+            f'{name}.from_pretrained("FOLDER")'
+        ),
+    )
 
 
 def _training(

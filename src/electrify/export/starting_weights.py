@@ -84,7 +84,7 @@ def load_model(
     config = _config(start, own.architecture.name)
     _must_fit(own, own.architecture.shape_of(config), start, what=what)
     table = own.table(model_type=config.model_type)
-    model, missing, extra = _read(start, table, config)
+    model, missing, extra = _read(start, own.architecture.network_class(table.name), config)
     if not own.architecture.has_head(config, own.head.kind):
         missing |= {name for row in table.head for name in row.theirs}
     broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
@@ -240,14 +240,12 @@ def _config(start: str, architecture: str) -> Any:
     return config
 
 
-def _read(start: str, table: KeyTable, config: Any) -> tuple[Any, set[str], set[str]]:
-    """The model, and the keys it missed and did not know."""
-    import transformers
-
+def _read(start: str, cls: Any, config: Any) -> tuple[Any, set[str], set[str]]:
+    """The model as one of this class, and the keys it missed and did not know."""
     place, local = _where(start)
     try:
         with quiet():
-            model, info = getattr(transformers, table.name).from_pretrained(
+            model, info = cls.from_pretrained(
                 place,
                 config=config,
                 output_loading_info=True,

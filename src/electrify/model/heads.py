@@ -25,7 +25,7 @@ HeadKind = Literal["token", "binary", "vector"]
 
 
 class Head(nn.Module, ABC):
-    """[N, D] -> logits."""
+    """[N, D] -> logits, where the rows are those of `inputs`."""
 
     kind: ClassVar[HeadKind]
     """What it gives for a token: a logit for each word of the vocabulary [N, V], one logit [N], or
@@ -41,6 +41,11 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def paper_flops(self, row_length: int) -> float:
         """The same in the paper's convention (flops/)."""
+
+    def inputs(self, states_TD: Tensor, tokens: Tokens) -> Tensor:
+        """[T, D] what the head reads of each token, from the states of all: the token's own state,
+        unless a head says otherwise. Its logits of a token are computed from that row alone."""
+        return states_TD
 
     def start_at(self, share: float) -> None:
         """Sets the output bias of a binary head to the log-odds of a share of positives."""
@@ -161,6 +166,32 @@ class BinaryHead(OneLogit):
 
     def paper_flops(self, row_length: int) -> float:
         return costs.binary_flops(self.dense.in_features)
+
+
+class ClsBinaryHead(OneLogit):
+    """w . gelu(W LayerNorm(h + h_CLS)) + b: one logit a token, which also reads the first token of
+    its sequence (DeBERTaV3 2111.09543, the public code)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        width = shape.hidden_size
+        self.norm = nn.LayerNorm(width, eps=shape.layer_norm_eps)
+        self.dense = nn.Linear(width, width)
+        self.out = nn.Linear(width, 1)
+
+    def inputs(self, states_TD: Tensor, tokens: Tokens) -> Tensor:
+        # Gathered in float32 at least, because the gradient of a first token is a sum over its
+        # sequence.
+        wide = torch.promote_types(states_TD.dtype, torch.float32)
+        return states_TD + states_TD.to(wide)[tokens.start_T].to(states_TD.dtype)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        return self.out(F.gelu(self.dense(self.norm(x_ND)))).squeeze(-1)
+
+    def paper_flops(self, row_length: int) -> float:
+        """With the sum of two states and the norm, which count as the script counts them."""
+        width = self.dense.in_features
+        return width + costs.NORM * width + costs.binary_flops(width)
 
 
 class VectorHead(Head):

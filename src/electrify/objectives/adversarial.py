@@ -61,9 +61,9 @@ class Adversarial(Objective):
         self.baseline_head = baseline_head
 
     @classmethod
-    def build(cls, parts: Parts) -> Adversarial:
+    def build(cls, parts: Parts, *, rtd_head: str) -> Adversarial:
         width = parts.corruptor.lm.encoder.shape.hidden_size
-        return cls(parts.corruptor, parts.encoder, parts.binary_head(), LinearHead(width))
+        return cls(parts.corruptor, parts.encoder, parts.rtd_head(rtd_head), LinearHead(width))
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         plan = super().plan(tokens, draws, fixed=fixed)
@@ -92,7 +92,7 @@ class Adversarial(Objective):
         z = self.corruptor(tokens, plan)
         assert z.logits_MV is not None
         states_TD = self.encoder(z.tokens)
-        logits_T = self.head(states_TD)
+        logits_T = self.head(self.head.inputs(states_TD, z.tokens))
         paid_M = reward(logits_T[z.at_M], z.replaced_T[z.at_M])
         expected_M = self.baseline_head(z.states_MD.detach())
         log_p_M = z.logits_MV.float().log_softmax(-1).gather(-1, z.now_M[:, None]).squeeze(-1)

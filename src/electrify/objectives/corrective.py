@@ -17,7 +17,7 @@ from ..corruption.plan import Plan, count
 from ..draws import Draws
 from ..model.encoder import Encoder
 from ..model.forward_passes import Pass, Period
-from ..model.heads import Head, LinearHead, VectorHead
+from ..model.heads import Head, VectorHead
 from ..model.likelihood import likeliest, token_ce
 from ..model.network import Network
 from ..terms import Loss, Terms, term
@@ -114,14 +114,13 @@ class Corrective(Objective):
         parts: Parts,
         *,
         correction: Correction,
-        rtd_head: Literal["dense", "linear"],
+        rtd_head: str,
         mlm_share: float,
         contrast_rows: int,
         contrast_temperature: float,
         crop_share: float,
     ) -> Corrective:
-        width = parts.shape.hidden_size
-        head = LinearHead(width) if rtd_head == "linear" else parts.binary_head()
+        head = parts.rtd_head(rtd_head)
         contrast = None
         if "contrast" in parts.losses:
             contrast = Contrast(contrast_rows, contrast_temperature, crop_share)
@@ -186,7 +185,7 @@ class Corrective(Objective):
         if is_masked(plan):
             return self.as_masked_lm(z, tokens, plan)
         states_TD = self.states(z)
-        replaced_T = self.head(states_TD)
+        replaced_T = self.head(self.head.inputs(states_TD, z.tokens))
         losses = self.corruptor.likelihood(z) | {
             "rtd": Loss(binary_ce(replaced_T, z.replaced_T), tokens.real_T)
         }

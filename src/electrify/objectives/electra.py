@@ -61,9 +61,14 @@ class Electra(Objective):
 
     @classmethod
     def build(
-        cls, parts: Parts, *, loss_on: Literal["all", "chosen"], correct_as_replaced: bool
+        cls,
+        parts: Parts,
+        *,
+        rtd_head: str,
+        loss_on: Literal["all", "chosen"],
+        correct_as_replaced: bool,
     ) -> Electra:
-        head = parts.binary_head()
+        head = parts.rtd_head(rtd_head)
         sentence = LinearHead(parts.shape.hidden_size) if "sentence" in parts.losses else None
         own = {
             "loss_on": loss_on,
@@ -90,12 +95,13 @@ class Electra(Objective):
     def forward(self, tokens: Tokens, plan: Plan) -> Judged:
         z = self.corruptor(tokens, plan)
         states_TD = self.states(z)
+        x_TD = self.head.inputs(states_TD, z.tokens)
         losses = self.corruptor.likelihood(z)
         if self.loss_on == "all":
-            logits = self.head(states_TD)
+            logits = self.head(x_TD)
             losses["rtd"] = Loss(binary_ce(logits, self.label_T(z)), tokens.real_T)
         else:
-            logits = self.head(states_TD[z.at_M])
+            logits = self.head(x_TD[z.at_M])
             losses["rtd"] = Loss(binary_ce(logits, self.label_T(z)[z.at_M]), z.valid_M)
         # Computed for every token, because the number of sequences is not fixed.
         sentence_T = None if self.sentence_head is None else self.sentence_head(states_TD)
@@ -105,8 +111,7 @@ class Electra(Objective):
 
     def watch(self, graded: Judged) -> Terms:
         z = graded.corrupted
-        x_TD = graded.states_TD
-        label_T = self.label_T(graded.corrupted)
+        label_T = self.label_T(z)
         terms = generator_rates(z, graded.losses) | replaced_share(z)
         if self.loss_on == "chosen":
             terms |= apart("rtd", graded.losses["rtd"], label_T[z.at_M])
@@ -115,7 +120,9 @@ class Electra(Objective):
             terms["sentence_accuracy"] = term(right_T.float(), z.tokens.first_T)
         if self.training:
             return terms
-        logits_T = graded.logits if self.loss_on == "all" else self.head(x_TD)
+        logits_T = graded.logits
+        if self.loss_on == "chosen":
+            logits_T = self.head(self.head.inputs(graded.states_TD, z.tokens))
         terms["rtd_detection"] = histogram(logits_T, label_T, z.tokens.real_T)
         if self.loss_on == "chosen":  # only these have labels in training
             terms["rtd_chosen_detection"] = histogram(logits_T, label_T, z.chosen_T)

@@ -48,8 +48,9 @@ class Parts:
         words: Words = self.encoder.embeddings.words
         return self.architecture.lm_head(self.shape, words)
 
-    def binary_head(self) -> Head:
-        return self.architecture.binary_head(self.shape)
+    def rtd_head(self, form: str) -> Head:
+        """The head that detects, in this form."""
+        return self.architecture.rtd_head(self.shape, form)
 
     def selection_head(self, candidates: int) -> SelectionHead:
         """A head that scores so many words, by the kept encoder's word table."""

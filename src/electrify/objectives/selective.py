@@ -78,14 +78,14 @@ class Selective(Objective):
         self.candidates = candidates
 
     @classmethod
-    def build(cls, parts: Parts, *, candidates: int) -> Selective:
+    def build(cls, parts: Parts, *, rtd_head: str, candidates: int) -> Selective:
         words = parts.shape.vocab_size
         need(
             candidates <= words,
             f"candidates {candidates} are more than the {words} words of the vocabulary; give "
             "fewer --candidates",
         )
-        head = parts.binary_head()
+        head = parts.rtd_head(rtd_head)
         selection = parts.selection_head(candidates)
         selector = parts.branch()
         own = {"candidates": candidates}
@@ -129,7 +129,7 @@ class Selective(Objective):
         below_TD = encoder.through(x_TD, context, encoder.blocks[:shared])
         states_TD = encoder.read(encoder.through(below_TD, context, encoder.blocks[shared:]))
         chosen_TD = selector.read(selector.through(below_TD, context, selector.blocks[shared:]))
-        logits_T = self.head(states_TD)
+        logits_T = self.head(self.head.inputs(states_TD, z.tokens))
         scores_MK = self.selection.choose(chosen_TD[z.at_M], candidates_MK)
         losses = self.corruptor.likelihood(z) | {
             "rtd": Loss(binary_ce(logits_T, z.replaced_T), tokens.real_T),

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
@@ -175,8 +174,9 @@ def load_discriminator(model: str) -> tuple[Any, Any, Architecture]:
             "replacement"
         )
         raise UserError(f"{model}: {energies}; {advice} with objective rtd")
+    architecture = architecture.for_classes(config.architectures or ())
     table = architecture.table(architecture.shape_of(config), "binary")
-    discriminator, missing = load_weights(getattr(transformers, table.name), model, config)
+    discriminator, missing = load_weights(architecture.network_class(table.name), model, config)
     lacking = {name for row in table.head for name in row.theirs} & set(missing)
     if lacking or not architecture.has_head(config, "binary"):
         raise UserError(

@@ -183,6 +183,16 @@ def must_be_a_score(model: str, said: Logits | None) -> None:
         )
 
 
+def detecting(config: Any) -> Architecture | None:
+    """The architecture that reads the logits of a folder's binary head; None where it has none."""
+    named = config.architectures or ()
+    known = exported_as(config.model_type)
+    known = known and known.for_classes(named)
+    if known is None or known.classes["binary"] not in named:
+        return None
+    return known if known.has_head(config, "binary") else None
+
+
 def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     """The scorer for a folder or Hub id. Its kind follows from the model's head (electrify.json
     tells energies from replaced-token logits).
@@ -191,18 +201,14 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     or [SEP].
     """
     config = load_config(model)
-    architecture = exported_as(config.model_type)
-    binary = architecture and architecture.table(architecture.shape_of(config), "binary").name
-    named = binary in (config.architectures or ())
-    if architecture is not None and not (named and architecture.has_head(config, "binary")):
-        architecture = None
+    architecture = detecting(config)
     kind: Kind = "mlm"
     said = logits_of(model)
     must_be_a_score(model, said)
     network = transformers.AutoModelForMaskedLM
     if architecture is not None:
         kind = "electric" if said == "energy" else "rtd"
-        network = getattr(transformers, binary) if binary else network
+        network = architecture.network_class(architecture.classes["binary"])
     loaded, missing = load_weights(network, model, config)
     if missing:
         raise UserError(
