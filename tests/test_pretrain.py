@@ -359,7 +359,11 @@ def test_init_mistakes(
             generator | {"recipe": "bert-tiny"},
             "--init-generator is for corruptor generator, not mask",
         ),
-        (small_data, kept | long, "max_seq_length 64 exceeds max_position_embeddings 32"),
+        (
+            small_data,
+            kept | long,
+            "max_position_embeddings 32 (the shape is that of --init-discriminator",
+        ),
         (
             small_data,
             generator | long,

@@ -39,7 +39,10 @@ def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> Pretrain
     )
     # Checked again, because the folder has decided the shape. If another folder decides the
     # generator's shape, generator_size is ignored.
-    check(override(config, {"generator_size": 1.0}) if config.train.init_generator else config)
+    try:
+        check(override(config, {"generator_size": 1.0}) if config.train.init_generator else config)
+    except UserError as e:
+        raise UserError(f"{e} (the shape is that of --init-discriminator {start})") from None
     return config
 
 
