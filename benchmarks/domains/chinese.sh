@@ -2,8 +2,9 @@
 # Two tasks in Chinese in six commands. bash chinese.sh DATA OUT (DATA: as chinese.py makes it)
 set -euo pipefail
 data=$1 out=$2
-electrify prepare "$data/corpus.txt" --tokenizer unigram --output-dir "$out/corpus"
-electrify pretrain "$out/corpus" --recipe electra-tiny --max-seq-length 256 \
+electrify prepare "$data/corpus.txt" --tokenizer unigram --vocab-size 8192 \
+    --output-dir "$out/corpus"
+electrify pretrain "$out/corpus" --recipe corrective-tiny --mlm-share .4 --max-seq-length 256 \
     --train-minutes "${MINUTES:-30}" --output-dir "$out/run"
 electrify finetune "$out/run/discriminator" --train-file "$data/tags-train.conll" \
     --validation-file "$data/tags-heldout.conll" --seeds "${SEEDS:-5}" --baselines \

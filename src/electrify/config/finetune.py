@@ -96,7 +96,7 @@ class FinetuneConfig(Checked):
     predictions from the seed with the best development score."""
     hyperparameter_search: str | None = None
     """Try every combination, with all seeds, and report each model's best on each task; auto:
-    learning_rate=1e-4,3e-4,1e-3;num_train_epochs=3,10."""
+    learning_rate=1e-4,3e-4,1e-3,3e-3;num_train_epochs=3,10."""
     save_model: bool = False
     """Keep the fine-tuned model of the first seed as a Hugging Face folder (ELECTRA, BERT, RoBERTa,
     ModernBERT, DeBERTa V3)."""

@@ -49,7 +49,7 @@ class FinetuneSettings(Checked):
     (the public code's, whose gradients are nearly always clipped). None takes the protocol's."""
     learning_rate: float | None = None
     """Peak learning rate of the head; none takes 3e-4 up to width 256, 1e-4 below width 1024, 5e-5
-    from there (the paper's); for tags 1e-3 up to width 128, except under --protocol published."""
+    from there (the paper's); for tags 3e-3 up to width 128, except under --protocol published."""
     layerwise_lr_decay: float | None = None
     """The learning rate of each layer as a share of that of the layer above; none takes .8, and .9
     from width 1024; 1 switches it off."""

@@ -10,7 +10,7 @@ from ..errors import UserError, nearest
 from .finetune_settings import FinetuneSettings
 from .schema import convert, field_types
 
-AUTO_GRID = "learning_rate=1e-4,3e-4,1e-3;num_train_epochs=3,10"
+AUTO_GRID = "learning_rate=1e-4,3e-4,1e-3,3e-3;num_train_epochs=3,10"
 
 
 def search_grid(text: str, settings: FinetuneSettings) -> list[tuple[str, FinetuneSettings]]:

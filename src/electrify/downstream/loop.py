@@ -257,7 +257,7 @@ def default_rates(hidden_size: int, *, tags: bool = False) -> tuple[float, float
     """Learning rate and layer-wise decay by width (ELECTRA's table 7: Small, Base, Large). tags: of
     a narrow encoder, which learns them from a larger one (docs/results.md)."""
     if tags and hidden_size <= 128:
-        return 1e-3, 0.8
+        return 3e-3, 0.8
     if hidden_size <= 256:
         return 3e-4, 0.8
     return (1e-4, 0.8) if hidden_size < 1024 else (5e-5, 0.9)
