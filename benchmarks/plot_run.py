@@ -1,10 +1,35 @@
-"""The curves of one pre-training run as a picture: python benchmarks/plot_run.py RUN PICTURE.png"""
+"""The curves of one pre-training run as a picture: python benchmarks/plot_run.py RUN PICTURE.png
+
+A dotted line marks where another period of the run begins (`--mlm-share`): its records have other
+losses.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from pathlib import Path
+from typing import Any
+
+LOSSES = ("generator_loss_masked", "mlm_loss_masked", "rtd", "correct_loss_replaced")
+RATES = ("rtd_detection_auc", "rtd_detection_recall", "rtd_detection_precision", "replaced")
+Records = list[dict[str, Any]]
+
+
+def starts(records: Records) -> list[float]:
+    """Where other losses begin, in million tokens."""
+    return [
+        before["tokens"] / 1e6
+        for before, after in itertools.pairwise(records)
+        if any(name in after and name not in before for name in LOSSES)
+    ]
+
+
+def curve(axis: Any, records: Records, name: str, *style: str, **how: Any) -> None:
+    """One figure, where a period of the run has it."""
+    there = [r for r in records if name in r]
+    axis.plot([r["tokens"] / 1e6 for r in there], [r[name] for r in there], *style, **how)
 
 
 def main(run: Path, picture: Path) -> None:
@@ -13,47 +38,27 @@ def main(run: Path, picture: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    records = [
-        json.loads(line)
-        for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    text = (run / "metrics.jsonl").read_text(encoding="utf-8")
+    records = [json.loads(line) for line in text.splitlines()]
     train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
-    losses = [k for k in ("generator_loss_masked", "mlm_loss_masked", "rtd") if k in valid[-1]]
-    rates = [
-        k
-        for k in (
-            "rtd_detection_auc",
-            "rtd_detection_recall",
-            "rtd_detection_precision",
-            "replaced",
-        )
-        if k in valid[-1]
-    ]
-    panels = [[k] for k in losses] + ([rates] if rates else [])
+    known = {name for r in records for name in r}
+    # A loss on [MASK] of the kept encoder is there in its first period alone.
+    losses = [name for name in LOSSES if name in known]
+    rates = [name for name in RATES if name in known]
+    panels = [[name] for name in losses] + ([rates] if rates else [])
     figure, axes = plt.subplots(
         1, len(panels), figsize=(5 * len(panels), 4.2), constrained_layout=True, squeeze=False
     )
     for axis, names in zip(axes[0], panels, strict=True):
         for name in names:
-            if len(names) == 1 and name in train[-1]:
-                axis.plot(
-                    [r["tokens"] / 1e6 for r in train],
-                    [r[name] for r in train],
-                    alpha=0.4,
-                    label="train",
-                )
+            if len(names) == 1:
+                curve(axis, train, name, alpha=0.4, label="train")
             label = "held out" if len(names) == 1 else name.removeprefix("rtd_detection_")
-            axis.plot(
-                [r["tokens"] / 1e6 for r in valid],
-                [r[name] for r in valid],
-                "o-",
-                markersize=3,
-                label=label,
-            )
-        axis.set(
-            xlabel="million tokens",
-            title=f"{names[0]}, nats" if len(names) == 1 else "discriminator, held out",
-        )
+            curve(axis, valid, name, "o-", markersize=3, label=label)
+        for start in starts(train):
+            axis.axvline(start, color="gray", linestyle=":")
+        title = f"{names[0]}, nats" if len(names) == 1 else "discriminator, held out"
+        axis.set(xlabel="million tokens", title=title, xlim=(0, records[-1]["tokens"] / 1e6))
         axis.grid(alpha=0.3)
         axis.legend()
     figure.savefig(picture, dpi=110)
