@@ -175,3 +175,19 @@ def test_length(tmp_path: Path) -> None:
         assert {len(times) for times in result["seconds"].values()} == {2}
         assert all(memory > 1e8 for memory in result["peak_memory_bytes"].values())
     assert (tmp_path / "length.png").stat().st_size > 5_000
+
+
+def test_the_picture_of_a_run_with_two_periods(tmp_path: Path) -> None:
+    """The second period has other losses than the first."""
+    pytest.importorskip("matplotlib")
+    first = {"kind": "train", "generator_loss_masked": 8.0, "mlm_loss_masked": 8.0}
+    second = {"kind": "train", "generator_loss_masked": 6.0, "rtd": 0.4}
+    records = [
+        first | {"tokens": 1_000_000},
+        second | {"tokens": 2_000_000},
+        second | {"kind": "valid", "replaced": 0.1, "tokens": 2_000_000},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+    command = [sys.executable, str(BENCHMARKS / "plot_run.py"), str(tmp_path), "run.png"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
