@@ -61,6 +61,12 @@ def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape
             raise UserError(
                 f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed {positions}"
             )
+        eps = shape.layer_norm_eps
+        if not 0 < eps < 1:
+            raise UserError(
+                f"layer_norm_eps must lie between 0 and 1, not {eps} (it is that of "
+                f"--init-generator {start})"
+            )
         must_share(config, kept, shape, start)
         return kept, shape
     return kept, generator_shape(
@@ -73,10 +79,13 @@ def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str
     with another epsilon."""
     eps, tie = generator.layer_norm_eps, config.model.tie
     if eps != kept.layer_norm_eps and tie not in ("none", "tokens", "gdes"):
+        same = f"give both the same (--layer-norm-eps {eps:g}), or "
+        if config.train.init_discriminator:  # which decides the encoder's
+            same = ""
         raise UserError(
             f"--init-generator {start} has layer_norm_eps {eps:g} and the encoder "
-            f"{kept.layer_norm_eps:g}, and with tie {tie} they share a LayerNorm; give both the "
-            f"same (--layer-norm-eps {eps:g}), or take --tie tokens, none or gdes"
+            f"{kept.layer_norm_eps:g}, and with tie {tie} they share a LayerNorm; {same}take "
+            "--tie tokens, none or gdes"
         )
 
 

@@ -246,6 +246,11 @@ def test_feed_forward_layers_have_the_parameters_of_the_models() -> None:
             "heads must have an even width, not 15",
         ),
         ("bert-tiny", {"local_attention": 8}, "local_attention 8 is for architecture modernbert"),
+        (
+            "electra-modernbert-tiny",
+            {"rtd_head": "linear"},
+            "rtd_head linear is for architecture electra or deberta, not modernbert",
+        ),
     ],
     ids=str,
 )

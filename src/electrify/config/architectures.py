@@ -132,6 +132,7 @@ ARCHITECTURES: dict[str, ArchitectureRow] = {
         check=_modernbert_check,
         by_rows=("global_rope_theta_schedule",),
         inits=("published", "local"),
+        rtd_heads=("dense",),
         narrow_embeddings=False,
         model_types=("modernbert",),
     ),

@@ -51,7 +51,7 @@ class ModelConfig(Checked):
     """Longest sequence the position table allows."""
     layer_norm_eps: float | None = None
     """Added to the variance in every LayerNorm; by default the architecture's own (electra 1e-12,
-    modernbert 1e-5, deberta 1e-7), or that of the folder that the encoder starts from."""
+    modernbert 1e-5, deberta 1e-7). A network that starts from a folder has the folder's."""
     generator_size: float = 0.25
     """Width, heads and feed-forward width of the generator (or of each tower of two_tower) as a
     share of the encoder's; the depth is the same."""
