@@ -115,7 +115,11 @@ def test_the_report(tmp_path: Path) -> None:
     assert "b: late is ahead of first at every budget, by more" in page
     assert "b: late reaches the 40.0 of first at least 10.0 times cheaper" in page
     rows = list(csv.DictReader(io.StringIO(as_csv(table))))
-    assert len(rows) == len(table.points) == 14
+    assert len(table.points) == 14
+    assert len(rows) == 14 + 6
+    ranks = [row for row in rows if row["metric"] == "rank"]
+    assert [float(row["mean"]) for row in ranks] == [1.5, 1.5, 1.5, 1.5, 2.0, 1.0]
+    assert {row["seeds"] for row in ranks} == {"3"}
     assert float(rows[0]["mean"]) == pytest.approx(table.points[0].mean.value)
     known = json.loads(as_json(table))
     assert known["recipes"] == ["first", "late"]

@@ -54,19 +54,25 @@ def as_json(table: Table) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """One line for each recipe, budget and task, and for each figure on held-out text."""
+    """One line for each recipe, budget and task, for each rank over the tasks, and for each figure
+    on held-out text."""
     rows: list[list[Any]] = [list(COLUMNS)]
     for p in table.points:
-        d = p.difference
-        rows.append(
-            [p.recipe, f"{p.budget:g}", p.task, p.metric, len(p.by_seed)]
-            + [p.mean.value, p.mean.low, p.mean.high]
-            + ([d.value, d.low, d.high] if d else ["", "", ""])
-        )
+        what = [p.recipe, f"{p.budget:g}", p.task, p.metric, len(p.by_seed)]
+        rows.append([*what, *_bounds(p.mean), *_bounds(p.difference)])
+    for budget, ranks in table.ranks.items():
+        for recipe, r in ranks.items():
+            what = [recipe, f"{budget:g}", SCORE, "rank", r.seeds]
+            rows.append([*what, *_bounds(r.mean), *_bounds(r.difference)])
     for h in table.held_out:
-        found = [h.mean.value, h.mean.low, h.mean.high]
-        rows.append([h.recipe, f"{h.budget:g}", HELD_OUT, h.figure, h.seeds, *found, "", "", ""])
+        what = [h.recipe, f"{h.budget:g}", HELD_OUT, h.figure, h.seeds]
+        rows.append([*what, *_bounds(h.mean), *_bounds(None)])
     return csv_text(rows)
+
+
+def _bounds(interval: Interval | None) -> list[Any]:
+    """Three cells."""
+    return [interval.value, interval.low, interval.high] if interval else ["", "", ""]
 
 
 def text(table: Table) -> str:
