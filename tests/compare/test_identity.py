@@ -43,6 +43,7 @@ def cell_of(entry: str) -> Cell:
     [
         ("bert-tiny", "b17153eeca88758c"),
         ("electra-tiny", "9d215c7b869a9ead"),
+        ("teams-tiny", "ea79c55c2ff0cdd0"),
         ("corrective-tiny", "14460090e8d0ad39"),
     ],
 )
@@ -68,6 +69,7 @@ def test_a_later_option_with_another_value_is_another_recipe(name: str):
         "contrast_rows": 32,
         "contrast_temperature": 0.5,
         "crop_share": 0.8,
+        "layer_norm_eps": 1e-6,
     }
     cell = cell_of("corrective-tiny")
     changed = Cell(**vars(cell) | {"config": override(cell.config, {name: other[name]})})

@@ -41,7 +41,7 @@ def test_the_grid_by_hand():
         (3e-4, 1),
     ]
     assert search_grid("auto", FinetuneSettings()) == search_grid(AUTO_GRID, FinetuneSettings())
-    assert len(search_grid("auto", FinetuneSettings())) == 6
+    assert len(search_grid("auto", FinetuneSettings())) == 8
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,14 @@ LATER: dict[str, Any] = {
     "contrast_rows": 0,
     "contrast_temperature": 1.0,
     "crop_share": 0.9,
+    "layer_norm_eps": None,
 }
 """Options that came after the first results, each with the value at which a recipe is what it was
 before: so a new option leaves the results of earlier versions valid."""
+LATER_OF: dict[str, dict[str, Any]] = {
+    objective: {"rtd_head": "dense"} for objective in ("rtd", "selective", "adversarial")
+}
+"""The same for options that another objective had from the start."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +201,8 @@ def identity(study: Study, cell: Cell) -> str:
     starts from, the corpus, the examples of the tasks and how they are measured."""
     t = cell.config.train
     starts = [start and fingerprint(start) for start in (t.init_discriminator, t.init_generator)]
-    decides = {k: v for k, v in decisive(cell.config).items() if (k, v) not in LATER.items()}
+    later = LATER | LATER_OF.get(cell.config.objective.objective, {})
+    decides = {k: v for k, v in decisive(cell.config).items() if (k, v) not in later.items()}
     parts = [cell.entry, decides, starts, kept(study)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
