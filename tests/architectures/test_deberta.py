@@ -1,5 +1,4 @@
-"""Every objective on DeBERTa's architecture: it builds, takes an update, counts its FLOPs, and
-says what it cannot have."""
+"""What only DeBERTa's architecture has: blocks, FLOPs, recipes, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,19 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from batches import (
-    VOCAB,
-    VOCABULARY,
-    built,
-    counts_of,
-    draws_of,
-    ragged_batch,
-    terms_of,
-    text_batch,
-    tiny,
-    value,
-)
-from electrify.build import build
+from batches import VOCAB, built, ragged_batch, tiny
 from electrify.config.checks import check
 from electrify.config.pretrain import load_recipe, override, recipe_names
 from electrify.errors import UserError
@@ -33,101 +20,9 @@ from electrify.model.blocks import DisentangledBlock
 from electrify.model.encoder import Encoder, Top
 from electrify.model.forward_passes import Pass
 from electrify.model.relative import buckets_of
-from electrify.objectives.objective import Step
-from electrify.terms import weighted
 
 WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
 DEBERTA: dict[str, Any] = {"architecture": "deberta", "position_buckets": 16}
-SYSTEMS: dict[str, dict[str, Any]] = {
-    "bert": {},
-    "electra": WIDE,
-    "electra-15": WIDE,
-    "replace-mlm": WIDE,
-    "all-tokens-mlm": WIDE,
-    "corrective": WIDE,
-    "teams": {"generator_size": 1.0, "generator_num_hidden_layers": 1},
-    "amos": {"generator_size": 1.0, "generator_num_hidden_layers": 3},
-    "two-stage": {"generator_size": 1.0},
-    "adversarial": WIDE,
-    "electric": {"generator_size": 1.0},
-    "unigram": {},
-    "uniform": {},
-}
-SHARING: list[dict[str, Any]] = [
-    {"tie": "none", "generator_size": 0.5},
-    {"tie": "tokens", **WIDE},
-    {"tie": "gdes", **WIDE},
-    {"tie": "all", "generator_size": 1.0},
-    {"tie": "lower", "tie_layers": 1, **WIDE},
-]
-
-
-def update(config: Any) -> None:
-    """A step of the optimiser lowers the loss of its batch, and reaches every parameter."""
-    check(config)
-    objective: Any = build(config, VOCABULARY).objective
-    tokens = text_batch(seed=0, rows=3, row_length=32)
-    frozen = config.corruption.generator_training == "frozen"
-
-    def loss() -> torch.Tensor:
-        return weighted(
-            terms_of(objective, tokens, draws_of(tokens)),
-            config.objective.term_weights,
-            counts_of(objective, tokens, draws_of(tokens)),
-        )
-
-    before = loss()
-    before.backward()
-    generator = {id(p) for p in objective.corruptor.parameters()} if frozen else set()
-    for name, p in objective.named_parameters():
-        assert (p.grad is None) == (id(p) in generator), name
-        assert p.grad is None or bool(p.grad.isfinite().all()), name
-    torch.optim.SGD(objective.parameters(), lr=1e-4).step()
-    assert value(loss()) < value(before) or config.objective.objective == "adversarial"
-
-
-@pytest.mark.parametrize("name", SYSTEMS)
-@pytest.mark.parametrize("init", ["local", "published"])
-def test_an_update_of_each(name: str, init: str) -> None:
-    update(tiny(f"{name}-tiny", **DEBERTA | {"init": init} | SYSTEMS[name]))
-
-
-@pytest.mark.parametrize("fields", SHARING, ids=lambda f: f["tie"])
-def test_whatever_is_shared(fields: dict[str, Any]) -> None:
-    update(tiny("electra-tiny", **DEBERTA | fields))
-
-
-def test_lists_of_fixed_length_give_the_same() -> None:
-    made: Any = built("electra-tiny", **DEBERTA | WIDE).objective
-    tokens = ragged_batch(seed=3)
-    plain, fixed = (
-        Step(made)(tokens, made.plan(tokens, draws_of(tokens), fixed=f)) for f in (False, True)
-    )
-    for name in ("generator", "rtd"):
-        torch.testing.assert_close(plain[name].sum, fixed[name].sum, rtol=2e-6, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_step_is_one_graph() -> None:
-    """What a compiled run needs: no break between input and losses."""
-    made: Any = built("electra-tiny", **DEBERTA | WIDE).objective
-    tokens = text_batch(seed=0, rows=2, row_length=32)
-    plan = made.plan(tokens, draws_of(tokens), fixed=True)
-    torch.compiler.reset()
-    whole = torch.compile(Step(made), backend="eager", fullgraph=True)(tokens, plan)
-    assert value(whole["rtd"].sum) == pytest.approx(value(Step(made)(tokens, plan)["rtd"].sum))
-
-
-def test_segments_do_not_exist() -> None:
-    """Two segments are a pair of texts without types: what tells them apart is [SEP]."""
-    encoder = built("bert-deberta-tiny").kept.encoder
-    tokens = text_batch(seed=0, rows=1, row_length=32)
-    assert bool(tokens.segment_T.any())
-    from dataclasses import replace
-
-    same = replace(tokens, segment_T=torch.zeros_like(tokens.segment_T))
-    with torch.no_grad():
-        assert torch.equal(encoder(tokens), encoder(same))
 
 
 def test_shared_blocks_read_one_table() -> None:

@@ -1,0 +1,126 @@
+"""Every objective on each architecture besides ELECTRA's: it builds, takes an update, and computes
+the same however its lists are made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from batches import (
+    VOCABULARY,
+    built,
+    counts_of,
+    draws_of,
+    ragged_batch,
+    terms_of,
+    text_batch,
+    tiny,
+    value,
+)
+from electrify.build import build
+from electrify.config.checks import check
+from electrify.objectives.objective import Step
+from electrify.terms import weighted
+
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "modernbert": {"architecture": "modernbert", "local_attention": 8},
+    "deberta": {"architecture": "deberta", "position_buckets": 16},
+}
+WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "electra": WIDE,
+    "electra-15": WIDE,
+    "replace-mlm": WIDE,
+    "all-tokens-mlm": WIDE,
+    "corrective": WIDE,
+    "teams": {"generator_size": 1.0, "generator_num_hidden_layers": 1},
+    "amos": {"generator_size": 1.0, "generator_num_hidden_layers": 3},
+    "two-stage": {"generator_size": 1.0},
+    "adversarial": WIDE,
+    "electric": {"generator_size": 1.0},
+    "unigram": {},
+    "uniform": {},
+}
+SHARING: list[dict[str, Any]] = [
+    {"tie": "none", "generator_size": 0.5},
+    {"tie": "tokens", **WIDE},
+    {"tie": "gdes", **WIDE},
+    {"tie": "all", "generator_size": 1.0},
+    {"tie": "lower", "tie_layers": 1, **WIDE},
+]
+
+
+@pytest.fixture(params=ARCHITECTURES)
+def own(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The options that choose an architecture."""
+    return ARCHITECTURES[request.param]
+
+
+def update(config: Any) -> None:
+    """A step of the optimiser lowers the loss of its batch, and reaches every parameter."""
+    check(config)
+    objective: Any = build(config, VOCABULARY).objective
+    tokens = text_batch(seed=0, rows=3, row_length=32)
+    frozen = config.corruption.generator_training == "frozen"
+
+    def loss() -> torch.Tensor:
+        return weighted(
+            terms_of(objective, tokens, draws_of(tokens)),
+            config.objective.term_weights,
+            counts_of(objective, tokens, draws_of(tokens)),
+        )
+
+    before = loss()
+    before.backward()
+    generator = {id(p) for p in objective.corruptor.parameters()} if frozen else set()
+    for name, p in objective.named_parameters():
+        assert (p.grad is None) == (id(p) in generator), name
+        assert p.grad is None or bool(p.grad.isfinite().all()), name
+    torch.optim.SGD(objective.parameters(), lr=1e-4).step()
+    assert value(loss()) < value(before) or config.objective.objective == "adversarial"
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("init", ["local", "published"])
+def test_an_update_of_each(name: str, init: str, own: dict[str, Any]) -> None:
+    update(tiny(f"{name}-tiny", **own | {"init": init} | SYSTEMS[name]))
+
+
+@pytest.mark.parametrize("fields", SHARING, ids=lambda f: f["tie"])
+def test_whatever_is_shared(fields: dict[str, Any], own: dict[str, Any]) -> None:
+    update(tiny("electra-tiny", **own | fields))
+
+
+def test_lists_of_fixed_length_give_the_same(own: dict[str, Any]) -> None:
+    made: Any = built("electra-tiny", **own | WIDE).objective
+    tokens = ragged_batch(seed=3)
+    plain, fixed = (
+        Step(made)(tokens, made.plan(tokens, draws_of(tokens), fixed=f)) for f in (False, True)
+    )
+    for name in ("generator", "rtd"):
+        torch.testing.assert_close(plain[name].sum, fixed[name].sum, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_step_is_one_graph(own: dict[str, Any]) -> None:
+    """What a compiled run needs: no break between input and losses."""
+    made: Any = built("electra-tiny", **own | WIDE).objective
+    tokens = text_batch(seed=0, rows=2, row_length=32)
+    plan = made.plan(tokens, draws_of(tokens), fixed=True)
+    torch.compiler.reset()
+    whole = torch.compile(Step(made), backend="eager", fullgraph=True)(tokens, plan)
+    assert value(whole["rtd"].sum) == pytest.approx(value(Step(made)(tokens, plan)["rtd"].sum))
+
+
+def test_segments_do_not_exist(own: dict[str, Any]) -> None:
+    """Two segments are a pair of texts without types: what tells them apart is [SEP]."""
+    encoder = built("bert-tiny", init="local", **own).kept.encoder
+    tokens = text_batch(seed=0, rows=1, row_length=32)
+    assert bool(tokens.segment_T.any())
+    same = replace(tokens, segment_T=torch.zeros_like(tokens.segment_T))
+    with torch.no_grad():
+        assert torch.equal(encoder(tokens), encoder(same))
