@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from batches import tiny
 from electrify.compare import measures
-from electrify.compare.cell import Work, last_words, measured
+from electrify.compare.cell import Work, do, last_words, measured
 from electrify.compare.measures import Found, Measuring
+from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
 
 WORK = Work(
@@ -33,7 +37,8 @@ def test_a_task_that_fails_does_not_lose_the_others(monkeypatch: pytest.MonkeyPa
         return Found("f1", [0.25, 0.75] if name == "a" else [0.5, float("nan")])
 
     monkeypatch.setattr(measures, "measure", measure)
-    scores, failed = measured(WORK, Path("model"))
+    config = load_recipe("electra-tiny")
+    scores, failed = measured(WORK, config, {"discriminator": Path("model")})
     assert scores == {"a": {"metric": "f1", "scores": [0.25, 0.75]}}
     assert failed == {"b": "no such column", "c": "f1 is not a number"}
 
@@ -45,9 +50,7 @@ def test_the_reason_is_the_last_line() -> None:
 
 def test_planted_words_are_measured_with_the_own_head(small_data: Path, tmp_path: Path) -> None:
     """On weights that never changed, both texts of a pair are as likely: about one half."""
-    from batches import tiny
     from electrify.config.networks import KEPT
-    from electrify.config.pretrain import override
     from electrify.pretraining import pretrain
 
     config = override(tiny("electra-tiny"), {"max_steps": 1, "warmup_steps": 0, "eval_steps": 0})
@@ -58,3 +61,23 @@ def test_planted_words_are_measured_with_the_own_head(small_data: Path, tmp_path
     assert 0.1 < found.median < 0.9
     with pytest.raises(UserError, match="leave :frozen away"):
         measures.place_of("planted:frozen", str(tmp_path))
+    with pytest.raises(UserError, match="stsb is not made of pairs of texts; leave :mlm away"):
+        measures.place_of("stsb:mlm", str(tmp_path))
+
+
+def test_planted_words_by_the_language_model(small_data: Path, tmp_path: Path) -> None:
+    """Both tasks of a run whose encoder is left twice, each by its own network."""
+    fields = {"max_steps": 3, "warmup_steps": 1, "eval_steps": 0, "learning_rate": 3e-3}
+    config = override(tiny("corrective-tiny"), fields)
+    how = Measuring(str(small_data), str(tmp_path), 1, max_eval_samples=20)
+    tasks = ("planted", "planted:mlm")
+    out = tmp_path / "cell"
+    work = Work(
+        str(small_data), str(out), dump(config), tasks, asdict(how), None, (), None, os.getpid()
+    )
+    out.mkdir()
+    do(work)
+    found = json.loads((out / "outcome.json").read_text())["scores"]
+    for task, network in zip(tasks, ("discriminator", "corrector"), strict=True):
+        alone = measures.measure(task, out / "run" / network, how, tmp_path / "out")
+        assert found[task]["scores"] == alone.scores

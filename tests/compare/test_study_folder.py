@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from electrify.compare import forecast as forecast_module
 from electrify.compare import study as study_module
 from electrify.compare.forecast import Rate, probe_of
-from electrify.compare.measures import digest_of, place_of
+from electrify.compare.measures import digest_of, network_of, place_of
 from electrify.compare.plan import Cell, read_entries
 from electrify.compare.processes import CELL, environment
 from electrify.compare.results import (
@@ -49,7 +49,7 @@ from electrify.compare.study import (
 )
 from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
-from electrify.config.pretrain import override, parse
+from electrify.config.pretrain import load_recipe, override, parse
 from electrify.downstream.known_tasks import TAGGING
 from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
@@ -230,6 +230,27 @@ def test_where_tasks_lie(tmp_path: Path) -> None:
     (tmp_path / "glue").mkdir()
     assert place_of("stsb:cosine", str(tmp_path)) == ("stsb", "cosine", str(tmp_path / "glue"))
     assert place_of("conll2000", str(tmp_path)) == ("conll2000", "", str(tmp_path))
+
+
+def test_the_network_that_judges_pairs() -> None:
+    """By `:mlm` that of the same encoder which says what token stood there, where a run has one."""
+    for recipe, own, by_likelihood in (
+        ("bert-tiny", "discriminator", "discriminator"),
+        ("corrective-tiny", "discriminator", "corrector"),
+    ):
+        found = load_recipe(recipe)
+        assert network_of("planted", found) == own
+        assert network_of("planted:mlm", found) == by_likelihood
+    for recipe in ("electra-tiny", "teams-tiny", "electric-tiny"):
+        found = load_recipe(recipe)
+        assert network_of("blimp", found) == "discriminator"
+        with pytest.raises(UserError, match="leaves no masked language model of its encoder"):
+            network_of("blimp:mlm", found)
+
+
+def test_a_recipe_without_a_language_model_is_refused(small_data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="planted:mlm: a run of objective rtd leaves no masked"):
+        plan_study(config(small_data, tmp_path, tasks=("planted", "planted:mlm")))
 
 
 def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:

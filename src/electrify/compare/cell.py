@@ -11,14 +11,18 @@ import json
 import math
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..cores import wait_briefly
 from ..errors import Unfinished, UserError
 from ..progress import say
 from ..train.signals import SAVED_EXIT, Interruptible, Stopped
+
+if TYPE_CHECKING:
+    from ..config.pretrain import PretrainConfig
 
 OUTCOME = "outcome.json"
 RUN = "run"
@@ -88,7 +92,6 @@ def main() -> int:
 def do(work: Work) -> None:
     """Trains and measures. A task that fails is written down with its reason, and the others go
     on. Raises Unfinished if the training was stopped."""
-    from ..config.networks import KEPT
     from ..config.pretrain import parse
     from ..files.whole import json_text, write_atomically
     from ..pretraining import pretrain
@@ -97,10 +100,11 @@ def do(work: Work) -> None:
 
     folder = Path(work.folder)
     run = folder / RUN
+    config = parse(work.recipe, "recipe")
     result = pretrain(
         Path(work.data),
         output_dir=run,
-        config=parse(work.recipe, "recipe"),
+        config=config,
         milestones=frozenset(work.milestones),
         trunk=Path(work.trunk) if work.trunk else None,
     )
@@ -108,7 +112,7 @@ def do(work: Work) -> None:
         raise Unfinished("training was stopped and saved")
     trained = [r for r in log.read(run / log.FILE) if r["kind"] == "train"]
     last: dict[str, Any] = trained[-1] if trained else {}
-    scores, failed = measured(work, result.exported[KEPT])
+    scores, failed = measured(work, config, result.exported)
     outcome = Outcome(
         result.summary.step,
         float(last.get("flops", 0.0)),
@@ -133,15 +137,19 @@ def folder_of(task: str) -> str:
     return task.replace(":", "-")
 
 
-def measured(work: Work, model: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The scores of each task, and the reasons of those that failed."""
-    from .measures import Measuring, measure
+def measured(
+    work: Work, config: PretrainConfig, networks: Mapping[str, Path]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The scores of each task, and the reasons of those that failed. networks: what the run left,
+    by the names of their folders."""
+    from .measures import Measuring, measure, network_of
 
     how = Measuring(**work.measuring)
     scores: dict[str, Any] = {}
     failed: dict[str, str] = {}
     for name in work.tasks:
         try:
+            model = networks[network_of(name, config)]
             found = measure(name, model, how, Path(work.folder) / folder_of(name))
         except UserError as e:
             say(f"{name}{FAILED}{e}")

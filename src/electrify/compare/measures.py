@@ -5,6 +5,7 @@ stsb:frozen   a linear head on the encoder as it is
 stsb:cosine   cosines of mean states, without any training
 blimp         minimal pairs of grammar
 planted       minimal pairs made of the corpus's own held-out text
+blimp:mlm     the same pairs, by the masked language model that a run leaves of its encoder
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from ..config.compare import CompareConfig
 from ..config.evaluate import EvaluateConfig
 from ..config.finetune import FinetuneConfig
 from ..config.finetune_settings import FinetuneSettings
+from ..config.networks import KEPT
+from ..config.pretrain import PretrainConfig
 from ..downstream.known_tasks import tasks_named
 from ..downstream.read.task import read_task
 from ..downstream.tasks import AnswerTask, TagTask, TaskData, TextTask
@@ -32,6 +35,8 @@ PLANTED = "planted"
 # Measured with the head that an encoder was trained with: there is nothing to train.
 PAIRS = (BLIMP, PLANTED)
 WAYS = ("", "frozen", "cosine")
+# Pairs are judged by the head of the kept network, or by the one that says which token stood there.
+LM = "mlm"
 # The folder inside DATA_DIR that may hold all tasks of a kind.
 FOLDERS = {TextTask: "glue", TagTask: "tagging", AnswerTask: "squad"}
 
@@ -78,20 +83,37 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
     """The task, the way it is measured, and the folder of its data. Raises UserError for a name
     that is not one."""
     task, _, way = name.partition(":")
-    if way not in WAYS:
+    ways = ("", LM) if task in PAIRS else WAYS
+    if way not in (*WAYS, LM):
         raise UserError(
-            f"tasks: {name}: no way of measuring is called {way!r}{nearest(way, WAYS[1:])}"
+            f"tasks: {name}: no way of measuring is called {way!r}{nearest(way, (*WAYS[1:], LM))}"
         )
+    if way not in ways:
+        why = "is measured without training" if task in PAIRS else "is not made of pairs of texts"
+        raise UserError(f"tasks: {name}: {task} {why}; leave :{way} away")
     if task in PAIRS:
-        if way:
-            raise UserError(
-                f"tasks: {name}: {task} is measured without training; leave :{way} away"
-            )
         kind = BLIMP
     else:
         task, kind = _kind_of(name, task, way)
     inside = Path(data_dir) / kind
     return task, way, str(inside if inside.is_dir() else data_dir)
+
+
+def network_of(name: str, config: PretrainConfig) -> str:
+    """The network of a run (its folder) by which a task is measured. Raises UserError where the run
+    leaves none that could."""
+    if name.partition(":")[2] != LM:
+        return KEPT
+    row = config.objective.row
+    if row.logits == "token":
+        return KEPT
+    found = [part for part, its in row.leaves.items() if its.same and its.logits == "token"]
+    if not found:
+        raise UserError(
+            f"tasks: {name}: a run of objective {config.objective.objective} leaves no masked "
+            "language model of its encoder; leave that task or that recipe away"
+        )
+    return found[0]
 
 
 def _kind_of(name: str, task: str, way: str) -> tuple[str, str]:

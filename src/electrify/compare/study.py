@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterable
@@ -30,7 +31,7 @@ from ..files.results import write_results
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from ..train.decisive import decisive
-from .measures import digest_of, place_of
+from .measures import digest_of, network_of, place_of
 from .plan import Cell, Entry, cells, configured, read_entries, read_entry
 from .processes import slots
 from .results import RESULTS, Key, Result, read_results
@@ -116,6 +117,8 @@ def plan_study(config: CompareConfig) -> Study:
     if config.baselines:
         base = configured(entries[0], schedule="constant", seed=seeds[0])
         found += [untrained(base, name, seed) for name in UNTRAINED for seed in seeds]
+    for task, cell in itertools.product(config.tasks, found):
+        network_of(task, cell.config)
     tasks = task_data(config)
     out = Path(config.output_dir)
     study = Study(config, entries, out, corpus.manifest, corpus.num_tokens, tasks, found)

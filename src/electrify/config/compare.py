@@ -52,7 +52,8 @@ class CompareConfig(Checked):
     tasks: tuple[str, ...]
     """Tasks of `electrify finetune` by name, fine-tuned; NAME:frozen for a linear head on the
     encoder as it is; stsb:cosine for cosines of mean states without any training; blimp; planted,
-    for minimal pairs made of the corpus's own held-out text."""
+    for minimal pairs made of the corpus's own held-out text; blimp:mlm and planted:mlm, by the
+    masked language model that a run leaves of its encoder."""
     data_dir: str
     """The folder that holds the tasks' own folders, or folders glue, tagging, squad and blimp with
     them."""

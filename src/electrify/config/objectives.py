@@ -143,6 +143,7 @@ OBJECTIVES: dict[str, Objective] = {
                 "only in the part of the run that mlm_share names in its config.yaml.",
                 logits="token",
                 fills=False,
+                same=True,
             )
         },
         card=Card(

@@ -26,3 +26,5 @@ class Exported:
     logits: Logits
     fills: bool
     """Whether it was trained on texts with [MASK], so that it can fill one."""
+    same: bool = False
+    """Whether its encoder is the one that the run is for, to the bit."""

@@ -1,0 +1,108 @@
+"""Which recipe serves the demo best, by the demo's own measures: how often the planted word is the
+most suspected one of its sentence, and the accuracy of fine-tuning ("which package?").
+
+    OMP_NUM_THREADS=1 python benchmarks/demo_recipes.py --output-dir OUT [--seeds 0,1,2]
+        [--recipes electra-tiny,corrective-tiny:mlm_share=.7] [--max-steps 2500] [--quick]
+        [--json FILE]
+
+All recipes cost the FLOPs of so many updates of the first one. A run that was stopped goes on, and
+one that has its result is not repeated; a second process may run other seeds at the same time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from pairs import spread, table, write_json
+
+from electrify import demo
+from electrify.compare.plan import configured, of_length, read_entry, steps_for
+from electrify.config.finetune_settings import FinetuneSettings
+from electrify.config.pretrain import PretrainConfig, override
+from electrify.cores import cores
+from electrify.downstream.one_run import finetune_one
+from electrify.flops.count import recipe_flops
+from electrify.scoring.planted import judge, plant
+from electrify.text import pydocs
+from electrify.text.shards import Corpus
+
+CONVENTION = "hardware"
+SAID = {"planted": "planted words caught, %", "accuracy": "accuracy, median of 3 seeds, %"}
+
+
+def recipe_of(name: str, seed: int, *, flops: float | None, steps: int, vocab: int) -> Any:
+    """The recipe of one run, and what it costs. flops: None for the first recipe, whose updates
+    decide what all others may cost."""
+    config = configured(read_entry(name), schedule=None, seed=seed)
+    if flops is None:
+        config = of_length(config, steps)
+        cost = recipe_flops(config, vocab_size=vocab, convention=CONVENTION).train
+    else:
+        steps, cost = steps_for(config, flops, vocab_size=vocab, convention=CONVENTION)
+        config = of_length(config, steps)
+    often = {"eval_steps": max(1, config.train.max_steps // 5), "logging_steps": 50}
+    return override(config, often | {"threads": "1"}), cost
+
+
+def measured(data: Path, run: Path, config: PretrainConfig, texts: list[Any], held: float) -> Any:
+    """One pre-training, and what the demo would say of it."""
+    discriminator = demo.pretrain_discriminator(data, run, config)
+    verdicts = judge(discriminator, plant(demo.held_out(texts, held), count=demo.SENTENCES))
+    task = demo.docstring_task(texts)
+    settings = FinetuneSettings(num_train_epochs=demo.EPOCHS)
+    outcomes = [
+        finetune_one(discriminator, task, seed=seed, settings=settings)
+        for seed in range(demo.SEEDS)
+    ]
+    return {
+        "steps": config.train.max_steps,
+        "planted": 100 * sum(v.caught for v in verdicts) / len(verdicts),
+        "accuracy": statistics.median(100 * run.scores["accuracy"] for run in outcomes),
+    }
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("--output-dir", required=True)
+    p.add_argument("--recipes", default="electra-tiny,corrective-tiny:mlm_share=.7")
+    p.add_argument("--seeds", default="0,1,2")
+    p.add_argument("--max-steps", type=int, default=2500)
+    p.add_argument("--quick", action="store_true", help="20 updates, one seed: does it run?")
+    p.add_argument("--json", help="write the figures here too")
+    args = p.parse_args()
+    out = Path(args.output_dir)
+    seeds = [0] if args.quick else [int(seed) for seed in args.seeds.split(",")]
+    data = out / "data"
+    held = demo.prepare_corpus(data)
+    vocab = Corpus(data, "train").manifest.vocab_size
+    texts = list(pydocs.documents(workers=cores()))
+    found: dict[str, list[dict[str, Any]]] = {}
+    for seed in seeds:
+        flops = None
+        for name in args.recipes.split(","):
+            steps = 20 if args.quick else args.max_steps
+            config, cost = recipe_of(name, seed, flops=flops, steps=steps, vocab=vocab)
+            flops = cost if flops is None else flops
+            run = out / f"{name.replace(':', '-').replace('=', '-')}-seed{seed}"
+            kept = out / f"{run.name}.json"
+            if not kept.exists():
+                result = measured(data, run, config, texts, held) | {"flops": cost, "seed": seed}
+                write_json(str(kept), result)
+            found.setdefault(name, []).append(json.loads(kept.read_text(encoding="utf-8")))
+    rows = [
+        [name, f"{runs[0]['flops']:.2e}", f"{runs[0]['steps']:,}"]
+        + [spread([run[measure] for run in runs], 1) for measure in SAID]
+        for name, runs in found.items()
+    ]
+    print(table(["recipe", "FLOPs", "updates", *SAID.values()], rows))
+    write_json(args.json, found)
+
+
+if __name__ == "__main__":
+    main()
