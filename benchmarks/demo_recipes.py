@@ -48,15 +48,17 @@ def recipe_of(name: str, seed: int, *, flops: float | None, steps: int, vocab: i
     return override(config, often | {"threads": "1"}), cost
 
 
-def measured(data: Path, run: Path, config: PretrainConfig, texts: list[Any], held: float) -> Any:
+def measured(
+    data: Path, run: Path, config: PretrainConfig, texts: list[Any], held: float, *, quick: bool
+) -> Any:
     """One pre-training, and what the demo would say of it."""
     discriminator = demo.pretrain_discriminator(data, run, config)
     verdicts = judge(discriminator, plant(demo.held_out(texts, held), count=demo.SENTENCES))
     task = demo.docstring_task(texts)
-    settings = FinetuneSettings(num_train_epochs=demo.EPOCHS)
+    settings = FinetuneSettings(num_train_epochs=1 if quick else demo.EPOCHS)
     outcomes = [
         finetune_one(discriminator, task, seed=seed, settings=settings)
-        for seed in range(demo.SEEDS)
+        for seed in range(1 if quick else demo.SEEDS)
     ]
     return {
         "steps": config.train.max_steps,
@@ -92,7 +94,10 @@ def main() -> None:
             run = out / f"{name.replace(':', '-').replace('=', '-')}-seed{seed}"
             kept = out / f"{run.name}.json"
             if not kept.exists():
-                result = measured(data, run, config, texts, held) | {"flops": cost, "seed": seed}
+                result = measured(data, run, config, texts, held, quick=args.quick) | {
+                    "flops": cost,
+                    "seed": seed,
+                }
                 write_json(str(kept), result)
             found.setdefault(name, []).append(json.loads(kept.read_text(encoding="utf-8")))
     rows = [

@@ -177,6 +177,21 @@ def test_length(tmp_path: Path) -> None:
     assert (tmp_path / "length.png").stat().st_size > 5_000
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_demo_recipes(tmp_path: Path) -> None:
+    """Both recipes cost the same; a second call finds them measured."""
+    words = ["demo_recipes.py", "--output-dir", "out", "--json", "found.json"]
+    first = rows(run(tmp_path, *words))
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert [row[0] for row in first] == list(found)
+    (electra,), (corrective,) = found.values()
+    assert electra["flops"] == pytest.approx(corrective["flops"], rel=0.1)
+    assert electra["steps"] > corrective["steps"]
+    assert all(0 <= one["planted"] <= 100 for one in (electra, corrective))
+    assert rows(run(tmp_path, *words)) == first
+
+
 def test_the_picture_of_a_run_with_two_periods(tmp_path: Path) -> None:
     """The second period has other losses than the first."""
     pytest.importorskip("matplotlib")
