@@ -82,6 +82,16 @@ class Architecture(ABC):
         """Hidden states -> a logit for each word."""
         return LMHead(shape, words)
 
+    def masked_lm_head(self, shape: Shape, words: Words) -> Head:
+        """The same for a network that reads [MASK] where it predicts."""
+        return self.lm_head(shape, words)
+
+    def with_decoder(self, on: bool) -> Architecture:
+        """This architecture, and if `on`, with a mask decoder in its masked language models. Only
+        one whose options have `mask_decoder` is asked for it."""
+        assert not on, f"{self.name} has no mask decoder"
+        return self
+
     def selection_head(self, shape: Shape, words: Words, candidates: int) -> SelectionHead:
         """Hidden states and so many words for each -> a score for each of these words."""
         return SelectionHead(shape, words, candidates=candidates)
@@ -131,6 +141,11 @@ class Architecture(ABC):
     def for_classes(self, named: Collection[str]) -> Architecture:
         """The architecture as which a folder whose configuration names these classes is read: this
         one, unless `for_head` knows of others."""
+        return self
+
+    def for_config(self, config: Mapping[str, Any]) -> Architecture:
+        """The architecture as which a language model whose config.json says this is read: this one,
+        unless the library has no class for it."""
         return self
 
     def network_class(self, name: str) -> Any:
@@ -214,3 +229,6 @@ class Architecture(ABC):
     library's class does not."""
     binary_note: ClassVar[str] = ""
     """Sentences for such a card."""
+    token_note: ClassVar[str] = ""
+    """The same for a language model, where the library's class computes other logits than the run.
+    """
