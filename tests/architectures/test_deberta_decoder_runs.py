@@ -242,6 +242,9 @@ def test_a_folder_without_the_table(
     said = capsys.readouterr().err
     assert f"generator: {start} lacks {POSITIONS}; they keep their initial values" in said
     same(start, tmp_path / "run" / "generator", "lm_predictions.")
+    plain = line_of(small_data, tmp_path / "plain", "electra-deberta-tiny", init_generator=start)
+    assert cli.main(plain) == 0
+    assert f"generator: {start}: every weight found and used" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,16 @@ class Architecture(ABC):
 
         return getattr(transformers, name)
 
+    def starting_class(self, name: str) -> Any:
+        """The class that reads such a folder where a run starts from it: `network_class`, or one
+        that also finds what `left_out` tells."""
+        return self.network_class(name)
+
+    def left_out(self, kind: HeadKind, missing: Collection[str]) -> str | None:
+        """What a folder has that our network with this head, which reads all else of it, does not:
+        the end of a sentence, or None. missing: the weights that `starting_class` did not find."""
+        return None
+
     fine_tuned: ClassVar[Mapping[str, FineTunedHead]] = {}
     """The form of a fine-tuned model's head, for each `model_type` with which one is saved."""
 

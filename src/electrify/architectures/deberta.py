@@ -23,7 +23,7 @@ from ..model.shape import Shape
 from ..special import SpecialIds
 from . import labels
 from .architecture import Architecture, InitialValues
-from .deberta_keys import encoder_rows, lm_head_rows, two_label_rows
+from .deberta_keys import POSITIONS, encoder_rows, lm_head_rows, two_label_rows
 from .deberta_shape import DebertaShape
 from .fine_tuned import DEBERTA
 from .keys import KeyTable
@@ -229,6 +229,22 @@ class Deberta(Architecture):
             odd.append(f"max_relative_positions {longest}")
         if odd:
             raise UserError(f"{start} computes what our encoder does not: {', '.join(odd)}")
+
+    def starting_class(self, name: str) -> Any:
+        if name != self.classes["token"]:
+            return self.network_class(name)
+        from .deberta_decoded import DebertaV2Decoded
+
+        return DebertaV2Decoded
+
+    def left_out(self, kind: HeadKind, missing: Collection[str]) -> str | None:
+        """The table of positions that Microsoft's language models read in a mask decoder."""
+        if kind != "token" or POSITIONS in missing:
+            return None
+        return (
+            f"left out {POSITIONS}, the table of a mask decoder; with --mask-decoder true the run "
+            "has one"
+        )
 
     def as_read(self, config: Any) -> Any:
         """The published folders hold the language model's head under the names of `legacy: false`,

@@ -3,7 +3,7 @@ detects, and DeBERTa's mask decoder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -70,9 +70,10 @@ class DebertaDecoder(Deberta):
     def network_class(self, name: str) -> Any:
         if name != self.classes["token"]:
             return super().network_class(name)
-        from .deberta_decoded import DebertaV2Decoded
+        return self.starting_class(name)
 
-        return DebertaV2Decoded
+    def left_out(self, kind: HeadKind, missing: Collection[str]) -> str | None:
+        return None
 
     def hf_config(
         self,
