@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 from typing import Any
 
 import pytest
@@ -135,6 +136,7 @@ def test_evaluate_scores_with_the_decoder(small_data: Path, decoder: Path) -> No
     folder = str(decoder / "generator")
     scorer = load_scorer(folder)
     assert scorer.kind == "mlm"
+    assert scorer.short, "the head runs on masked positions only"
     generator = network(small_data, decoder).exports["generator"]
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     special = Corpus(small_data, "train").manifest.special_ids
@@ -151,6 +153,15 @@ def test_evaluate_scores_with_the_decoder(small_data: Path, decoder: Path) -> No
             ordinary += float(plain.log_softmax(-1)[ids[place]])
         assert score == pytest.approx(wanted, abs=1e-4)
         assert abs(wanted - ordinary) > 1e-3, "without the decoder it is another score"
+
+
+def test_the_form_of_the_head_is_known(decoder: Path, tmp_path: Path) -> None:
+    """Whatever config.json says of it."""
+    copytree(decoder / "generator", tmp_path / "it", ignore=ignore_patterns("electrify.json"))
+    config = json.loads((tmp_path / "it" / "config.json").read_text())
+    (tmp_path / "it" / "config.json").write_text(json.dumps(config | {"legacy": True}))
+    wanted = load_scorer(str(decoder / "generator")).scores(TEXTS)
+    assert load_scorer(str(tmp_path / "it")).scores(TEXTS) == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bert-deberta", "corrective-deberta", "replace-mlm", "two-stage"])

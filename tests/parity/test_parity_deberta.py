@@ -345,7 +345,8 @@ def test_the_same_numbers_with_a_mask_decoder(shape: DebertaShape, left: bool) -
     lengths = [19, 7, 12, 1]
     single = padded(lengths, left=left, seed=5)
     real_T, row_B = single.real_T, torch.arange(1, 5)
-    found = their_numbers(decoding(own), own, single)
+    theirs_BLV = decoding(own)(**DEBERTA.inputs(single)).logits
+    found_MV = theirs_BLV.flatten(0, 1)[real_T]
     packed = Tokens(
         single.ids_T[real_T],
         row_B.repeat_interleave(single.row_length)[real_T],
@@ -356,9 +357,9 @@ def test_the_same_numbers_with_a_mask_decoder(shape: DebertaShape, left: bool) -
     for tokens in (single, packed):
         every_T = tokens.real_T.nonzero().flatten()
         logits_MV = own.head(own.head.read(own.encoder, tokens, every_T))
-        close((own.encoder(tokens)[every_T], logits_MV), found)
+        close((logits_MV,), (found_MV,))
     plain = ours(shape, "token", seed=10)
-    assert float((numbers(plain, single)[1] - found[1]).abs().max()) > 0.1, "another network"
+    assert float((numbers(plain, single)[1] - found_MV).abs().max()) > 0.1, "another network"
 
 
 def test_gradients_of_a_mask_decoder_agree_too() -> None:

@@ -9,34 +9,36 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import DebertaV2ForMaskedLM
-from transformers.modeling_outputs import MaskedLMOutput
+from transformers import DebertaV2ForMaskedLM, DebertaV2Model
+from transformers.modeling_outputs import BaseModelOutput
 
 TIMES = 2
 
 
-class DebertaV2Decoded(DebertaV2ForMaskedLM):
-    """The library's class, its head behind the decoder: the last layer runs twice over the states
-    below it, first with these and the table of absolute positions as queries, then with the result
-    (2006.03654 section 3.2, public code)."""
+class DecodedStates(DebertaV2Model):
+    """The library's encoder, whose last layer runs twice over the states below it, first with these
+    and the table of absolute positions as queries, then with the result (2006.03654 section 3.2,
+    public code)."""
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        embeddings: Any = self.deberta.embeddings
+        embeddings: Any = self.embeddings
         embeddings.position_embeddings = nn.Embedding(
             config.max_position_embeddings, config.hidden_size
         )
         self.post_init()
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> MaskedLMOutput:  # type: ignore[override]
+    def forward(  # type: ignore[override]
+        self, input_ids: Tensor, attention_mask: Tensor, **how: Any
+    ) -> BaseModelOutput:
         """[B, L] and [B, L], padded on either side."""
-        deberta: Any = self.deberta
-        encoder = deberta.encoder
-        below_BLD = deberta(
-            input_ids, attention_mask=attention_mask, output_hidden_states=True
-        ).hidden_states[-2]
+        encoder: Any = self.encoder
+        positions: Any = self.embeddings.position_embeddings
+        how |= {"output_hidden_states": True, "return_dict": True}
+        usual: Any = super().forward(input_ids, attention_mask, **how)
+        below_BLD = usual.hidden_states[-2]
         pos_BL = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
-        query_BLD = below_BLD + deberta.embeddings.position_embeddings(pos_BL)
+        query_BLD = below_BLD + positions(pos_BL)
         for _ in range(TIMES):
             query_BLD, *_ = encoder.layer[-1](
                 below_BLD,
@@ -45,5 +47,15 @@ class DebertaV2Decoded(DebertaV2ForMaskedLM):
                 relative_pos=encoder.get_rel_pos(below_BLD),
                 rel_embeddings=encoder.get_rel_embedding(),
             )
-        words = deberta.embeddings.word_embeddings
-        return MaskedLMOutput(logits=self.lm_predictions(query_BLD, words))
+        return BaseModelOutput(last_hidden_state=query_BLD)
+
+
+class DebertaV2Decoded(DebertaV2ForMaskedLM):
+    """The library's class on these states. Its head has the form of `legacy: false`, whatever the
+    configuration says."""
+
+    def __init__(self, config: Any) -> None:
+        config.legacy = False
+        super().__init__(config)
+        self.deberta = DecodedStates(config)
+        self.post_init()
