@@ -112,7 +112,8 @@ def compose(
     config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape | None = None
 ) -> Built:
     """`build` without initial values: also on the meta device."""
-    architecture = architecture_named(config.model.architecture)
+    m = config.model
+    architecture = architecture_named(m.architecture).with_decoder(m.mask_decoder)
     g_shape = generator or generator_shape(config.model, vocabulary.size)
     kept, corruptor = networks(config, architecture, vocabulary, g_shape)
     o = config.objective

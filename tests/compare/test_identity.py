@@ -45,6 +45,7 @@ def cell_of(entry: str) -> Cell:
         ("electra-tiny", "9d215c7b869a9ead"),
         ("teams-tiny", "ea79c55c2ff0cdd0"),
         ("corrective-tiny", "14460090e8d0ad39"),
+        ("electra-deberta-tiny", "e93d092ef35eb0db"),
     ],
 )
 def test_results_that_were_written_before_are_found_again(recipe: str, known: str):
@@ -70,8 +71,9 @@ def test_a_later_option_with_another_value_is_another_recipe(name: str):
         "contrast_temperature": 0.5,
         "crop_share": 0.8,
         "layer_norm_eps": 1e-6,
+        "mask_decoder": True,
     }
-    cell = cell_of("corrective-tiny")
+    cell = cell_of({"mask_decoder": "electra-deberta-tiny"}.get(name, "corrective-tiny"))
     changed = Cell(**vars(cell) | {"config": override(cell.config, {name: other[name]})})
     assert identity(STUDY, changed) != identity(STUDY, cell)
     same = Cell(**vars(cell) | {"config": override(cell.config, {name: LATER[name]})})

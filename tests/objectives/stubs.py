@@ -41,6 +41,9 @@ class HeadAt(nn.Module):
         super().__init__()
         self.logits_TV = nn.Parameter(logits_TV)
 
+    def read(self, encoder: Any, tokens: Tokens, at_M: Tensor) -> Tensor:
+        return encoder(tokens)[at_M]
+
     def forward(self, x_N1: Tensor) -> Tensor:
         return self.logits_TV[x_N1[:, 0]]
 

@@ -40,11 +40,20 @@ SENTENCE: dict[str, Any] = {
     "clean_rate": 0.4,
     "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0},
 }
+DECODER: dict[str, Any] = {
+    "architecture": "deberta",
+    "init": "published",
+    "position_buckets": 16,
+    "generator_size": 1.0,
+    "mask_decoder": True,
+}
 CASES = [
     *((name, {}) for name in RECIPES),
     ("electra-tiny", WORDS),
     ("electra-tiny", SENTENCE),
     ("electra-tiny", {"disallow_correct": True}),
+    ("electra-tiny", DECODER),
+    ("bert-tiny", DECODER),
 ]
 
 

@@ -316,6 +316,72 @@ def test_the_library_s_defaults_are_refused() -> None:
         DEBERTA.must_compute_the_same("it", transformers.DebertaV2Config())
 
 
+# ---------------------------------------------------------------- the mask decoder
+
+
+def decoded(shape: DebertaShape, *, seed: int) -> ExportedModel:
+    made = ours(shape, "token", seed=seed)
+    head = DEBERTA.with_decoder(True).masked_lm_head(shape, made.encoder.embeddings.words).eval()
+    shaken(head, seed)
+    return ExportedModel(made.encoder, head, DEBERTA.for_head(head))
+
+
+def decoding(own: ExportedModel) -> Any:
+    """The class that reads the folders, with our weights."""
+    known, table = own.architecture, own.table()
+    how: dict[str, Any] = {"special": SPECIAL, "dropout": 0.5, "attention_dropout": 0.5}
+    shape: Any = own.encoder.shape
+    model = known.network_class(table.name)(known.hf_config(shape, "token", **how)).eval()
+    model.load_state_dict(to_theirs(table.rows, own.parameters()), strict=True)
+    return model
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=range(len(SHAPES)))
+@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
+@torch.no_grad()
+def test_the_same_numbers_with_a_mask_decoder(shape: DebertaShape, left: bool) -> None:
+    """By the class that reads the folders, padded on either side; and packed."""
+    own = decoded(shape, seed=10)
+    lengths = [19, 7, 12, 1]
+    single = padded(lengths, left=left, seed=5)
+    real_T, row_B = single.real_T, torch.arange(1, 5)
+    theirs_BLV = decoding(own)(**DEBERTA.inputs(single)).logits
+    found_MV = theirs_BLV.flatten(0, 1)[real_T]
+    packed = Tokens(
+        single.ids_T[real_T],
+        row_B.repeat_interleave(single.row_length)[real_T],
+        single.pos_T[real_T],
+        single.segment_T[real_T],
+        row_length=sum(lengths),
+    )
+    for tokens in (single, packed):
+        every_T = tokens.real_T.nonzero().flatten()
+        logits_MV = own.head(own.head.read(own.encoder, tokens, every_T))
+        close((logits_MV,), (found_MV,))
+    plain = ours(shape, "token", seed=10)
+    assert float((numbers(plain, single)[1] - found_MV).abs().max()) > 0.1, "another network"
+
+
+def test_gradients_of_a_mask_decoder_agree_too() -> None:
+    """Those of the table of positions with them."""
+    made = decoded(SHAPES[1], seed=11)
+    for part in (made.encoder, made.head):
+        part.eval()
+    model, tokens = decoding(made), padded([21, 13])
+    at_M = tokens.real_T.nonzero().flatten()
+    made.head(made.head.read(made.encoder, tokens, at_M)).square().mean().backward()
+    logits = model(**DEBERTA.inputs(tokens)).logits.flatten(0, 1)
+    logits[at_M].square().mean().backward()
+    named = dict(made.encoder.named_parameters(prefix="encoder"))
+    named |= dict(made.head.named_parameters(prefix="head"))
+    grads = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    for row in made.table().rows:
+        mine, other = named[row.ours].grad, torch.cat([grads[n] for n in row.theirs])
+        if row.ours.endswith("words.weight"):
+            other[PAD] = mine[PAD]  # no gradient reaches [PAD] from their input
+        assert float((mine - other).abs().max()) <= 1e-5 * max(1.0, float(mine.abs().max()))
+
+
 # ---------------------------------------------------------------- DeBERTaV3's own head
 
 

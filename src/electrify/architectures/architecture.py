@@ -82,6 +82,16 @@ class Architecture(ABC):
         """Hidden states -> a logit for each word."""
         return LMHead(shape, words)
 
+    def masked_lm_head(self, shape: Shape, words: Words) -> Head:
+        """The same for a network that reads [MASK] where it predicts."""
+        return self.lm_head(shape, words)
+
+    def with_decoder(self, on: bool) -> Architecture:
+        """This architecture, and if `on`, with a mask decoder in its masked language models. Only
+        one whose options have `mask_decoder` is asked for it."""
+        assert not on, f"{self.name} has no mask decoder"
+        return self
+
     def selection_head(self, shape: Shape, words: Words, candidates: int) -> SelectionHead:
         """Hidden states and so many words for each -> a score for each of these words."""
         return SelectionHead(shape, words, candidates=candidates)
@@ -133,12 +143,27 @@ class Architecture(ABC):
         one, unless `for_head` knows of others."""
         return self
 
+    def for_config(self, config: Mapping[str, Any]) -> Architecture:
+        """The architecture as which a language model whose config.json says this is read: this one,
+        unless the library has no class for it."""
+        return self
+
     def network_class(self, name: str) -> Any:
         """The class that reads a folder with the weights of the key table of this name: the
         library's, or our own where the library has none."""
         import transformers
 
         return getattr(transformers, name)
+
+    def starting_class(self, name: str) -> Any:
+        """The class that reads such a folder where a run starts from it: `network_class`, or one
+        that also finds what `left_out` tells."""
+        return self.network_class(name)
+
+    def left_out(self, kind: HeadKind, missing: Collection[str]) -> str | None:
+        """What a folder has that our network with this head, which reads all else of it, does not:
+        the end of a sentence, or None. missing: the weights that `starting_class` did not find."""
+        return None
 
     fine_tuned: ClassVar[Mapping[str, FineTunedHead]] = {}
     """The form of a fine-tuned model's head, for each `model_type` with which one is saved."""
@@ -214,3 +239,6 @@ class Architecture(ABC):
     library's class does not."""
     binary_note: ClassVar[str] = ""
     """Sentences for such a card."""
+    token_note: ClassVar[str] = ""
+    """The same for a language model, where the library's class computes other logits than the run.
+    """

@@ -17,13 +17,13 @@ from ..model.encoder import Encoder
 from ..model.heads import ClsBinaryHead, Head, HeadKind, LinearHead
 from ..model.init import BERT_STD, TOKEN_SCALE, init_scaled_outputs, init_words
 from ..model.init_relative import contexts_of, init_local_relative, init_relative
+from ..model.mask_decoder import DecodedLMHead
 from ..model.relative import RelativeContexts
 from ..model.shape import Shape
 from ..special import SpecialIds
 from . import labels
 from .architecture import Architecture, InitialValues
-from .deberta_card import NOTE, READING
-from .deberta_keys import OWN_HEAD, encoder_rows, lm_head_rows, own_head_rows, two_label_rows
+from .deberta_keys import POSITIONS, encoder_rows, lm_head_rows, two_label_rows
 from .deberta_shape import DebertaShape
 from .fine_tuned import DEBERTA
 from .keys import KeyTable
@@ -114,11 +114,29 @@ class Deberta(Architecture):
     def rtd_head(self, shape: Shape, form: str) -> Head:
         return ClsBinaryHead(shape) if form == "v3" else super().rtd_head(shape, form)
 
+    def with_decoder(self, on: bool) -> Architecture:
+        from .deberta_variants import DebertaDecoder  # which is built on this class
+
+        return DebertaDecoder() if on else Deberta()
+
+    def for_config(self, config: Mapping[str, Any]) -> Architecture:
+        return self.with_decoder(config.get("mask_decoder") is True)
+
     def for_head(self, head: Head) -> Architecture:
-        return DebertaV3() if isinstance(head, ClsBinaryHead) else self
+        from .deberta_variants import DebertaDecoder, DebertaV3
+
+        match head:
+            case ClsBinaryHead():
+                return DebertaV3()
+            case DecodedLMHead():
+                return DebertaDecoder()
+            case _:
+                return Deberta()
 
     def for_classes(self, named: Collection[str]) -> Architecture:
         """Microsoft's folders name no class, and ours with its head that of the encoder."""
+        from .deberta_variants import DebertaV3
+
         bare = DebertaV3.classes["binary"]
         return DebertaV3() if not named or bare in named else self
 
@@ -212,6 +230,22 @@ class Deberta(Architecture):
         if odd:
             raise UserError(f"{start} computes what our encoder does not: {', '.join(odd)}")
 
+    def starting_class(self, name: str) -> Any:
+        if name != self.classes["token"]:
+            return self.network_class(name)
+        from .deberta_decoded import DebertaV2Decoded
+
+        return DebertaV2Decoded
+
+    def left_out(self, kind: HeadKind, missing: Collection[str]) -> str | None:
+        """The table of positions that Microsoft's language models read in a mask decoder."""
+        if kind != "token" or POSITIONS in missing:
+            return None
+        return (
+            f"left out {POSITIONS}, the table of a mask decoder; with --mask-decoder true the run "
+            "has one"
+        )
+
     def as_read(self, config: Any) -> Any:
         """The published folders hold the language model's head under the names of `legacy: false`,
         and do not say so."""
@@ -238,40 +272,3 @@ class Deberta(Architecture):
 
     def binary_logits(self, output: Any) -> Tensor:
         return labels.logits_of(output)
-
-
-class DebertaV3(Deberta):
-    """The same encoder, read and exported with DeBERTaV3's own head that detects. The library has
-    no class with that head: to it, the folder is one of an encoder, with weights that it ignores.
-    Ours gives the two labels, as the library's class for tags does."""
-
-    classes: ClassVar = Deberta.classes | {"binary": "DebertaV2Model"}
-    head_prefixes: ClassVar = Deberta.head_prefixes | {"binary": OWN_HEAD}
-    binary_code = "replaced(model(**inputs).last_hidden_state)"
-    binary_reading = READING
-    binary_note = NOTE
-
-    def binary_head(self, shape: Shape) -> Head:
-        return ClsBinaryHead(shape)
-
-    def network_class(self, name: str) -> Any:
-        if name != self.classes["binary"]:
-            return super().network_class(name)
-        from .deberta_detector import DebertaV2Detector
-
-        return DebertaV2Detector
-
-    def has_head(self, config: Any, kind: HeadKind) -> bool:
-        """Its names are its own: a folder without it lacks them."""
-        return True
-
-    def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
-        if kind != "binary":
-            return super().table(shape, kind, model_type=model_type)
-        return KeyTable(self.classes[kind], encoder_rows(shape), own_head_rows())
-
-    def head_tensors(self, head: Head) -> dict[str, Tensor]:
-        return head.tensors()
-
-    def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        return Architecture.fill_head(self, head, named)

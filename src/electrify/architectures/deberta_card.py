@@ -1,4 +1,5 @@
-"""What the model card of a folder with DeBERTaV3's head that detects says of reading it."""
+"""What the model cards of folders say of what Hugging Face's library does not compute: DeBERTaV3's
+head that detects, and DeBERTa's mask decoder."""
 
 NOTE = (
     "transformers has no class with this head, which is DeBERTaV3's own: it reads the encoder, and "
@@ -27,3 +28,10 @@ READING = (
     "",
 )
 """The encoder, and a function from its states to logits."""
+
+DECODER_NOTE = (
+    "This masked language model was trained through DeBERTa's mask decoder, which transformers "
+    "does not have: its class ignores the table `deberta.embeddings.position_embeddings`, so its "
+    "logits are not those of the run. `electrify evaluate FOLDER` computes with the decoder, and "
+    "so does a run with `--mask-decoder true` that starts from this folder."
+)

@@ -8,6 +8,8 @@ from .keys import Row, layer
 
 OWN_HEAD = "mask_predictions."
 """How the names of DeBERTaV3's own head that detects begin."""
+POSITIONS = "deberta.embeddings.position_embeddings.weight"
+"""The table of absolute positions that a mask decoder reads."""
 
 
 def encoder_rows(shape: Shape) -> tuple[Row, ...]:
@@ -40,6 +42,11 @@ def lm_head_rows() -> tuple[Row, ...]:
         *layer(f"{ours}.LayerNorm", "head.norm"),
         Row("head.bias_V", (f"{ours}.bias",)),
     )
+
+
+def decoder_rows() -> tuple[Row, ...]:
+    """Of the mask decoder, under the name of Microsoft's folders."""
+    return (Row("head.positions.weight", (POSITIONS,)),)
 
 
 def two_label_rows() -> tuple[Row, ...]:

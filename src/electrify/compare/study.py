@@ -65,6 +65,7 @@ LATER: dict[str, Any] = {
     "contrast_temperature": 1.0,
     "crop_share": 0.9,
     "layer_norm_eps": None,
+    "mask_decoder": False,
 }
 """Options that came after the first results, each with the value at which a recipe is what it was
 before: so a new option leaves the results of earlier versions valid."""

@@ -100,6 +100,10 @@ class DebertaOptions:
     position_buckets: int = 256
     """Buckets of the distances between query and key, on either side: distances up to half as many
     have one each, farther ones share some by their logarithm."""
+    mask_decoder: bool = False
+    """Whether the generator (of objective mlm, the encoder) predicts masked tokens through
+    DeBERTa's mask decoder, as Microsoft's generators do: its last block runs twice, the first time
+    with the state below plus the absolute position as query. transformers has none."""
 
 
 def _deberta_check(model: Any, o: DebertaOptions) -> str | None:

@@ -68,6 +68,9 @@ class Objective:
     """What the head of the kept network says."""
     leaves: dict[str, Exported] = field(default_factory=dict)
     """Further networks of its own that are exported, by the name of their folder."""
+    masked_lm: bool = False
+    """Whether, with a corruptor that shows [MASK], it is a masked language model and nothing else.
+    """
     needs: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Own options that, where they are not 0, go with these corruptors only."""
     moving: tuple[str, ...] = ()
@@ -95,6 +98,7 @@ OBJECTIVES: dict[str, Objective] = {
         corruptors=("mask", "generator", "unigram", "uniform"),
         losses={"mlm": 1.0},
         logits="token",
+        masked_lm=True,
         card=Card(
             title="masked language model",
             tag="masked-language-modelling",

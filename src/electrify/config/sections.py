@@ -104,6 +104,11 @@ class ModelConfig(Checked):
     def row(self) -> ArchitectureRow:
         return ARCHITECTURES[self.architecture]
 
+    @property
+    def mask_decoder(self) -> bool:
+        """Whether its masked language models have a mask decoder."""
+        return getattr(self.options, "mask_decoder", False)
+
     def generator_numbers(self) -> dict[str, int]:
         """The generator's sizes: those given, else width, heads and feed-forward width times
         `generator_size`, with the same depth (2003.10555 section 3.2). Its embeddings have the

@@ -56,7 +56,7 @@ class Generator(nn.Module):
     @classmethod
     def build(cls, source: Source) -> Generator:
         networks = source.networks
-        lm = MaskedLM(networks.encoder(), networks.lm_head())
+        lm = MaskedLM(networks.encoder(), networks.masked_lm_head())
         return cls(MaskMix.build(source), lm, sampling=source.sampling, trains=source.trains)
 
     def train(self, mode: bool = True) -> Generator:
@@ -66,10 +66,8 @@ class Generator(nn.Module):
         return self
 
     def passes(self) -> list[Pass]:
-        return [
-            Pass(self.lm.encoder, 1.0, self.trains),
-            Pass(self.lm.head, self.chooser.share, self.trains),
-        ]
+        lm = self.lm
+        return lm.head.passes(lm.encoder, self.chooser.share, trains=self.trains)
 
     def networks(self) -> dict[str, Network]:
         return {"generator": Network(self.lm.encoder, self.lm.head)}

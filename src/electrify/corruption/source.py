@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..architectures.architecture import Architecture
-from ..model.embeddings import own_table
+from ..model.embeddings import Words, own_table
 from ..model.encoder import Encoder
 from ..model.heads import Head
 from ..model.shape import Shape
@@ -44,8 +44,16 @@ class Brought:
         """A language model's head over the generator's word table, which reads the states of so
         many encoders side by side."""
         width = encoders * self.shape.hidden_size
-        words = own_table(self.embeddings.words)  # type: ignore[arg-type]
-        return self.architecture.lm_head(replace(self.shape, hidden_size=width), words)
+        return self.architecture.lm_head(replace(self.shape, hidden_size=width), self.words)
+
+    def masked_lm_head(self) -> Head:
+        """The head of a network that is a masked language model and nothing else."""
+        return self.architecture.masked_lm_head(self.shape, self.words)
+
+    @property
+    def words(self) -> Words:
+        """The generator's word table."""
+        return own_table(self.embeddings.words)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,10 +37,14 @@ def part_of(config: dict[str, Any]) -> str | None:
 
 
 def class_with_head(config: dict[str, Any], have: Header) -> Any:
-    """The class that reads weights with the head that detects, where they have it and the
-    configuration names their class; else None."""
+    """Our own class that reads the weights, where the library has none for their head and the
+    configuration says so: a head that detects by its class, a mask decoder by its name; else None.
+    """
     said = architecture(config)
     known = exported_as(str(config.get("model_type")))
+    if known and said == known.classes["token"]:
+        decoding = known.for_config(config)
+        return decoding.network_class(said)
     known = known and known.for_classes([said])
     if known is None or said != known.classes["binary"]:
         return None

@@ -87,8 +87,8 @@ def _loaded(folder: Path, model: ExportedModel, special: SpecialIds) -> tuple[nn
 def _outputs(own: tuple[Encoder, Head], tokens: Tokens) -> tuple[Tensor, Tensor]:
     """Hidden states [T, D] and logits of our modules."""
     encoder, head = own
-    x_TD = encoder(tokens)
-    return x_TD, head(head.inputs(x_TD, tokens))
+    every_T = torch.arange(len(tokens.ids_T))
+    return encoder(tokens), head(head.read(encoder, tokens, every_T))
 
 
 @torch.no_grad()

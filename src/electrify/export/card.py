@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ def model_card(
     shown = beside(config).get(part) or _kept(config)
     parameters = sum(p.numel() for p in model.parameters().values())
     records = [r for r in _records(run) if step is None or r["step"] <= step]
+    if model.head.kind == "token" and model.architecture.token_note:
+        shown = replace(shown, fills=False)
     last = records[-1] if records else {}
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     name = inert(run.resolve().name)
@@ -138,8 +141,9 @@ def _use(model: ExportedModel, *, says: Logits, fills: bool) -> str:
         '`AutoModel.from_pretrained("FOLDER")` gives the encoder, '
         "`AutoModelForSequenceClassification` and its like a model to fine-tune."
     )
-    note = f"{model.architecture.binary_note} " if model.head.kind == "binary" else ""
-    return f"## Use\n```python\n{head}\n```\n{note.lstrip()}{auto}"
+    known = model.architecture
+    note = {"binary": known.binary_note, "token": known.token_note}.get(model.head.kind, "")
+    return f"## Use\n```python\n{head}\n```\n{f'{note} ' if note else ''}{auto}"
 
 
 def _reading(name: str) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ def load_model(
     config = _config(start, own.architecture.name)
     _must_fit(own, own.architecture.shape_of(config), start, what=what)
     table = own.table(model_type=config.model_type)
-    model, missing, extra = _read(start, own.architecture.network_class(table.name), config)
+    model, missing, extra = _read(start, own.architecture.starting_class(table.name), config)
     if not own.architecture.has_head(config, own.head.kind):
         missing |= {name for row in table.head for name in row.theirs}
     broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
@@ -102,6 +102,8 @@ def load_model(
         raise UserError(f"--init-{what} {start} cannot be read: {e}") from e
     lines = _fill(own, new, start, what=what, given=given)
     lines += _account(table, rows, extra, start, what=what)
+    left = own.architecture.left_out(own.head.kind, missing)
+    lines += [f"{what}: {start}: {left}"] if left else []
     return lines or [f"{what}: {start}: every weight found and used"]
 
 

@@ -214,10 +214,8 @@ def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Conve
     if not config.train.generator_steps:
         return 0.0
     generator = built.exports["generator"]
-    stage = [
-        Pass(generator.encoder, 1.0, True),
-        Pass(generator.head, config.corruption.mask_rate, True),
-    ]
+    share = config.corruption.mask_rate
+    stage = generator.head.passes(generator.encoder, share, trains=True)
     steps = config.train.generator_steps
     phases = phases_of(override(config, {"max_steps": steps}))
     return flops_of(phases, steps, by_length(stage, phases, convention=convention))

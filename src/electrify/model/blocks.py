@@ -1,6 +1,7 @@
 """Transformer blocks: hidden states [T, D] -> [T, D], with the attention context of the batch.
 
-Shape suffixes: T flat tokens, D hidden width, F feed-forward width.
+Shape suffixes: T flat tokens, D hidden width, F feed-forward width, M chosen positions, N rows of a
+table of distances, X several of queries, keys and values side by side.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -66,6 +68,31 @@ class DisentangledBlock(Block):
         both = 2 * self.out.in_features  # queries and keys
         relative_NX = F.linear(rows_ND, self.qkv.weight[:both], self.qkv.bias[:both])
         return self.after(x_TD, relative(qkv_TX, relative_NX, self.heads))
+
+    def ask(
+        self, x_TD: Tensor, context: Any, query_MD: Tensor, at_M: Tensor, *, times: int
+    ) -> Tensor:
+        """[M, D] what the block makes of other queries than its input: keys and values are those of
+        x_TD, and query_MD stands, residual included, where x_TD stands otherwise, at the positions
+        at_M. The block runs so many times, each time with the last result as queries.
+
+        at_M: positions that are there once, or whose result nothing reads.
+        """
+        relative: RelativeContext = context
+        width = self.out.in_features
+        kv_TX = None
+        for _ in range(times):
+            rows_ND = drop(relative.rows_ND, self.dropout, self.training)
+            # The whole layer is called, and its values are not needed: a sharded matrix is gathered
+            # by a call, and then it is there for the queries, keys and values below.
+            relative_NX = self.qkv(rows_ND)[:, : 2 * width]
+            if kv_TX is None:
+                kv_TX = F.linear(x_TD, self.qkv.weight[width:], self.qkv.bias[width:])
+            q_MD = F.linear(query_MD, self.qkv.weight[:width], self.qkv.bias[:width])
+            q_TD = kv_TX.new_zeros(len(x_TD), width).index_copy(0, at_M, q_MD)
+            mixed_TD = relative(torch.cat([q_TD, kv_TX], 1), relative_NX, self.heads)
+            query_MD = self.after(query_MD, mixed_TD[at_M])
+        return query_MD
 
     def attention_flops(self, row_length: int) -> float:
         """As of Block, and two products for each of the distances between -L and L - 1."""

@@ -66,6 +66,27 @@ def relative_layer_flops(s: Sizes) -> float:
     return layer_flops(s) + 2 * (2 * a * 2 * s.length) + 2 * h * s.length
 
 
+def keys_flops(s: Sizes) -> float:
+    """The part of `layer_flops` in which one token becomes a key and a value."""
+    a = s.attention or s.width
+    return 2 * (2 * s.width * a + a)
+
+
+def relative_pairs_flops(s: Sizes) -> float:
+    """The part of `relative_layer_flops` for one query that depends on the length of the row:
+    scores and the weighted average."""
+    a = s.attention or s.width
+    h = s.heads or max(1, s.width // 64)
+    scores = 2 * a * s.length + h * s.length * (SOFTMAX + DROPOUT + 1)
+    relative = 2 * (2 * a * 2 * s.length) + 2 * h * s.length
+    return scores + relative + 2 * s.width * s.length
+
+
+def relative_query_flops(s: Sizes) -> float:
+    """What is left of `relative_layer_flops`: its query, the output and the feed-forward layers."""
+    return relative_layer_flops(s) - keys_flops(s) - relative_pairs_flops(s)
+
+
 def gated_layer_flops(s: Sizes, *, keys: int) -> float:
     """Forward FLOPs of one pre-norm block with rotary positions, a gated feed-forward layer and no
     biases, for one token that sees `keys` keys, in the manner of the script: a multiplication, an

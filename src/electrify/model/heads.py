@@ -19,6 +19,7 @@ from ..tokens import Tokens
 from . import costs
 from .embeddings import Words
 from .encoder import Encoder
+from .forward_passes import Pass
 from .shape import Shape
 
 HeadKind = Literal["token", "binary", "vector"]
@@ -46,6 +47,14 @@ class Head(nn.Module, ABC):
         """[T, D] what the head reads of each token, from the states of all: the token's own state,
         unless a head says otherwise. Its logits of a token are computed from that row alone."""
         return states_TD
+
+    def read(self, encoder: Encoder, tokens: Tokens, at_M: Tensor) -> Tensor:
+        """[M, D] the same at some positions, by running the encoder."""
+        return self.inputs(encoder(tokens), tokens)[at_M]
+
+    def passes(self, encoder: Encoder, share: float, *, trains: bool) -> list[Pass]:
+        """What `read` at a share of the tokens, and the logits there, run."""
+        return [Pass(encoder, 1.0, trains), Pass(self, share, trains)]
 
     def start_at(self, share: float) -> None:
         """Sets the output bias of a binary head to the log-odds of a share of positives."""
@@ -241,7 +250,7 @@ class MaskedLM(nn.Module):
 
     def states(self, tokens: Tokens, at_M: Tensor) -> Tensor:
         """The input of the head, [M, D]."""
-        return self.encoder(tokens)[at_M]
+        return self.head.read(self.encoder, tokens, at_M)
 
     def forward(self, tokens: Tokens, at_M: Tensor) -> Tensor:
         return self.head(self.states(tokens, at_M))

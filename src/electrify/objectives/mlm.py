@@ -1,10 +1,10 @@
-"""Masked language modelling. Shape suffixes: T flat tokens, M chosen positions, V vocabulary."""
+"""Masked language modelling. Shape suffixes: M chosen positions, V vocabulary, D hidden width."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from ..corruption.masking import Corruptor, Masked
+from ..corruption.masking import Corruptor, Masked, MaskMix
 from ..corruption.plan import Plan, count
 from ..model.encoder import Encoder
 from ..model.forward_passes import Pass
@@ -34,25 +34,23 @@ class MLM(Objective):
 
     @classmethod
     def build(cls, parts: Parts) -> MLM:
-        return cls(parts.corruptor, parts.encoder, parts.lm_head())
+        masks = isinstance(parts.corruptor, MaskMix)
+        head = parts.masked_lm_head() if masks else parts.lm_head()
+        return cls(parts.corruptor, parts.encoder, head)
 
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
         return {"mlm": count(plan)}
 
     def passes(self) -> list[Pass]:
         share = self.corruptor.chooser.share
-        return [
-            *self.corruptor.passes(),
-            Pass(self.encoder, 1.0, True),
-            Pass(self.head, share, True),
-        ]
+        return [*self.corruptor.passes(), *self.head.passes(self.encoder, share, trains=True)]
 
     def forward(self, tokens: Tokens, plan: Plan) -> Graded:
         z = self.corruptor(tokens, plan)
-        states_TD = self.encoder(z.tokens)
-        logits_MV = self.head(states_TD[z.at_M])
+        states_MD = self.head.read(self.encoder, z.tokens, z.at_M)
+        logits_MV = self.head(states_MD)
         losses = {"mlm": Loss(token_ce(logits_MV, z.was_M), z.valid_M)}
-        return Graded(z, self.corruptor.likelihood(z) | losses, states_TD, logits_MV)
+        return Graded(z, self.corruptor.likelihood(z) | losses, states_MD, logits_MV)
 
     def watch(self, graded: Graded) -> Terms:
         z = graded.corrupted

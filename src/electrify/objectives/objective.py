@@ -48,6 +48,11 @@ class Parts:
         words: Words = self.encoder.embeddings.words
         return self.architecture.lm_head(self.shape, words)
 
+    def masked_lm_head(self) -> Head:
+        """The same for a kept encoder that reads [MASK] where it predicts."""
+        words: Words = self.encoder.embeddings.words
+        return self.architecture.masked_lm_head(self.shape, words)
+
     def rtd_head(self, form: str) -> Head:
         """The head that detects, in this form."""
         return self.architecture.rtd_head(self.shape, form)
@@ -81,7 +86,8 @@ class Graded:
     corrupted: Corrupted
     losses: dict[str, Loss]
     states_TD: Tensor
-    """Hidden states of the encoder that is kept."""
+    """Hidden states of the encoder that is kept; only those that its head read, [M, D], where an
+    objective has no use for the others."""
     logits: Tensor
     """Logits of its head, for the tokens that it graded."""
 

@@ -193,6 +193,15 @@ def detecting(config: Any) -> Architecture | None:
     return known if known.has_head(config, "binary") else None
 
 
+def language_model(config: Any) -> Any:
+    """The class that reads a folder's masked language model: the library's, or ours where the
+    folder says that it has what the library would leave out."""
+    known = exported_as(config.model_type)
+    if known is None or known.classes["token"] not in (config.architectures or ()):
+        return transformers.AutoModelForMaskedLM
+    return known.for_config(config.to_dict()).network_class(known.classes["token"])
+
+
 def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     """The scorer for a folder or Hub id. Its kind follows from the model's head (electrify.json
     tells energies from replaced-token logits).
@@ -205,7 +214,7 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     kind: Kind = "mlm"
     said = logits_of(model)
     must_be_a_score(model, said)
-    network = transformers.AutoModelForMaskedLM
+    network = language_model(config)
     if architecture is not None:
         kind = "electric" if said == "energy" else "rtd"
         network = architecture.network_class(architecture.classes["binary"])

@@ -1,0 +1,304 @@
+"""Runs with DeBERTa's mask decoder, by the real verbs: pre-training, going on, export, what reads
+the folder back, and starting from folders as Microsoft publishes its generators."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file as load_tensors
+from safetensors.torch import save_file
+from test_deberta_starts import line_of, published, same
+
+from electrify import cli
+from electrify.architectures.deberta_keys import POSITIONS
+from electrify.build import Built, Vocabulary, compose
+from electrify.config.pretrain import load_file
+from electrify.errors import UserError
+from electrify.export.agreement import ExportError, check_folder
+from electrify.export.quiet import quiet
+from electrify.scoring.pll import load_scorer
+from electrify.text.shards import Corpus
+from electrify.tokens import from_sequences
+from electrify.train import checkpoint
+from small import (
+    DROPOUT,
+    electrify,
+    mistake,
+    parameters_sha256,
+    pretrain_words,
+    records,
+    run,
+    same_numbers,
+    torchrun,
+)
+
+SHORT: dict[str, Any] = {
+    "num_hidden_layers": 2,
+    "max_steps": 8,
+    "logging_steps": 4,
+    "save_steps": 1,
+    "save_total_limit": 1,
+    "eval_steps": 4,
+    "position_buckets": 8,
+    "mask_decoder": True,
+}
+TEXTS = ["the chef ate a meal", "the", "a meal that the chef ate was a meal of the chef"]
+
+
+def words(data: Path, folder: Path, name: str = "electra-deberta", **fields: Any) -> list[str]:
+    own = SHORT | fields
+    return [str(w) for w in pretrain_words(data, folder, recipe=f"{name}-tiny", **own)]
+
+
+@pytest.fixture(scope="module")
+def decoder(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing disturbed, with dropout and with a rate at which the table changes."""
+    folder = tmp_path_factory.mktemp("decoder") / "run"
+    assert cli.main(words(small_data, folder, **DROPOUT, learning_rate=0.01)) == 0
+    return folder
+
+
+def network(data: Path, folder: Path) -> Built:
+    """That of the last checkpoint of a run."""
+    manifest = Corpus(data, "train").manifest
+    vocabulary = Vocabulary(manifest.vocab_size, manifest.special_ids)
+    built = compose(load_file(folder / "config.yaml"), vocabulary)
+    tensors, _ = checkpoint.load(folder / "checkpoint-8")
+    built.objective.load_state_dict(tensors["model"], strict=False)
+    built.objective.eval()
+    return built
+
+
+def test_a_run_that_goes_on_to_the_bit(small_data: Path, decoder: Path, tmp_path: Path) -> None:
+    line = words(small_data, tmp_path / "run", **DROPOUT, learning_rate=0.01)
+    assert cli.main([*line, "--max-minutes", "1e-9"]) == 75, "stopped after an update"
+    assert cli.main(line) == 0
+    assert parameters_sha256(tmp_path / "run", 8) == parameters_sha256(decoder, 8)
+    assert records(tmp_path / "run") == records(decoder)
+
+
+def test_a_batch_in_parts(small_data: Path, tmp_path: Path) -> None:
+    for name, parts in (("one", 1), ("two", 2)):
+        line = words(small_data, tmp_path / name, gradient_accumulation_steps=parts)
+        assert cli.main(line) == 0
+    same_numbers(tmp_path / "one", tmp_path / "two")
+
+
+def test_the_folder_keeps_the_table(decoder: Path) -> None:
+    """Under Microsoft's name; the library reads everything else. The kept encoder has none."""
+    config = json.loads((decoder / "generator" / "config.json").read_text())
+    assert (config["architectures"], config["mask_decoder"]) == (["DebertaV2ForMaskedLM"], True)
+    with quiet():
+        for cls in (transformers.AutoModelForMaskedLM, transformers.AutoModel):
+            _, info = cls.from_pretrained(decoder / "generator", output_loading_info=True)
+            assert not info["missing_keys"]
+    table = load_tensors(decoder / "generator" / "model.safetensors")[POSITIONS]
+    assert table.shape == (32, 32)
+    rows = table[: load_file(decoder / "config.yaml").data.max_seq_length].std(1)
+    assert float(rows.max()) > 0.025, "it was trained from .02"
+    kept = json.loads((decoder / "discriminator" / "config.json").read_text())
+    assert "mask_decoder" not in kept
+    assert POSITIONS not in load_tensors(decoder / "discriminator" / "model.safetensors")
+
+
+def test_the_card_says_what_the_library_leaves_out(decoder: Path) -> None:
+    card = (decoder / "generator" / "README.md").read_text(encoding="utf-8")
+    assert "transformers does not have" in card
+    assert "its logits are not those of the run" in card
+    assert "fill-mask" not in card
+    assert "mask decoder" not in (decoder / "discriminator" / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("part", ["head.positions.weight", "head.bias_V"])
+def test_the_export_is_checked_with_the_decoder(part: str, small_data: Path, decoder: Path) -> None:
+    """Against a computation of its own: a table that is another is found, as any weight is."""
+    built = network(small_data, decoder)
+    special = Corpus(small_data, "train").manifest.special_ids
+    whole = built.exports["generator"]
+    assert check_folder(decoder / "generator", whole, special) < 1e-5
+    odd = copy.deepcopy(whole)
+    with torch.no_grad():
+        odd.parameters()[part].mul_(-1.1).add_(0.01)
+    with pytest.raises(ExportError, match="computes other numbers"):
+        check_folder(decoder / "generator", odd, special)
+
+
+@torch.no_grad()
+def test_evaluate_scores_with_the_decoder(small_data: Path, decoder: Path) -> None:
+    """The sum over a sentence of log p of each token, masked by itself, by the run's network."""
+    folder = str(decoder / "generator")
+    scorer = load_scorer(folder)
+    assert scorer.kind == "mlm"
+    assert scorer.short, "the head runs on masked positions only"
+    generator = network(small_data, decoder).exports["generator"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    special = Corpus(small_data, "train").manifest.special_ids
+    for text, score in zip(TEXTS, scorer.scores(TEXTS), strict=True):
+        ids = tokenizer(text)["input_ids"]
+        wanted = ordinary = 0.0
+        for place in range(1, len(ids) - 1):
+            shown = [special.mask if k == place else n for k, n in enumerate(ids)]
+            tokens = from_sequences([shown], row_length=len(ids), pad=special.pad)
+            at = torch.tensor([place])
+            read = generator.head.read(generator.encoder, tokens, at)
+            wanted += float(generator.head(read)[0].log_softmax(-1)[ids[place]])
+            plain = generator.head(generator.encoder(tokens)[at])[0]
+            ordinary += float(plain.log_softmax(-1)[ids[place]])
+        assert score == pytest.approx(wanted, abs=1e-4)
+        assert abs(wanted - ordinary) > 1e-3, "without the decoder it is another score"
+
+
+def test_the_form_of_the_head_is_known(decoder: Path, tmp_path: Path) -> None:
+    """Whatever config.json says of it."""
+    copytree(decoder / "generator", tmp_path / "it", ignore=ignore_patterns("electrify.json"))
+    config = json.loads((tmp_path / "it" / "config.json").read_text())
+    (tmp_path / "it" / "config.json").write_text(json.dumps(config | {"legacy": True}))
+    wanted = load_scorer(str(decoder / "generator")).scores(TEXTS)
+    assert load_scorer(str(tmp_path / "it")).scores(TEXTS) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["bert-deberta", "corrective-deberta", "replace-mlm", "two-stage"])
+def test_a_run_of_each(
+    name: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exported, and the doctor finds nothing. A first stage leaves its table to the second."""
+    own: dict[str, Any] = {"generator_size": 1.0, "architecture": "deberta", "init": "published"}
+    own |= {"two-stage": {"generator_steps": 4, "max_steps": 4}}.get(name, {})
+    own = {} if name.endswith("deberta") else own
+    folder = tmp_path / "run"
+    assert cli.main(words(small_data, folder, name, **own)) == 0
+    said = capsys.readouterr().err
+    part = "discriminator" if name.startswith("bert") else "generator"
+    table = load_tensors(folder / part / "model.safetensors")[POSITIONS]
+    if name == "two-stage":
+        assert (
+            f"{folder / 'generator-stage' / 'discriminator'}: every weight found and used" in said
+        )
+        stage = folder / "generator-stage" / "discriminator" / "model.safetensors"
+        assert torch.equal(load_tensors(stage)[POSITIONS], table), "it is frozen"
+    if name == "replace-mlm":
+        assert POSITIONS not in load_tensors(folder / "discriminator" / "model.safetensors")
+    status = run("doctor", str(folder), str(folder / part))
+    out = capsys.readouterr().out
+    assert status == 0, out
+    assert "have no place" not in out
+
+
+def test_the_doctor_misses_the_table(
+    decoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((decoder / "generator" / name).read_bytes())
+    weights = load_tensors(decoder / "generator" / "model.safetensors")
+    del weights[POSITIONS]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    run("doctor", str(tmp_path))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 weights of DebertaV2ForMaskedLM are missing" in said
+    with pytest.raises(UserError, match=rf"lacks 1 weights \({POSITIONS}, "):
+        load_scorer(str(tmp_path))
+
+
+@pytest.mark.parametrize("recipe", ["electra-deberta-tiny", "bert-deberta-tiny"])
+def test_a_run_starts_from_a_published_generator(
+    recipe: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every weight of its language model is used, and the table left under the same name; a run
+    from the folder that this leaves finds all of it again."""
+    start = published(tmp_path / "start", small_data)
+    part = "generator" if recipe.startswith("electra") else "discriminator"
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        fields = {f"init_{part}": start, "mask_decoder": True}
+        assert cli.main(line_of(small_data, folder, recipe, **fields)) == 0
+        assert f"{part}: {start}: every weight found and used" in capsys.readouterr().err
+        same(start, folder / part, "deberta.")
+        same(start, folder / part, "lm_predictions.")
+        assert POSITIONS in load_tensors(folder / part / "model.safetensors")
+        start = folder / part
+
+
+def test_a_published_pair(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tables with disentangled gradients: of words the difference, of positions nothing, because
+    the encoder that is kept does not read any."""
+    kept = published(tmp_path / "kept", small_data)
+    generator = published(tmp_path / "generator", small_data, blocks=1)
+    fields = {"init_discriminator": kept, "init_generator": generator, "mask_decoder": True}
+    fields |= {"rtd_head": "v3"}
+    line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
+    assert cli.main(line) == 0
+    assert f"generator: {generator}: every weight found and used" in capsys.readouterr().err
+    same(generator, tmp_path / "run" / "generator", "deberta.")
+    same(kept, tmp_path / "run" / "discriminator", "deberta.")
+
+
+def test_a_folder_without_the_table(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = published(tmp_path / "start", small_data)
+    weights = load_tensors(start / "model.safetensors")
+    del weights[POSITIONS]
+    save_file(weights, start / "model.safetensors", metadata={"format": "pt"})
+    fields = {"init_generator": start, "mask_decoder": True}
+    line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
+    assert cli.main(line) == 0
+    said = capsys.readouterr().err
+    assert f"generator: {start} lacks {POSITIONS}; they keep their initial values" in said
+    same(start, tmp_path / "run" / "generator", "lm_predictions.")
+    plain = line_of(small_data, tmp_path / "plain", "electra-deberta-tiny", init_generator=start)
+    assert cli.main(plain) == 0
+    assert f"generator: {start}: every weight found and used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields", "says"),
+    [
+        ("electra", {}, "--mask-decoder is for architecture deberta, not electra"),
+        ("bert-modernbert", {}, "--mask-decoder is for architecture deberta, not modernbert"),
+        (
+            "electra-deberta",
+            {"corruptor": "mixture"},
+            "objective rtd with corruptor mixture has none: leave it out",
+        ),
+        (
+            "bert-deberta",
+            {"corruptor": "uniform"},
+            (
+                "--mask-decoder is for a masked language model, that of corruptor generator or of "
+                "objective mlm with corruptor mask; objective mlm with corruptor uniform has none: "
+                "leave it out"
+            ),
+        ),
+    ],
+)
+def test_what_has_no_such_decoder(
+    recipe: str,
+    fields: dict[str, Any],
+    says: str,
+    small_data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = pretrain_words(
+        small_data, tmp_path / "run", recipe=f"{recipe}-tiny", mask_decoder=True, **fields
+    )
+    assert says in mistake(capsys, *map(str, line))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fsdp", ["no_shard", "full_shard"])
+def test_two_processes(fsdp: str, small_data: Path, tmp_path: Path) -> None:
+    electrify(words(small_data, tmp_path / "one"), tmp_path)
+    done = torchrun(words(small_data, tmp_path / "two", fsdp=fsdp), tmp_path).end()
+    assert done.status == 0, done.err
+    same_numbers(tmp_path / "one", tmp_path / "two")
+    assert POSITIONS in load_tensors(tmp_path / "two" / "generator" / "model.safetensors")

@@ -1,0 +1,417 @@
+"""DeBERTa's mask decoder: the last block runs twice over the states below it, with queries that
+begin as these states plus the absolute positions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from batches import (
+    VOCAB,
+    VOCABULARY,
+    at_of,
+    built,
+    counts_of,
+    draws_of,
+    ragged_batch,
+    sequences_of,
+    terms_of,
+    tiny,
+    value,
+)
+from electrify.architectures.deberta import Deberta
+from electrify.architectures.deberta_variants import DebertaDecoder
+from electrify.build import build
+from electrify.config.checks import check
+from electrify.errors import UserError
+from electrify.flops.count import passes_flops, recipe_flops
+from electrify.model import costs
+from electrify.model.encoder import Encoder, encoders_of
+from electrify.model.heads import LMHead
+from electrify.model.mask_decoder import Asked, Asking, DecodedLMHead
+from electrify.objectives.objective import Step
+from electrify.terms import weighted
+from electrify.tokens import Tokens
+
+BUCKETS = 8
+DECODER: dict[str, Any] = {
+    "architecture": "deberta",
+    "init": "published",
+    "position_buckets": BUCKETS,
+    "generator_size": 1.0,
+    "mask_decoder": True,
+}
+
+
+def made(name: str = "electra-tiny", *, dtype: torch.dtype = torch.float64, **fields: Any) -> Any:
+    """An objective with large random values, so that nothing can be left out unseen."""
+    objective: Any = built(name, **DECODER | fields).objective.to(dtype)
+    rng = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for n, p in objective.named_parameters():
+            size = 0.3 if p.ndim == 1 else p.shape[-1] ** -0.5
+            p.copy_(torch.randn(p.shape, generator=rng) * size + ("norm" in n))
+    return objective
+
+
+def lm_of(objective: Any) -> tuple[Encoder, DecodedLMHead]:
+    own = objective.corruptor.lm if hasattr(objective.corruptor, "lm") else objective
+    assert isinstance(own.head, DecodedLMHead)
+    return own.encoder, own.head
+
+
+# ---------------------------------------------------------------- an independent computation
+
+Rows = list[Tensor]
+
+
+def normed(x: Tensor, norm: Any) -> Tensor:
+    deviation = x - x.sum() / len(x)
+    return (
+        deviation / (deviation.square().sum() / len(x) + norm.eps).sqrt() * norm.weight + norm.bias
+    )
+
+
+def gelu(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def bucket(distance: int, longest: int) -> int:
+    half = BUCKETS // 2
+    if abs(distance) <= half:
+        return distance
+    far = math.log(abs(distance) / half) / math.log((longest - 1) / half) * (half - 1)
+    return int(math.copysign(math.ceil(far) + half, distance))
+
+
+def attended(block: Any, asking: Rows, asked: Rows, table: Rows, longest: int) -> Rows:
+    """What attention mixes for each query: 2006.03654 section 3.1, pair by pair."""
+    width = len(asked[0])
+    w, b = block.qkv.weight, block.qkv.bias
+    q, k, v = (slice(part * width, (part + 1) * width) for part in range(3))
+    size = width // block.heads
+    mixed = []
+    for i, one in enumerate(asking):
+        result = torch.zeros_like(one)
+        for h in range(block.heads):
+            own = slice(h * size, (h + 1) * size)
+            query = (w[q] @ one + b[q])[own]
+            scores = []
+            for j, other in enumerate(asked):
+                at = min(max(bucket(i - j, longest) + BUCKETS, 0), 2 * BUCKETS - 1)
+                key = (w[k] @ other + b[k])[own]
+                key_there = (w[k] @ table[at] + b[k])[own]
+                query_there = (w[q] @ table[at] + b[q])[own]
+                score = query @ key + query @ key_there + key @ query_there
+                scores.append(score / math.sqrt(3 * size))
+            odds = [score.exp() for score in scores]
+            for j, other in enumerate(asked):
+                result[own] += odds[j] / sum(odds) * (w[v] @ other + b[v])[own]
+        mixed.append(result)
+    return mixed
+
+
+def through(block: Any, asking: Rows, asked: Rows, table: Rows, longest: int) -> Rows:
+    out = []
+    for one, mix in zip(asking, attended(block, asking, asked, table, longest), strict=True):
+        x = normed(one + block.out.weight @ mix + block.out.bias, block.norm1)
+        f = block.down.weight @ gelu(block.up.weight @ x + block.up.bias) + block.down.bias
+        out.append(normed(x + f, block.norm2))
+    return out
+
+
+def reference(encoder: Any, head: DecodedLMHead, ids: list[int]) -> Tensor:
+    """[L, D] what the head reads of one sequence, in plain loops."""
+    longest = encoder.shape.max_position_embeddings
+    table = [normed(row, encoder.contexts.norm) for row in encoder.contexts.table.weight]
+    words = encoder.embeddings.words.weight
+    states = [normed(words[n], encoder.embeddings.norm) for n in ids]
+    *lower, last = encoder.blocks
+    for block in lower:
+        states = through(block, states, states, table, longest)
+    asking = [x + head.positions.weight[place] for place, x in enumerate(states)]
+    for _ in range(2):
+        asking = through(last, asking, states, table, longest)
+    return torch.stack(asking)
+
+
+@pytest.mark.parametrize("name", ["electra-tiny", "bert-tiny"])
+@torch.no_grad()
+def test_packed_rows_against_plain_loops(name: str) -> None:
+    """float64, every token of every sequence; positions begin anew in each."""
+    encoder, head = lm_of(made(name, num_hidden_layers=2))
+    tokens = ragged_batch()
+    parts = [slots for _, _, slots in sequences_of(tokens)]
+    assert len(parts) > tokens.num_rows, "several sequences in a row"
+    found_TD = head.read(encoder, tokens, torch.arange(len(tokens.ids_T)))
+    for slots in parts:
+        wanted_LD = reference(encoder, head, tokens.ids_T[slots].tolist())
+        torch.testing.assert_close(found_TD[slots], wanted_LD, rtol=1e-10, atol=1e-10)
+    ordinary_TD = encoder(tokens)
+    assert float((found_TD - ordinary_TD)[tokens.real_T].abs().max()) > 0.1
+
+
+@torch.no_grad()
+def test_one_block() -> None:
+    """Below it are the embeddings alone."""
+    encoder, head = lm_of(made("bert-tiny", num_hidden_layers=1))
+    tokens = ragged_batch()
+    found_TD = head.read(encoder, tokens, torch.arange(len(tokens.ids_T)))
+    for _, _, slots in sequences_of(tokens):
+        wanted_LD = reference(encoder, head, tokens.ids_T[slots].tolist())
+        torch.testing.assert_close(found_TD[slots], wanted_LD, rtol=1e-10, atol=1e-10)
+
+
+@torch.no_grad()
+def test_a_longer_row_than_single_distances() -> None:
+    """60 tokens: distances that share a bucket, and those beyond the last one."""
+    encoder, head = lm_of(made("bert-tiny", max_seq_length=64))
+    ids = [(7 * n) % VOCAB for n in range(60)]
+    one = torch.ones(60, dtype=torch.long)
+    tokens = Tokens(torch.tensor(ids), one, torch.arange(60), 0 * one, row_length=60)
+    found_TD = head.read(encoder, tokens, torch.arange(60))
+    wanted_LD = reference(encoder, head, ids)
+    torch.testing.assert_close(found_TD, wanted_LD, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["electra-tiny", "bert-tiny"])
+def test_only_the_chosen_positions_ask(name: str) -> None:
+    """States there, and every gradient, are those of asking everywhere."""
+    objective = made(name)
+    encoder, head = lm_of(objective)
+    tokens = ragged_batch()
+    at_M = at_of(objective.corruptor.chooser, tokens, draws_of(tokens))
+    every_T = torch.arange(len(tokens.ids_T))
+    parameters = [*encoder.parameters(), *head.positions.parameters()]
+    some_MD, all_TD = head.read(encoder, tokens, at_M), head.read(encoder, tokens, every_T)
+    torch.testing.assert_close(some_MD, all_TD[at_M], rtol=1e-12, atol=1e-12)
+    slope_MD = torch.randn(some_MD.shape, dtype=torch.float64)
+    ours, theirs = (
+        torch.autograd.grad((x_MD * slope_MD).sum(), parameters) for x_MD in (some_MD, all_TD[at_M])
+    )
+    for p, q in zip(ours, theirs, strict=True):
+        assert bool(p.any())
+        torch.testing.assert_close(p, q, rtol=1e-10, atol=1e-10)
+    touched = ours[-1].abs().sum(1).nonzero().flatten().tolist()
+    assert touched == sorted({int(n) for n in tokens.pos_T[at_M]})
+
+
+def test_lists_with_fillers_have_the_same_gradients() -> None:
+    """Fillers point at the first token of a batch, which is never chosen; here several of them."""
+    objective = made()
+    encoder, head = lm_of(objective)
+    tokens = ragged_batch()
+    at_M = at_of(objective.corruptor.chooser, tokens, draws_of(tokens))
+    filled_N = torch.cat([at_M, at_M.new_zeros(7)])
+    both = []
+    for list_N in (at_M, filled_N):
+        x_MD = head.read(encoder, tokens, list_N)[: len(at_M)]
+        both.append((x_MD, *torch.autograd.grad(x_MD.square().sum(), [*encoder.parameters()])))
+    for one, other in zip(*both, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_dropout_of_each_run_is_its_own() -> None:
+    """In training the numbers move; in evaluation they do not."""
+    encoder, head = lm_of(made("bert-tiny", dtype=torch.float32, dropout=0.5))
+    tokens = ragged_batch()
+    every_T = torch.arange(len(tokens.ids_T))
+    for training in (True, False):
+        encoder.train(training)
+        once, again = (head.read(encoder, tokens, every_T) for _ in range(2))
+        assert torch.equal(once, again) != training
+
+
+# ---------------------------------------------------------------- in the objectives
+
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "electra": {},
+    "electra-15": {},
+    "corrective": {},
+    "replace-mlm": {},
+    "all-tokens-mlm": {},
+    "gdes": {},
+    "teams": {},
+    "adversarial": {},
+    "bert": {},
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_objective_takes_an_update(name: str) -> None:
+    """Every parameter of the decoder and of the block below it is reached."""
+    config = tiny(f"{name}-tiny", **DECODER | SYSTEMS[name])
+    check(config)
+    objective: Any = build(config, VOCABULARY).objective
+    encoder, head = lm_of(objective)
+    tokens = ragged_batch()
+    terms = terms_of(objective, tokens, draws_of(tokens))
+    counts = counts_of(objective, tokens, draws_of(tokens))
+    weighted(terms, config.objective.term_weights, counts).backward()
+    for part in (head.positions, encoder.blocks[-1]):
+        for n, p in part.named_parameters():
+            assert p.grad is not None, n
+            assert bool(p.grad.any()), n
+
+
+@pytest.mark.parametrize(("tie", "more"), [("gdes", {}), ("lower", {"tie_layers": 2}), ("all", {})])
+def test_what_generator_and_encoder_share(tie: str, more: dict[str, Any]) -> None:
+    """The positions are the generator's alone, whatever both share: the encoder that is kept reads
+    none, so there is no difference table of them either."""
+    objective: Any = built("electra-tiny", **DECODER | {"tie": tie} | more).objective
+    _, head = lm_of(objective)
+    kept = {id(p) for part in (objective.encoder, objective.head) for p in part.parameters()}
+    assert id(head.positions.weight) not in kept
+    names = [n for n, _ in objective.named_parameters() if "positions" in n]
+    assert names == ["corruptor.lm.head.positions.weight"]
+
+
+def test_a_mixed_and_a_plain_generator_have_none() -> None:
+    """Without the option the head is the ordinary one, and its values those of the same seed."""
+    plain = built("electra-tiny", **DECODER | {"mask_decoder": False})
+    assert type(plain.exports["generator"].head) is LMHead
+    assert type(plain.exports["generator"].architecture) is Deberta
+    names = {n for n, _ in plain.objective.named_parameters()}
+    decoded = built("electra-tiny", **DECODER)
+    assert type(decoded.exports["generator"].architecture) is DebertaDecoder
+    assert type(decoded.kept.architecture) is Deberta
+    extra = {n for n, _ in decoded.objective.named_parameters()} - names
+    assert extra == {"corruptor.lm.head.positions.weight"}
+
+
+def test_where_it_starts() -> None:
+    for init in ("published", "local"):
+        weight = lm_of(built("electra-tiny", **DECODER | {"init": init}).objective)[1].positions
+        assert float(weight.weight.detach().std()) == pytest.approx(0.02, rel=0.1)
+
+
+@torch.no_grad()
+def test_bfloat16() -> None:
+    """The residual stream keeps the dtype in which an ordinary head gets it."""
+    objective = made(dtype=torch.float32)
+    encoder, head = lm_of(objective)
+    tokens = ragged_batch()
+    every_T = torch.arange(len(tokens.ids_T))
+    exact_TD = head.read(encoder, tokens, every_T)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough_TD = head.read(encoder, tokens, every_T)
+        ordinary_TD = encoder(tokens)
+    assert float((rough_TD - exact_TD)[tokens.real_T].abs().max()) < 0.15
+    assert rough_TD.dtype == ordinary_TD.dtype
+
+
+@pytest.mark.slow
+def test_a_step_is_one_graph() -> None:
+    objective: Any = built("electra-tiny", **DECODER).objective
+    tokens = ragged_batch()
+    plan = objective.plan(tokens, draws_of(tokens), fixed=True)
+    torch.compiler.reset()
+    whole = torch.compile(Step(objective), backend="eager", fullgraph=True)(tokens, plan)
+    again = Step(objective)(tokens, plan)
+    assert value(whole["generator"].sum) == pytest.approx(value(again["generator"].sum))
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def through_matmul(objective: Any) -> None:
+    """torch's counter does not look into the fused attention kernel of a CPU."""
+    for encoder in encoders_of(objective):
+        contexts: Any = encoder.contexts
+        contexts.backend = "matmul"
+
+
+@pytest.mark.parametrize("row_length", [32, 40])
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("electra-tiny", {}),
+        ("electra-tiny", {"generator_num_hidden_layers": 1, "tie": "gdes"}),
+        ("electra-tiny", {"tie": "none", "generator_size": 0.5, "dropout": 0.1}),
+        ("two-stage-tiny", {}),
+        ("bert-tiny", {"num_hidden_layers": 3, "intermediate_size": 100}),
+    ],
+    ids=str,
+)
+def test_hardware_is_what_torch_counts(name: str, fields: dict[str, Any], row_length: int) -> None:
+    """To the last operation, forward and backward."""
+    given = DECODER | fields
+    config = tiny(name, **given)
+    objective: Any = built(name, **given).objective
+    through_matmul(objective)
+    tokens = ragged_batch(row_length=row_length)
+    draws, size = draws_of(tokens), len(tokens.ids_T)
+    share = len(at_of(objective.corruptor.chooser, tokens, draws)) / size
+    with FlopCounterMode(display=False) as counter:
+        terms, counts = terms_of(objective, tokens, draws), counts_of(objective, tokens, draws)
+        weighted(terms, config.objective.term_weights, counts).backward()
+    rate = objective.corruptor.chooser.share
+    passes = [
+        type(one)(one.network, share if one.share == rate else one.share, one.trains)
+        for one in objective.passes()
+    ]
+    how: dict[str, Any] = {"row_length": row_length, "convention": "hardware"}
+    ours = passes_flops(passes, rows=tokens.num_rows, batch_rows=tokens.num_rows, **how)
+    assert round(size * ours) == counter.get_total_flops()
+
+
+def test_the_paper_s_convention() -> None:
+    """The parts of a block add up to it, and the decoder takes the second of its two parts, and the
+    products of attention, twice."""
+    encoder, _ = lm_of(built("bert-tiny", **DECODER).objective)
+    d, f, length, h = 32, 40, 24, 4
+    sizes = encoder.sizes(length)
+    keys = 2 * (2 * d * d + d)
+    scores = 2 * d * length + h * length * (5 + 4 + 1) + 8 * d * length + 2 * h * length
+    pairs = scores + 2 * d * length
+    query = 2 * d * d + d + 2 * d * d + d + 4 * d + d + 5
+    query += 4 * d * f + f + 8 * f + d + 4 * d + d + 5 * d
+    assert costs.keys_flops(sizes) == keys
+    assert costs.relative_pairs_flops(sizes) == pairs
+    assert costs.relative_query_flops(sizes) == query
+    words = 2 * d * VOCAB + 5 * d + 4 * d
+    below = words + keys + pairs + query
+    assert Asked(encoder).paper_flops(length) == below + keys + 2 * pairs
+    assert Asking(encoder).paper_flops(length) == 2 * d * length + d + 2 * query
+
+
+def test_a_first_stage_pays_for_the_decoder() -> None:
+    fields = DECODER | {"generator_training": "frozen", "tie": "none", "max_steps": 10}
+    fields |= {"term_weights": {"rtd": 1.0}}
+    costs_of = [
+        recipe_flops(
+            tiny("electra-tiny", **fields | {"generator_steps": n}),
+            vocab_size=VOCAB,
+            convention="hardware",
+        ).train
+        for n in (0, 10)
+    ]
+    alone = tiny("bert-tiny", **DECODER | {"max_steps": 10, "mask_rate": 0.15})
+    stage = recipe_flops(alone, vocab_size=VOCAB, convention="hardware").train
+    assert costs_of[1] - costs_of[0] == pytest.approx(stage, rel=1e-12)
+
+
+# ---------------------------------------------------------------- where it is not
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("unigram-tiny", {}),
+        ("replace-mlm-tiny", {"corruptor": "uniform", "term_weights": {"mlm": 1.0}}),
+        ("amos-tiny", {}),
+        ("electric-tiny", {}),
+    ],
+    ids=str,
+)
+def test_what_has_no_masked_language_model(name: str, fields: dict[str, Any]) -> None:
+    config = tiny(name, **DECODER | fields)
+    with pytest.raises(UserError, match="mask_decoder is for a masked language model") as found:
+        check(config)
+    corruptor = config.corruption.corruptor
+    assert f"with corruptor {corruptor} has none: leave it out" in str(found.value)
