@@ -8,24 +8,13 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from test_parity_modernbert import (
-    KINDS,
-    MODERNBERT,
-    SPECIAL,
-    close,
-    numbers,
-    ours,
-    padded,
-    shape_of,
-    side_by_side,
-    their_numbers,
-    theirs,
-)
+from families import MODERNBERT, modernbert_shape
+from two_networks import KINDS, SPECIAL, close, numbers, padded, side_by_side
 
 from electrify.export.hf import write_model
 from electrify.model.heads import HeadKind
 
-LONG = shape_of(max_position_embeddings=2048, hidden_size=48, embedding_size=48)
+LONG = modernbert_shape(max_position_embeddings=2048, hidden_size=48, embedding_size=48)
 
 
 @pytest.mark.slow
@@ -35,13 +24,13 @@ def test_an_exported_folder_at_2048(kind: HeadKind, left: bool, tmp_path: Any) -
     """By the folder, as `export` writes and the library reads it; one sequence fills the row. On
     the left the library counts padding as positions. Only distances matter, but angles of float32
     at position 2,000 are rounded to 1e-4: ours, which begin at 0, are compared less closely."""
-    own = ours(LONG, kind, seed=10)
+    own = MODERNBERT.ours(LONG, kind, seed=10)
     write_model(tmp_path, own, special=SPECIAL, dropout=0.0, attention_dropout=0.0)
-    cls = getattr(transformers, MODERNBERT.classes[kind])
+    cls = getattr(transformers, MODERNBERT.architecture.classes[kind])
     model, info = cls.from_pretrained(tmp_path, output_loading_info=True)
     assert not info["missing_keys"]
     tokens = padded([2048, 2047, 1100, 130], left=left, seed=2048)
-    expected = their_numbers(model.eval(), own, tokens)
+    expected = MODERNBERT.their_numbers(model.eval(), own, tokens)
     counted = dataclasses.replace(tokens, pos_T=torch.arange(2048).repeat(4)) if left else tokens
     close(numbers(own, counted), expected)
     for a, b in zip(numbers(own, tokens), expected, strict=True):
@@ -52,8 +41,8 @@ def test_an_exported_folder_at_2048(kind: HeadKind, left: bool, tmp_path: Any) -
 @pytest.mark.parametrize("kind", KINDS)
 def test_packed_rows_of_2048(kind: HeadKind) -> None:
     """Sequences of all lengths side by side in one row, the longest longer than many windows."""
-    own = ours(LONG, kind, seed=11)
+    own = MODERNBERT.ours(LONG, kind, seed=11)
     lengths = [1200, 600, 129, 90, 1]
     single = padded(lengths, seed=12)
     packed = side_by_side(single, lengths, row_length=2048)
-    close(numbers(own, packed), their_numbers(theirs(own), own, single))
+    close(numbers(own, packed), MODERNBERT.their_numbers(MODERNBERT.theirs(own), own, single))

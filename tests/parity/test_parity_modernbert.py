@@ -1,260 +1,31 @@
-"""Our encoder and heads against transformers' ModernBERT classes on the same weights, float32."""
+"""Configurations of ModernBERT: what the library's own say, and what is refused."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-import torch
 import transformers
-from torch import Tensor, nn
+from families import MODERNBERT, modernbert_shape
+from two_networks import PAD
 
-from electrify.architectures import architecture_named
-from electrify.architectures.exported import ExportedModel
-from electrify.architectures.keys import to_ours, to_theirs, without_tied
-from electrify.architectures.modernbert_shape import ModernBertShape
 from electrify.errors import UserError
-from electrify.model.heads import Head, HeadKind
-from electrify.tokens import SpecialIds, Tokens
 
-MODERNBERT = architecture_named("modernbert")
-PAD = 37
-SPECIAL = SpecialIds(pad=PAD, unk=1, cls=2, sep=3, mask=4)
-KINDS: list[HeadKind] = ["token", "binary"]
+KNOWN = MODERNBERT.architecture
 
 
-def shape_of(**numbers: Any) -> ModernBertShape:
-    """Four blocks, two of them local; heads and vocabulary of odd sizes."""
-    return ModernBertShape(
-        **{
-            "vocab_size": 41,
-            "embedding_size": 24,
-            "hidden_size": 24,
-            "num_hidden_layers": 4,
-            "num_attention_heads": 3,
-            "intermediate_size": 20,
-            "max_position_embeddings": 600,
-            "local_attention": 128,
-            "global_attn_every_n_layers": 3,
-            "global_rope_theta": 160_000.0,
-            "local_rope_theta": 10_000.0,
-        }
-        | numbers
-    )
-
-
-SHAPES = [
-    shape_of(),
-    shape_of(local_attention=6, global_attn_every_n_layers=2, global_rope_theta=50.0),
-    shape_of(hidden_size=64, embedding_size=64, num_attention_heads=1, layer_norm_eps=1e-3),
-    shape_of(global_attn_every_n_layers=1, num_hidden_layers=2),
-    shape_of(global_attn_every_n_layers=9, local_attention=2, vocab_size=50),
-]
-
-
-def shaken(module: nn.Module, seed: int) -> None:
-    """Random values in every parameter, so that none can be forgotten unseen."""
-    rng = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, p in module.named_parameters():
-            size = p.shape[-1] ** -0.5 if p.ndim == 2 else 0.3
-            p.copy_(torch.randn(p.shape, generator=rng) * size + ("norm" in name))
-
-
-def ours(shape: ModernBertShape, kind: HeadKind, *, seed: int, dropout: float = 0.5) -> Any:
-    """Dropout is high, so that an eval mode that drops would show."""
-    encoder = MODERNBERT.encoder(
-        shape,
-        MODERNBERT.embeddings(shape, dropout=dropout),
-        dropout=dropout,
-        attention_dropout=dropout,
-    )
-    head: Head = (
-        MODERNBERT.lm_head(shape, encoder.embeddings.words)
-        if kind == "token"
-        else MODERNBERT.binary_head(shape)
-    )
-    for part in (encoder, head):
-        shaken(part, seed)
-        part.eval()
-    return ExportedModel(encoder, head, MODERNBERT)
-
-
-def config_of(shape: ModernBertShape, kind: HeadKind) -> Any:
-    return MODERNBERT.hf_config(shape, kind, special=SPECIAL, dropout=0.5, attention_dropout=0.5)
-
-
-def theirs(own: ExportedModel) -> Any:
-    """The library's network with our weights."""
-    kind = own.head.kind
-    shape: Any = own.encoder.shape
-    model = getattr(transformers, MODERNBERT.classes[kind])(config_of(shape, kind)).eval()
-    table = own.table()
-    state = to_theirs(table.rows, own.parameters())
-    state |= {again: state[source] for again, source in table.tied.items()}
-    model.load_state_dict(state, strict=True)
-    return model
-
-
-def padded(lengths: list[int], *, left: bool = False, seed: int = 0, vocab: int = 41) -> Tokens:
-    """One sequence a row, padded to the longest."""
-    rng = torch.Generator().manual_seed(seed)
-    longest = max(lengths)
-    ids_BL = torch.randint(vocab, (len(lengths), longest), generator=rng)
-    pos_BL = torch.arange(longest).repeat(len(lengths), 1)
-    length_B1 = torch.tensor(lengths)[:, None]
-    real_BL = pos_BL < length_B1
-    if left:
-        real_BL = real_BL.flip(1)
-        pos_BL = (pos_BL - longest + length_B1).clamp(min=0)
-    ids_BL = ids_BL.where(real_BL, torch.tensor(PAD))
-    nothing = torch.zeros_like(ids_BL).flatten()
-    fields = (ids_BL.flatten(), real_BL.long().flatten(), pos_BL.flatten(), nothing)
-    return Tokens(*fields, row_length=longest)
-
-
-def side_by_side(single: Tokens, lengths: list[int], *, row_length: int) -> Tokens:
-    """Sequences of single rows in one row, and padding."""
-    ids = single.ids_T.view(len(lengths), -1)
-    left = row_length - sum(lengths)
-    row = torch.cat([ids[k, :n] for k, n in enumerate(lengths)] + [torch.full((left,), PAD)])
-    seq = torch.cat([torch.full((n,), k) for k, n in enumerate(lengths, 1)] + [torch.zeros(left)])
-    pos = torch.cat([torch.arange(n) for n in (*lengths, left)])
-    return Tokens(row, seq.long(), pos, torch.zeros_like(row), row_length=row_length)
-
-
-@torch.no_grad()
-def numbers(own: ExportedModel, tokens: Tokens) -> tuple[Tensor, Tensor]:
-    """States and logits of real tokens, by our network."""
-    x_TD = own.encoder(tokens)
-    return x_TD[tokens.real_T], own.head(x_TD)[tokens.real_T]
-
-
-@torch.no_grad()
-def their_numbers(model: Any, own: ExportedModel, tokens: Tokens) -> tuple[Tensor, Tensor]:
-    inputs = MODERNBERT.inputs(tokens)
-    out = model(**inputs)
-    logits = out.logits if own.head.kind == "token" else MODERNBERT.binary_logits(out)
-    states = model.model(**inputs).last_hidden_state
-    return states.flatten(0, 1)[tokens.real_T], logits.flatten(0, 1)[tokens.real_T]
-
-
-def close(one: tuple[Tensor, ...], other: tuple[Tensor, ...]) -> None:
-    for a, b in zip(one, other, strict=True):
-        assert a.shape == b.shape
-        assert float(a.std()) > 1e-2, "outputs that say nothing agree about everything"
-        assert float((a - b).abs().max()) <= 1e-5 * max(1.0, float(a.abs().max()))
-
-
-# ---------------------------------------------------------------- states and logits
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=range(len(SHAPES)))
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_the_same_numbers(shape: ModernBertShape, kind: HeadKind, left: bool) -> None:
-    own = ours(shape, kind, seed=1)
-    tokens = padded([40, 39, 20, 3, 1], left=left)
-    close(numbers(own, tokens), their_numbers(theirs(own), own, tokens))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("length", [8, 127, 128, 129, 513])
-def test_the_same_numbers_around_the_window(kind: HeadKind, length: int) -> None:
-    own = ours(shape_of(), kind, seed=2)
-    model = theirs(own)
-    for left in (False, True):
-        tokens = padded([length, length - 5], left=left, seed=length)
-        close(numbers(own, tokens), their_numbers(model, own, tokens))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_packed_rows_are_the_single_sequences(kind: HeadKind) -> None:
-    """Sequences side by side in a row, against the library that reads each by itself."""
-    own = ours(shape_of(local_attention=6), kind, seed=3)
-    model = theirs(own)
-    lengths = [19, 7, 12, 1]
-    single = padded(lengths, seed=5)
-    packed = side_by_side(single, lengths, row_length=42)
-    close(numbers(own, packed), their_numbers(model, own, single))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_their_weights_in_our_modules(kind: HeadKind) -> None:
-    """A folder that the library trained: every weight is used, and read back as it was."""
-    shape = SHAPES[1]
-    model = getattr(transformers, MODERNBERT.classes[kind])(config_of(shape, kind)).eval()
-    shaken(model, 7)
-    own = ours(shape, kind, seed=8)
-    table = own.table()
-    left = own.fill(to_ours(table.rows, without_tied(table, model.state_dict())))
-    assert left == []
-    tokens = padded([33, 12])
-    close(numbers(own, tokens), their_numbers(model, own, tokens))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_agree_too(kind: HeadKind) -> None:
-    own = ours(SHAPES[1], kind, seed=9, dropout=0.0)
-    model, tokens = theirs(own), padded([21, 13])
-    own.head(own.encoder(tokens))[tokens.real_T].square().mean().backward()
-    out = model(**MODERNBERT.inputs(tokens))
-    logits = out.logits if kind == "token" else MODERNBERT.binary_logits(out)
-    logits.flatten(0, 1)[tokens.real_T].square().mean().backward()
-    named = dict(own.encoder.named_parameters(prefix="encoder"))
-    named |= dict(own.head.named_parameters(prefix="head"))
-    grads = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
-    for row in own.table().rows:
-        mine, other = named[row.ours].grad, grads[row.theirs[0]].clone()
-        if row.ours.startswith("head.out."):
-            other = other[1:]  # of the second label; the first one's logit is 0
-        if row.ours.endswith("words.weight"):
-            other[PAD] = mine[PAD]  # no gradient reaches [PAD] from their input
-        assert float((mine - other).abs().max()) <= 1e-5 * max(1.0, float(mine.abs().max()))
-
-
-def test_softmax_of_the_exported_labels_is_the_sigmoid() -> None:
-    own = ours(SHAPES[0], "binary", seed=4)
-    model, tokens = theirs(own), padded([15])
-    assert model.config.id2label == {0: "original", 1: "replaced"}
-    with torch.no_grad():
-        logits = model(**MODERNBERT.inputs(tokens)).logits[0]
-    assert torch.equal(logits[:, 0], torch.zeros(15))
-    close((logits.softmax(-1)[:, 1],), (numbers(own, tokens)[1].sigmoid(),))
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=range(len(SHAPES)))
-def test_as_many_parameters(shape: ModernBertShape) -> None:
-    for kind in KINDS:
-        own = ours(shape, kind, seed=0)
-        have = sum(p.numel() for p in own.parameters().values())
-        assert have == sum(p.numel() for p in theirs(own).parameters())
-    own = ours(shape, "binary", seed=0)
-    norms = sum(p.numel() for p in own.encoder.parameters() if p.ndim == 1)
-    assert shape.least_parameters + norms == sum(p.numel() for p in own.encoder.parameters())
-
-
-# ---------------------------------------------------------------- configurations
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=range(len(SHAPES)))
-def test_a_configuration_says_the_shape(shape: ModernBertShape, tmp_path: Any) -> None:
-    config = config_of(shape, "token")
-    config.save_pretrained(tmp_path)
-    read = transformers.AutoConfig.from_pretrained(tmp_path)
-    MODERNBERT.must_compute_the_same("it", read)
-    assert MODERNBERT.shape_of(read) == shape
-    assert (read.pad_token_id, read.cls_token_id, read.sep_token_id) == (PAD, 2, 3)
-    assert (read.bos_token_id, read.eos_token_id) == (2, 3)
+def test_a_configuration_has_the_special_tokens_of_bert_too() -> None:
+    config = MODERNBERT.config_of(modernbert_shape(), "token")
+    assert (config.pad_token_id, config.cls_token_id, config.sep_token_id) == (PAD, 2, 3)
 
 
 def test_the_library_s_own_configurations() -> None:
     """Without our note, the period is read off the layers; as on the Hub, the first form of the
     configuration says it."""
     base = transformers.ModernBertConfig()
-    shape = MODERNBERT.shape_of(base)
-    MODERNBERT.must_compute_the_same("it", base)
-    assert shape == shape_of(
+    shape = KNOWN.shape_of(base)
+    KNOWN.must_compute_the_same("it", base)
+    assert shape == modernbert_shape(
         vocab_size=50368,
         embedding_size=768,
         hidden_size=768,
@@ -264,8 +35,8 @@ def test_the_library_s_own_configurations() -> None:
         max_position_embeddings=8192,
     )
     old = transformers.ModernBertConfig(global_attn_every_n_layers=5, local_rope_theta=99.0)
-    MODERNBERT.must_compute_the_same("it", old)
-    found: Any = MODERNBERT.shape_of(old)
+    KNOWN.must_compute_the_same("it", old)
+    found: Any = KNOWN.shape_of(old)
     assert (found.global_attn_every_n_layers, found.local_rope_theta) == (5, 99.0)
 
 
@@ -289,4 +60,4 @@ def test_the_library_s_own_configurations() -> None:
 )
 def test_what_we_do_not_compute_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="it computes what our encoder does not"):
-        MODERNBERT.must_compute_the_same("it", transformers.ModernBertConfig(**fields))
+        KNOWN.must_compute_the_same("it", transformers.ModernBertConfig(**fields))
