@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from electrify.compare.plot import _minor, drawn  # pyright: ignore[reportPrivateUsage]
+from electrify.compare.plot import (  # pyright: ignore[reportPrivateUsage]
+    _fill_rows,
+    _minor,
+    drawn,
+)
 from electrify.compare.report import as_csv, as_json, markdown, sentences, since, text, write_report
 from electrify.compare.results import Result
 from electrify.compare.statistics import Interval
@@ -211,6 +215,28 @@ def test_a_study_in_which_everything_failed_has_a_report(tmp_path: Path) -> None
     only = result("untrained", 0.0, 0, a=0.3)
     write_report(table_of([bad, only], recipes=["first"], tasks=["a"]), tmp_path, against="flops")
     assert (tmp_path / "report.png").is_file()
+
+
+def test_rows_of_a_single_budget() -> None:
+    """Each recipe is a row: its interval, its mean and its seeds stand where the table says."""
+    figures = pytest.importorskip("matplotlib.figure")
+    results = [result("first", 1e14, s, a=0.1 + 0.1 * s) for s in range(3)]
+    results += [result("late", 1e14, 0, a=0.6), result("untrained", 0.0, 0, a=0.05)]
+    table = table_of(results, recipes=["first", "late"], tasks=["a"])
+    figure = figures.Figure()
+    _fill_rows(figure, table)
+    task, ranks = figure.axes
+    assert [label.get_text() for label in task.get_yticklabels()] == ["first", "late"]
+    drawn_at = [line.get_xydata().tolist() for line in task.lines]
+    first = table.point("first", 1e14, "a")
+    assert first is not None
+    low, high = (pytest.approx(100 * end) for end in (first.mean.low, first.mean.high))
+    assert drawn_at[0] == [[low, 0], [high, 0]]
+    assert drawn_at[1] == [[pytest.approx(20.0), 0]]
+    assert [x for x, _ in drawn_at[2]] == pytest.approx([10.0, 20.0, 30.0])
+    assert drawn_at[3] == [[pytest.approx(60.0), 1]], "one seed has no interval"
+    assert task.lines[-1].get_label() == "untrained"
+    assert ranks.xaxis_inverted(), "the best on the right, as in the other panels"
 
 
 def test_a_name_is_not_a_formula() -> None:

@@ -1,5 +1,6 @@
 """The picture of a study: score against cost, a panel for each task, a line for each recipe, its
-interval as a band, every seed as a dot."""
+interval as a band, every seed as a dot. Of a study with one budget there are no lines: each recipe
+is a row, its interval a bar."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ MARKERS = "osD^vPX*"
 COLUMNS = 3
 PANEL = (4.6, 3.6)
 """Inches."""
+ROW = 0.3
+"""Inches that a recipe takes where each is a row."""
 LABELS = {
     "flops": "FLOPs of pre-training",
     "tokens": "tokens of pre-training",
@@ -34,7 +37,10 @@ def drawn(table: Table, *, against: str) -> bytes | None:
         return None
     with our_style():
         figure = Figure(layout="constrained")
-        _fill(figure, table, against)
+        if len(table.budgets) == 1:
+            _fill_rows(figure, table)
+        else:
+            _fill(figure, table, against)
         picture = io.BytesIO()
         figure.savefig(picture, dpi=110, format="png")
     return picture.getvalue()
@@ -105,11 +111,7 @@ def _task(axis: Any, table: Table, task: str, against: str) -> None:
         for at, p in zip(x, points, strict=True):
             values = [100 * v for v in p.by_seed.values()]
             axis.plot([at] * len(values), values, ".", color=color, markersize=3, alpha=0.6)
-    for name, style in zip(UNTRAINED, (":", "-."), strict=True):
-        point = table.point(name, 0.0, task)
-        if point is not None:
-            value = 100 * point.mean.value
-            axis.axhline(value, color="gray", linestyle=style, linewidth=1, label=name)
+    _untrained(axis.axhline, table, task)
     axis.set_title(named(f"{task} ({metric})"))
 
 
@@ -133,3 +135,64 @@ def _ranks(axis: Any, table: Table, against: str) -> None:
         _band(axis, x, ranks, color)
     axis.invert_yaxis()
     axis.set_title("mean rank over the tasks")
+
+
+def _fill_rows(figure: Any, table: Table) -> None:
+    """The panels of a single budget."""
+    (budget,) = table.budgets
+    panels = [*table.tasks, ""]
+    columns = min(COLUMNS, len(panels))
+    lines = -(-len(panels) // columns)
+    height = 1.0 + ROW * len(table.recipes)
+    figure.set_size_inches(PANEL[0] * columns, height * lines + 0.6)
+    axes = figure.subplots(lines, columns, squeeze=False, sharey=True)
+    for axis, task in zip(axes.flat, panels, strict=False):
+        for k, recipe in enumerate(table.recipes):
+            point = table.point(recipe, budget, task) if task else None
+            if point is not None:
+                _bar(axis, k, point.mean, scale=100)
+                values = [100 * v for v in point.by_seed.values()]
+                _dots(axis, k, values)
+            elif not task and recipe in table.ranks[budget]:
+                _bar(axis, k, table.ranks[budget][recipe].mean)
+        if task:
+            metric = next(p.metric for p in table.points if p.task == task)
+            axis.set_title(named(f"{task} ({metric})"))
+            _untrained(axis.axvline, table, task)
+        else:
+            axis.set_title("mean rank over the tasks, 1 the best")
+            axis.invert_xaxis()
+        axis.grid(alpha=0.3)
+    for axis in list(axes.flat)[len(panels) :]:
+        axis.set_visible(False)
+    first = axes[0, 0]
+    first.set_yticks(range(len(table.recipes)), [named(table.shown[r]) for r in table.recipes])
+    first.set_ylim(len(table.recipes) - 0.5, -0.5)
+    handles, labels = first.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
+    title = f"{budget:.3g} FLOPs of pre-training: means, 95 % intervals, and every seed"
+    figure.suptitle(title.replace("e+", "e"))
+
+
+def _bar(axis: Any, row: int, mean: Interval, *, scale: float = 1) -> None:
+    """A mean with its interval, if it has one."""
+    color = COLORS[row % len(COLORS)]
+    if math.isfinite(mean.low):
+        ends = [scale * mean.low, scale * mean.high]
+        axis.plot(ends, [row, row], "-", color=color, linewidth=3, alpha=0.4)
+    axis.plot([scale * mean.value], [row], MARKERS[row % len(MARKERS)], color=color)
+
+
+def _dots(axis: Any, row: int, values: list[float]) -> None:
+    """The seeds, a little below the mean, which would hide them."""
+    color = COLORS[row % len(COLORS)]
+    axis.plot(values, [row + 0.25] * len(values), ".", color=color, markersize=3)
+
+
+def _untrained(line: Any, table: Table, task: str) -> None:
+    """The untrained encoders as lines across."""
+    for name, style in zip(UNTRAINED, (":", "-."), strict=True):
+        point = table.point(name, 0.0, task)
+        if point is not None:
+            line(100 * point.mean.value, color="gray", linestyle=style, linewidth=1, label=name)
