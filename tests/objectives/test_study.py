@@ -127,6 +127,9 @@ class Logits(nn.Module):
     def forward(self, x_ND: Tensor) -> Tensor:
         return self.logits_V.expand(len(x_ND), -1)
 
+    def read(self, encoder: Any, tokens: Any, at_M: Tensor) -> Tensor:
+        return encoder(tokens)[at_M]
+
 
 def test_all_tokens_by_hand() -> None:
     """Gate 1/2 everywhere, 1/8 for every word: a copy has 1/2 + 1/16, the replaced token 1/16."""
