@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from electrify.model import positions
 from electrify.model.positions import Rotary
 
 
@@ -59,5 +60,43 @@ def test_bfloat16_is_turned_in_float32() -> None:
     x = torch.randn(5, 2, 1, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
     turn = Rotary(10_000.0, 8).turn(torch.arange(5), torch.bfloat16)
     found = turn(x)
-    assert (found.dtype, turn.cos_T11C.dtype) == (torch.bfloat16, torch.float32)
+    assert (found.dtype, turn.cos_T11W.dtype) == (torch.bfloat16, torch.float32)
     assert torch.equal(found, reference(x, torch.arange(5), 1e4).float().bfloat16())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("elements", [1, 100, 1 << 18])
+def test_split_is_the_plain_turn(
+    dtype: torch.dtype, elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit, values and gradients, however many tokens are turned at a time; gradients
+    come as attention gives them, rows and heads in another order."""
+    monkeypatch.setattr(positions, "ELEMENTS", elements)
+    rng = torch.Generator().manual_seed(2)
+    qkv, grads = torch.randn(12, 3, 2, 8, generator=rng), torch.randn(3, 2, 2, 6, 8, generator=rng)
+    turn = Rotary(100.0, 8).turn(torch.arange(12), dtype)
+    ours, plain = (qkv.to(dtype).requires_grad_() for _ in range(2))
+    found = turn.split(ours)
+    expected = (*turn(plain[:, :2]).unbind(1), plain[:, 2])
+    for x, y, g_RHLW in zip(found, expected, grads.to(dtype), strict=True):
+        assert torch.equal(x, y)
+        for given in (x, y):
+            given.view(2, 6, 2, 8).transpose(1, 2).backward(g_RHLW, retain_graph=True)
+    assert ours.grad is not None
+    assert plain.grad is not None
+    assert torch.equal(ours.grad, plain.grad)
+    assert torch.equal(ours, qkv.to(dtype))
+
+
+def test_the_gradient_of_split_is_that_of_the_function() -> None:
+    qkv = torch.randn(5, 3, 1, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    turn = Rotary(10.0, 4).turn(torch.arange(5), torch.float64)
+    assert torch.autograd.gradcheck(turn.split, qkv.requires_grad_())
+
+
+def test_split_where_only_some_results_are_used() -> None:
+    qkv = torch.randn(5, 3, 1, 4, requires_grad=True)
+    _, key, _ = Rotary(10.0, 4).turn(torch.arange(5), torch.float32).split(qkv)
+    key.sum().backward()
+    assert qkv.grad is not None
+    assert float(qkv.grad[:, (0, 2)].abs().max()) == 0 < float(qkv.grad[:, 1].abs().min())

@@ -107,9 +107,7 @@ class AttentionContext:
     def __call__(self, qkv_TX: Tensor, heads: int) -> Tensor:
         """The result [T, D] for queries, keys and values side by side [T, 3 D]."""
         qkv_T3HW = qkv_TX.view(len(qkv_TX), 3, heads, -1)
-        q_THW, k_THW, v_THW = qkv_T3HW.unbind(1)
-        if self.turn is not None:
-            q_THW, k_THW = self.turn(qkv_T3HW[:, :2]).unbind(1)
+        q_THW, k_THW, v_THW = qkv_T3HW.unbind(1) if self.turn is None else self.turn.split(qkv_T3HW)
         if self.backend == "varlen":
             return varlen(q_THW, k_THW, v_THW, self.where, self.length, self.window).flatten(1)
         if self.blocks is not None:

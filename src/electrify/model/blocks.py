@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from . import costs
 from .attention import AttentionContext, Kind
 from .dropout import dropout as drop
+from .gated import geglu
 from .relative import RelativeContext
 from .shape import Shape
 
@@ -131,8 +132,7 @@ class GatedBlock(nn.Module):
     def forward(self, x_TD: Tensor, contexts: Mapping[Kind, AttentionContext]) -> Tensor:
         a_TD = self.out(contexts[self.kind](self.qkv(self.norm1(x_TD)), self.heads))
         x_TD = x_TD + drop(a_TD, self.dropout, self.training)
-        u_TF, gate_TF = self.up(self.norm2(x_TD)).chunk(2, dim=-1)
-        f_TD = self.down(F.gelu(u_TF) * gate_TF)
+        f_TD = self.down(geglu(self.up(self.norm2(x_TD))))
         return x_TD + drop(f_TD, self.dropout, self.training)
 
     def keys(self, row_length: int) -> int:
