@@ -35,7 +35,9 @@ class _GeGLU(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grads: Tensor
+    ) -> Tensor:
         both_TX, gelu_TF = ctx.saved_tensors
         u_TF, gate_TF = both_TX.chunk(2, dim=-1)
         gradient_TX = torch.empty_like(both_TX)

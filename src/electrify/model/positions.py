@@ -60,7 +60,9 @@ class Turn:
     def split(self, qkv_T3HW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys, turned, and values: [T, H, W] each."""
         if qkv_T3HW.device.type == "cpu" and not torch.compiler.is_compiling():
-            return _Split.apply(qkv_T3HW, self.cos_T11W, self.sin_T11W)  # type: ignore[return-value]
+            turned = _Split.apply(qkv_T3HW, self.cos_T11W, self.sin_T11W)
+            assert isinstance(turned, tuple)
+            return turned
         q_THW, k_THW = self(qkv_T3HW[:, :2]).unbind(1)
         return q_THW, k_THW, qkv_T3HW[:, 2]
 
@@ -80,7 +82,9 @@ class _Split(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grads: Tensor
+    ) -> tuple[Tensor, None, None]:
         cos, sin = ctx.saved_tensors
         gradient_T3HW = grads[0].new_empty(ctx.shape)
         for some in _slices(gradient_T3HW):
