@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 from pairs import spread, table, write_json
 
 from electrify import demo
-from electrify.compare.plan import configured, of_length, read_entry, steps_for
+from electrify.compare.plan import configured, joined, of_length, read_entry, steps_for
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.pretrain import PretrainConfig, override
 from electrify.cores import cores
@@ -87,11 +88,11 @@ def main() -> None:
     found: dict[str, list[dict[str, Any]]] = {}
     for seed in seeds:
         flops = None
-        for name in args.recipes.split(","):
+        for name in joined(args.recipes.split(",")):
             steps = 20 if args.quick else args.max_steps
             config, cost = recipe_of(name, seed, flops=flops, steps=steps, vocab=vocab)
             flops = cost if flops is None else flops
-            run = out / f"{name.replace(':', '-').replace('=', '-')}-seed{seed}"
+            run = out / f"{re.sub('[:=,]', '-', name)}-seed{seed}"
             kept = out / f"{run.name}.json"
             if not kept.exists():
                 result = measured(data, run, config, texts, held, quick=args.quick) | {

@@ -10,6 +10,7 @@ from electrify.compare.plan import (
     Entry,
     cells,
     configured,
+    joined,
     of_length,
     read_entry,
     steps_for,
@@ -125,3 +126,16 @@ def test_the_cells_of_a_study() -> None:
 def test_a_budget_within_the_warm_up_is_refused() -> None:
     with pytest.raises(UserError, match="which end within the warm-up of"):
         cells([Entry("bert-tiny", "bert-tiny", {})], [1e10], [0], vocab_size=V)
+
+
+@pytest.mark.parametrize(
+    ("words", "entries"),
+    [
+        ("a,b", ["a", "b"]),
+        ("a:x=1,y=2,b", ["a:x=1,y=2", "b"]),
+        ("a:x=1,b:y=2,z=3", ["a:x=1", "b:y=2,z=3"]),
+        ("x=1,a", ["x=1", "a"]),
+    ],
+)
+def test_commas_stand_between_recipes_and_changes(words: str, entries: list[str]) -> None:
+    assert joined(words.split(",")) == entries

@@ -68,6 +68,18 @@ class Cell:
         return self.steps - (self.starts_at or 0) + self.config.train.generator_steps
 
 
+def joined(parts: Sequence[str]) -> list[str]:
+    """What stood between commas, as entries: a comma stands between recipes and between changes,
+    and what has a `=` and no colon before it is a change of the recipe before."""
+    words: list[str] = []
+    for part in parts:
+        if words and "=" in part and ":" not in part.split("=")[0]:
+            words[-1] += f",{part}"
+        else:
+            words.append(part)
+    return words
+
+
 def read_entry(text: str) -> Entry:
     """`RECIPE` or `RECIPE:field=value,...`. Raises UserError for a change that is not one."""
     recipe, _, rest = text.strip().partition(":")

@@ -32,7 +32,7 @@ from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from ..train.decisive import decisive
 from .measures import digest_of, network_of, place_of
-from .plan import Cell, Entry, cells, configured, read_entries, read_entry
+from .plan import Cell, Entry, cells, configured, joined, read_entries, read_entry
 from .processes import slots
 from .results import RESULTS, Key, Result, read_results
 
@@ -142,16 +142,8 @@ def task_data(config: CompareConfig) -> dict[str, str]:
 
 
 def entries_of(config: CompareConfig) -> list[Entry]:
-    """The recipes with their changes. On the command line a comma stands between recipes and
-    between changes: what has a `=` and no colon before it is a change of the recipe before. Raises
-    UserError."""
-    words: list[str] = []
-    for part in config.recipes:
-        if words and "=" in part and ":" not in part.split("=")[0]:
-            words[-1] += f",{part}"
-        else:
-            words.append(part)
-    found = [read_entry(word) for word in words]
+    """The recipes with their changes. Raises UserError."""
+    found = [read_entry(word) for word in joined(config.recipes)]
     if config.recipe_file is not None:
         path = Path(config.recipe_file)
         found += read_entries(plain_values(read_recipe(path), str(path)), str(path))
