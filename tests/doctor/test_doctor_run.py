@@ -26,7 +26,8 @@ from electrify.files.lock import holder, lock
 from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
-TRUE_OF_TINY = {"few-steps", "little-text", "vocabulary-too-large", "short-documents"}
+# A run of eight updates is slower in its second half where another program takes the machine.
+TRUE_OF_TINY = {"slower", "few-steps", "little-text", "vocabulary-too-large", "short-documents"}
 
 
 def test_a_healthy_run_with_its_data_and_models(finished: Path, small_data: Path) -> None:
