@@ -81,3 +81,39 @@ def test_planted_words_by_the_language_model(small_data: Path, tmp_path: Path) -
     for task, network in zip(tasks, ("discriminator", "corrector"), strict=True):
         alone = measures.measure(task, out / "run" / network, how, tmp_path / "out")
         assert found[task]["scores"] == alone.scores
+
+
+def test_a_task_is_evaluated_once(small_data: Path, tmp_path: Path) -> None:
+    """What `finetune` shows on the way costs time and changes nothing: the score of a study is that
+    of a run which is evaluated often and answers further sets."""
+    from electrify.config.finetune import FinetuneConfig
+    from electrify.config.networks import KEPT
+    from electrify.downstream.finetune import finetune
+    from electrify.downstream.records import read_records
+    from electrify.pretraining import pretrain
+
+    folder = tmp_path / "conll2000"
+    folder.mkdir()
+    sentences = {
+        "train.txt": "the D B-NP\ncat N I-NP\nsees V B-VP\n\n" * 40,
+        "dev.txt": "a D B-NP\ncat N I-NP\n\nthe D B-NP\ndog N I-NP\nsees V B-VP\n\n",
+        "test.txt": "the D B-NP\nfilm N I-NP\nsees V B-VP\n\n",
+    }
+    for name, text in sentences.items():
+        (folder / name).write_text(text)
+    recipe = override(tiny("bert-tiny"), {"max_steps": 1, "warmup_steps": 0, "eval_steps": 0})
+    model = pretrain(small_data, output_dir=tmp_path / "run", config=recipe).exported[KEPT]
+    how = Measuring(str(small_data), str(tmp_path), 2, device="cpu")
+    found = measures.measure("conll2000", model, how, tmp_path / "study")
+    assert [len(r["curve"]) for r in read_records(tmp_path / "study")] == [1, 1]
+    often = finetune(
+        FinetuneConfig(
+            models=(str(model),),
+            output_dir=str(tmp_path / "often"),
+            task=("conll2000",),
+            data_dir=str(tmp_path),
+            seeds=2,
+        )
+    )
+    assert [r["scores"][found.metric] for r in often.records] == found.scores
+    assert all(len(r["curve"]) > 1 for r in often.records)
