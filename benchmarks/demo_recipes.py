@@ -21,17 +21,15 @@ from typing import Any
 from pairs import spread, table, write_json
 
 from electrify import demo
-from electrify.compare.plan import configured, joined, of_length, read_entry, steps_for
+from electrify.compare.plan import Cost, configured, joined, of_length, read_entry, steps_for
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.pretrain import PretrainConfig, override
 from electrify.cores import cores
 from electrify.downstream.one_run import finetune_one
-from electrify.flops.count import recipe_flops
 from electrify.scoring.planted import judge, plant
 from electrify.text import pydocs
 from electrify.text.shards import Corpus
 
-CONVENTION = "hardware"
 SAID = {"planted": "planted words caught, %", "accuracy": "accuracy, median of 3 seeds, %"}
 
 
@@ -39,14 +37,10 @@ def recipe_of(name: str, seed: int, *, flops: float | None, steps: int, vocab: i
     """The recipe of one run, and what it costs. flops: None for the first recipe, whose updates
     decide what all others may cost."""
     config = configured(read_entry(name), schedule=None, seed=seed)
-    if flops is None:
-        config = of_length(config, steps)
-        cost = recipe_flops(config, vocab_size=vocab, convention=CONVENTION).train
-    else:
-        steps, cost = steps_for(config, flops, vocab_size=vocab, convention=CONVENTION)
-        config = of_length(config, steps)
+    cost = Cost(vocab)
+    config = of_length(config, steps if flops is None else steps_for(config, flops, cost))
     often = {"eval_steps": max(1, config.train.max_steps // 5), "logging_steps": 50}
-    return override(config, often | {"threads": "1"}), cost
+    return override(config, often | {"threads": "1"}), cost.flops(config)
 
 
 def measured(

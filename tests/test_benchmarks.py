@@ -206,3 +206,28 @@ def test_the_picture_of_a_run_with_two_periods(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "plot_run.py"), str(tmp_path), "run.png"]
     subprocess.run(command, cwd=tmp_path, check=True)
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_taking_words(tmp_path: Path) -> None:
+    """Each file gives its share, in whole documents from all over it; what is held out stays so."""
+    lengths = {"a.txt": 600, "b.txt": 300, "valid.txt": 50}
+    for name, count in lengths.items():
+        found = [f"{name} " + "word " * (k % 7) + f"end{k}" for k in range(count)]
+        (tmp_path / name).write_text("\n\n".join(found))
+    script = str(BENCHMARKS / "take_words.py")
+    whole = sum(len((tmp_path / name).read_text().split()) for name in ("a.txt", "b.txt"))
+    asked = str(whole // 3)
+    command = [sys.executable, script, str(tmp_path), "--words", asked, "--output", str(tmp_path / "taken.txt")]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    taken = (tmp_path / "taken.txt").read_text().strip().split("\n\n")
+    assert sum(len(d.split()) for d in taken) == pytest.approx(whole / 3, abs=16)
+    words = {n: sum(len(d.split()) for d in taken if d.startswith(n)) for n in lengths}
+    assert words["a.txt"] == pytest.approx(2 * words["b.txt"], rel=0.05)
+    assert words["valid.txt"] == 0
+    ends = [int(d.rpartition("end")[2]) for d in taken if d.startswith("a.txt")]
+    assert ends[0] < 10
+    assert ends[-1] > 590
+    command[4] = str(whole + 1)
+    refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert f"has {whole:,} words" in refused.stderr

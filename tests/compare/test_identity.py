@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from electrify.compare.plan import Cell, cells, configured, read_entry
+from electrify.compare.plan import Cell, Cost, cells, configured, read_entry
 from electrify.compare.study import LATER, UNTRAINED, Study, identity, untrained
 from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
@@ -32,9 +32,7 @@ STUDY = cast(
 
 
 def cell_of(entry: str) -> Cell:
-    found = cells(
-        [read_entry(entry)], [1e13], [0], vocab_size=8192, schedule="wsd", convention="hardware"
-    )
+    found = cells([read_entry(entry)], [1e13], [0], Cost(8192), schedule="wsd")
     return found[0]
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.compare.plan import (
+    Cost,
     Entry,
     cells,
     configured,
@@ -21,6 +22,7 @@ from electrify.train.schedule import planned
 from electrify.train.trunk import can_share, leaves_at
 
 V = 1000
+COST = Cost(V)
 
 
 def test_an_entry_is_a_recipe_with_changes() -> None:
@@ -58,11 +60,46 @@ def test_what_is_not_an_entry(text: str, says: str) -> None:
 )
 def test_a_budget_is_met_to_within_an_update(text: str) -> None:
     config = configured(read_entry(text), schedule="wsd", seed=0)
-    steps, flops = steps_for(config, 3e13, vocab_size=V, convention="hardware")
+    steps = steps_for(config, 3e13, COST)
+    flops = COST.flops(of_length(config, steps))
     one = recipe_flops(config, vocab_size=V, convention="hardware").step
     # A first stage grows along, so one more update is more than one update's cost.
     assert flops == pytest.approx(3e13, abs=3 * one)
     assert of_length(config, steps).train.max_steps == steps
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "electra-tiny",
+        "bert-tiny",
+        "two-stage-tiny",
+        "electra-tiny:batch_size_schedule=8=.2,warmup_steps=10",
+    ],
+)
+def test_a_budget_of_text_is_met_to_within_an_update(text: str) -> None:
+    """Tokens are counted by hand: the rows of every batch times their length, twice where a first
+    stage reads as many."""
+    config = configured(read_entry(text), schedule="wsd", seed=0)
+    tokens = Cost(V, 4_000_000, equal="tokens")
+    steps = steps_for(config, 12e6, tokens)
+    found = of_length(config, steps)
+    rows, length = found.train.train_batch_size, found.data.max_seq_length
+    early = 0.2 * steps * (rows - 8) if "batch_size" in text else 0.0
+    updates = steps + found.train.generator_steps
+    assert tokens.spent(found) == pytest.approx((updates * rows - early) * length, rel=1e-3)
+    assert tokens.spent(found) == pytest.approx(12e6, abs=2 * rows * length)
+    passes = Cost(V, 4_000_000, equal="epochs")
+    assert steps_for(config, 3.0, passes) == steps
+    assert passes.spent(found) == pytest.approx(3.0, rel=1e-3)
+
+
+def test_recipes_of_equal_text_differ_in_flops() -> None:
+    entries = [read_entry("bert-tiny"), read_entry("electra-tiny")]
+    bert, electra = cells(entries, [10.0], [0], Cost(V, 4_000_000, equal="epochs"))
+    assert bert.budget == electra.budget == 10.0
+    assert bert.steps == electra.steps
+    assert electra.flops > 1.1 * bert.flops
 
 
 @settings(max_examples=60, deadline=None)
@@ -106,7 +143,7 @@ def test_the_cells_of_a_study() -> None:
         read_entry("bert-tiny:warmup_steps=10"),
         read_entry("two-stage-tiny:warmup_steps=10"),
     ]
-    found = cells(entries, [1e13, 4e13], [5, 6], vocab_size=V)
+    found = cells(entries, [1e13, 4e13], [5, 6], COST)
     assert [(c.entry.partition(":")[0], c.budget, c.seed) for c in found] == [
         (name, budget, seed)
         for name in ("bert-tiny", "two-stage-tiny")
@@ -124,8 +161,8 @@ def test_the_cells_of_a_study() -> None:
 
 
 def test_a_budget_within_the_warm_up_is_refused() -> None:
-    with pytest.raises(UserError, match="which end within the warm-up of"):
-        cells([Entry("bert-tiny", "bert-tiny", {})], [1e10], [0], vocab_size=V)
+    with pytest.raises(UserError, match=r"1e\+10 FLOPs is .* which end within the warm-up of"):
+        cells([Entry("bert-tiny", "bert-tiny", {})], [1e10], [0], COST)
 
 
 @pytest.mark.parametrize(

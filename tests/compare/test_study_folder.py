@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 
 from electrify.compare import forecast as forecast_module
 from electrify.compare import study as study_module
-from electrify.compare.forecast import Rate, probe_of
-from electrify.compare.measures import digest_of, network_of, place_of
+from electrify.compare.forecast import Forecast, Line, Rate, probe_of
+from electrify.compare.measures import Measuring, digest_of, measure, network_of, place_of
 from electrify.compare.plan import Cell, read_entries
 from electrify.compare.processes import CELL, environment
 from electrify.compare.results import (
@@ -49,11 +49,14 @@ from electrify.compare.study import (
 )
 from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
+from electrify.config.networks import KEPT
 from electrify.config.pretrain import load_recipe, override, parse
 from electrify.downstream.known_tasks import TAGGING
 from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
 from electrify.pretraining import pretrain
+from electrify.scoring.blimp import Accuracy, Paradigm
+from electrify.scoring.evaluate import evaluate_pairs
 
 TINY = (
     "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=64,"
@@ -263,6 +266,11 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
     for fields in ({"task_seeds": 5}, {"max_eval_samples": 3}, {"lr_scheduler_type": "recipe"}):
         with pytest.raises(UserError, match="holds a study with"):
             plan_study(config(small_data, tmp_path, **fields))
+    # Studies that are older than --equal have no line of it.
+    assert "equal" not in yaml.safe_load((study.out / STUDY).read_text())
+    passes = {"equal": "epochs", "budgets": (2.0,)}
+    with pytest.raises(UserError, match="holds a study with --equal flops"):
+        plan_study(config(small_data, tmp_path, **passes))
     (study.out / STUDY).write_text("mine: 1\n")
     with pytest.raises(UserError, match="not the plan of a study"):
         must_be_ours(study)
@@ -427,6 +435,53 @@ def test_scores_are_not_given_up_for_a_later_failure(small_data: Path, tmp_path:
     assert collected(study, study.cells[0])[0] == had
     found = collected(study, study.cells[2])
     assert [r.failed for r in found] == [had.failed, {}, {PRETRAIN: "no room"}]
+
+
+def test_passes_over_the_corpus(small_data: Path, tmp_path: Path) -> None:
+    """Budgets of text: the same updates for both recipes, told apart from FLOPs in the folder, and
+    shown beside the FLOPs that they cost."""
+    passes = plan_study(config(small_data, tmp_path, equal="epochs", budgets=(3.0, 2.0)))
+    bert, electra = (
+        [c for c in passes.cells if c.entry.startswith(name) and c.budget == 2.0]
+        for name in ("bert", "electra")
+    )
+    assert bert[0].steps == electra[0].steps == round(2 * passes.corpus_tokens / 64)
+    assert bert[0].starts_at == pytest.approx(0.8 * bert[0].steps, abs=1)
+    passes.out.mkdir()
+    write_study(passes)
+    assert yaml.safe_load((passes.out / STUDY).read_text())["equal"] == "epochs"
+    with pytest.raises(UserError, match="holds a study with --equal epochs"):
+        plan_study(config(small_data, tmp_path))
+    shown = Forecast([Line("a", 2.0, 3e8, 5, 320, 2.0, None, 1.0, 9, 2, 0)], 2.0, 100, 1, "epochs")
+    head, row = (line.split() for line in shown.text().splitlines()[:2])
+    assert head[:4] == ["recipe", "budget", "FLOPs", "updates"]
+    assert row[:4] == ["a", "2", "3e+08", "5"]
+
+
+def test_the_supplement_is_a_task_of_its_own(small_data: Path, tmp_path: Path) -> None:
+    """Its pairs are judged alone, and so are BLiMP's; a folder without it is refused."""
+    given = config(small_data, tmp_path)
+    folder = Path(given.data_dir) / "blimp"
+    with pytest.raises(UserError, match=r"tasks: supplement: no \.jsonl file in .*supplement"):
+        plan_study(config(small_data, tmp_path, tasks=("supplement",)))
+    pair = {"sentence_good": "does it see ?", "sentence_bad": "does it sees ?"}
+    (folder / "supplement").mkdir()
+    (folder / "supplement" / "turns.jsonl").write_text((json.dumps(pair) + "\n") * 3)
+    study = plan_study(config(small_data, tmp_path, tasks=("blimp", "supplement")))
+    recipe = override(study.cells[0].config, {"max_steps": 2, "warmup_steps": 1})
+    model = pretrain(small_data, output_dir=tmp_path / "run", config=recipe).exported[KEPT]
+    how = Measuring.of(study.config)
+    shown: list[list[str]] = []
+
+    def judged(options: Any, paradigms: list[Paradigm]) -> list[Accuracy]:
+        shown.append([p.name for p in paradigms])
+        return evaluate_pairs(options, paradigms)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("electrify.scoring.evaluate.evaluate_pairs", judged)
+        for task in ("blimp", "supplement"):
+            assert 0 <= measure(task, model, how, tmp_path / "out").median <= 1
+    assert shown == [["agreement"], ["turns"]]
 
 
 def test_a_study_that_somebody_wrote_meanwhile_is_left(small_data: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def result(entry: str, budget: float, seed: int, **scores: float) -> Result:
     return Result(entry, budget, seed, "x", 10, budget, 100.0, 5.0, 7, found)
 
 
-def made() -> Table:
+def made_results() -> list[Result]:
     """`late` is behind at the first budget and ahead at the last on task a, always ahead on b."""
     results = []
     for k, budget in enumerate(BUDGETS):
@@ -40,7 +40,12 @@ def made() -> Table:
             a = 0.455 + 0.05 * k + 1.5 * noise
             results.append(result("late", budget, seed, a=a, b=0.6 + 0.01 * k + noise))
     results.append(result("untrained", 0.0, 0, a=0.3, b=0.3))
-    return table_of(results, recipes=["first", "late"], tasks=["a", "b"])
+    return results
+
+
+def made() -> Table:
+    """Their table."""
+    return table_of(made_results(), recipes=["first", "late"], tasks=["a", "b"])
 
 
 def test_the_numbers() -> None:
@@ -164,7 +169,7 @@ def test_where_a_crossing_lies_in_words() -> None:
     inf = math.inf
 
     def words(at: Interval, *, always: bool) -> str:
-        return since(Crossing("late", "a", ahead=True, always=always, at=at))
+        return since(Crossing("late", "a", ahead=True, always=always, at=at), "FLOPs")
 
     never = Interval(inf, -inf, inf)
     assert words(Interval(-inf, -inf, -inf), always=True).startswith("at every budget, by more")
@@ -180,9 +185,26 @@ def test_a_lead_that_changes_twice_is_not_called_a_lead_everywhere() -> None:
         for seed in range(3):
             results.append(result("first", budget, seed, a=0.5))
             results.append(result("late", budget, seed, a=0.5 + ahead + 0.001 * seed))
-    (found,) = table_of(results, recipes=["first", "late"], tasks=["a"]).crossings
+    table = table_of(results, recipes=["first", "late"], tasks=["a"])
+    (found,) = table.crossings
     assert not found.always
-    assert "every budget" not in since(found)
+    assert "every budget" not in since(found, table.unit)
+
+
+def test_budgets_of_text_are_called_so(tmp_path: Path) -> None:
+    """No budget of passes is called FLOPs, in words or in the picture, and costs stay FLOPs."""
+    pytest.importorskip("matplotlib")
+    results = [replace(r, budget=r.budget / 1e14) for r in made_results()]
+    table = table_of(results, recipes=["first", "late"], tasks=["a", "b"], equal="epochs")
+    page = markdown(table)
+    assert "## 10 passes over the corpus" in page
+    assert "b: late reaches the 40.0 of first with at least 10.0 times less text" in page
+    assert "passes over the corpus on (" in page
+    assert "FLOPs" not in page + text(table)
+    assert json.loads(as_json(table))["equal"] == "epochs"
+    assert table.costs["late", 10.0]["flops"] == 1e15
+    pictures = {drawn(table, against=what) for what in ("epochs", "flops", "tokens")}
+    assert len(pictures) == 3  # other axes
 
 
 def test_the_figures_on_held_out_text() -> None:

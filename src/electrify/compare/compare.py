@@ -23,8 +23,9 @@ def planned(config: CompareConfig) -> tuple[Study, Forecast]:
 def compare(study: Study) -> Table:
     """Runs what is left of a study and writes its report. Raises UserError for a folder that cannot
     be used."""
+    c = study.config
     results = run_study(study)
-    table = table_of(results, recipes=study.recipes, tasks=study.config.tasks)
+    table = table_of(results, recipes=study.recipes, tasks=c.tasks, equal=c.equal)
     with lock(study.out):
-        write_report(table, study.out, against=study.config.against)
+        write_report(table, study.out, against=c.against or c.equal)
     return table

@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..config.compare import Equal
 from ..config.pretrain import dump, override
 from ..console import size
-from ..data.phases import phases_of
 from ..errors import UserError
 from ..files.reading import read_object
 from ..progress import Progress, aligned, duration
 from ..train import log
 from ..train.facts import FACTS
 from .cell import RUN, Work
-from .plan import Cell
+from .plan import Cell, tokens_of
 from .processes import CELL, environment, slots
 from .results import Result, read_results
 from .study import Study, finished, key_of
@@ -53,6 +53,8 @@ class Line:
 
     recipe: str
     budget: float
+    flops: float
+    """Of the whole run."""
     updates: int
     tokens: int
     """Places for tokens, padding included."""
@@ -75,6 +77,8 @@ class Forecast:
     """Of pre-training, of everything that is still to be run."""
     disk_bytes: int
     processes: int
+    equal: Equal
+    """What budgets count."""
 
     def as_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=1)
@@ -82,11 +86,14 @@ class Forecast:
     def text(self) -> str:
         """The plan as a table, and two sentences."""
         head = ["recipe", "FLOPs", "updates", "M tokens", "epochs", "starts at", "minutes", "to do"]
+        if self.equal != "flops":
+            head.insert(1, "budget")
         shown = short_names(dict.fromkeys(line.recipe for line in self.lines))
         cells = [
             [
                 shown[line.recipe],
-                f"{line.budget:.3g}",
+                *([] if self.equal == "flops" else [f"{line.budget:.3g}"]),
+                f"{line.budget if self.equal == 'flops' else line.flops:.3g}",
                 f"{line.updates:,}",
                 f"{line.tokens / 1e6:,.1f}",
                 f"{line.epochs:.2f}",
@@ -122,7 +129,7 @@ def forecast(study: Study) -> Forecast:
     for (entry, budget), cells in grouped.items():
         cell = cells[0]
         rate = rates.get(entry) or Rate(0.0, rates[study.recipes[0]].parameters)
-        tokens = phases_of(cell.config).slots(cell.steps + cell.config.train.generator_steps)
+        tokens = tokens_of(cell.config)
         ready = sum(key_of(c) in done for c in cells)
         own = cell.own_steps * rate.seconds / 60
         minutes += own * (len(cells) - ready)
@@ -134,6 +141,7 @@ def forecast(study: Study) -> Forecast:
             Line(
                 entry,
                 budget,
+                cell.flops,
                 cell.steps,
                 tokens,
                 tokens / study.corpus_tokens,
@@ -144,7 +152,8 @@ def forecast(study: Study) -> Forecast:
                 ready,
             )
         )
-    return Forecast(lines, minutes, disk, study.config.processes)
+    c = study.config
+    return Forecast(lines, minutes, disk, c.processes, c.equal)
 
 
 def rates_of(study: Study, results: Iterable[Result]) -> dict[str, Rate]:

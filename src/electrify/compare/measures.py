@@ -4,6 +4,7 @@ stsb          fine-tuned
 stsb:frozen   a linear head on the encoder as it is
 stsb:cosine   cosines of mean states, without any training
 blimp         minimal pairs of grammar
+supplement    those of its folder supplement/: questions, turns of a dialogue
 planted       minimal pairs made of the corpus's own held-out text
 blimp:mlm     the same pairs, by the masked language model that a run leaves of its encoder
 """
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
     from ..scoring.blimp import Paradigm
 
 BLIMP = "blimp"
+SUPPLEMENT = "supplement"
 PLANTED = "planted"
 # Measured with the head that an encoder was trained with: there is nothing to train.
-PAIRS = (BLIMP, PLANTED)
+PAIRS = (BLIMP, SUPPLEMENT, PLANTED)
 WAYS = ("", "frozen", "cosine")
 # Pairs are judged by the head of the kept network, or by the one that says which token stood there.
 LM = "mlm"
@@ -161,11 +163,16 @@ def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
 
 
 def _pairs_of(task: str, folder: str, data: str, *, limit: int | None) -> list[Paradigm]:
-    """folder: of blimp's files; data: the corpus of planted words."""
-    if task == BLIMP:
+    """folder: of blimp's files; data: the corpus of planted words. Raises UserError where there are
+    none."""
+    if task != PLANTED:
         from ..scoring.blimp import read_blimp
 
-        return read_blimp(folder, limit=limit)
+        found = read_blimp(folder, limit=limit)
+        if all(p.part != task for p in found):
+            where = Path(folder, SUPPLEMENT) if task == SUPPLEMENT else folder
+            raise UserError(f"tasks: {task}: no .jsonl file in {where}")
+        return found
     from ..scoring.planted_pairs import COUNT, planted_pairs
 
     return [planted_pairs(Path(data), count=min(limit or COUNT, COUNT))]
@@ -178,8 +185,9 @@ def _judged(task: str, model: Path, folder: str, how: Measuring) -> Found:
     options = EvaluateConfig(
         models=(str(model),), data_dir=folder, max_eval_samples=limit, device=how.device
     )
-    rows = evaluate_pairs(options, _pairs_of(task, folder, how.data, limit=limit))
-    return Found("accuracy", [statistics.fmean(r.accuracy for r in rows if r.part == task)])
+    pairs = [p for p in _pairs_of(task, folder, how.data, limit=limit) if p.part == task]
+    rows = evaluate_pairs(options, pairs)
+    return Found("accuracy", [statistics.fmean(r.accuracy for r in rows)])
 
 
 def _finetuned(

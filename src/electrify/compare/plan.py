@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..config.checks import check
+from ..config.compare import UNITS, Equal
 from ..config.flops import Convention
 from ..config.pretrain import PretrainConfig, load_recipe, override
+from ..data.phases import phases_of
 from ..errors import UserError
 from ..flops.count import recipe_flops
 from ..train.trunk import can_share, leaves_at
@@ -42,17 +44,44 @@ MOST_UPDATES = 10**12
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What runs cost, and what of it a budget counts."""
+
+    vocab_size: int
+    corpus_tokens: int = 0
+    """Of its train split; needed where budgets are passes over it."""
+    convention: Convention = "hardware"
+    equal: Equal = "flops"
+
+    def flops(self, config: PretrainConfig) -> float:
+        """Of the whole run, a first stage included."""
+        found = recipe_flops(config, vocab_size=self.vocab_size, convention=self.convention)
+        return found.train
+
+    def spent(self, config: PretrainConfig) -> float:
+        """What the whole run takes from a budget."""
+        if self.equal == "flops":
+            return self.flops(config)
+        tokens = tokens_of(config)
+        return tokens / self.corpus_tokens if self.equal == "epochs" else float(tokens)
+
+    def shown(self, budget: float) -> str:
+        """A budget with its unit."""
+        return f"{budget:.3g} {UNITS[self.equal]}"
+
+
+@dataclass(frozen=True)
 class Cell:
     """One encoder to pre-train."""
 
     entry: str
     budget: float
-    """FLOPs that were asked for."""
+    """What was asked for, in the unit of the study."""
     seed: int
     config: PretrainConfig
     """The whole run's recipe, `max_steps` and seed included."""
     flops: float
-    """FLOPs that it costs from scratch: the budget, to within one update."""
+    """What it costs from scratch: where budgets are FLOPs the budget, to within one update."""
     starts_at: int | None
     """The update at which it leaves the trunk of its entry and seed; None if it is run whole."""
     identity: str = ""
@@ -146,42 +175,37 @@ def of_length(config: PretrainConfig, steps: int) -> PretrainConfig:
     return override(config, fields)
 
 
-def steps_for(
-    config: PretrainConfig, budget: float, *, vocab_size: int, convention: Convention
-) -> tuple[int, float]:
-    """How many updates cost `budget` FLOPs, first stage included, and what they cost. The cost
-    grows with the number of updates, though not evenly where rows or batches grow on the way.
-    Raises UserError for more updates than anybody can wait for."""
+def tokens_of(config: PretrainConfig) -> int:
+    """Places for tokens that a run reads, padding and a first stage included."""
+    return phases_of(config).slots(config.train.max_steps + config.train.generator_steps)
 
-    def cost(steps: int) -> float:
-        return recipe_flops(
-            of_length(config, steps), vocab_size=vocab_size, convention=convention
-        ).train
 
+def steps_for(config: PretrainConfig, budget: float, cost: Cost) -> int:
+    """How many updates spend `budget`, first stage included. What they spend grows with their
+    number, though not evenly where rows or batches grow on the way. Raises UserError for more
+    updates than anybody can wait for."""
     steps = config.train.max_steps
     for _ in range(8):
-        found = cost(steps)
-        wanted = steps * (budget / found)
+        wanted = steps * (budget / cost.spent(of_length(config, steps)))
         if wanted > MOST_UPDATES:
             raise UserError(
-                f"a budget of {budget:.3g} FLOPs is more than {MOST_UPDATES:.0e} updates; give "
+                f"a budget of {cost.shown(budget)} is more than {MOST_UPDATES:.0e} updates; give "
                 "smaller --budgets"
             )
         better = max(1, round(wanted))
         if better == steps:
             break
         steps = better
-    return steps, cost(steps)
+    return steps
 
 
 def cells(
     entries: Sequence[Entry],
     budgets: Sequence[float],
     seeds: Sequence[int],
+    cost: Cost,
     *,
-    vocab_size: int,
     schedule: str | None = "wsd",
-    convention: Convention = "hardware",
 ) -> list[Cell]:
     """The cells of a study: for each entry and seed the longest run first, then those that start
     from it. Raises UserError for an entry that cannot be run, and for a budget that ends within its
@@ -191,15 +215,16 @@ def cells(
         base = configured(entry, schedule=schedule, seed=seeds[0])
         lengths: dict[float, tuple[PretrainConfig, float]] = {}
         for budget in sorted(budgets, reverse=True):
-            steps, flops = steps_for(base, budget, vocab_size=vocab_size, convention=convention)
-            _must_be_long_enough(entry, base, budget, steps)
+            steps = steps_for(base, budget, cost)
+            _must_be_long_enough(entry, base, cost.shown(budget), steps)
             same = [b for b, (config, _) in lengths.items() if config.train.max_steps == steps]
             if same:
                 raise UserError(
-                    f"{entry.name}: {same[0]:g} and {budget:g} FLOPs are both {steps:,} updates; "
-                    "leave one of --budgets away"
+                    f"{entry.name}: {same[0]:g} and {budget:g} {UNITS[cost.equal]} are both "
+                    f"{steps:,} updates; leave one of --budgets away"
                 )
-            lengths[budget] = of_length(base, steps), flops
+            config = of_length(base, steps)
+            lengths[budget] = config, cost.flops(config)
         for seed in seeds:
             planned_cells += _of_one_seed(entry, lengths, seed)
     return planned_cells
@@ -219,12 +244,11 @@ def _of_one_seed(
     return found
 
 
-def _must_be_long_enough(entry: Entry, config: PretrainConfig, budget: float, steps: int) -> None:
+def _must_be_long_enough(entry: Entry, config: PretrainConfig, budget: str, steps: int) -> None:
     warmup = config.train.warmup_steps
     if steps <= warmup:
         raise UserError(
-            f"{entry.name}: a budget of {budget:.3g} FLOPs is {steps:,} updates, which end within "
-            "the "
+            f"{entry.name}: a budget of {budget} is {steps:,} updates, which end within the "
             f"warm-up of {warmup:,}; give larger --budgets, or {entry.recipe}:warmup_steps="
             f"{max(1, steps // 10)}"
         )

@@ -26,6 +26,7 @@ LABELS = {
     "tokens": "tokens of pre-training",
     "seconds": "seconds of pre-training",
     "joules": "joules of pre-training",
+    "epochs": "passes over the corpus",
 }
 
 
@@ -86,7 +87,7 @@ def _minor(x: float, _: int) -> str:
 
 def _cost(table: Table, recipe: str, budget: float, against: str) -> float:
     """Where a point lies; not a number where the machine did not measure it."""
-    if against == "flops":
+    if against == table.equal:
         return budget
     return table.costs.get((recipe, budget), {}).get(against) or math.nan
 
@@ -171,7 +172,8 @@ def _fill_rows(figure: Any, table: Table) -> None:
     handles, labels = first.get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
-    title = f"{budget:.3g} FLOPs of pre-training: means, 95 % intervals, and every seed"
+    what = LABELS[table.equal]
+    title = f"{budget:.3g} {what}: means, 95 % intervals, and every seed"
     figure.suptitle(title.replace("e+", "e"))
 
 

@@ -116,7 +116,7 @@ def pretraining(table: Table) -> list[str]:
     ]
     if not rows:
         return []
-    title = f"## Pre-training, on held-out text: {table.budgets[-1]:.3g} FLOPs"
+    title = f"## Pre-training, on held-out text: {table.budgets[-1]:.3g} {table.unit}"
     return ["", title, "", "| recipe | figure | mean | interval |", "|---|---|---:|---:|", *rows]
 
 
@@ -145,7 +145,7 @@ def tables(table: Table, *, bold: bool = False) -> list[tuple[str, list[list[str
             shown = rank_shown(rank) if rank else "-"
             ahead = bold and rank and rank.difference and rank.difference.excludes_zero
             rows.append([*row, f"**{shown}**" if ahead else shown])
-        found.append((f"{budget:.3g} FLOPs", rows))
+        found.append((f"{budget:.3g} {table.unit}", rows))
     untrained = [
         [name, *(spread(p.mean) if p else "-" for p in points)]
         for name in UNTRAINED
@@ -178,26 +178,27 @@ def sentences(table: Table) -> list[str]:
     found = []
     for c in table.crossings:
         state = "ahead of" if c.ahead else "behind"
-        found.append(f"{c.task}: {shown[c.recipe]} is {state} {first} {since(c)}")
+        found.append(f"{c.task}: {shown[c.recipe]} is {state} {first} {since(c, table.unit)}")
     for c in table.cheaper:
         if c.at.value < math.inf:
             least = "at least " * (c.at.value == -math.inf)
+            less = f"{least}{c.times:.1f} times"
             found.append(
                 f"{c.task}: {shown[c.recipe]} reaches the {100 * c.score:.1f} of {first} "
-                f"{least}{c.times:.1f} times cheaper"
+                + (f"{less} cheaper" if table.equal == "flops" else f"with {less} less text")
             )
     return [*found, *(f"failed: {line}" for line in table.failed)]
 
 
-def since(crossing: Crossing) -> str:
-    """Where a crossing lies."""
+def since(crossing: Crossing, unit: str) -> str:
+    """Where a crossing lies. unit: of the budgets."""
     at = crossing.at
     if not crossing.always and not math.isfinite(at.value):
         return "at the largest budget, and it was otherwise in between"
     if not math.isfinite(at.value):
         moves = "more and more" if at.value < 0 else "less and less"
         return f"at every budget, by {moves}: where they cross is not within the range"
-    return f"from {at.value:.3g} FLOPs on ({bound(at.low)} to {bound(at.high)})"
+    return f"from {at.value:.3g} {unit} on ({bound(at.low)} to {bound(at.high)})"
 
 
 def bound(x: float) -> Any:

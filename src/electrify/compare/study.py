@@ -32,7 +32,7 @@ from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from ..train.decisive import decisive
 from .measures import digest_of, network_of, place_of
-from .plan import Cell, Entry, cells, configured, joined, read_entries, read_entry
+from .plan import Cell, Cost, Entry, cells, configured, joined, read_entries, read_entry
 from .processes import slots
 from .results import RESULTS, Key, Result, read_results
 
@@ -45,6 +45,7 @@ KEPT = (
     "max_train_samples",
     "max_eval_samples",
     "convention",
+    "equal",
     "lr_scheduler_type",
 )
 UNTRAINED = {"untrained": "random", "untrained + words": "cooccurrence"}
@@ -107,14 +108,10 @@ def plan_study(config: CompareConfig) -> Study:
     entries = entries_of(config)
     seeds = range(config.seed, config.seed + config.seeds)
     schedule = None if config.lr_scheduler_type == "recipe" else config.lr_scheduler_type
-    found = cells(
-        entries,
-        config.budgets,
-        seeds,
-        vocab_size=corpus.manifest.vocab_size,
-        schedule=schedule,
-        convention=config.convention,
+    cost = Cost(
+        corpus.manifest.vocab_size, corpus.num_tokens, config.convention, equal=config.equal
     )
+    found = cells(entries, config.budgets, seeds, cost, schedule=schedule)
     if config.baselines:
         base = configured(entries[0], schedule="constant", seed=seeds[0])
         found += [untrained(base, name, seed) for name in UNTRAINED for seed in seeds]
@@ -207,6 +204,8 @@ def kept(study: Study) -> dict[str, Any]:
     """What a study keeps from its first command on, as study.yaml has it."""
     fields = {k: v for k, v in dataclasses.asdict(study.config).items() if k in KEPT}
     fields |= {"data": study.manifest.fingerprint, "task_data": study.task_data}
+    if fields["equal"] == "flops":  # as studies say it that are older than this option
+        del fields["equal"]
     return json.loads(json.dumps(fields))
 
 
@@ -234,9 +233,11 @@ def must_be_ours(study: Study) -> None:
     if not isinstance(had, dict) or had.get("score") != SCORE:
         raise UserError(f"{path} is not the plan of a study that electrify wrote; {ELSEWHERE}")
     others = {"data": "another corpus", "task_data": "other examples of its tasks"}
-    for name, value in kept(study).items():
-        if had.get(name) != value:
-            what = others.get(name, f"--{name.replace('_', '-')} {had.get(name)}")
+    ours = kept(study)
+    for name in (*KEPT, *others):
+        was = had.get(name, "flops" if name == "equal" else None)
+        if was != ours.get(name, "flops" if name == "equal" else None):
+            what = others.get(name, f"--{name.replace('_', '-')} {was}")
             raise UserError(f"{study.out} holds a study with {what}; {ELSEWHERE}")
     read_results(study.out)
 

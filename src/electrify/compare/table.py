@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ..config.compare import UNITS, Equal
 from .results import PRETRAIN, Result
 from .statistics import Interval, crossing, mean, mean_ranks, paired, reached
 from .study import UNTRAINED
@@ -101,7 +102,14 @@ class Table:
     costs: dict[tuple[str, float], dict[str, float]]
     """Recipe and budget -> medians of tokens, seconds and joules of pre-training."""
     held_out: list[HeldOut]
+    equal: Equal = "flops"
+    """What budgets count."""
     failed: list[str] = field(default_factory=list)
+
+    @property
+    def unit(self) -> str:
+        """Of the budgets, as it stands behind a number."""
+        return UNITS[self.equal]
 
     @property
     def shown(self) -> dict[str, str]:
@@ -127,9 +135,15 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def table_of(results: Sequence[Result], *, recipes: Sequence[str], tasks: Sequence[str]) -> Table:
+def table_of(
+    results: Sequence[Result],
+    *,
+    recipes: Sequence[str],
+    tasks: Sequence[str],
+    equal: Equal = "flops",
+) -> Table:
     """The numbers of a study. recipes, tasks: those of the report, in its order; the first recipe
-    is the one to which others are compared."""
+    is the one to which others are compared. equal: what budgets count."""
     first = recipes[0]
     trained = [r for r in results if r.entry not in UNTRAINED]
     budgets = sorted({r.budget for r in trained})
@@ -164,6 +178,7 @@ def table_of(results: Sequence[Result], *, recipes: Sequence[str], tasks: Sequen
         list(_cheaper(curves)),
         _costs(trained),
         list(_held_out(trained)),
+        equal,
         list(_failures(results)),
     )
 

@@ -12,6 +12,13 @@ from .given import Checked
 
 SCORE = "mean rank over the tasks"
 STUDY = "study.yaml"
+Equal = Literal["flops", "tokens", "epochs"]
+UNITS: dict[Equal, str] = {
+    "flops": "FLOPs",
+    "tokens": "tokens",
+    "epochs": "passes over the corpus",
+}
+"""What a budget counts, as it stands behind a number."""
 STUDY_MARK = "# The plan of a study, written by electrify compare before its first run.\n"
 
 MOST_SEEDS = 1000
@@ -35,8 +42,11 @@ class CompareConfig(Checked):
     recipe_file: str | None = None
     """A YAML file with more of them: a name for each, under it `recipe` and its changes."""
     budgets: tuple[float, ...]
-    """FLOPs of pre-training, for instance 1e14,4e14. Every recipe runs as many updates as cost so
-    much."""
+    """FLOPs of pre-training, for instance 1e14,4e14, or what --equal says. Every recipe runs as
+    many updates as cost so much."""
+    equal: Equal = "flops"
+    """What budgets count, and so what is equal between recipes: flops; tokens of text, first stages
+    included; epochs, passes over the corpus, for a corpus that is all there is."""
     seeds: int = 3
     """Runs of pre-training of each recipe and budget; the intervals are over them."""
     seed: int = 0
@@ -51,9 +61,10 @@ class CompareConfig(Checked):
     """Also measure the first recipe untrained, and untrained with words from co-occurrence."""
     tasks: tuple[str, ...]
     """Tasks of `electrify finetune` by name, fine-tuned; NAME:frozen for a linear head on the
-    encoder as it is; stsb:cosine for cosines of mean states without any training; blimp; planted,
-    for minimal pairs made of the corpus's own held-out text; blimp:mlm and planted:mlm, by the
-    masked language model that a run leaves of its encoder."""
+    encoder as it is; stsb:cosine for cosines of mean states without any training; blimp, and
+    supplement for the files of BLiMP's folder supplement; planted, for minimal pairs made of the
+    corpus's own held-out text; blimp:mlm, supplement:mlm and planted:mlm, by the masked language
+    model that a run leaves of its encoder."""
     data_dir: str
     """The folder that holds the tasks' own folders, or folders glue, tagging, squad and blimp with
     them."""
@@ -62,13 +73,13 @@ class CompareConfig(Checked):
     max_train_samples: int | None = None
     """Fine-tune on this many examples."""
     max_eval_samples: int | None = None
-    """blimp and planted: use only the first so many pairs of each paradigm."""
+    """blimp, supplement and planted: use only the first so many pairs of each paradigm."""
     output_dir: str
     """Folder for study.yaml, results.jsonl, the report (report.md, .csv, .json, .png) and the runs.
     The same command continues there; results.jsonl and study.yaml alone can be carried to another
     machine."""
-    against: Literal["flops", "tokens", "seconds", "joules"] = "flops"
-    """The horizontal axis of the picture."""
+    against: Literal["flops", "tokens", "seconds", "joules"] | None = None
+    """The horizontal axis of the picture; by default what --equal says."""
     processes: int = 1
     """Encoders that are trained side by side, each on one core, or on one GPU if there are any."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
