@@ -217,7 +217,15 @@ def test_taking_words(tmp_path: Path) -> None:
     script = str(BENCHMARKS / "take_words.py")
     whole = sum(len((tmp_path / name).read_text().split()) for name in ("a.txt", "b.txt"))
     asked = str(whole // 3)
-    command = [sys.executable, script, str(tmp_path), "--words", asked, "--output", str(tmp_path / "taken.txt")]
+    command = [
+        sys.executable,
+        script,
+        str(tmp_path),
+        "--words",
+        asked,
+        "--output",
+        str(tmp_path / "taken.txt"),
+    ]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     taken = (tmp_path / "taken.txt").read_text().strip().split("\n\n")
     assert sum(len(d.split()) for d in taken) == pytest.approx(whole / 3, abs=16)
