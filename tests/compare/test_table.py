@@ -270,5 +270,6 @@ def test_a_name_is_not_a_formula() -> None:
 def test_a_logarithmic_axis_and_hidden_names() -> None:
     """No formula stands at the ticks, and matplotlib hides no name."""
     assert [_minor(x, 0) for x in (2e14, 3e14, 5e14, 0.0)] == ["2e14", "", "5e14", ""]
+    assert [_minor(x, 0) for x in (0.02, 2.0, 50.0)] == ["0.02", "2", "50"]
     assert named("_mine") == " _mine"
     assert named("a\x1bb") == r"a\x1bb"

@@ -64,7 +64,7 @@ def _fill(figure: Any, table: Table, against: str) -> None:
         if measured:
             axis.set_xscale("log")
             # matplotlib's own labels of a logarithmic axis are formulas.
-            axis.xaxis.set_major_formatter(lambda x, _: f"{x:.0e}".replace("e+", "e"))
+            axis.xaxis.set_major_formatter(lambda x, _: _tick(x))
             axis.xaxis.set_minor_formatter(_minor)
             axis.tick_params(axis="x", which="both", labelsize=8)
         axis.set_xlabel(LABELS[against] + ("" if measured else ": not measured"))
@@ -79,10 +79,15 @@ def _fill(figure: Any, table: Table, against: str) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=ncols)
 
 
+def _tick(x: float) -> str:
+    """A round number at an axis: a budget of passes is small, one of FLOPs is not."""
+    return f"{x:g}" if 1e-3 <= x < 1e4 else f"{x:.0e}".replace("e+", "e")
+
+
 def _minor(x: float, _: int) -> str:
     """Labels between the powers of ten, of some of which there may be none."""
     digit = x / 10 ** math.floor(math.log10(x)) if x > 0 else 0
-    return f"{x:.0e}".replace("e+", "e") if round(digit) in (2, 5) else ""
+    return _tick(x) if round(digit) in (2, 5) else ""
 
 
 def _cost(table: Table, recipe: str, budget: float, against: str) -> float:
