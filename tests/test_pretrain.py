@@ -362,7 +362,7 @@ def test_init_mistakes(
         (
             small_data,
             kept | long,
-            "max_position_embeddings 32 (the shape is that of --init-discriminator",
+            "rows of 64 tokens (max_seq_length, seq_length_schedule) exceed the 32 positions of",
         ),
         (
             small_data,

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from .architectures import architecture_named
 from .build import Built, Vocabulary, build, generator_shape, kept_shape
 from .config.checks import check
 from .config.pretrain import PretrainConfig, override, section_of
@@ -30,9 +31,8 @@ def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> Pretrain
     start = config.train.init_discriminator
     if not start:
         return config
-    shape = saved_shape(run, "discriminator") or folder_shape(
-        start, config.model.architecture, vocab_size=vocab_size
-    )
+    shape = saved_shape(run, "discriminator") or shape_from(start, config, vocab_size)
+    must_hold_rows(config, shape, start)
     known = section_of()
     config = override(
         config, {name: number for name, number in vars(shape).items() if known.get(name) == "model"}
@@ -46,21 +46,38 @@ def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> Pretrain
     return config
 
 
+def shape_from(start: str, config: PretrainConfig, vocab_size: int) -> Shape:
+    """The shape of the encoder in a folder, with what the recipe extends of it. Raises
+    UserError."""
+    m = config.model
+    shape = folder_shape(start, m.architecture, vocab_size=vocab_size)
+    try:
+        return architecture_named(m.architecture).extended(shape, m.options)
+    except UserError as e:
+        raise UserError(f"{start}: {e}") from None
+
+
+def must_hold_rows(config: PretrainConfig, shape: Shape, start: str) -> None:
+    """Raises UserError if the rows of the run are longer than an encoder reads that comes from a
+    folder."""
+    longest, positions = max(phases_of(config).row_lengths), shape.max_position_embeddings
+    if positions < longest:
+        possible = architecture_named(config.model.architecture).extendable
+        advice = f"; --extend-positions {longest} reads on without new weights" if possible else ""
+        raise UserError(
+            f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed the "
+            f"{positions} positions of {start}{advice}"
+        )
+
+
 def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape, Shape | None]:
     """The shape of the kept encoder, and that of the learned generator or of a tower: from the
     folder from which it starts, otherwise from the recipe."""
     kept = kept_shape(config.model, vocab_size)
     start = config.train.init_generator
     if start:
-        shape = saved_shape(run, "generator") or folder_shape(
-            start, config.model.architecture, vocab_size=vocab_size
-        )
-        longest = max(phases_of(config).row_lengths)
-        if shape.max_position_embeddings < longest:
-            positions = f"the {shape.max_position_embeddings} positions of {start}"
-            raise UserError(
-                f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed {positions}"
-            )
+        shape = saved_shape(run, "generator") or shape_from(start, config, vocab_size)
+        must_hold_rows(config, shape, start)
         eps = shape.layer_norm_eps
         if not 0 < eps < 1:
             raise UserError(

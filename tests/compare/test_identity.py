@@ -70,8 +70,12 @@ def test_a_later_option_with_another_value_is_another_recipe(name: str):
         "crop_share": 0.8,
         "layer_norm_eps": 1e-6,
         "mask_decoder": True,
+        "extend_positions": 1024,
+        "extend_rope_theta": 1e5,
     }
-    cell = cell_of({"mask_decoder": "electra-deberta-tiny"}.get(name, "corrective-tiny"))
+    of = dict.fromkeys(("extend_positions", "extend_rope_theta"), "electra-modernbert-tiny")
+    of["mask_decoder"] = "electra-deberta-tiny"
+    cell = cell_of(of.get(name, "corrective-tiny"))
     changed = Cell(**vars(cell) | {"config": override(cell.config, {name: other[name]})})
     assert identity(STUDY, changed) != identity(STUDY, cell)
     same = Cell(**vars(cell) | {"config": override(cell.config, {name: LATER[name]})})

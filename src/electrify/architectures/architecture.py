@@ -78,6 +78,15 @@ class Architecture(ABC):
         `shape`, the last one. No parameter may differ. options: the architecture's own."""
         return {}
 
+    extendable: ClassVar[Collection[str]] = ()
+    """Numbers of a shape that no weight depends on, so that a run may have others than the folder
+    from which it starts."""
+
+    def extended(self, shape: Shape, options: Any) -> Shape:
+        """The shape of a folder as the architecture's own options extend it. Raises UserError where
+        they would shorten it."""
+        return shape
+
     def lm_head(self, shape: Shape, words: Words) -> Head:
         """Hidden states -> a logit for each word."""
         return LMHead(shape, words)

@@ -105,6 +105,21 @@ class ModernBert(Architecture):
         thetas = options.global_rope_theta_schedule.items()
         return {length: replace(shape, global_rope_theta=theta) for length, theta in thetas}
 
+    extendable = ("max_position_embeddings", "global_rope_theta")
+
+    def extended(self, shape: Shape, options: Any) -> Shape:
+        """Longer rows and another rotary base, as ModernBERT's own context extension has them
+        (2412.13663, section 2.2)."""
+        positions, theta = options.extend_positions, options.extend_rope_theta
+        if positions is not None:
+            if positions < shape.max_position_embeddings:
+                raise UserError(
+                    f"extend_positions {positions} is less than the {shape.max_position_embeddings}"
+                    " that it reads already; leave it out"
+                )
+            shape = replace(shape, max_position_embeddings=positions)
+        return shape if theta is None else replace(shape, global_rope_theta=theta)
+
     def lm_head(self, shape: Shape, words: Words) -> Head:
         return LMHead(shape, words, bias=False)
 

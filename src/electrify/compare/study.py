@@ -67,6 +67,8 @@ LATER: dict[str, Any] = {
     "crop_share": 0.9,
     "layer_norm_eps": None,
     "mask_decoder": False,
+    "extend_positions": None,
+    "extend_rope_theta": None,
 }
 """Options that came after the first results, each with the value at which a recipe is what it was
 before: so a new option leaves the results of earlier versions valid."""

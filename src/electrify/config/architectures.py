@@ -63,6 +63,12 @@ class ModernBertOptions:
     global_rope_theta_schedule: dict[int, float] = field(default_factory=dict)
     """Another global_rope_theta for phases of seq_length_schedule, by their row length:
     1024=10000; longer rows, and the exported model, have global_rope_theta."""
+    extend_positions: int | None = None
+    """For runs that start from folders (--init-discriminator, --init-generator): read rows of up to
+    so many tokens, more than the folders say. No weight depends on that number."""
+    extend_rope_theta: float | None = None
+    """For such runs: this global_rope_theta in place of the folders', a larger one for longer
+    rows."""
 
 
 def _modernbert_check(model: Any, o: ModernBertOptions) -> str | None:
@@ -74,6 +80,8 @@ def _modernbert_check(model: Any, o: ModernBertOptions) -> str | None:
     thetas = {name: getattr(o, name) for name in ("global_rope_theta", "local_rope_theta")}
     for length, theta in o.global_rope_theta_schedule.items():
         thetas[f"global_rope_theta_schedule of rows of {length} tokens"] = theta
+    if o.extend_rope_theta is not None:
+        thetas["extend_rope_theta"] = o.extend_rope_theta
     for name, theta in thetas.items():
         if not 1 < theta < math.inf:
             return f"{name} must be a number above 1, not {theta}"

@@ -14,6 +14,11 @@ from .pretrain import PretrainConfig, TrainConfig
 from .schema import MAX_TYPO, brief
 
 TRACKERS = ("none", "tensorboard")
+# The numbers of a recipe in whose place the extension of a folder stands.
+EXTENDED = {
+    "extend_positions": "max_position_embeddings",
+    "extend_rope_theta": "global_rope_theta",
+}
 
 
 def check(config: PretrainConfig) -> None:
@@ -23,12 +28,15 @@ def check(config: PretrainConfig) -> None:
     check_train(config.train)
     check_stages(config)
     d = config.data
-    longest = config.model.max_position_embeddings
+    longest = config.model.longest
+    extended = "extend_positions" in config.model.extends
     need(
         d.max_seq_length <= longest,
-        f"max_seq_length {d.max_seq_length} exceeds max_position_embeddings {longest}",
+        f"max_seq_length {d.max_seq_length} exceeds "
+        f"{'extend_positions' if extended else 'max_position_embeddings'} {longest}",
     )
     need(d.max_seq_length >= 8, f"max_seq_length {d.max_seq_length} is too short; use at least 8")
+    check_extension(config)
     check_schedules(config)
     check_periods(config)
     need(d.num_segments in (1, 2), f"num_segments is 1 or 2, not {d.num_segments}")
@@ -134,11 +142,27 @@ def check_start(config: PretrainConfig) -> None:
     )
 
 
+def check_extension(config: PretrainConfig) -> None:
+    """An encoder that goes on from a folder with longer rows."""
+    t = config.train
+    for name in config.model.extends:
+        need(
+            t.init_discriminator is not None or t.init_generator is not None,
+            f"{name} is for a run that starts from a folder: give --init-discriminator or "
+            f"--init-generator, or {EXTENDED[name]} in its place",
+        )
+        need(
+            not t.generator_steps,
+            f"{name} does not go with a first stage, whose generator starts from no folder: leave "
+            "generator_steps out",
+        )
+
+
 def check_schedules(config: PretrainConfig) -> None:
     """Row lengths and batch sizes that change during the run."""
     d = config.data
     t = config.train
-    longest = config.model.max_position_embeddings
+    longest = config.model.longest
     for name, schedule in (
         ("seq_length_schedule", d.seq_length_schedule),
         ("batch_size_schedule", t.batch_size_schedule),

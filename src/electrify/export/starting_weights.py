@@ -113,7 +113,7 @@ def _must_fit(own: ExportedModel, theirs: Shape, start: str, *, what: str) -> No
     if theirs.vocab_size != shape.vocab_size:
         odd = _other_vocabulary(start, theirs.vocab_size, shape.vocab_size)
         raise UserError(f"--init-{what} {odd}")
-    names = [f.name for f in fields(shape)]
+    names = [f.name for f in fields(shape) if f.name not in own.architecture.extendable]
     differ = [
         f"{name} {getattr(theirs, name)} there, {getattr(shape, name)} here"
         for name in names

@@ -1,0 +1,148 @@
+"""A run that goes on from a folder, with longer rows and another rotary base than it says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForMaskedLM
+
+from electrify import UserError
+from electrify.config.checks import check
+from electrify.config.pretrain import PretrainConfig, load_recipe, override
+from electrify.pretraining import pretrain
+from electrify.train.header import saved_shape
+from small import SMALL
+
+SHORT, LONG = 16, 48
+THETA = 900.0
+BOTH = ("discriminator", "generator")
+OWN: dict[str, Any] = {
+    "num_hidden_layers": 2,
+    "global_attn_every_n_layers": 2,
+    "local_attention": 4,
+    "global_rope_theta": 50.0,
+    "max_position_embeddings": SHORT,
+    "max_seq_length": SHORT,
+    "max_steps": 4,
+    "eval_steps": 0,
+}
+MORE: dict[str, Any] = {
+    "max_seq_length": LONG,
+    "extend_positions": LONG,
+    "extend_rope_theta": THETA,
+    # What a rate of nothing leaves of the weights is what the folder holds.
+    "learning_rate": 1e-12,
+    "weight_decay": 0.0,
+}
+
+
+def recipe(**fields: Any) -> PretrainConfig:
+    return override(load_recipe("electra-modernbert-tiny"), SMALL | OWN | fields)
+
+
+@pytest.fixture(scope="module")
+def begun(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with short rows."""
+    folder = tmp_path_factory.mktemp("begun") / "run"
+    pretrain(small_data, output_dir=folder, config=recipe())
+    return folder
+
+
+def starts(run: Path) -> dict[str, str]:
+    return {f"init_{name}": str(run / name) for name in BOTH}
+
+
+def test_goes_on_with_the_same_weights(small_data: Path, begun: Path, tmp_path: Path) -> None:
+    """Both networks: every weight is the folder's, the exported numbers are the new ones, and a
+    row longer than the folder could read has the logits that transformers computes with them."""
+    run = tmp_path / "run"
+    pretrain(small_data, output_dir=run, config=recipe(**MORE, **starts(begun)))
+    for name in BOTH:
+        old, new = (load_file(r / name / "model.safetensors") for r in (begun, run))
+        assert old.keys() == new.keys()
+        for key, value in old.items():
+            torch.testing.assert_close(new[key], value, rtol=0, atol=1e-6)
+        had, has = (json.loads((r / name / "config.json").read_text()) for r in (begun, run))
+        assert (had["max_position_embeddings"], has["max_position_embeddings"]) == (SHORT, LONG)
+        ropes = [c["rope_parameters"] for c in (had, has)]
+        assert [r["full_attention"]["rope_theta"] for r in ropes] == [50.0, THETA]
+        assert ropes[0]["sliding_attention"] == ropes[1]["sliding_attention"]
+    ids_BL = torch.arange(LONG).remainder(90)[None] + 5
+    old, new = (AutoModelForMaskedLM.from_pretrained(r / "generator") for r in (begun, run))
+    with torch.no_grad():
+        assert not torch.allclose(old(ids_BL).logits, new(ids_BL).logits, atol=1e-4), "the base"
+
+
+def test_goes_on_when_the_folders_are_gone(small_data: Path, begun: Path, tmp_path: Path) -> None:
+    """The extended shape is that of the run from then on; with another extension it is another
+    run."""
+    copy = tmp_path / "copy"
+    shutil.copytree(begun, copy)
+    run = tmp_path / "run"
+    given = MORE | starts(copy)
+    pretrain(small_data, output_dir=run, config=recipe(**given, save_steps=2))
+    shutil.rmtree(copy)
+    shutil.rmtree(run / "checkpoint-4")
+    shutil.rmtree(run / "discriminator")
+    pretrain(small_data, output_dir=run, config=recipe(**given, save_steps=2), resume="must")
+    for name in BOTH:
+        shape = saved_shape(run, name)
+        assert shape is not None
+        assert (shape.max_position_embeddings, vars(shape)["global_rope_theta"]) == (LONG, THETA)
+    other = recipe(**given | {"extend_rope_theta": 7.0}, save_steps=2)
+    with pytest.raises(UserError, match="extend_rope_theta"):
+        pretrain(small_data, output_dir=run, config=other, resume="must")
+
+
+def test_only_the_base(small_data: Path, begun: Path, tmp_path: Path) -> None:
+    given = starts(begun) | {"extend_rope_theta": THETA}
+    pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**given))
+    config = json.loads((tmp_path / "run" / "discriminator" / "config.json").read_text())
+    assert config["max_position_embeddings"] == SHORT
+    assert config["rope_parameters"]["full_attention"]["rope_theta"] == THETA
+
+
+@pytest.mark.parametrize("which", BOTH)
+def test_longer_rows_name_the_option(
+    small_data: Path, begun: Path, tmp_path: Path, which: str
+) -> None:
+    fields = {"max_seq_length": LONG, "max_position_embeddings": LONG}
+    start = {f"init_{which}": str(begun / which)}
+    says = f"rows of 48 tokens .* the 16 positions of .*{which}; --extend-positions 48 reads on"
+    with pytest.raises(UserError, match=says):
+        pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**fields, **start))
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:
+    both = starts(begun)
+    with pytest.raises(UserError, match="or max_position_embeddings in its place"):
+        check(recipe(extend_positions=LONG))
+    with pytest.raises(UserError, match="or global_rope_theta in its place"):
+        check(recipe(extend_rope_theta=THETA))
+    with pytest.raises(UserError, match="extend_rope_theta must be a number above 1, not 0"):
+        check(recipe(extend_rope_theta=0.0, **both))
+    with pytest.raises(UserError, match="max_seq_length 49 exceeds extend_positions 48"):
+        check(recipe(**MORE | {"max_seq_length": 49}, **both))
+    fields = {"max_seq_length": 8, "extend_positions": 8}
+    with pytest.raises(UserError, match="discriminator: extend_positions 8 is less than the 16"):
+        pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**fields, **both))
+    staged: dict[str, Any] = {
+        "extend_positions": LONG,
+        "init_discriminator": both["init_discriminator"],
+        "generator_steps": 2,
+        "generator_training": "frozen",
+        "discriminator_start": "random",
+        "tie": "none",
+        "term_weights": {"rtd": 50.0},
+    }
+    with pytest.raises(UserError, match="extend_positions does not go with a first stage"):
+        check(recipe(**staged))
+    with pytest.raises(UserError, match="extend_positions"):
+        override(load_recipe("electra-tiny"), {"extend_positions": LONG})
