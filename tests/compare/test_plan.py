@@ -23,6 +23,12 @@ from electrify.train.trunk import can_share, leaves_at
 
 V = 1000
 COST = Cost(V)
+RECIPES = (
+    "electra-tiny",
+    "bert-tiny",
+    "two-stage-tiny",
+    "electra-tiny:batch_size_schedule=8=.2,warmup_steps=10",
+)
 
 
 def test_an_entry_is_a_recipe_with_changes() -> None:
@@ -49,15 +55,7 @@ def test_what_is_not_an_entry(text: str, says: str) -> None:
         configured(read_entry(text), schedule="wsd", seed=0)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "electra-tiny",
-        "bert-tiny",
-        "two-stage-tiny",
-        "electra-tiny:batch_size_schedule=8=.2,warmup_steps=10",
-    ],
-)
+@pytest.mark.parametrize("text", RECIPES)
 def test_a_budget_is_met_to_within_an_update(text: str) -> None:
     config = configured(read_entry(text), schedule="wsd", seed=0)
     steps = steps_for(config, 3e13, COST)
@@ -68,15 +66,7 @@ def test_a_budget_is_met_to_within_an_update(text: str) -> None:
     assert of_length(config, steps).train.max_steps == steps
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "electra-tiny",
-        "bert-tiny",
-        "two-stage-tiny",
-        "electra-tiny:batch_size_schedule=8=.2,warmup_steps=10",
-    ],
-)
+@pytest.mark.parametrize("text", RECIPES)
 def test_a_budget_of_text_is_met_to_within_an_update(text: str) -> None:
     """Tokens are counted by hand: the rows of every batch times their length, twice where a first
     stage reads as many."""

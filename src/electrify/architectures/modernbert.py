@@ -24,6 +24,7 @@ from . import labels
 from .architecture import Architecture, InitialValues
 from .fine_tuned_modernbert import ModernBertHead
 from .keys import KeyTable, Row
+from .modernbert_keys import encoder_rows, one
 from .modernbert_shape import ModernBertShape
 
 HF_NUMBERS = (
@@ -242,10 +243,10 @@ class ModernBert(Architecture):
         head = [one("head.dense", "head.dense"), one("head.norm", "head.norm")]
         if kind == "binary":
             head += [one("classifier", "head.out"), Row("head.out.bias", ("classifier.bias",))]
-            return KeyTable(self.classes[kind], _encoder(shape), tuple(head))
+            return KeyTable(self.classes[kind], encoder_rows(shape), tuple(head))
         head.append(Row("head.bias_V", ("decoder.bias",)))
         tied = {"decoder.weight": "model.embeddings.tok_embeddings.weight"}
-        return KeyTable(self.classes[kind], _encoder(shape), tuple(head), tied)
+        return KeyTable(self.classes[kind], encoder_rows(shape), tuple(head), tied)
 
     def head_tensors(self, head: Head) -> dict[str, Tensor]:
         """A head that detects has two labels there."""
@@ -272,31 +273,3 @@ def _every(config: Any) -> int:
     above = list(config.layer_types)[1:]
     full = LAYER_TYPES["global"]
     return 1 + above.index(full) if full in above else max(1, config.num_hidden_layers)
-
-
-# ------------------------------------------------------------------ tables
-
-
-def one(theirs: str, ours: str) -> Row:
-    """The row for the weight of a layer without bias."""
-    return Row(f"{ours}.weight", (f"{theirs}.weight",))
-
-
-def _encoder(shape: Shape) -> tuple[Row, ...]:
-    rows = [
-        one("model.embeddings.tok_embeddings", "encoder.embeddings.words"),
-        one("model.embeddings.norm", "encoder.embeddings.norm"),
-        one("model.final_norm", "encoder.norm"),
-    ]
-    for n in range(shape.num_hidden_layers):
-        theirs, ours = f"model.layers.{n}", f"encoder.blocks.{n}"
-        if n:
-            rows.append(one(f"{theirs}.attn_norm", f"{ours}.norm1"))
-        rows += [
-            one(f"{theirs}.attn.Wqkv", f"{ours}.qkv"),
-            one(f"{theirs}.attn.Wo", f"{ours}.out"),
-            one(f"{theirs}.mlp_norm", f"{ours}.norm2"),
-            one(f"{theirs}.mlp.Wi", f"{ours}.up"),
-            one(f"{theirs}.mlp.Wo", f"{ours}.down"),
-        ]
-    return tuple(rows)

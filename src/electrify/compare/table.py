@@ -147,6 +147,25 @@ def table_of(
     first = recipes[0]
     trained = [r for r in results if r.entry not in UNTRAINED]
     budgets = sorted({r.budget for r in trained})
+    points = _points(results, tasks, first)
+    scored = {p.task for p in points}
+    curves = list(_against_the_first(points, budgets, recipes, tasks))
+    return Table(
+        list(recipes),
+        budgets,
+        [task for task in tasks if task in scored],
+        points,
+        {b: _ranks(points, b, first) for b in budgets},
+        list(_crossings(curves)),
+        list(_cheaper(curves)),
+        _costs(trained),
+        list(_held_out(trained)),
+        equal,
+        list(_failures(results)),
+    )
+
+
+def _points(results: Iterable[Result], tasks: Sequence[str], first: str) -> list[Point]:
     scores: dict[tuple[str, float, str], dict[int, float]] = {}
     metrics: dict[str, str] = {}
     for r in results:
@@ -155,7 +174,7 @@ def table_of(
             if found is not None:
                 scores.setdefault((r.entry, r.budget, task), {})[r.seed] = found
                 metrics[task] = r.scores[task]["metric"]
-    points = [
+    return [
         Point(
             recipe,
             budget,
@@ -167,20 +186,6 @@ def table_of(
         )
         for (recipe, budget, task), values in scores.items()
     ]
-    curves = list(_against_the_first(points, budgets, recipes, tasks))
-    return Table(
-        list(recipes),
-        budgets,
-        [task for task in tasks if task in metrics],
-        points,
-        {b: _ranks(points, b, first) for b in budgets},
-        list(_crossings(curves)),
-        list(_cheaper(curves)),
-        _costs(trained),
-        list(_held_out(trained)),
-        equal,
-        list(_failures(results)),
-    )
 
 
 def _failures(results: Iterable[Result]) -> Iterable[str]:

@@ -8,17 +8,13 @@ from collections.abc import Iterator
 
 from ..cores import thread_count
 from ..errors import nearest, need
+from .check_lengths import check_extension, check_lengths, check_periods, check_schedules
 from .check_model import check_model
 from .check_task import check_task
 from .pretrain import PretrainConfig, TrainConfig
 from .schema import MAX_TYPO, brief
 
 TRACKERS = ("none", "tensorboard")
-# The numbers of a recipe in whose place the extension of a folder stands.
-EXTENDED = {
-    "extend_positions": "max_position_embeddings",
-    "extend_rope_theta": "global_rope_theta",
-}
 
 
 def check(config: PretrainConfig) -> None:
@@ -27,19 +23,12 @@ def check(config: PretrainConfig) -> None:
     check_task(config.corruption, config.objective, config.model)
     check_train(config.train)
     check_stages(config)
-    d = config.data
-    longest = config.model.longest
-    extended = "extend_positions" in config.model.extends
-    need(
-        d.max_seq_length <= longest,
-        f"max_seq_length {d.max_seq_length} exceeds "
-        f"{'extend_positions' if extended else 'max_position_embeddings'} {longest}",
-    )
-    need(d.max_seq_length >= 8, f"max_seq_length {d.max_seq_length} is too short; use at least 8")
+    check_lengths(config)
     check_extension(config)
     check_schedules(config)
     check_periods(config)
-    need(d.num_segments in (1, 2), f"num_segments is 1 or 2, not {d.num_segments}")
+    segments = config.data.num_segments
+    need(segments in (1, 2), f"num_segments is 1 or 2, not {segments}")
 
 
 def cautions(config: PretrainConfig) -> Iterator[str]:
@@ -140,88 +129,6 @@ def check_start(config: PretrainConfig) -> None:
         "a discriminator that starts from the generator needs generator_size 1 and no "
         "init_discriminator; or say --discriminator-start random",
     )
-
-
-def check_extension(config: PretrainConfig) -> None:
-    """An encoder that goes on from a folder with longer rows."""
-    t = config.train
-    for name in config.model.extends:
-        need(
-            t.init_discriminator is not None or t.init_generator is not None,
-            f"{name} is for a run that starts from a folder: give --init-discriminator or "
-            f"--init-generator, or {EXTENDED[name]} in its place",
-        )
-        need(
-            not t.generator_steps,
-            f"{name} does not go with a first stage, whose generator starts from no folder: leave "
-            "generator_steps out",
-        )
-
-
-def check_schedules(config: PretrainConfig) -> None:
-    """Row lengths and batch sizes that change during the run."""
-    d = config.data
-    t = config.train
-    longest = config.model.longest
-    for name, schedule in (
-        ("seq_length_schedule", d.seq_length_schedule),
-        ("batch_size_schedule", t.batch_size_schedule),
-    ):
-        shares = schedule.values()
-        need(
-            all(0 < s < 1 for s in shares) and sum(shares) < 1,
-            f"the shares of {name} must be positive and sum to less than 1: {schedule}",
-        )
-    for length in d.seq_length_schedule:
-        need(
-            8 <= length <= longest,
-            (
-                f"seq_length_schedule: rows of {length} tokens; at least 8, at most "
-                f"max_position_embeddings {longest}"
-            ),
-        )
-    check_by_rows(config)
-    grows = d.seq_length_schedule or t.batch_size_schedule
-    for name in ("non_finite", "spike"):
-        back = getattr(t, name) == "rollback"
-        need(
-            not (back and grows),
-            (
-                f"{name} rollback moves batches forward: it cannot go with a schedule of lengths "
-                "or batches"
-            ),
-        )
-    for rows in t.batch_size_schedule:
-        need(rows > 0, f"batch_size_schedule: batches must be positive, not {rows}")
-
-
-def check_by_rows(config: PretrainConfig) -> None:
-    """Whether a run has the rows for which an own option of the architecture gives a value."""
-    there = config.data.seq_length_schedule
-    for name in config.model.row.by_rows:
-        for length in getattr(config.model.options, name):
-            need(
-                length in there,
-                f"{name}: seq_length_schedule has no rows of {length} tokens, only of "
-                f"{', '.join(map(str, there)) or 'max_seq_length'}",
-            )
-            need(
-                length != config.data.max_seq_length,
-                f"{name}: rows of {length} tokens are also those of the end of the run "
-                "(max_seq_length), which has the value without a schedule; leave them out",
-            )
-
-
-def check_periods(config: PretrainConfig) -> None:
-    """Whether what comes later in a run comes at all."""
-    steps = config.train.max_steps
-    for name in config.objective.row.moving:
-        share = getattr(config.objective.options, name)
-        need(
-            share * steps <= steps - 1,
-            f"{name} {share} of {steps:,} updates leaves none for what comes after; give a smaller "
-            "one, or more max_steps",
-        )
 
 
 ABOVE_ZERO = (
