@@ -10,7 +10,7 @@ import pytest
 
 from electrify.config.finetune import FinetuneConfig
 from electrify.config.finetune_settings import FinetuneSettings
-from electrify.downstream.baselines import MAJORITY, TFIDF, applies, baseline_one
+from electrify.downstream.baselines import MAJORITY, OVERLAP, TFIDF, applies, baseline_one, overlap
 from electrify.downstream.examples import Example, Sentence
 from electrify.downstream.finetune import finetune
 from electrify.downstream.tasks import Examples, Kind, TaskData
@@ -84,6 +84,26 @@ def test_words_that_tell_the_class_are_found_by_tfidf_only() -> None:
     of = task("classification", rows[:30], rows[30:])
     assert scores(MAJORITY, of) == {"accuracy": 0.5}
     assert scores(TFIDF, of) == {"accuracy": 1.0}
+
+
+def pairs(*labelled: tuple[str, str, float]) -> tuple[Example, ...]:
+    return tuple(Example(text, pair, label) for text, pair, label in labelled)
+
+
+def test_words_in_common() -> None:
+    """By hand: a shares 1 word of 3, b none of 4, c both of 2, whatever their case; the texts of
+    the held-out pairs are new, so that nothing else could tell them apart."""
+    train = pairs(("x y", "X z", 2.0), ("x y", "u v", 0.0), ("x y", "y x", 5.0))
+    held = pairs(("p q", "p r", 1.0), ("p q", "s t", 0.0), ("p q", "Q, p!", 4.0))
+    of = task("regression", train, held, ("spearman",), ())
+    assert applies(OVERLAP, of)
+    assert scores(OVERLAP, of)["spearman"] == pytest.approx(1.0)
+    assert abs(scores(TFIDF, of)["spearman"]) < 1
+    assert [overlap(e.text, e.pair or "") for e in train] == [1 / 3, 0.0, 1.0]
+    same = [(f"a{k} b{k}", f"a{k} b{k}" if k % 2 else f"c{k} d{k}", k % 2) for k in range(40)]
+    of = task("classification", pairs(*same[:30]), pairs(*same[30:]))
+    assert scores(OVERLAP, of) == {"accuracy": 1.0}
+    assert not applies(OVERLAP, task("classification", texts(("a", 1)), texts(("b", 0))))
 
 
 def test_the_examples_are_those_of_the_encoders() -> None:

@@ -90,7 +90,7 @@ class FinetuneConfig(Checked):
     """Run every model also with random weights."""
     baselines: bool = False
     """Add what needs no encoder: the most frequent class (in tagging, each word's most frequent
-    tag), and TF-IDF with a linear model (texts)."""
+    tag), TF-IDF with a linear model (texts), and the share of words in common (pairs)."""
     predict_test: bool = False
     """Also answer GLUE's test sets, and write submission-MODEL.zip in its layout, with each task's
     predictions from the seed with the best development score."""

@@ -2,12 +2,15 @@
 
 majority: the most frequent class; in regression the mean; in tagging the tag that a word had most
 often, and for new words the most frequent one of all. tfidf: TF-IDF of words, pairs of words and
-pieces of up to four characters, and a linear model (for texts only).
+pieces of up to four characters, and a linear model (for texts only). overlap: the share of words
+that two texts have in common, and a linear model (for pairs only): an encoder that does not surpass
+it need not understand either text.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -30,6 +33,7 @@ from .tasks import TaskData
 BASELINE = "baseline:"
 MAJORITY = f"{BASELINE}majority"
 TFIDF = f"{BASELINE}tfidf"
+OVERLAP = f"{BASELINE}overlap"
 # Inverse strength of the linear model's regularisation, for rows of length 1.
 STRENGTH = 10.0
 ITERATIONS = 1000
@@ -46,6 +50,7 @@ class Answers:
 
 
 Answer = Callable[[Sequence[Any]], Answers]
+Features = Callable[[Sequence[Example]], Any]  # -> rows of numbers, one for each example
 
 
 def is_baseline(model: str) -> bool:
@@ -55,8 +60,9 @@ def is_baseline(model: str) -> bool:
 
 def applies(model: str, task: TaskData) -> bool:
     """Whether a model can do a task; only a baseline cannot do every one."""
-    if model == TFIDF:
-        return task.kind not in ("tagging", "answering")
+    if model in (TFIDF, OVERLAP):
+        texts = task.kind not in ("tagging", "answering")
+        return texts and (model == TFIDF or any(e.pair is not None for e in task.train))
     return model != MAJORITY or task.kind != "answering"
 
 
@@ -101,8 +107,9 @@ def _fitted(model: str, task: TaskData, examples: Sequence[Any], *, weights: str
         return _frequent_tags(examples)
     targets = _targets(task, examples)
     told_apart = len(np.unique(targets, axis=0)) > 1 and any(e.text.strip() for e in examples)
-    if model == TFIDF and told_apart:
-        return _linear(task, examples, targets, weights=weights)
+    if model != MAJORITY and told_apart:
+        features = _shared_words if model == OVERLAP else _pieces(examples)
+        return _linear(task, features, examples, targets, weights=weights)
     if task.kind == "regression":
         return lambda held: Answers(np.repeat(targets.mean(), len(held)))
     if task.kind == "multilabel":
@@ -135,29 +142,50 @@ def _frequent_tags(examples: Sequence[Sentence]) -> Answer:
     return lambda held: Answers([tuple(best.get(w, most) for w in s.words) for s in held])
 
 
-def _linear(task: TaskData, examples: Sequence[Example], targets: Any, *, weights: str) -> Answer:
+def overlap(text: str, pair: str) -> float:
+    """The share of the words of two texts that both have (Jaccard); case does not matter."""
+    ours, theirs = (set(re.findall(r"\w+", t.lower())) for t in (text, pair))
+    return len(ours & theirs) / max(1, len(ours | theirs))
+
+
+def _shared_words(examples: Sequence[Example]) -> Any:
+    """[examples, 1]."""
+    return np.array([[overlap(e.text, e.pair or "")] for e in examples])
+
+
+def _pieces(examples: Sequence[Example]) -> Features:
+    """TF-IDF, with the frequencies of these examples."""
     from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_union
 
     features = make_union(
         TfidfVectorizer(analyzer="word", ngram_range=(1, 2), token_pattern=r"\S+"),
         TfidfVectorizer(analyzer="char", ngram_range=(1, 4), lowercase=False),
     )
-    rows = features.fit_transform([_text(e) for e in examples])
+    features.fit([_text(e) for e in examples])
+    return lambda held: features.transform([_text(e) for e in held])
 
-    def given(held: Sequence[Example]) -> Any:
-        return features.transform([_text(e) for e in held])
 
+def _linear(
+    task: TaskData,
+    features: Features,
+    examples: Sequence[Example],
+    targets: Any,
+    *,
+    weights: str,
+) -> Answer:
+    from sklearn.linear_model import Ridge
+
+    rows = features(examples)
     if task.kind == "regression":
         fitted = Ridge(1 / STRENGTH).fit(rows, targets)
-        return lambda held: Answers(fitted.predict(given(held)))
+        return lambda held: Answers(fitted.predict(features(held)))
     # Each class of several is a question of its own.
     several_labels = task.kind == "multilabel"
     columns = [_logistic(rows, c, weights) for c in (targets.T if several_labels else [targets])]
 
     def answer(held: Sequence[Example]) -> Answers:
-        found = given(held)
+        found = features(held)
         if several_labels:
             return _chosen(task, np.stack([column(found, 2)[:, 1] for column in columns], 1))
         return _chosen(task, columns[0](found, len(task.labels)))

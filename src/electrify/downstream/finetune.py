@@ -27,7 +27,7 @@ from ..progress import Progress, say
 from ..torch_state import known_torch_state
 from ..train.threads import Threads, choose, computing_with
 from . import loop, submission
-from .baselines import BASELINE, MAJORITY, TFIDF, baseline_one, is_baseline
+from .baselines import BASELINE, MAJORITY, OVERLAP, TFIDF, baseline_one, is_baseline
 from .fitting import require_use
 from .one_run import Outcome, finetune_one
 from .page import write_report
@@ -223,7 +223,7 @@ def _models(options: FinetuneConfig) -> list[str]:
     names.reverse()
     for name in names if options.save_model else ():
         can_save(name)
-    return names + [MAJORITY, TFIDF] * options.baselines
+    return names + [MAJORITY, TFIDF, OVERLAP] * options.baselines
 
 
 def _kept(settings: FinetuneSettings) -> dict[str, Any]:
