@@ -61,8 +61,8 @@ def is_baseline(model: str) -> bool:
 def applies(model: str, task: TaskData) -> bool:
     """Whether a model can do a task; only a baseline cannot do every one."""
     if model in (TFIDF, OVERLAP):
-        texts = task.kind not in ("tagging", "answering")
-        return texts and (model == TFIDF or any(e.pair is not None for e in task.train))
+        texts = [e for e in task.train if isinstance(e, Example)]
+        return bool(texts if model == TFIDF else [e for e in texts if e.pair is not None])
     return model != MAJORITY or task.kind != "answering"
 
 
