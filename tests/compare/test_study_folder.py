@@ -458,6 +458,28 @@ def test_passes_over_the_corpus(small_data: Path, tmp_path: Path) -> None:
     assert row[:4] == ["a", "2", "3e+08", "5"]
 
 
+def test_recipes_that_start_from_folders(small_data: Path, tmp_path: Path) -> None:
+    """They cost what the shapes of the folders cost; untrained rows have those, but no weights."""
+    of = plan_study(config(small_data, tmp_path)).cells
+    deep = override(of[0].config, {"num_hidden_layers": 5, "max_steps": 2, "warmup_steps": 1})
+    model = pretrain(small_data, output_dir=tmp_path / "deep", config=deep).exported[KEPT]
+    recipes = (
+        f"bert-tiny:{TINY},init_discriminator={model}",
+        f"bert-tiny:{TINY}".replace("layers=1", "layers=5"),
+        f"bert-tiny:{TINY}",
+    )
+    study = plan_study(config(small_data, tmp_path, recipes=recipes, budgets=(1e9,), seeds=1))
+    started, as_deep, shallow = (c for c in study.cells if c.budget)
+    assert started.steps == as_deep.steps < shallow.steps
+    assert started.flops == as_deep.flops == pytest.approx(1e9, rel=0.05)
+    assert started.config.train.init_discriminator == str(model)
+    for cell in (c for c in study.cells if not c.budget):
+        assert cell.config.train.init_discriminator is None
+        assert cell.config.model.num_hidden_layers == 5
+    with pytest.raises(UserError, match=r"electra-tiny:.*: tasks: planted:mlm"):
+        plan_study(config(small_data, tmp_path, tasks=("planted:mlm",)))
+
+
 def test_the_supplement_is_a_task_of_its_own(small_data: Path, tmp_path: Path) -> None:
     """Its pairs are judged alone, and so are BLiMP's; a folder without it is refused."""
     given = config(small_data, tmp_path)

@@ -88,6 +88,7 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
     """The task, the way it is measured, and the folder of its data. Raises UserError for a name
     that is not one."""
     task, _, way = name.partition(":")
+    task = task.lower() if task.lower() in PAIRS else task
     ways = ("", LM) if task in PAIRS else WAYS
     if way not in (*WAYS, LM):
         raise UserError(

@@ -10,14 +10,17 @@ decays. So a curve over budgets costs little more than its longest run.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..config.checks import check
 from ..config.compare import UNITS, Equal
 from ..config.flops import Convention
 from ..config.pretrain import PretrainConfig, load_recipe, override
+from ..config.sections import GENERATOR_SIZES
 from ..data.phases import phases_of
 from ..errors import UserError
 from ..flops.count import recipe_flops
@@ -166,6 +169,23 @@ def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConf
     return config
 
 
+def as_started(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
+    """The recipe with the shapes of the folders from which it starts, which decide what it costs.
+    Raises UserError for folders that it cannot start from."""
+    t = config.train
+    if not (t.init_discriminator or t.init_generator):
+        return config
+    from ..starting import from_folders, shapes_of  # imports torch
+
+    nowhere = Path(os.devnull)  # no run that has begun
+    config = from_folders(config, nowhere, vocab_size)
+    generator = shapes_of(config, nowhere, vocab_size)[1] if t.init_generator else None
+    if generator is None:
+        return config
+    sizes = {f"generator_{name}": getattr(generator, name) for name in GENERATOR_SIZES}
+    return override(config, sizes)
+
+
 def of_length(config: PretrainConfig, steps: int) -> PretrainConfig:
     """The recipe with so many updates; a first stage keeps its share of them."""
     t = config.train
@@ -213,9 +233,10 @@ def cells(
     planned_cells = []
     for entry in entries:
         base = configured(entry, schedule=schedule, seed=seeds[0])
+        counted = as_started(base, cost.vocab_size)
         lengths: dict[float, tuple[PretrainConfig, float]] = {}
         for budget in sorted(budgets, reverse=True):
-            steps = steps_for(base, budget, cost)
+            steps = steps_for(counted, budget, cost)
             _must_be_long_enough(entry, base, cost.shown(budget), steps)
             same = [b for b, (config, _) in lengths.items() if config.train.max_steps == steps]
             if same:
@@ -223,8 +244,8 @@ def cells(
                     f"{entry.name}: {same[0]:g} and {budget:g} {UNITS[cost.equal]} are both "
                     f"{steps:,} updates; leave one of --budgets away"
                 )
-            config = of_length(base, steps)
-            lengths[budget] = config, cost.flops(config)
+            flops = cost.flops(of_length(counted, steps))
+            lengths[budget] = of_length(base, steps), flops
         for seed in seeds:
             planned_cells += _of_one_seed(entry, lengths, seed)
     return planned_cells

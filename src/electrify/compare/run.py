@@ -109,7 +109,7 @@ class Runner:
         left += sum(
             self.weights[key_of(r.cell)] * (1 - progress_of(r, tasks)) for r in self.running
         )
-        return len(self.study.cells) - left
+        return round(len(self.study.cells) - left, 6)  # no residue of sums that are alike
 
     def fill(self) -> None:
         """Starts cells in the free slots."""

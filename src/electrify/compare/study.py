@@ -32,7 +32,7 @@ from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from ..train.decisive import decisive
 from .measures import digest_of, network_of, place_of
-from .plan import Cell, Cost, Entry, cells, configured, joined, read_entries, read_entry
+from .plan import Cell, Cost, Entry, as_started, cells, configured, joined, read_entries, read_entry
 from .processes import slots
 from .results import RESULTS, Key, Result, read_results
 
@@ -116,9 +116,13 @@ def plan_study(config: CompareConfig) -> Study:
     found = cells(entries, config.budgets, seeds, cost, schedule=schedule)
     if config.baselines:
         base = configured(entries[0], schedule="constant", seed=seeds[0])
+        base = as_started(base, cost.vocab_size)
         found += [untrained(base, name, seed) for name in UNTRAINED for seed in seeds]
     for task, cell in itertools.product(config.tasks, found):
-        network_of(task, cell.config)
+        try:
+            network_of(task, cell.config)
+        except UserError as e:
+            raise UserError(f"{cell.entry}: {e}") from None
     tasks = task_data(config)
     out = Path(config.output_dir)
     study = Study(config, entries, out, corpus.manifest, corpus.num_tokens, tasks, found)
@@ -159,10 +163,11 @@ def entries_of(config: CompareConfig) -> list[Entry]:
 def untrained(base: PretrainConfig, name: str, seed: int) -> Cell:
     """The encoder of a recipe before it is trained: after one update at a rate that moves no
     weight."""
-    fields: dict[str, Any] = {}
-    if base.train.generator_steps and base.corruption.generator_training == "frozen":
-        # No first stage: its generator is one that nothing has trained, too.
-        fields = {"generator_training": "joint", "term_weights": {}}
+    fields: dict[str, Any] = dict.fromkeys(("init_discriminator", "init_generator"))
+    fields |= dict.fromkeys(base.model.extends)
+    if base.corruption.generator_training == "frozen":
+        # No first stage or folder: its generator is one that nothing has trained, too.
+        fields |= {"generator_training": "joint", "term_weights": {}}
         fields["discriminator_start"] = "generator"
     config = override(
         base,
