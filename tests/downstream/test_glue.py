@@ -239,6 +239,6 @@ def test_baselines_are_in_no_submission_and_their_scores_stand(
     (glue / "RTE" / "test.tsv").write_text("index\tsentence1\tsentence2\n0\tthe film\tit was\n")
     monkeypatch.setattr("electrify.downstream.finetune.baseline_one", None)
     report = run(zoo, glue, out, "rte", baselines=True, predict_test=True)
-    assert len(report.records) == 3, "the encoder and two baselines"
+    assert len(report.records) == 4, "the encoder and three baselines"
     (answers,) = out.glob("predictions/*/*/RTE.tsv")
     assert "electra" in answers.parts[-3]
