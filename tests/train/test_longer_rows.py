@@ -59,8 +59,9 @@ def starts(run: Path) -> dict[str, str]:
 
 
 def test_goes_on_with_the_same_weights(small_data: Path, begun: Path, tmp_path: Path) -> None:
-    """Both networks: every weight is the folder's, the exported numbers are the new ones, and a
-    row longer than the folder could read has the logits that transformers computes with them."""
+    """Both networks: every weight is the folder's, the exported numbers are the new ones, and the
+    base changes what a row gives. The export has compared rows of 33 tokens, more than the folder
+    could read, with transformers."""
     run = tmp_path / "run"
     pretrain(small_data, output_dir=run, config=recipe(**MORE, **starts(begun)))
     for name in BOTH:
@@ -130,6 +131,13 @@ def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:
         check(recipe(extend_rope_theta=0.0, **both))
     with pytest.raises(UserError, match="max_seq_length 49 exceeds extend_positions 48"):
         check(recipe(**MORE | {"max_seq_length": 49}, **both))
+    # The kept encoder is the recipe's, which no folder extends.
+    alone = {"init_generator": both["init_generator"]}
+    with pytest.raises(UserError, match="max_seq_length 48 exceeds max_position_embeddings 16"):
+        check(recipe(**MORE, **alone))
+    long = {"max_seq_length": LONG, "seq_length_schedule": {49: 0.5}, "extend_positions": LONG}
+    with pytest.raises(UserError, match=r"rows of 49 tokens; .* at most extend_positions 48"):
+        check(recipe(**long, **both))
     fields = {"max_seq_length": 8, "extend_positions": 8}
     with pytest.raises(UserError, match="discriminator: extend_positions 8 is less than the 16"):
         pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**fields, **both))

@@ -42,7 +42,7 @@ LM = "mlm"
 # The folder inside DATA_DIR that may hold all tasks of a kind.
 FOLDERS = {TextTask: "glue", TagTask: "tagging", AnswerTask: "squad"}
 # More updates than any fine-tuning takes: evaluated after its last one alone, which is the score.
-# With evaluations on the way, MNLI would take twice as long.
+# With evaluations on the way, MNLI takes half as long again.
 LAST_ONLY = 10**9
 
 

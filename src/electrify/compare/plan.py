@@ -233,7 +233,10 @@ def cells(
     planned_cells = []
     for entry in entries:
         base = configured(entry, schedule=schedule, seed=seeds[0])
-        counted = as_started(base, cost.vocab_size)
+        try:
+            counted = as_started(base, cost.vocab_size)
+        except UserError as e:
+            raise UserError(f"{entry.name}: {e}") from e
         lengths: dict[float, tuple[PretrainConfig, float]] = {}
         for budget in sorted(budgets, reverse=True):
             steps = steps_for(counted, budget, cost)

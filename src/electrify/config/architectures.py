@@ -31,6 +31,9 @@ class ArchitectureRow:
     else None."""
     by_rows: tuple[str, ...] = ()
     """The own options that give a value for each row length of a run's earlier phases."""
+    extends: dict[str, str] = field(default_factory=dict)
+    """The own options that extend the encoder of a folder from which a run starts, each with the
+    number in whose place it stands."""
     inits: tuple[Init, ...]
     """The initialisations that it supports."""
     rtd_heads: tuple[str, ...] = ("dense", "linear")
@@ -143,6 +146,10 @@ ARCHITECTURES: dict[str, ArchitectureRow] = {
         options=ModernBertOptions,
         check=_modernbert_check,
         by_rows=("global_rope_theta_schedule",),
+        extends={
+            "extend_positions": "max_position_embeddings",
+            "extend_rope_theta": "global_rope_theta",
+        },
         inits=("published", "local"),
         rtd_heads=("dense",),
         narrow_embeddings=False,

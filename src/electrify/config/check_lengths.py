@@ -6,19 +6,22 @@ from __future__ import annotations
 from ..errors import need
 from .pretrain import PretrainConfig
 
-# The numbers of a recipe in whose place the extension of a folder stands.
-EXTENDED = {
-    "extend_positions": "max_position_embeddings",
-    "extend_rope_theta": "global_rope_theta",
-}
-
 
 def check_lengths(config: PretrainConfig) -> None:
     """The rows at the end of the run."""
-    length, m = config.data.max_seq_length, config.model
-    limit = "extend_positions" if "extend_positions" in m.extends else "max_position_embeddings"
-    need(length <= m.longest, f"max_seq_length {length} exceeds {limit} {m.longest}")
+    length, (name, longest) = config.data.max_seq_length, limit(config)
+    need(length <= longest, f"max_seq_length {length} exceeds {name} {longest}")
     need(length >= 8, f"max_seq_length {length} is too short; use at least 8")
+
+
+def limit(config: PretrainConfig) -> tuple[str, int]:
+    """The tokens of the longest sequence that the kept encoder reads, and the option that says so:
+    only one that starts from a folder can be extended."""
+    known = "max_position_embeddings"
+    for name in config.model.extends if config.train.init_discriminator else ():
+        if config.model.row.extends[name] == known:
+            return name, getattr(config.model.options, name)
+    return known, config.model.max_position_embeddings
 
 
 def check_extension(config: PretrainConfig) -> None:
@@ -28,7 +31,7 @@ def check_extension(config: PretrainConfig) -> None:
         need(
             t.init_discriminator is not None or t.init_generator is not None,
             f"{name} is for a run that starts from a folder: give --init-discriminator or "
-            f"--init-generator, or {EXTENDED[name]} in its place",
+            f"--init-generator, or {config.model.row.extends[name]} in its place",
         )
         need(
             not t.generator_steps,
@@ -41,7 +44,7 @@ def check_schedules(config: PretrainConfig) -> None:
     """Row lengths and batch sizes that change during the run."""
     d = config.data
     t = config.train
-    longest = config.model.longest
+    name_of_limit, longest = limit(config)
     for name, schedule in (
         ("seq_length_schedule", d.seq_length_schedule),
         ("batch_size_schedule", t.batch_size_schedule),
@@ -56,7 +59,7 @@ def check_schedules(config: PretrainConfig) -> None:
             8 <= length <= longest,
             (
                 f"seq_length_schedule: rows of {length} tokens; at least 8, at most "
-                f"max_position_embeddings {longest}"
+                f"{name_of_limit} {longest}"
             ),
         )
     check_by_rows(config)

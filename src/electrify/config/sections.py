@@ -110,15 +110,9 @@ class ModelConfig(Checked):
         return getattr(self.options, "mask_decoder", False)
 
     @property
-    def longest(self) -> int:
-        """Tokens of the longest sequence that the run may read."""
-        return getattr(self.options, "extend_positions", None) or self.max_position_embeddings
-
-    @property
     def extends(self) -> list[str]:
-        """The options given that extend what folders say that a run starts from."""
-        names = ("extend_positions", "extend_rope_theta")
-        return [name for name in names if getattr(self.options, name, None) is not None]
+        """The options given that extend the encoder of a folder from which a run starts."""
+        return [name for name in self.row.extends if getattr(self.options, name) is not None]
 
     def generator_numbers(self) -> dict[str, int]:
         """The generator's sizes: those given, else width, heads and feed-forward width times
