@@ -166,3 +166,8 @@ def test_a_budget_within_the_warm_up_is_refused() -> None:
 )
 def test_commas_stand_between_recipes_and_changes(words: str, entries: list[str]) -> None:
     assert joined(words.split(",")) == entries
+
+
+def test_a_value_with_commas_belongs_into_a_file() -> None:
+    with pytest.raises(UserError, match=r"a:mask_mix=.8,.1: .* in a --recipe-file"):
+        joined(["a:mask_mix=.8", ".1", ".1"])

@@ -596,27 +596,25 @@ def test_an_odd_log_of_a_run_ends_nothing(small_data: Path, tmp_path: Path, text
     folder = tmp_path / "cell"
     (folder / "run").mkdir(parents=True)
     (folder / "run" / "metrics.jsonl").write_text('{"step": 0}\n' + text + "\n")
-    running = Running(study.cells[0], folder, Ended(), None)  # type: ignore[arg-type]
-    assert progress_of(running, ["cola"]) == 0.0
+    assert progress_of(study.cells[0], folder, ["cola"]) == 0.0
     steps = study.cells[0].steps
     (folder / "run" / "metrics.jsonl").write_text(f'\n{text}\n{{"step": {steps // 2}}}\n')
-    assert progress_of(running, ["cola"]) == pytest.approx(0.25, abs=0.02)
+    assert progress_of(study.cells[0], folder, ["cola"]) == pytest.approx(0.25, abs=0.02)
 
 
 def test_tasks_are_the_second_half_of_a_cell(small_data: Path, tmp_path: Path) -> None:
     study = plan_study(config(small_data, tmp_path))
     cell = study.cells[0]
     tasks = ["stsb", "stsb:cosine", "cola", "blimp"]
-    running = Running(cell, tmp_path, Ended(), None)  # type: ignore[arg-type]
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metrics.jsonl").write_text(f'\n{{"step": {cell.steps}}}\n')
-    assert progress_of(running, tasks) == 0.5
+    assert progress_of(cell, tmp_path, tasks) == 0.5
     # As the cell says it, among the bars and lines of the verbs.
     said = "stsb:cosine measured: spearman 50.1\nfinetune: 3/4 updates, stsb: loss 1\n"
     (tmp_path / "log.txt").write_text("stsb measured: spearman 61.2\n" + said)
-    assert progress_of(running, tasks) == 0.75
+    assert progress_of(cell, tmp_path, tasks) == 0.75
     (tmp_path / "log.txt").write_text(said + "cola failed: no train.tsv\nblimp: 5/9 sentences\n")
-    assert progress_of(running, tasks) == 0.875
+    assert progress_of(cell, tmp_path, tasks) == 0.875
 
 
 def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(small_data: Path, tmp_path: Path) -> None:
@@ -625,7 +623,7 @@ def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(small_data: Path, tmp_pa
     os.mkfifo(tmp_path / "run" / "metrics.jsonl")
     os.mkfifo(tmp_path / "log.txt")
     running = Running(study.cells[0], tmp_path, Ended(), None)  # type: ignore[arg-type]
-    assert progress_of(running, ["cola"]) == 0.0
+    assert progress_of(running.cell, tmp_path, ["cola"]) == 0.0
     assert result_of(running).failed == {PRETRAIN: "no reason given"}
 
 
@@ -662,6 +660,40 @@ def test_a_cut_line_can_be_removed(small_data: Path, tmp_path: Path) -> None:
     (study.out / RESULTS).write_text(text[:-30])
     with pytest.raises(UserError, match=r"line 2 .*remove the line, and its run"):
         read_results(study.out)
+
+
+def test_blank_lines_are_no_results(small_data: Path, tmp_path: Path) -> None:
+    """Whoever removes a line in an editor may leave one."""
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    lines = [line(study, 0), line(study, 1)]
+    write_results(study.out, lines)
+    (study.out / RESULTS).write_bytes((study.out / RESULTS).read_bytes().replace(b"\n", b"\n \n"))
+    assert read_results(study.out) == lines
+    (study.out / RESULTS).write_bytes((study.out / RESULTS).read_bytes() + b"\xff\n")
+    with pytest.raises(UserError, match=r"line 5 is not JSON .*remove the line"):
+        read_results(study.out)
+
+
+def test_a_study_without_its_plan_says_so(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    (study.out / "cells").mkdir(parents=True)
+    write_results(study.out, [line(study, 0)])
+    with pytest.raises(UserError, match=r"study\.yaml is missing, .* alone to an empty folder"):
+        plan_study(config(small_data, tmp_path))
+
+
+def test_what_an_earlier_command_did_is_no_progress(small_data: Path, tmp_path: Path) -> None:
+    """A cell that is half trained counts for the share that is done from the start on."""
+    study = plan_study(config(small_data, tmp_path))
+    runner = Runner(study)
+    assert runner.share() == 0
+    cell = study.cells[0]
+    run = runner.folder(cell) / "run"
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text(f'\n{{"step": {cell.steps}}}\n')
+    again = Runner(study)
+    assert again.share() == pytest.approx(0.5 * again.weights[key_of(cell)])
 
 
 def test_a_cell_runs_no_code_of_the_current_folder(tmp_path: Path) -> None:

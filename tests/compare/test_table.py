@@ -81,6 +81,7 @@ def test_a_rank_has_an_interval_over_the_seeds_that_all_recipes_have() -> None:
     results = [result("first", 1e14, seed, a=0.5, b=0.5) for seed in range(4)]
     results += [result("other", 1e14, seed, a=0.6, b=0.6 - 0.2 * (seed == 2)) for seed in range(3)]
     ranks = table_of(results, recipes=["first", "other"], tasks=["a", "b"]).ranks[1e14]
+    assert ranks["other"].by_seed == {0: 1.0, 1: 1.0, 2: 1.5}
     assert ranks["other"].mean.value == pytest.approx((1 + 1 + 1.5) / 3)
     assert ranks["first"].mean.value == pytest.approx((2 + 2 + 1.5) / 3)
     difference = ranks["other"].difference
@@ -98,6 +99,15 @@ def test_a_rank_without_a_seed_that_all_have_is_that_of_the_means() -> None:
     assert (ranks["other"].mean.value, ranks["first"].mean.value) == (1.0, 2.0)
     assert ranks["other"].difference is None
     assert math.isinf(ranks["other"].mean.high)
+
+
+def test_a_name_that_was_cut_is_explained() -> None:
+    names = ["first:" + "x" * 40 + end for end in "ab"]
+    results = [result(name, 1e14, seed, a=0.5) for name in names for seed in range(2)]
+    page = markdown(table_of(results, recipes=names, tasks=["a"]))
+    for number, name in zip(("", " #2"), names, strict=True):
+        assert f"- {name[:36]} ...{number} stands for {name}\n" in page
+    assert "stands for" not in markdown(made())
 
 
 def test_where_the_curves_cross() -> None:

@@ -102,14 +102,29 @@ class Cell:
 
 def joined(parts: Sequence[str]) -> list[str]:
     """What stood between commas, as entries: a comma stands between recipes and between changes,
-    and what has a `=` and no colon before it is a change of the recipe before."""
+    and what has a `=` and no colon before it is a change of the recipe before. Raises UserError
+    for a number behind a change: the rest of a value with commas."""
     words: list[str] = []
     for part in parts:
         if words and "=" in part and ":" not in part.split("=")[0]:
             words[-1] += f",{part}"
+        elif words and "=" in words[-1] and is_number(part):
+            raise UserError(
+                f"recipes: {words[-1]},{part}: a comma ends a change; give a value that has commas "
+                "in a --recipe-file"
+            )
         else:
             words.append(part)
     return words
+
+
+def is_number(text: str) -> bool:
+    """Whether it reads as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def read_entry(text: str) -> Entry:

@@ -139,6 +139,9 @@ def _ranks(axis: Any, table: Table, against: str) -> None:
         color = COLORS[k % len(COLORS)]
         axis.plot(x, [r.value for r in ranks], marker=MARKERS[k % len(MARKERS)], color=color)
         _band(axis, x, ranks, color)
+        for at, budget in zip(x, there, strict=True):
+            values = list(table.ranks[budget][recipe].by_seed.values())
+            axis.plot([at] * len(values), values, ".", color=color, markersize=3, alpha=0.6)
     axis.invert_yaxis()
     axis.set_title("mean rank over the tasks")
 
@@ -161,6 +164,7 @@ def _fill_rows(figure: Any, table: Table) -> None:
                 _dots(axis, k, values)
             elif not task and recipe in table.ranks[budget]:
                 _bar(axis, k, table.ranks[budget][recipe].mean)
+                _dots(axis, k, list(table.ranks[budget][recipe].by_seed.values()))
         if task:
             metric = next(p.metric for p in table.points if p.task == task)
             axis.set_title(named(f"{task} ({metric})"))

@@ -62,7 +62,7 @@ def as_csv(table: Table) -> str:
         rows.append([*what, *_bounds(p.mean), *_bounds(p.difference)])
     for budget, ranks in table.ranks.items():
         for recipe, r in ranks.items():
-            what = [recipe, f"{budget:g}", SCORE, "rank", r.seeds]
+            what = [recipe, f"{budget:g}", SCORE, "rank", len(r.by_seed)]
             rows.append([*what, *_bounds(r.mean), *_bounds(r.difference)])
     for h in table.held_out:
         what = [h.recipe, f"{h.budget:g}", HELD_OUT, h.figure, h.seeds]
@@ -101,6 +101,8 @@ def markdown(table: Table) -> str:
         lines += ["| " + " | ".join(map(inert, head)) + " |"]
         lines += ["|---|" + "---:|" * (len(head) - 1)]
         lines += ["| " + " | ".join([inert(row[0]), *row[1:]]) + " |" for row in rows] + [""]
+    cut = [(short, name) for name, short in table.shown.items() if short != name]
+    lines += [f"- {inert(short)} stands for {inert(name)}" for short, name in cut]
     lines += [f"- {inert(line)}" for line in sentences(table)]
     return "\n".join([*lines, *pretraining(table), ""])
 

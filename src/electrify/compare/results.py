@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..errors import UserError
-from ..files.reading import FileError, json_of, read_text
+from ..files.reading import FileError, json_of, read_bytes
 from ..files.schema import Count, Rule, SchemaError, check
 from ..files.seals import sealed, unsealed
 from ..files.whole import json_text, write_atomically
@@ -103,7 +103,9 @@ def read_results(out: Path) -> list[Result]:
     names = {f.name for f in dataclasses.fields(Result)}
     found = []
     try:
-        for number, line in enumerate(read_text(path, within=out).splitlines(), 1):
+        for number, line in enumerate(read_bytes(path, within=out).split(b"\n"), 1):
+            if not line.strip():
+                continue
             where = Path(f"{path}, line {number}")
             raw = json_of(line, where)
             if not isinstance(raw, dict):

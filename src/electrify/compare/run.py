@@ -84,13 +84,15 @@ class Runner:
         self.running: list[Running] = []
         self.slots = slots(study.config.processes, study.config.device)
         self.weights = weights_of(self.waiting)
+        tasks = study.config.tasks
+        self.begun = {key_of(c): progress_of(c, self.folder(c), tasks) for c in self.waiting}
 
     def run(self) -> list[Result]:
         """Every cell, until none is left."""
         if len(self.done):
             say(f"{len(self.done)} of {len(self.study.cells)} encoders are done already")
-        before = len(self.study.cells) - len(self.waiting)
-        with Progress(len(self.study.cells), title="compare", unit="encoders", done=before) as bar:
+        total = len(self.study.cells)
+        with Progress(total, title="compare", unit="encoders", done=self.share()) as bar:
             try:
                 while self.waiting or self.running:
                     self.fill()
@@ -103,12 +105,13 @@ class Runner:
         return [self.kept[key_of(c)] for c in self.study.cells if key_of(c) in self.kept]
 
     def share(self) -> float:
-        """How many encoders are done, those at work in part."""
+        """How many encoders are done, those that were begun in part."""
         tasks = self.study.config.tasks
-        left = sum(self.weights[key_of(c)] for c in self.waiting)
-        left += sum(
-            self.weights[key_of(r.cell)] * (1 - progress_of(r, tasks)) for r in self.running
-        )
+        done = self.begun | {
+            key_of(r.cell): progress_of(r.cell, r.folder, tasks) for r in self.running
+        }
+        unfinished = [*self.waiting, *(r.cell for r in self.running)]
+        left = sum(self.weights[key] * (1 - done[key]) for key in map(key_of, unfinished))
         return round(len(self.study.cells) - left, 6)  # no residue of sums that are alike
 
     def fill(self) -> None:
@@ -244,19 +247,18 @@ def weights_of(cells: list[Cell]) -> dict[Key, float]:
     return {key: 0.5 + 0.5 * flops / mean for key, flops in own.items()}
 
 
-def progress_of(running: Running, tasks: Sequence[str]) -> float:
-    """How much of a cell at work is done, from the end of its logs: half of it are its tasks, one
-    after the other."""
+def progress_of(cell: Cell, folder: Path, tasks: Sequence[str]) -> float:
+    """How much of a cell is done, from the end of the logs in its folder: half of it are its tasks,
+    one after the other."""
     steps = [0]
-    for line in own_tail(running.folder / RUN / log.FILE).splitlines()[1:]:
+    for line in own_tail(folder / RUN / log.FILE).splitlines()[1:]:
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
             if isinstance(record, dict) and is_count(record.get("step")):
                 steps.append(record["step"])
-    cell = running.cell
     share = (max(steps) - (cell.starts_at or 0)) / max(1, cell.own_steps)
     trained = min(1.0, max(0.0, share))
-    said = own_tail(running.folder / LOG).decode("utf-8", "replace").splitlines()
+    said = own_tail(folder / LOG).decode("utf-8", "replace").splitlines()
     told = [k for k, task in enumerate(tasks, 1) if any(ends(line, task) for line in said)]
     return 0.5 * trained + 0.5 * max(told, default=0) / len(tasks) * (trained == 1.0)
 

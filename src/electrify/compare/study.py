@@ -231,8 +231,14 @@ def must_be_ours(study: Study) -> None:
     """Raises UserError where the folder holds anything but this study."""
     path = study.out / STUDY
     if not path.exists() and not path.is_symlink():
-        if foreign(study.out) == [RESULTS]:  # carried here from another folder
+        there = foreign(study.out)
+        if there == [RESULTS]:  # carried here from another folder
             read_results(study.out)
+        elif {RESULTS, CELLS}.issubset(there):
+            raise UserError(
+                f"{path} is missing, the plan of the study whose results are there; put it back, "
+                f"or carry {RESULTS} alone to an empty folder"
+            )
         else:
             must_be_new(study.out, STUDY)
         return

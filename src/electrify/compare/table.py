@@ -79,8 +79,8 @@ class Rank:
     """The score that decides, of a recipe at a budget: its mean rank over the tasks, 1 the best,
     over the seeds that every ranked recipe has; without such a seed, the rank of its means."""
 
-    seeds: int
-    """How many such seeds there are."""
+    by_seed: dict[int, float]
+    """Of these seeds."""
     mean: Interval
     difference: Interval | None
     """To the first recipe, over the same seeds: below 0 where this one is better. None for the
@@ -205,7 +205,7 @@ def _ranks(points: Iterable[Point], budget: float, first: str) -> dict[str, Rank
         own = {s: ranks[recipe] for s, ranks in by_seed.items()}
         its = {s: ranks[first] for s, ranks in by_seed.items() if first in ranks}
         difference = None if recipe == first else paired(own, its)
-        found[recipe] = Rank(len(own), mean(list(own.values()) or [rank]), difference)
+        found[recipe] = Rank(own, mean(list(own.values()) or [rank]), difference)
     return found
 
 
