@@ -151,7 +151,7 @@ def same_run(
         k for k in known if flat[0].get(k) != flat[1].get(k) and k not in FREE_FIELDS | SPLIT_FIELDS
     ]
     differ = [
-        k for k in differ if k not in STARTS or not _is_same_place(flat[1][k], flat[0][k], folder)
+        k for k in differ if k not in STARTS or not _is_same_place(flat[1][k], flat[0][k])
     ]
     odd = [f"{k} {flat[1].get(k)} there, {flat[0].get(k)} here" for k in differ]
     recipe = saved.get("recipe")
@@ -197,11 +197,11 @@ def earlier_threads(folder: Path, saved: dict[str, Any] | None) -> Any:
     return threads.get("number") if isinstance(threads, dict) else None
 
 
-def _is_same_place(theirs: str | None, mine: str | None, folder: Path) -> bool:
-    """Whether two paths to start from are the same folder, which need not exist. theirs: as in
-    config.yaml, relative to `folder` (in earlier versions, as the user gave it); mine: as the user
-    gave it."""
+def _is_same_place(theirs: str | None, mine: str | None) -> bool:
+    """Whether two paths to start from, as they are reached from here, are the same folder, which
+    need not exist."""
     if not theirs or not mine:
         return False
-    there = os.path.normpath(os.path.join(os.path.realpath(folder), os.path.expanduser(theirs)))
-    return there == os.path.realpath(os.path.expanduser(mine))
+    return os.path.realpath(os.path.expanduser(theirs)) == os.path.realpath(
+        os.path.expanduser(mine)
+    )
