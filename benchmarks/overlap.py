@@ -3,9 +3,10 @@ go with the scores, and with the share of words that the sentences have in commo
 
     python benchmarks/overlap.py STUDY/cells/* --data-dir GLUE [--json FILE]
 
-A folder is one that `electrify finetune --task stsb` wrote, or a cell of a study; cells that differ
-in seed and budget alone are one row for each way of measuring (`stsb`, `stsb-frozen`). Spearman's
-correlations on the development set: median (lowest - highest) over all predictions.
+A folder is one that `electrify finetune --task stsb` wrote, whose models are a row each, or a cell
+of a study; cells that differ in seed and budget alone are one row for each way of measuring
+(`stsb`, `stsb-frozen`). Spearman's correlations on the development set: median (lowest - highest)
+over all predictions.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 from pairs import spread, table, write_json
 from scipy.stats import spearmanr
@@ -23,25 +25,56 @@ from scipy.stats import spearmanr
 from electrify.downstream.baselines import overlap
 from electrify.downstream.known_tasks import GLUE
 from electrify.downstream.read.task import read_task
+from electrify.errors import UserError
+from electrify.text.small_files import read_text
 
 PREDICTIONS = "stsb-validation.csv"
 
 
 def row_of(folder: Path, path: Path) -> str:
-    """The recipe of a study's cell and the way of measuring; of other folders, their name."""
-    cell = re.fullmatch(r"(.+)-[\d.]+(e\+\d+)?-seed\d+-[0-9a-f]{8}", folder.name)
-    return f"{cell[1]}, {path.relative_to(folder).parts[0]}" if cell else folder.name
+    """The recipe of a study's cell and the way of measuring; of other folders, their name and that
+    of the model (predictions/MODEL/SEED/FILE)."""
+    cell = re.fullmatch(r"(.+)-[\d.]+(e[+-]\d+)?-seed\d+-[0-9a-f]{8}", folder.name)
+    inside = path.relative_to(folder).parts
+    return f"{cell[1]}, {inside[0]}" if cell else "/".join((folder.name, *inside[1:-2]))
 
 
-def correlations(path: Path, shared: list[float]) -> tuple[float, float] | None:
-    """Of one file of predictions with the scores and with `shared`; None for other examples."""
-    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-    if [int(row["row"]) for row in rows] != list(range(len(shared))):
-        return None
-    predicted = [float(row["prediction"]) for row in rows]
-    scores = [float(row["label"]) for row in rows]
+def correlations(path: Path, shared: list[float], scores: list[float]) -> tuple[float, float] | str:
+    """Of one file of predictions with the scores and with `shared`; the reason why there are
+    none."""
+    rows = list(csv.DictReader(read_text(path).splitlines()))
+    try:
+        if [(int(r["row"]), float(r["label"])) for r in rows] != list(enumerate(scores)):
+            return "predictions of other examples"
+        predicted = [float(row["prediction"]) for row in rows]
+    except (KeyError, ValueError, TypeError):
+        return "no predictions as electrify finetune writes them"
+    if len(set(predicted)) < 2:
+        return "one prediction for all"
     with_scores, with_shared = (spearmanr(predicted, x).statistic for x in (scores, shared))
     return float(with_scores), float(with_shared)
+
+
+def rows_of(folders: list[Path], data_dir: str) -> tuple[float, dict[str, list[Any]]]:
+    """How the words in common go with the scores, and what was found for each row. Raises
+    UserError where there is nothing."""
+    for place in (*folders, Path(data_dir)):
+        if not place.is_dir():
+            raise UserError(f"{place} is not a folder")
+    pairs = read_task(GLUE["stsb"], data_dir).validation
+    shared = [overlap(example.text, example.pair or "") for example in pairs]
+    scores = [float(example.label) for example in pairs]
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for folder in folders:
+        for path in sorted(folder.rglob(PREDICTIONS)):
+            pair = correlations(path, shared, scores)
+            if isinstance(pair, str):
+                print(f"{path}: {pair}, left out", file=sys.stderr)
+            else:
+                found[row_of(folder, path)].append(pair)
+    if not found:
+        raise UserError(f"no {PREDICTIONS} of these examples in these folders")
+    return float(spearmanr(shared, scores).statistic), found
 
 
 def main() -> int:
@@ -52,19 +85,10 @@ def main() -> int:
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--json")
     args = parser.parse_args()
-    pairs = read_task(GLUE["stsb"], args.data_dir).validation
-    shared = [overlap(example.text, example.pair or "") for example in pairs]
-    alone = float(spearmanr(shared, [float(example.label) for example in pairs]).statistic)
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for folder in args.folders:
-        for path in sorted(folder.rglob(PREDICTIONS)):
-            pair = correlations(path, shared)
-            if pair is None:
-                print(f"{path}: predictions of other examples, left out", file=sys.stderr)
-            else:
-                found[row_of(folder, path)].append(pair)
-    if not found:
-        print(f"no {PREDICTIONS} in these folders", file=sys.stderr)
+    try:
+        alone, found = rows_of(args.folders, args.data_dir)
+    except UserError as e:
+        print(e, file=sys.stderr)
         return 2
     rows = [["words in common, alone", "", f"{100 * alone:.1f}", ""]]
     for name, both in sorted(found.items(), key=lambda item: -max(x for x, _ in item[1])):

@@ -3,27 +3,36 @@
     python benchmarks/take_words.py CORPUS --words 10e6 --output FILE.txt
 
 For studies of a corpus of a given size, as BabyLM's of 10 M words. Whole documents (text between
-blank lines) are taken evenly over each file, so that every domain keeps its share. Files named
-valid.* are left out: they stay held out.
+blank lines; lines, in a file without any) are taken evenly over each file, so that every domain
+keeps its share. Files named valid.* are left out: they stay held out.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from electrify.errors import UserError
+from electrify.files.whole import write_atomically
 from electrify.text.streams import read_chunks
 
 _BETWEEN = re.compile(r"\n[^\S\n]*\n\s*")
+OFF = 0.02
+"""The largest share by which what is taken may miss what was asked for."""
 
 
 def documents(path: Path) -> list[str]:
-    """Those of a file that may be compressed."""
-    text = b"".join(read_chunks(path)).decode()
-    return [document for document in _BETWEEN.split(text.strip()) if document]
+    """Those of a file that may be compressed. Raises UserError where it cannot be read."""
+    try:
+        text = b"".join(read_chunks(path)).decode().strip()
+    except UnicodeDecodeError as e:
+        raise UserError(f"{path} is not UTF-8 text (byte {e.start}); convert it first") from e
+    found = _BETWEEN.split(text)
+    return [d for d in (found if len(found) > 1 else text.split("\n")) if d.strip()]
 
 
 def taken(documents: list[str], share: float) -> Iterator[str]:
@@ -37,26 +46,47 @@ def taken(documents: list[str], share: float) -> Iterator[str]:
             yield document
 
 
+def taken_from(corpus: Path, *, words: float, output: Path) -> None:
+    """Writes the smaller corpus and says what it holds. Raises UserError; then nothing is
+    written."""
+    if not corpus.is_dir():
+        raise UserError(f"{corpus} is not a folder; name the one that holds the .txt files")
+    if os.path.lexists(output):
+        raise UserError(f"{output} is there already; move it away, or choose another --output")
+    if not output.parent.is_dir():
+        raise UserError(f"{output.parent}: no such folder; make it first")
+    files = [p for p in sorted(corpus.glob("*.txt*")) if not p.name.startswith("valid.")]
+    if not files:
+        raise UserError(f"{corpus} holds no .txt file (valid.* are left out)")
+    read = {p.name: documents(p) for p in files}
+    has = {name: sum(len(d.split()) for d in found) for name, found in read.items()}
+    total = sum(has.values())
+    if not 0 < words <= total:
+        raise UserError(f"{corpus} has {total:,} words, not {words:,.0f}; give other --words")
+    kept = {name: list(taken(found, words / total)) for name, found in read.items()}
+    got = {name: sum(len(d.split()) for d in found) for name, found in kept.items()}
+    for name, found in kept.items():
+        print(f"{name:24} {has[name]:12,} words, taken {got[name]:10,} in {len(found):,} documents")
+    print(f"{'all':24} {total:12,} words, taken {sum(got.values()):10,}")
+    if abs(sum(got.values()) - words) > OFF * words:
+        raise UserError(
+            f"whole documents of {corpus} give {sum(got.values()):,} words, not {words:,.0f}: they "
+            "are too long for so few; give more --words"
+        )
+    write_atomically(output, "\n\n".join(d for found in kept.values() for d in found) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--words", type=float, required=True)
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
-    files = sorted(set(args.corpus.glob("*.txt*")) - {args.output})
-    read = {p.name: documents(p) for p in files if not p.name.startswith("valid.")}
-    words = {name: sum(len(d.split()) for d in found) for name, found in read.items()}
-    total = sum(words.values())
-    if not 0 < args.words <= total:
-        print(f"{args.corpus} has {total:,} words, not {args.words:,.0f}", file=sys.stderr)
+    try:
+        taken_from(args.corpus, words=args.words, output=args.output)
+    except (UserError, OSError) as e:
+        print(e, file=sys.stderr)
         return 2
-    share = args.words / total
-    kept = {name: list(taken(found, share)) for name, found in read.items()}
-    args.output.write_text("\n\n".join(d for found in kept.values() for d in found) + "\n")
-    for name, found in kept.items():
-        count = sum(len(d.split()) for d in found)
-        print(f"{name:24} {words[name]:12,} words, taken {count:10,} in {len(found):,} documents")
-    print(f"{'all':24} {total:12,} words, taken {len(args.output.read_text().split()):10,}")
     return 0
 
 

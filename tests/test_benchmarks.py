@@ -235,10 +235,37 @@ def test_taking_words(tmp_path: Path) -> None:
     ends = [int(d.rpartition("end")[2]) for d in taken if d.startswith("a.txt")]
     assert ends[0] < 10
     assert ends[-1] > 590
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (again.returncode, "is there already" in again.stderr) == (2, True)
+    assert (tmp_path / "taken.txt").read_text().strip().split("\n\n") == taken
+    (tmp_path / "taken.txt").unlink()
     command[4] = str(whole + 1)
     refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert f"has {whole:,} words" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "says"),
+    [
+        (b"one two\nthree four\n" * 50, "100", ""),  # no blank line: its lines are documents
+        (b"one two three\n", "1", "give 0 words, not 1: they are too long"),
+        (b"\xff\n", "1", "is not UTF-8 text (byte 0)"),
+        (None, "1", "holds no .txt file"),
+    ],
+)
+def test_texts_of_which_to_take_words(
+    tmp_path: Path, content: bytes | None, words: str, says: str
+) -> None:
+    if content is not None:
+        (tmp_path / "a.txt").write_bytes(content)
+    taken = tmp_path / "taken"
+    command = [sys.executable, str(BENCHMARKS / "take_words.py"), str(tmp_path)]
+    command += ["--words", words, "--output", str(taken)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert says in done.stderr
+    assert done.returncode == (2 if says else 0)
+    assert (len(taken.read_text().split()) if taken.exists() else None) == (None if says else 100)
 
 
 def test_overlap(tmp_path: Path) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from batches import tiny
 from electrify.compare import measures
-from electrify.compare.cell import Work, do, last_words, measured
+from electrify.compare.cell import OUTCOME, Work, do, last_words, measured
 from electrify.compare.measures import Found, Measuring
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
@@ -46,6 +47,21 @@ def test_a_task_that_fails_does_not_lose_the_others(monkeypatch: pytest.MonkeyPa
 def test_the_reason_is_the_last_line() -> None:
     assert last_words(b"step 1\nno space left\n\n") == "no space left"
     assert last_words(b"") == "no reason given"
+
+
+def test_a_first_stage_counts(small_data: Path, tmp_path: Path) -> None:
+    """Tokens and seconds are those of both stages, as the FLOPs are."""
+    fields: dict[str, Any] = {"max_steps": 3, "warmup_steps": 0, "eval_steps": 0}
+    fields |= {"generator_steps": 2, "discriminator_start": "random"}
+    config = override(tiny("two-stage-tiny"), fields | {"logging_steps": 1})
+    work = replace(WORK, data=str(small_data), folder=str(tmp_path), tasks=(), recipe=dump(config))
+    do(work)
+    found = json.loads((tmp_path / OUTCOME).read_text())
+    logs = [tmp_path / "run" / name / "metrics.jsonl" for name in ("generator-stage", ".")]
+    lasts = [json.loads(path.read_text().splitlines()[-1]) for path in logs]
+    assert [r["step"] for r in lasts] == [2, 3]
+    assert found["tokens"] == sum(r["tokens"] for r in lasts)
+    assert found["seconds"] == pytest.approx(sum(r["seconds"] for r in lasts), rel=0.2)
 
 
 def test_planted_words_are_measured_with_the_own_head(small_data: Path, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from electrify.compare.plan import Cell, Cost, cells, configured, read_entry
+from electrify.compare.cost import Cost
+from electrify.compare.plan import Cell, cells, configured, read_entry
 from electrify.compare.study import LATER, UNTRAINED, Study, identity, untrained
 from electrify.config.checks import check
 from electrify.config.compare import CompareConfig

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from electrify.compare.cost import Cost
 from electrify.compare.plan import (
-    Cost,
     Entry,
     cells,
     configured,
@@ -23,6 +23,7 @@ from electrify.train.trunk import can_share, leaves_at
 
 V = 1000
 COST = Cost(V)
+PASSES = Cost(V, lambda length, _: 4_000_000 // length, equal="epochs")
 RECIPES = (
     "electra-tiny",
     "bert-tiny",
@@ -71,7 +72,7 @@ def test_a_budget_of_text_is_met_to_within_an_update(text: str) -> None:
     """Tokens are counted by hand: the rows of every batch times their length, twice where a first
     stage reads as many."""
     config = configured(read_entry(text), schedule="wsd", seed=0)
-    tokens = Cost(V, 4_000_000, equal="tokens")
+    tokens = Cost(V, equal="tokens")
     steps = steps_for(config, 12e6, tokens)
     found = of_length(config, steps)
     rows, length = found.train.train_batch_size, found.data.max_seq_length
@@ -79,14 +80,26 @@ def test_a_budget_of_text_is_met_to_within_an_update(text: str) -> None:
     updates = steps + found.train.generator_steps
     assert tokens.spent(found) == pytest.approx((updates * rows - early) * length, rel=1e-3)
     assert tokens.spent(found) == pytest.approx(12e6, abs=2 * rows * length)
-    passes = Cost(V, 4_000_000, equal="epochs")
-    assert steps_for(config, 3.0, passes) == steps
-    assert passes.spent(found) == pytest.approx(3.0, rel=1e-3)
+    # A corpus that fills 5 % more places than rows of this length have tokens.
+    passes = Cost(V, lambda length, _: round(1.05 * 4_000_000 / length), equal="epochs")
+    assert passes.spent(found) == pytest.approx(3.0 / 1.05, rel=1e-3)
+    assert steps_for(config, 3.0 / 1.05, passes) == pytest.approx(steps, abs=1)
+
+
+def test_a_budget_between_two_numbers_of_updates_is_refused() -> None:
+    long = [read_entry("bert-tiny:warmup_steps=0,train_batch_size=4096")]
+    with pytest.raises(UserError, match=r"0.1 passes .* numbers of updates: 2 take 0.131; give"):
+        cells(long, [0.1], [0], PASSES)
+
+
+def test_a_single_update_has_no_warm_up() -> None:
+    with pytest.raises(UserError, match=r"which end within the warm-up of 1; .*warmup_steps=0"):
+        cells([read_entry("bert-tiny:warmup_steps=1")], [1e-3], [0], PASSES)
 
 
 def test_recipes_of_equal_text_differ_in_flops() -> None:
     entries = [read_entry("bert-tiny"), read_entry("electra-tiny")]
-    bert, electra = cells(entries, [10.0], [0], Cost(V, 4_000_000, equal="epochs"))
+    bert, electra = cells(entries, [10.0], [0], PASSES)
     assert bert.budget == electra.budget == 10.0
     assert bert.steps == electra.steps
     assert electra.flops > 1.1 * bert.flops

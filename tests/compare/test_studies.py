@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from electrify.compare.cost import Cost
 from electrify.compare.measures import place_of
-from electrify.compare.plan import Cost, cells
+from electrify.compare.plan import cells
 from electrify.compare.study import entries_of
 from electrify.config.compare import CompareConfig
 from electrify.config.flags import from_flags
@@ -34,7 +35,7 @@ def test_a_study_can_be_planned(command: str) -> None:
     words = shlex.split(command)[1:]
     config = from_flags(CompareConfig, parser("compare").parse_args(words))
     entries = entries_of(config)
-    cost = Cost(8192, 14_000_000, config.convention, config.equal)
+    cost = Cost(8192, lambda length, _: 14_000_000 // length, config.convention, config.equal)
     planned = cells(entries, config.budgets, range(config.seeds), cost)
     assert len(planned) == len(entries) * len(config.budgets) * config.seeds
     for task in config.tasks:

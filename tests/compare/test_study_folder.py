@@ -51,12 +51,15 @@ from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
 from electrify.config.networks import KEPT
 from electrify.config.pretrain import load_recipe, override, parse
+from electrify.data.loader import Loader
+from electrify.data.phases import phases_of
 from electrify.downstream.known_tasks import TAGGING
 from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
 from electrify.pretraining import pretrain
 from electrify.scoring.blimp import Accuracy, Paradigm
 from electrify.scoring.evaluate import evaluate_pairs
+from electrify.text.shards import Corpus
 
 TINY = (
     "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=64,"
@@ -445,13 +448,23 @@ def test_passes_over_the_corpus(small_data: Path, tmp_path: Path) -> None:
         [c for c in passes.cells if c.entry.startswith(name) and c.budget == 2.0]
         for name in ("bert", "electra")
     )
-    assert bert[0].steps == electra[0].steps == round(2 * passes.corpus_tokens / 64)
+    corpus = Corpus(small_data, "train")
+    batch = bert[0].config.train.train_batch_size
+    filled = Loader(corpus, phases=phases_of(bert[0].config), num_segments=2, seed=0)
+    for cell in (*bert, *electra):
+        assert filled.epoch(cell.steps) == pytest.approx(
+            2.0, abs=batch / filled.streams[16].num_rows
+        )
+    assert bert[0].steps == electra[0].steps
     assert bert[0].starts_at == pytest.approx(0.8 * bert[0].steps, abs=1)
     passes.out.mkdir()
     write_study(passes)
     assert yaml.safe_load((passes.out / STUDY).read_text())["equal"] == "epochs"
     with pytest.raises(UserError, match="holds a study with --equal epochs"):
         plan_study(config(small_data, tmp_path))
+    # Even where the budget would make no sense in the other unit.
+    with pytest.raises(UserError, match="holds a study with --equal epochs"):
+        plan_study(config(small_data, tmp_path, budgets=(2.0,)))
     shown = Forecast([Line("a", 2.0, 3e8, 5, 320, 2.0, None, 1.0, 9, 2, 0)], 2.0, 100, 1, "epochs")
     head, row = (line.split() for line in shown.text().splitlines()[:2])
     assert head[:4] == ["recipe", "budget", "FLOPs", "updates"]

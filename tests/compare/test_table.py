@@ -163,7 +163,7 @@ def test_one_budget_and_one_seed_have_no_intervals() -> None:
 def test_failures_are_told() -> None:
     bad = Result("late", 1e14, 0, "x", 1, 1.0, 0.0, 0.0, 0, {}, {"pretrain": "no | space"})
     table = table_of([result("first", 1e14, 0, a=0.5), bad], recipes=["first", "late"], tasks=["a"])
-    assert sentences(table) == ["failed: late at 1e+14, seed 0: pretrain: no | space"]
+    assert sentences(table) == ["failed: late at 1e+14 FLOPs, seed 0: pretrain: no | space"]
     assert "no \\| space" in markdown(table)
     assert "| late | - | - |" in markdown(table)
 
@@ -279,7 +279,7 @@ def test_a_name_is_not_a_formula() -> None:
 
 def test_a_logarithmic_axis_and_hidden_names() -> None:
     """No formula stands at the ticks, and matplotlib hides no name."""
-    assert [_minor(x, 0) for x in (2e14, 3e14, 5e14, 0.0)] == ["2e14", "", "5e14", ""]
-    assert [_minor(x, 0) for x in (0.02, 2.0, 50.0)] == ["0.02", "2", "50"]
+    assert [_minor(x, (2, 5)) for x in (2e14, 3e14, 5e14, 0.0)] == ["2e14", "", "5e14", ""]
+    assert [_minor(x, (2, 5)) for x in (0.02, 2.0, 50.0)] == ["0.02", "2", "50"]
     assert named("_mine") == " _mine"
     assert named("a\x1bb") == r"a\x1bb"

@@ -99,7 +99,14 @@ def test_words_in_common() -> None:
     assert applies(OVERLAP, of)
     assert scores(OVERLAP, of)["spearman"] == pytest.approx(1.0)
     assert abs(scores(TFIDF, of)["spearman"]) < 1
+    second = pairs(*(("", e.pair or "", e.label) for e in train * 9))
+    of = task("regression", second, second[:3], ("spearman",), ())
+    assert scores(TFIDF, of)["spearman"] == pytest.approx(1.0), "only the second texts differ"
+    of = task("regression", train, held, ("spearman",), ())
     assert [overlap(e.text, e.pair or "") for e in train] == [1 / 3, 0.0, 1.0]
+    assert overlap("caf\u00e9 stra\u00dfe", "CAFE\u0301, STRASSE!") == 1.0, "forms of one word"
+    assert overlap("हिन्दी में", "हानि मे") == 0.0, "vowel signs belong to the word"
+    assert overlap("don't", "don’t") == 1.0
     same = [(f"a{k} b{k}", f"a{k} b{k}" if k % 2 else f"c{k} d{k}", k % 2) for k in range(40)]
     of = task("classification", pairs(*same[:30]), pairs(*same[30:]))
     assert scores(OVERLAP, of) == {"accuracy": 1.0}

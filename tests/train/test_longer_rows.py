@@ -71,6 +71,8 @@ def test_goes_on_with_the_same_weights(small_data: Path, begun: Path, tmp_path: 
             torch.testing.assert_close(new[key], value, rtol=0, atol=1e-6)
         had, has = (json.loads((r / name / "config.json").read_text()) for r in (begun, run))
         assert (had["max_position_embeddings"], has["max_position_embeddings"]) == (SHORT, LONG)
+        said = json.loads((run / name / "tokenizer_config.json").read_text())
+        assert said["model_max_length"] == LONG
         ropes = [c["rope_parameters"] for c in (had, has)]
         assert [r["full_attention"]["rope_theta"] for r in ropes] == [50.0, THETA]
         assert ropes[0]["sliding_attention"] == ropes[1]["sliding_attention"]
@@ -135,6 +137,9 @@ def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:
     alone = {"init_generator": both["init_generator"]}
     with pytest.raises(UserError, match="max_seq_length 48 exceeds max_position_embeddings 16"):
         check(recipe(**MORE, **alone))
+    only_base = {"extend_rope_theta": THETA} | alone
+    with pytest.raises(UserError, match="an encoder that starts from a folder: give --init-disc"):
+        check(recipe(**only_base))
     long = {"max_seq_length": LONG, "seq_length_schedule": {49: 0.5}, "extend_positions": LONG}
     with pytest.raises(UserError, match=r"rows of 49 tokens; .* at most extend_positions 48"):
         check(recipe(**long, **both))

@@ -95,8 +95,8 @@ def do(work: Work) -> None:
     from ..config.pretrain import parse
     from ..files.whole import json_text, write_atomically
     from ..pretraining import pretrain
-    from ..train import log
     from ..train.facts import read_facts
+    from ..train.folder import GENERATOR_STAGE
 
     folder = Path(work.folder)
     run = folder / RUN
@@ -110,21 +110,30 @@ def do(work: Work) -> None:
     )
     if not result.summary.finished:
         raise Unfinished("training was stopped and saved")
-    trained = [r for r in log.read(run / log.FILE) if r["kind"] == "train"]
-    last: dict[str, Any] = trained[-1] if trained else {}
+    last = _last(run)
+    first = _last(run / GENERATOR_STAGE)
     scores, failed = measured(work, config, result.exported)
     outcome = Outcome(
         result.summary.step,
         float(last.get("flops", 0.0)),
-        result.summary.tokens,
-        result.summary.seconds,
+        result.summary.tokens + first.get("tokens", 0.0),
+        result.summary.seconds + first.get("seconds", 0.0),
         read_facts(run)[0].parameters or 0,
-        last.get("joules"),
+        last["joules"] + (first.get("joules") or 0.0) if last.get("joules") is not None else None,
         result.summary.validation,
         scores,
         failed,
     )
     write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
+
+
+def _last(run: Path) -> dict[str, Any]:
+    """The last update in a run's log; empty where there is no run."""
+    from ..train import log
+
+    if not (run / log.FILE).is_file():
+        return {}
+    return next((r for r in reversed(log.read(run / log.FILE)) if r["kind"] == "train"), {})
 
 
 def ends(line: str, task: str) -> bool:

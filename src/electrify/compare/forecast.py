@@ -27,7 +27,8 @@ from ..progress import Progress, aligned, duration
 from ..train import log
 from ..train.facts import FACTS
 from .cell import RUN, Work
-from .plan import Cell, tokens_of
+from .cost import tokens_of
+from .plan import Cell
 from .processes import CELL, environment, slots
 from .results import Result, read_results
 from .study import Study, finished, key_of
@@ -144,7 +145,7 @@ def forecast(study: Study) -> Forecast:
                 cell.flops,
                 cell.steps,
                 tokens,
-                tokens / study.corpus_tokens,
+                study.cost.passes(cell.config),
                 cell.starts_at,
                 own,
                 rate.parameters,
@@ -158,14 +159,16 @@ def forecast(study: Study) -> Forecast:
 
 def rates_of(study: Study, results: Iterable[Result]) -> dict[str, Rate]:
     """The rate of each recipe: from its encoders that are trained already, else measured."""
+    firsts = {cell.entry: cell for cell in reversed(study.cells)}
     found = {}
     for entry in study.recipes:
         trained = [r for r in results if r.entry == entry and r.seconds and r.steps]
         if trained:
-            seconds = statistics.median(r.seconds / r.steps for r in trained)
+            t = firsts[entry].config.train
+            updates = 1 + t.generator_steps / t.max_steps  # of both stages, for one of the second
+            seconds = statistics.median(r.seconds / r.steps for r in trained) / updates
             found[entry] = Rate(seconds, trained[0].parameters)
     unknown = [entry for entry in study.recipes if entry not in found]
-    firsts = {cell.entry: cell for cell in reversed(study.cells)}
     with Progress(len(unknown), title="measuring the rates", unit="recipes") as bar:
         for entry in unknown:
             found[entry] = probed(study, firsts[entry])

@@ -17,14 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from ..config.checks import check
-from ..config.compare import UNITS, Equal
-from ..config.flops import Convention
+from ..config.compare import UNITS
 from ..config.pretrain import PretrainConfig, load_recipe, override
 from ..config.sections import GENERATOR_SIZES
-from ..data.phases import phases_of
 from ..errors import UserError
-from ..flops.count import recipe_flops
 from ..train.trunk import can_share, leaves_at
+from .cost import Cost
 
 
 @dataclass(frozen=True)
@@ -44,33 +42,8 @@ SET_BY |= dict.fromkeys(
     "the study itself",
 )
 MOST_UPDATES = 10**12
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What runs cost, and what of it a budget counts."""
-
-    vocab_size: int
-    corpus_tokens: int = 0
-    """Of its train split; needed where budgets are passes over it."""
-    convention: Convention = "hardware"
-    equal: Equal = "flops"
-
-    def flops(self, config: PretrainConfig) -> float:
-        """Of the whole run, a first stage included."""
-        found = recipe_flops(config, vocab_size=self.vocab_size, convention=self.convention)
-        return found.train
-
-    def spent(self, config: PretrainConfig) -> float:
-        """What the whole run takes from a budget."""
-        if self.equal == "flops":
-            return self.flops(config)
-        tokens = tokens_of(config)
-        return tokens / self.corpus_tokens if self.equal == "epochs" else float(tokens)
-
-    def shown(self, budget: float) -> str:
-        """A budget with its unit."""
-        return f"{budget:.3g} {UNITS[self.equal]}"
+MOST_OFF = 0.1
+"""The largest share of a budget by which a run may miss it."""
 
 
 @dataclass(frozen=True)
@@ -210,11 +183,6 @@ def of_length(config: PretrainConfig, steps: int) -> PretrainConfig:
     return override(config, fields)
 
 
-def tokens_of(config: PretrainConfig) -> int:
-    """Places for tokens that a run reads, padding and a first stage included."""
-    return phases_of(config).slots(config.train.max_steps + config.train.generator_steps)
-
-
 def steps_for(config: PretrainConfig, budget: float, cost: Cost) -> int:
     """How many updates spend `budget`, first stage included. What they spend grows with their
     number, though not evenly where rows or batches grow on the way. Raises UserError for more
@@ -256,6 +224,7 @@ def cells(
         for budget in sorted(budgets, reverse=True):
             steps = steps_for(counted, budget, cost)
             _must_be_long_enough(entry, base, cost.shown(budget), steps)
+            _must_be_met(entry, cost, budget, cost.spent(of_length(counted, steps)), steps)
             same = [b for b, (config, _) in lengths.items() if config.train.max_steps == steps]
             if same:
                 raise UserError(
@@ -289,5 +258,14 @@ def _must_be_long_enough(entry: Entry, config: PretrainConfig, budget: str, step
         raise UserError(
             f"{entry.name}: a budget of {budget} is {steps:,} updates, which end within the "
             f"warm-up of {warmup:,}; give larger --budgets, or {entry.recipe}:warmup_steps="
-            f"{max(1, steps // 10)}"
+            f"{min(steps - 1, max(1, steps // 10))}"
+        )
+
+
+def _must_be_met(entry: Entry, cost: Cost, budget: float, spent: float, steps: int) -> None:
+    """Raises UserError where a whole number of updates is far from what they may spend."""
+    if abs(spent - budget) > MOST_OFF * budget:
+        raise UserError(
+            f"{entry.name}: a budget of {cost.shown(budget)} lies between two numbers of updates: "
+            f"{steps:,} take {spent:.3g}; give larger --budgets, or smaller batches"
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Container, Sequence
 from typing import Any
 
 from ..downstream.plot import named, our_style
@@ -19,6 +20,7 @@ MARKERS = "osD^vPX*"
 COLUMNS = 3
 PANEL = (4.6, 3.6)
 """Inches."""
+MOST_TICKS = 6
 ROW = 0.3
 """Inches that a recipe takes where each is a row."""
 LABELS = {
@@ -62,11 +64,7 @@ def _fill(figure: Any, table: Table, against: str) -> None:
         else:
             _ranks(axis, table, against)
         if measured:
-            axis.set_xscale("log")
-            # matplotlib's own labels of a logarithmic axis are formulas.
-            axis.xaxis.set_major_formatter(lambda x, _: _tick(x))
-            axis.xaxis.set_minor_formatter(_minor)
-            axis.tick_params(axis="x", which="both", labelsize=8)
+            _scale(axis, table.budgets if against == table.equal else None)
         axis.set_xlabel(LABELS[against] + ("" if measured else ": not measured"))
         axis.grid(alpha=0.3)
     for axis in list(axes.flat)[len(panels) :]:
@@ -79,15 +77,30 @@ def _fill(figure: Any, table: Table, against: str) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=ncols)
 
 
+def _scale(axis: Any, budgets: Sequence[float] | None) -> None:
+    """A logarithmic axis. budgets: where it has its ticks; otherwise matplotlib chooses them."""
+    axis.set_xscale("log")
+    if budgets is not None and len(budgets) <= MOST_TICKS:
+        axis.set_xticks(budgets, [_tick(x) for x in budgets])
+        axis.set_xticks([], minor=True)
+    else:
+        # matplotlib's own labels of a logarithmic axis are formulas.
+        axis.xaxis.set_major_formatter(lambda x, _: _tick(x))
+        low, high = axis.get_xlim()
+        digits = (2, 5) if high > 5 * low else range(1, 10)
+        axis.xaxis.set_minor_formatter(lambda x, _: _minor(x, digits))
+    axis.tick_params(axis="x", which="both", labelsize=8)
+
+
 def _tick(x: float) -> str:
     """A round number at an axis: a budget of passes is small, one of FLOPs is not."""
     return f"{x:g}" if 1e-3 <= x < 1e4 else f"{x:.0e}".replace("e+", "e")
 
 
-def _minor(x: float, _: int) -> str:
+def _minor(x: float, digits: Container[int]) -> str:
     """Labels between the powers of ten, of some of which there may be none."""
     digit = x / 10 ** math.floor(math.log10(x)) if x > 0 else 0
-    return _tick(x) if round(digit) in (2, 5) else ""
+    return _tick(x) if round(digit) in digits else ""
 
 
 def _cost(table: Table, recipe: str, budget: float, against: str) -> float:

@@ -80,7 +80,10 @@ def _positive_from(budgets: Sequence[float], differences: Sequence[Sequence[floa
     log_B = np.log(np.asarray(budgets, float))
     means_B = np.array([np.mean(d) for d in differences])
     at = _last_change(log_B, means_B[None])[0]
-    low, high = _bounds(_last_change(log_B, _drawn(differences)))
+    if max(map(len, differences)) < 2:  # nothing says how much the seeds spread
+        low, high = -math.inf, math.inf
+    else:
+        low, high = _bounds(_last_change(log_B, _drawn(differences)))
     return Interval(*(float(np.exp(x) if math.isfinite(x) else x) for x in (at, low, high)))
 
 
@@ -108,8 +111,6 @@ def _drawn(values: Sequence[Sequence[float]]) -> np.ndarray:
     n_B = np.array([len(v) for v in values])
     freedom = int((n_B - 1).sum())
     means_B = np.array([np.mean(v) for v in values])
-    if freedom == 0:
-        return np.repeat(means_B[None], DRAWS, 0)
     squares = sum(float(np.sum((np.asarray(v) - np.mean(v)) ** 2)) for v in values)
     # One draw of the spread for a whole curve, as its budgets share one.
     spread_D = np.sqrt(squares / rng.chisquare(freedom, DRAWS))

@@ -31,8 +31,9 @@ from ..files.results import write_results
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from ..train.decisive import decisive
+from .cost import Cost, rows_of
 from .measures import digest_of, network_of, place_of
-from .plan import Cell, Cost, Entry, as_started, cells, configured, joined, read_entries, read_entry
+from .plan import Cell, Entry, as_started, cells, configured, joined, read_entries, read_entry
 from .processes import slots
 from .results import RESULTS, Key, Result, read_results
 
@@ -48,6 +49,8 @@ KEPT = (
     "equal",
     "lr_scheduler_type",
 )
+OTHERS = {"data": "another corpus", "task_data": "other examples of its tasks"}
+"""The same, for what no option names."""
 UNTRAINED = {"untrained": "random", "untrained + words": "cooccurrence"}
 """The rows that are always there, and the words with which they begin."""
 
@@ -87,8 +90,8 @@ class Study:
     """The recipes with their changes."""
     out: Path
     manifest: Manifest
-    corpus_tokens: int
-    """Tokens of its train split."""
+    cost: Cost
+    """What runs cost."""
     task_data: dict[str, str]
     """Task -> hash of its examples."""
     cells: list[Cell]
@@ -106,13 +109,15 @@ def plan_study(config: CompareConfig) -> Study:
         raise UserError(
             "intervals need scipy, which is not installed: pip install 'electrify[eval]'"
         )
+    out = Path(config.output_dir)
     corpus = Corpus(Path(config.data), "train")
     entries = entries_of(config)
+    had = _plan_in(out)
+    if had is not None:  # budgets of another unit would make no sense
+        _must_agree(out, had, {"equal": None if config.equal == "flops" else config.equal})
     seeds = range(config.seed, config.seed + config.seeds)
     schedule = None if config.lr_scheduler_type == "recipe" else config.lr_scheduler_type
-    cost = Cost(
-        corpus.manifest.vocab_size, corpus.num_tokens, config.convention, equal=config.equal
-    )
+    cost = Cost(corpus.manifest.vocab_size, rows_of(corpus), config.convention, config.equal)
     found = cells(entries, config.budgets, seeds, cost, schedule=schedule)
     if config.baselines:
         base = configured(entries[0], schedule="constant", seed=seeds[0])
@@ -124,8 +129,7 @@ def plan_study(config: CompareConfig) -> Study:
         except UserError as e:
             raise UserError(f"{cell.entry}: {e}") from None
     tasks = task_data(config)
-    out = Path(config.output_dir)
-    study = Study(config, entries, out, corpus.manifest, corpus.num_tokens, tasks, found)
+    study = Study(config, entries, out, corpus.manifest, cost, tasks, found)
     study = replace(study, cells=[replace(c, identity=identity(study, c)) for c in found])
     must_be_ours(study)
     slots(config.processes, config.device)  # last: it may import torch
@@ -229,30 +233,42 @@ def declared(study: Study) -> dict[str, Any]:
 
 def must_be_ours(study: Study) -> None:
     """Raises UserError where the folder holds anything but this study."""
-    path = study.out / STUDY
-    if not path.exists() and not path.is_symlink():
+    had = _plan_in(study.out)
+    if had is None:
         there = foreign(study.out)
         if there == [RESULTS]:  # carried here from another folder
             read_results(study.out)
         elif {RESULTS, CELLS}.issubset(there):
             raise UserError(
-                f"{path} is missing, the plan of the study whose results are there; put it back, "
-                f"or carry {RESULTS} alone to an empty folder"
+                f"{study.out / STUDY} is missing, the plan of the study whose results are there; "
+                f"put it back, or carry {RESULTS} alone to an empty folder"
             )
         else:
             must_be_new(study.out, STUDY)
         return
-    had = plain_values(read_recipe(path, within=study.out), str(path))
+    ours = kept(study)
+    _must_agree(study.out, had, {name: ours.get(name) for name in (*KEPT, *OTHERS)})
+    read_results(study.out)
+
+
+def _plan_in(out: Path) -> dict[str, Any] | None:
+    """What study.yaml says, if there is one. Raises UserError for another file of that name."""
+    path = out / STUDY
+    if not path.exists() and not path.is_symlink():
+        return None
+    had = plain_values(read_recipe(path, within=out), str(path))
     if not isinstance(had, dict) or had.get("score") != SCORE:
         raise UserError(f"{path} is not the plan of a study that electrify wrote; {ELSEWHERE}")
-    others = {"data": "another corpus", "task_data": "other examples of its tasks"}
-    ours = kept(study)
-    for name in (*KEPT, *others):
-        was = had.get(name, "flops" if name == "equal" else None)
-        if was != ours.get(name, "flops" if name == "equal" else None):
-            what = others.get(name, f"--{name.replace('_', '-')} {was}")
-            raise UserError(f"{study.out} holds a study with {what}; {ELSEWHERE}")
-    read_results(study.out)
+    return had
+
+
+def _must_agree(out: Path, had: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Raises UserError where the study in the folder has another value of what is kept."""
+    for name, value in ours.items():
+        if had.get(name) != value:
+            was = had.get(name, "flops" if name == "equal" else None)
+            what = OTHERS.get(name, f"--{name.replace('_', '-')} {was}")
+            raise UserError(f"{out} holds a study with {what}; {ELSEWHERE}")
 
 
 def write_study(study: Study) -> None:

@@ -161,7 +161,7 @@ def table_of(
         _costs(trained),
         list(_held_out(trained)),
         equal,
-        list(_failures(results)),
+        list(_failures(results, UNITS[equal])),
     )
 
 
@@ -188,10 +188,10 @@ def _points(results: Iterable[Result], tasks: Sequence[str], first: str) -> list
     ]
 
 
-def _failures(results: Iterable[Result]) -> Iterable[str]:
+def _failures(results: Iterable[Result], unit: str) -> Iterable[str]:
     for r in results:
         for task, reason in r.failed.items():
-            yield f"{r.entry} at {r.budget:.3g}, seed {r.seed}: {task}: {reason}"
+            yield f"{r.entry} at {r.budget:.3g} {unit}, seed {r.seed}: {task}: {reason}"
 
 
 def _ranks(points: Iterable[Point], budget: float, first: str) -> dict[str, Rank]:

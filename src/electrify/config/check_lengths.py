@@ -29,9 +29,9 @@ def check_extension(config: PretrainConfig) -> None:
     t = config.train
     for name in config.model.extends:
         need(
-            t.init_discriminator is not None or t.init_generator is not None,
-            f"{name} is for a run that starts from a folder: give --init-discriminator or "
-            f"--init-generator, or {config.model.row.extends[name]} in its place",
+            t.init_discriminator is not None,
+            f"{name} is for an encoder that starts from a folder: give --init-discriminator, or "
+            f"{config.model.row.extends[name]} in its place",
         )
         need(
             not t.generator_steps,

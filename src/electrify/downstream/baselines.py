@@ -10,13 +10,13 @@ it need not understand either text.
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
+from unicodedata import category, normalize
 
 import numpy as np
 
@@ -106,7 +106,7 @@ def _fitted(model: str, task: TaskData, examples: Sequence[Any], *, weights: str
     if task.kind == "tagging":
         return _frequent_tags(examples)
     targets = _targets(task, examples)
-    told_apart = len(np.unique(targets, axis=0)) > 1 and any(e.text.strip() for e in examples)
+    told_apart = len(np.unique(targets, axis=0)) > 1 and any(_text(e).strip() for e in examples)
     if model != MAJORITY and told_apart:
         features = _shared_words if model == OVERLAP else _pieces(examples)
         return _linear(task, features, examples, targets, weights=weights)
@@ -142,9 +142,24 @@ def _frequent_tags(examples: Sequence[Sentence]) -> Answer:
     return lambda held: Answers([tuple(best.get(w, most) for w in s.words) for s in held])
 
 
+class _Between(dict[int, int]):
+    """Character -> itself in a word (letters, their marks, numbers), a space elsewhere."""
+
+    def __missing__(self, code: int) -> int:
+        self[code] = code if category(chr(code))[0] in "LMN" else ord(" ")
+        return self[code]
+
+
+_BETWEEN = _Between()
+
+
 def overlap(text: str, pair: str) -> float:
-    """The share of the words of two texts that both have (Jaccard); case does not matter."""
-    ours, theirs = (set(re.findall(r"\w+", t.lower())) for t in (text, pair))
+    """The share of the words of two texts that both have (Jaccard). Case and the form of Unicode do
+    not matter; words are what lies between spaces and punctuation, so that scripts without spaces
+    need another measure."""
+    ours, theirs = (
+        set(normalize("NFKC", t).casefold().translate(_BETWEEN).split()) for t in (text, pair)
+    )
     return len(ours & theirs) / max(1, len(ours | theirs))
 
 

@@ -150,9 +150,7 @@ def same_run(
     differ = [
         k for k in known if flat[0].get(k) != flat[1].get(k) and k not in FREE_FIELDS | SPLIT_FIELDS
     ]
-    differ = [
-        k for k in differ if k not in STARTS or not _is_same_place(flat[1][k], flat[0][k])
-    ]
+    differ = [k for k in differ if k not in STARTS or not _is_same_place(flat[1][k], flat[0][k])]
     odd = [f"{k} {flat[1].get(k)} there, {flat[0].get(k)} here" for k in differ]
     recipe = saved.get("recipe")
     if not set(differ) <= set(STARTS) and recipe and not differing(recipe, config):
