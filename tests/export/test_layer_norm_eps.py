@@ -153,3 +153,21 @@ def test_a_generator_folder_that_has_no_epsilon(
 def test_what_is_not_an_epsilon(eps: float) -> None:
     with pytest.raises(UserError, match="layer_norm_eps must lie between 0 and 1, not"):
         check(override(load_recipe("electra-tiny"), {"layer_norm_eps": eps}))
+
+
+def test_a_generator_that_cannot_be_the_encoder(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own shape is said, before anything runs."""
+    start = folder_of(tmp_path / "start", small_data, "electra")
+    has = json.loads((start / "config.json").read_text())["num_hidden_layers"]
+    fields = {"num_hidden_layers": has + 1, "init_generator": start, "layer_norm_eps": EPS}
+    words = pretrain_words(
+        small_data, tmp_path / "run", **SHORT | fields, tie="all", generator_size=1.0
+    )
+    said = mistake(capsys, *map(str, words))
+    assert (
+        f"cannot be one with the encoder (--tie all): num_hidden_layers {has} there, {has + 1} in "
+        "the encoder; take another"
+    ) in said
+    assert not (tmp_path / "run").exists()
