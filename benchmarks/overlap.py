@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import re
 import sys
 from collections import defaultdict
@@ -34,23 +35,23 @@ PREDICTIONS = "stsb-validation.csv"
 def row_of(folder: Path, path: Path) -> str:
     """The recipe of a study's cell and the way of measuring; of other folders, their name and that
     of the model (predictions/MODEL/SEED/FILE)."""
-    cell = re.fullmatch(r"(.+)-[\d.]+(e[+-]\d+)?-seed\d+-[0-9a-f]{8}", folder.name)
+    cell = re.fullmatch(r"(.+?)-[\d.]+(e[+-]\d+)?-seed\d+-[0-9a-f]{8}", folder.name)
     inside = path.relative_to(folder).parts
-    return f"{cell[1]}, {inside[0]}" if cell else "/".join((folder.name, *inside[1:-2]))
+    return f"{cell[1]}, {inside[0]}" if cell else "/".join((folder.resolve().name, *inside[1:-2]))
 
 
 def correlations(path: Path, shared: list[float], scores: list[float]) -> tuple[float, float] | str:
     """Of one file of predictions with the scores and with `shared`; the reason why there are
     none."""
-    rows = list(csv.DictReader(read_text(path).splitlines()))
     try:
+        rows = list(csv.DictReader(read_text(path).splitlines()))
         if [(int(r["row"]), float(r["label"])) for r in rows] != list(enumerate(scores)):
             return "predictions of other examples"
         predicted = [float(row["prediction"]) for row in rows]
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, UserError):
         return "no predictions as electrify finetune writes them"
-    if len(set(predicted)) < 2:
-        return "one prediction for all"
+    if len(set(predicted)) < 2 or not all(map(math.isfinite, predicted)):
+        return "one prediction for all, or such as are not numbers"
     with_scores, with_shared = (spearmanr(predicted, x).statistic for x in (scores, shared))
     return float(with_scores), float(with_shared)
 

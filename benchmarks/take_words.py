@@ -53,6 +53,8 @@ def taken_from(corpus: Path, *, words: float, output: Path) -> None:
         raise UserError(f"{corpus} is not a folder; name the one that holds the .txt files")
     if os.path.lexists(output):
         raise UserError(f"{output} is there already; move it away, or choose another --output")
+    if output.parent.resolve() == corpus.resolve():
+        raise UserError(f"{output} lies among the files to take from; choose another --output")
     if not output.parent.is_dir():
         raise UserError(f"{output.parent}: no such folder; make it first")
     files = [p for p in sorted(corpus.glob("*.txt*")) if not p.name.startswith("valid.")]

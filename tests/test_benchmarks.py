@@ -224,10 +224,11 @@ def test_taking_words(tmp_path: Path) -> None:
         "--words",
         asked,
         "--output",
-        str(tmp_path / "taken.txt"),
+        str(tmp_path / "out" / "taken.txt"),
     ]
+    (tmp_path / "out").mkdir()
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    taken = (tmp_path / "taken.txt").read_text().strip().split("\n\n")
+    taken = (tmp_path / "out" / "taken.txt").read_text().strip().split("\n\n")
     assert sum(len(d.split()) for d in taken) == pytest.approx(whole / 3, abs=16)
     words = {n: sum(len(d.split()) for d in taken if d.startswith(n)) for n in lengths}
     assert words["a.txt"] == pytest.approx(2 * words["b.txt"], rel=0.05)
@@ -237,8 +238,11 @@ def test_taking_words(tmp_path: Path) -> None:
     assert ends[-1] > 590
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (again.returncode, "is there already" in again.stderr) == (2, True)
-    assert (tmp_path / "taken.txt").read_text().strip().split("\n\n") == taken
-    (tmp_path / "taken.txt").unlink()
+    assert (tmp_path / "out" / "taken.txt").read_text().strip().split("\n\n") == taken
+    (tmp_path / "out" / "taken.txt").unlink()
+    among = [*command[:-1], str(tmp_path / "out" / ".." / "more.txt")]
+    refused = subprocess.run(among, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (refused.returncode, "lies among the files" in refused.stderr) == (2, True)
     command[4] = str(whole + 1)
     refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
@@ -257,10 +261,11 @@ def test_taking_words(tmp_path: Path) -> None:
 def test_texts_of_which_to_take_words(
     tmp_path: Path, content: bytes | None, words: str, says: str
 ) -> None:
+    (tmp_path / "corpus").mkdir()
     if content is not None:
-        (tmp_path / "a.txt").write_bytes(content)
+        (tmp_path / "corpus" / "a.txt").write_bytes(content)
     taken = tmp_path / "taken"
-    command = [sys.executable, str(BENCHMARKS / "take_words.py"), str(tmp_path)]
+    command = [sys.executable, str(BENCHMARKS / "take_words.py"), str(tmp_path / "corpus")]
     command += ["--words", words, "--output", str(taken)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert says in done.stderr

@@ -94,16 +94,19 @@ def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape
 def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str) -> None:
     """Raises UserError if the networks are one and the generator's folder has another shape,
     or if they share a LayerNorm and it was trained with another epsilon."""
+    free = ["layer_norm_eps"]  # which has its own sentence
+    if architecture_named(config.model.architecture).extendable:
+        free.append("max_position_embeddings")  # there are no weights of positions
     odd = [
         f"{name} {theirs} there, {getattr(kept, name)} in the encoder"
         for name, theirs in vars(generator).items()
-        if config.model.tie == "all" and name != "layer_norm_eps"
+        if config.model.tie == "all" and name not in free
         if theirs != getattr(kept, name)
     ]
     if odd:
         raise UserError(
             f"--init-generator {start} cannot be one with the encoder (--tie all): "
-            f"{'; '.join(odd)}; take another folder or another --tie"
+            f"{'; '.join(odd)}; give the encoder the same, or take another --tie"
         )
     eps, tie = generator.layer_norm_eps, config.model.tie
     if eps != kept.layer_norm_eps and tie not in ("none", "tokens", "gdes"):

@@ -269,7 +269,11 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
     for fields in ({"task_seeds": 5}, {"max_eval_samples": 3}, {"lr_scheduler_type": "recipe"}):
         with pytest.raises(UserError, match="holds a study with"):
             plan_study(config(small_data, tmp_path, **fields))
-    # Studies that are older than --equal have no line of it.
+    # Studies that are older than --equal have no line of it; whoever adds it says the same.
+    said = (study.out / STUDY).read_text()
+    (study.out / STUDY).write_text(said + "equal: flops\n")
+    assert plan_study(config(small_data, tmp_path)).cells == study.cells
+    (study.out / STUDY).write_text(said)
     assert "equal" not in yaml.safe_load((study.out / STUDY).read_text())
     passes = {"equal": "epochs", "budgets": (2.0,)}
     with pytest.raises(UserError, match="holds a study with --equal flops"):
@@ -628,6 +632,33 @@ def test_tasks_are_the_second_half_of_a_cell(small_data: Path, tmp_path: Path) -
     assert progress_of(cell, tmp_path, tasks) == 0.75
     (tmp_path / "log.txt").write_text(said + "cola failed: no train.tsv\nblimp: 5/9 sentences\n")
     assert progress_of(cell, tmp_path, tasks) == 0.875
+
+
+def test_a_first_stage_is_a_part_of_the_training(small_data: Path, tmp_path: Path) -> None:
+    words = f"two-stage-tiny:{TINY},discriminator_start=random"
+    study = plan_study(config(small_data, tmp_path, recipes=(words,), baselines=False))
+    cell = study.cells[0]
+    first, steps = cell.config.train.generator_steps, cell.steps
+    assert first > 1
+    (tmp_path / "run" / "generator-stage").mkdir(parents=True)
+    log = tmp_path / "run" / "generator-stage" / "metrics.jsonl"
+    log.write_text(f'\n{{"step": {first}}}\n')
+    done = progress_of(cell, tmp_path, ["cola"])
+    assert done == pytest.approx(0.5 * first / (first + steps))
+    (tmp_path / "run" / "metrics.jsonl").write_text(f'\n{{"step": {steps}}}\n')
+    assert progress_of(cell, tmp_path, ["cola"]) == 0.5
+
+
+def test_what_failed_is_to_do_again(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    cell = study.cells[0]
+    folder = study.out / "cells" / folder_name(cell)
+    (folder / "run").mkdir(parents=True)
+    (folder / "run" / "metrics.jsonl").write_text(f'\n{{"step": {cell.steps}}}\n')
+    (folder / "log.txt").write_text("blimp failed: no such folder\n")
+    assert progress_of(cell, folder, ["blimp"]) == 1.0
+    runner = Runner(study)
+    assert runner.share() == pytest.approx(0.5 * runner.weights[key_of(cell)])
 
 
 def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(small_data: Path, tmp_path: Path) -> None:

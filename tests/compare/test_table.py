@@ -13,6 +13,7 @@ import pytest
 
 from electrify.compare.plot import (  # pyright: ignore[reportPrivateUsage]
     _fill_rows,
+    _labels,
     _minor,
     drawn,
 )
@@ -101,6 +102,25 @@ def test_a_rank_without_a_seed_that_all_have_is_that_of_the_means() -> None:
     assert math.isinf(ranks["other"].mean.high)
 
 
+def test_one_seed_gives_no_interval_of_a_crossing() -> None:
+    """Several seeds that differ widely give one without bounds, which is said otherwise."""
+    alone = table_of(
+        [r for r in made_results() if r.seed == 0], recipes=["first", "late"], tasks=["a"]
+    )
+    (found,) = alone.crossings
+    assert (found.at.low, found.at.high) == (-math.inf, math.inf)
+    assert since(found, "FLOPs").endswith(" on (one seed)")
+    wide = since(replace(found, seeds=5), "FLOPs")
+    assert wide.endswith(" on (below the range to beyond it)")
+
+
+def test_numbers_at_ticks_are_those_of_the_budgets() -> None:
+    assert _labels([1e14, 2.8e14, 4.6e15]) == ["1e14", "2.8e14", "4.6e15"]
+    assert _labels([1.25e14, 1.3e14]) == ["1.25e14", "1.3e14"]
+    assert _labels([0.25, 10.0, 9990.0]) == ["0.25", "10", "9990"]
+    assert _labels([1e13, 1e14, 1e15, 1.1e15]) == ["1e13", "1e14", "1e15", ""]
+
+
 def test_a_name_that_was_cut_is_explained() -> None:
     names = ["first:" + "x" * 40 + end for end in "ab"]
     results = [result(name, 1e14, seed, a=0.5) for name in names for seed in range(2)]
@@ -179,7 +199,7 @@ def test_where_a_crossing_lies_in_words() -> None:
     inf = math.inf
 
     def words(at: Interval, *, always: bool) -> str:
-        return since(Crossing("late", "a", ahead=True, always=always, at=at), "FLOPs")
+        return since(Crossing("late", "a", ahead=True, always=always, seeds=3, at=at), "FLOPs")
 
     never = Interval(inf, -inf, inf)
     assert words(Interval(-inf, -inf, -inf), always=True).startswith("at every budget, by more")

@@ -106,6 +106,7 @@ def test_words_in_common() -> None:
     assert [overlap(e.text, e.pair or "") for e in train] == [1 / 3, 0.0, 1.0]
     assert overlap("caf\u00e9 stra\u00dfe", "CAFE\u0301, STRASSE!") == 1.0, "forms of one word"
     assert overlap("हिन्दी में", "हानि मे") == 0.0, "vowel signs belong to the word"
+    assert overlap("\u00adhy\u00adphen", "hyphen") == 1.0, "what is not seen"
     assert overlap("don't", "don’t") == 1.0
     same = [(f"a{k} b{k}", f"a{k} b{k}" if k % 2 else f"c{k} d{k}", k % 2) for k in range(40)]
     of = task("classification", pairs(*same[:30]), pairs(*same[30:]))

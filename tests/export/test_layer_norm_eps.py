@@ -168,6 +168,6 @@ def test_a_generator_that_cannot_be_the_encoder(
     said = mistake(capsys, *map(str, words))
     assert (
         f"cannot be one with the encoder (--tie all): num_hidden_layers {has} there, {has + 1} in "
-        "the encoder; take another"
+        "the encoder; give the encoder the same"
     ) in said
     assert not (tmp_path / "run").exists()

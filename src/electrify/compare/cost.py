@@ -8,8 +8,8 @@ from functools import cache
 
 from ..config.compare import UNITS, Equal
 from ..config.flops import Convention
-from ..config.pretrain import PretrainConfig
-from ..data.phases import phases_of
+from ..config.pretrain import PretrainConfig, override
+from ..data.phases import Phases, phases_of
 from ..flops.count import recipe_flops
 from ..text.shards import Corpus
 
@@ -40,9 +40,12 @@ class Cost:
         """How often the whole run, a first stage included, sees the corpus: the rows that it takes
         over those that the corpus fills, as its log counts them."""
         assert self.num_rows is not None
-        t, segments = config.train, config.data.num_segments
-        taken = phases_of(config).rows_taken(t.max_steps + t.generator_steps)
-        return sum(rows / max(1, self.num_rows(length, segments)) for length, rows in taken.items())
+        segments = config.data.num_segments
+        return sum(
+            rows / max(1, self.num_rows(length, segments))
+            for phases, steps in stages(config)
+            for length, rows in phases.rows_taken(steps).items()
+        )
 
     def shown(self, budget: float) -> str:
         """A budget with its unit."""
@@ -51,7 +54,18 @@ class Cost:
 
 def tokens_of(config: PretrainConfig) -> int:
     """Places for tokens that a run reads, padding and a first stage included."""
-    return phases_of(config).slots(config.train.max_steps + config.train.generator_steps)
+    return sum(phases.slots(steps) for phases, steps in stages(config))
+
+
+def stages(config: PretrainConfig) -> list[tuple[Phases, int]]:
+    """The phases and updates of a run, and of its first stage if it has one, which goes through the
+    same schedules of rows and batches in its own number of updates."""
+    t = config.train
+    found = [(phases_of(config), t.max_steps)]
+    if t.generator_steps:
+        first = override(config, {"max_steps": t.generator_steps})
+        found.append((phases_of(first), t.generator_steps))
+    return found
 
 
 def rows_of(corpus: Corpus) -> Callable[[int, int], int]:

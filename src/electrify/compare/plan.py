@@ -79,13 +79,13 @@ def joined(parts: Sequence[str]) -> list[str]:
     for a number behind a change: the rest of a value with commas."""
     words: list[str] = []
     for part in parts:
-        if words and "=" in part and ":" not in part.split("=")[0]:
-            words[-1] += f",{part}"
-        elif words and "=" in words[-1] and is_number(part):
+        if words and "=" in words[-1] and is_number(part.split("=")[0]):
             raise UserError(
                 f"recipes: {words[-1]},{part}: a comma ends a change; give a value that has commas "
                 "in a --recipe-file"
             )
+        if words and "=" in part and ":" not in part.split("=")[0]:
+            words[-1] += f",{part}"
         else:
             words.append(part)
     return words
@@ -267,5 +267,6 @@ def _must_be_met(entry: Entry, cost: Cost, budget: float, spent: float, steps: i
     if abs(spent - budget) > MOST_OFF * budget:
         raise UserError(
             f"{entry.name}: a budget of {cost.shown(budget)} lies between two numbers of updates: "
-            f"{steps:,} take {spent:.3g}; give larger --budgets, or smaller batches"
+            f"{steps:,} of them would be {cost.shown(spent)}; give larger --budgets, or smaller "
+            "batches"
         )

@@ -21,6 +21,8 @@ COLUMNS = 3
 PANEL = (4.6, 3.6)
 """Inches."""
 MOST_TICKS = 6
+CLOSE = 0.1
+"""The share of an axis that the number at a tick takes."""
 ROW = 0.3
 """Inches that a recipe takes where each is a row."""
 LABELS = {
@@ -81,7 +83,7 @@ def _scale(axis: Any, budgets: Sequence[float] | None) -> None:
     """A logarithmic axis. budgets: where it has its ticks; otherwise matplotlib chooses them."""
     axis.set_xscale("log")
     if budgets is not None and len(budgets) <= MOST_TICKS:
-        axis.set_xticks(budgets, [_tick(x) for x in budgets])
+        axis.set_xticks(budgets, _labels(budgets))
         axis.set_xticks([], minor=True)
     else:
         # matplotlib's own labels of a logarithmic axis are formulas.
@@ -92,9 +94,23 @@ def _scale(axis: Any, budgets: Sequence[float] | None) -> None:
     axis.tick_params(axis="x", which="both", labelsize=8)
 
 
+def _labels(budgets: Sequence[float]) -> list[str]:
+    """The budgets at their ticks; none where it would touch that of the one before."""
+    near = (budgets[-1] / budgets[0]) ** CLOSE
+    found, last = [], 0.0
+    for budget in budgets:
+        fits = budget > last * near
+        found.append(_tick(budget) if fits else "")
+        last = budget if fits else last
+    return found
+
+
 def _tick(x: float) -> str:
-    """A round number at an axis: a budget of passes is small, one of FLOPs is not."""
-    return f"{x:g}" if 1e-3 <= x < 1e4 else f"{x:.0e}".replace("e+", "e")
+    """A number at an axis: a budget of passes is small, one of FLOPs is not."""
+    if 1e-3 <= x < 1e4:
+        return f"{x:.6g}"
+    digits, power = f"{x:.2e}".split("e")
+    return f"{float(digits):g}e{int(power)}"
 
 
 def _minor(x: float, digits: Container[int]) -> str:

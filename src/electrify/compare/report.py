@@ -200,8 +200,8 @@ def since(crossing: Crossing, unit: str) -> str:
     if not math.isfinite(at.value):
         moves = "more and more" if at.value < 0 else "less and less"
         return f"at every budget, by {moves}: where they cross is not within the range"
-    if not math.isfinite(at.low) and not math.isfinite(at.high):
-        return f"from {at.value:.3g} {unit} on (how sure that is, so few seeds do not say)"
+    if crossing.seeds < 2:
+        return f"from {at.value:.3g} {unit} on (one seed)"
     return f"from {at.value:.3g} {unit} on ({bound(at.low)} to {bound(at.high)})"
 
 

@@ -27,6 +27,7 @@ from ..files.reading import FileError, read_object
 from ..files.schema import is_count
 from ..progress import Progress, say
 from ..train import checkpoint, log
+from ..train.folder import GENERATOR_STAGE
 from ..train.signals import SAVED_EXIT
 from .cell import OUTCOME, RUN, Outcome, Work, ends, folder_of, last_words
 from .logs import opened_log, own_tail
@@ -85,7 +86,10 @@ class Runner:
         self.slots = slots(study.config.processes, study.config.device)
         self.weights = weights_of(self.waiting)
         tasks = study.config.tasks
-        self.begun = {key_of(c): progress_of(c, self.folder(c), tasks) for c in self.waiting}
+        # What failed is tried again, so only what was trained counts.
+        self.begun = {
+            key_of(c): min(0.5, progress_of(c, self.folder(c), tasks)) for c in self.waiting
+        }
 
     def run(self) -> list[Result]:
         """Every cell, until none is left."""
@@ -250,17 +254,23 @@ def weights_of(cells: list[Cell]) -> dict[Key, float]:
 def progress_of(cell: Cell, folder: Path, tasks: Sequence[str]) -> float:
     """How much of a cell is done, from the end of the logs in its folder: half of it are its tasks,
     one after the other."""
-    steps = [0]
-    for line in own_tail(folder / RUN / log.FILE).splitlines()[1:]:
-        with suppress(ValueError, RecursionError):
-            record = json.loads(line)
-            if isinstance(record, dict) and is_count(record.get("step")):
-                steps.append(record["step"])
-    share = (max(steps) - (cell.starts_at or 0)) / max(1, cell.own_steps)
+    first = min(cell.config.train.generator_steps, step_in(folder / RUN / GENERATOR_STAGE))
+    share = (first + step_in(folder / RUN) - (cell.starts_at or 0)) / max(1, cell.own_steps)
     trained = min(1.0, max(0.0, share))
     said = own_tail(folder / LOG).decode("utf-8", "replace").splitlines()
     told = [k for k, task in enumerate(tasks, 1) if any(ends(line, task) for line in said)]
     return 0.5 * trained + 0.5 * max(told, default=0) / len(tasks) * (trained == 1.0)
+
+
+def step_in(run: Path) -> int:
+    """The last update that the end of a run's log names."""
+    steps = [0]
+    for line in own_tail(run / log.FILE).splitlines()[1:]:
+        with suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            if isinstance(record, dict) and is_count(record.get("step")):
+                steps.append(record["step"])
+    return max(steps)
 
 
 def result_of(running: Running) -> Result:

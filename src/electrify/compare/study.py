@@ -114,7 +114,7 @@ def plan_study(config: CompareConfig) -> Study:
     entries = entries_of(config)
     had = _plan_in(out)
     if had is not None:  # budgets of another unit would make no sense
-        _must_agree(out, had, {"equal": None if config.equal == "flops" else config.equal})
+        _must_agree(out, had, {"equal": config.equal})
     seeds = range(config.seed, config.seed + config.seeds)
     schedule = None if config.lr_scheduler_type == "recipe" else config.lr_scheduler_type
     cost = Cost(corpus.manifest.vocab_size, rows_of(corpus), config.convention, config.equal)
@@ -265,8 +265,9 @@ def _plan_in(out: Path) -> dict[str, Any] | None:
 def _must_agree(out: Path, had: dict[str, Any], ours: dict[str, Any]) -> None:
     """Raises UserError where the study in the folder has another value of what is kept."""
     for name, value in ours.items():
-        if had.get(name) != value:
-            was = had.get(name, "flops" if name == "equal" else None)
+        missing = "flops" if name == "equal" else None  # older studies do not say it
+        was = had.get(name, missing)
+        if was != (missing if value is None else value):
             what = OTHERS.get(name, f"--{name.replace('_', '-')} {was}")
             raise UserError(f"{out} holds a study with {what}; {ELSEWHERE}")
 

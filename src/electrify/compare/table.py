@@ -47,6 +47,8 @@ class Crossing:
     """Whether the recipe is ahead at the largest budget."""
     always: bool
     """Whether that is so at every budget."""
+    seeds: int
+    """The most that a budget has."""
     at: Interval
 
 
@@ -245,7 +247,8 @@ def _crossings(curves: Iterable[tuple[list[Point], list[Point]]]) -> Iterator[Cr
         if all(differences):
             ahead = [statistics.fmean(found) > 0 for found in differences]
             at = crossing([p.budget for p in ours], differences)
-            yield Crossing(ours[0].recipe, ours[0].task, ahead[-1], len(set(ahead)) == 1, at)
+            always, seeds = len(set(ahead)) == 1, max(map(len, differences))
+            yield Crossing(ours[0].recipe, ours[0].task, ahead[-1], always, seeds, at)
 
 
 def _cheaper(curves: Iterable[tuple[list[Point], list[Point]]]) -> Iterator[Cheaper]:

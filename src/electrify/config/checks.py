@@ -23,8 +23,8 @@ def check(config: PretrainConfig) -> None:
     check_task(config.corruption, config.objective, config.model)
     check_train(config.train)
     check_stages(config)
-    check_lengths(config)
     check_extension(config)
+    check_lengths(config)
     check_schedules(config)
     check_periods(config)
     segments = config.data.num_segments

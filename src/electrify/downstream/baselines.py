@@ -142,11 +142,13 @@ def _frequent_tags(examples: Sequence[Sentence]) -> Answer:
     return lambda held: Answers([tuple(best.get(w, most) for w in s.words) for s in held])
 
 
-class _Between(dict[int, int]):
-    """Character -> itself in a word (letters, their marks, numbers), a space elsewhere."""
+class _Between(dict[int, int | None]):
+    """Character -> itself in a word (letters, their marks, numbers), nothing where it is not seen
+    (soft hyphens, joiners), a space elsewhere."""
 
-    def __missing__(self, code: int) -> int:
-        self[code] = code if category(chr(code))[0] in "LMN" else ord(" ")
+    def __missing__(self, code: int) -> int | None:
+        kind = category(chr(code))
+        self[code] = None if kind == "Cf" else code if kind[0] in "LMN" else ord(" ")
         return self[code]
 
 
@@ -155,8 +157,8 @@ _BETWEEN = _Between()
 
 def overlap(text: str, pair: str) -> float:
     """The share of the words of two texts that both have (Jaccard). Case and the form of Unicode do
-    not matter; words are what lies between spaces and punctuation, so that scripts without spaces
-    need another measure."""
+    not matter; words are what lies between spaces, punctuation and symbols, so that scripts without
+    spaces need another measure."""
     ours, theirs = (
         set(normalize("NFKC", t).casefold().translate(_BETWEEN).split()) for t in (text, pair)
     )
