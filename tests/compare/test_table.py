@@ -150,6 +150,8 @@ def test_the_report(tmp_path: Path) -> None:
     write_report(table, tmp_path, against="flops")
     page = (tmp_path / "report.md").read_text()
     assert "| late | **55.5 ± 0.7** | **62.0 ± 0.5** | **1.00 ± 0.00** |" in page
+    # Behind outside the interval at the first budget, on the one task; in the middle on the other.
+    assert "| late | *45.5 ± 0.7* | **60.0 ± 0.5** | 1.50 ± 0.00 |" in page
     assert "## Before training" in page
     assert "b: late is ahead of first at every budget, by more" in page
     assert "b: late reaches the 40.0 of first at least 10.0 times cheaper" in page

@@ -92,11 +92,12 @@ def markdown(table: Table) -> str:
         (
             f"The score that was named before the first run: {SCORE} (1 is the best). Scores times "
             "100, means over the seeds of pre-training with their 95 % intervals, each the median "
-            f"over the seeds of the task. Bold: the difference to {first} excludes 0."
+            f"over the seeds of the task. Bold: ahead of {first}, the interval of the difference "
+            "excludes 0; italic: behind it."
         ),
         "",
     ]
-    for budget, (head, *rows) in tables(table, bold=True):
+    for budget, (head, *rows) in tables(table, marks=True):
         lines += [f"## {budget}", ""]
         lines += ["| " + " | ".join(map(inert, head)) + " |"]
         lines += ["|---|" + "---:|" * (len(head) - 1)]
@@ -129,8 +130,9 @@ def between(interval: Interval) -> str:
     return f"{interval.low:.3f} to {interval.high:.3f}"
 
 
-def tables(table: Table, *, bold: bool = False) -> list[tuple[str, list[list[str]]]]:
-    """A title and rows, header first: the largest budget first, the untrained encoders last."""
+def tables(table: Table, *, marks: bool = False) -> list[tuple[str, list[list[str]]]]:
+    """A title and rows, header first: the largest budget first, the untrained encoders last. marks:
+    show what is ahead of the first recipe, or behind it, outside the interval."""
     metric = {p.task: p.metric for p in table.points}
     head = ["recipe", *(f"{task} ({metric[task]})" for task in table.tasks)]
     found = []
@@ -141,12 +143,11 @@ def tables(table: Table, *, bold: bool = False) -> list[tuple[str, list[list[str
             for task in table.tasks:
                 p = table.point(recipe, budget, task)
                 shown = spread(p.mean) if p else "-"
-                ahead = bold and p and p.difference and p.difference.excludes_zero
-                row.append(f"**{shown}**" if ahead else shown)
+                row.append(_marked(shown, p.difference, better=1) if p and marks else shown)
             rank = table.ranks[budget].get(recipe)
             shown = rank_shown(rank) if rank else "-"
-            ahead = bold and rank and rank.difference and rank.difference.excludes_zero
-            rows.append([*row, f"**{shown}**" if ahead else shown])
+            row.append(_marked(shown, rank.difference, better=-1) if rank and marks else shown)
+            rows.append(row)
         found.append((f"{budget:.3g} {table.unit}", rows))
     untrained = [
         [name, *(spread(p.mean) if p else "-" for p in points)]
@@ -154,6 +155,14 @@ def tables(table: Table, *, bold: bool = False) -> list[tuple[str, list[list[str
         if any(points := [table.point(name, 0.0, task) for task in table.tasks])
     ]
     return found + ([("Before training", [head, *untrained])] if untrained else [])
+
+
+def _marked(shown: str, difference: Interval | None, *, better: int) -> str:
+    """Bold where the difference is on the better side of 0 outside its interval, italic where it is
+    on the other."""
+    if difference is None or not difference.excludes_zero:
+        return shown
+    return f"**{shown}**" if better * difference.value > 0 else f"*{shown}*"
 
 
 def spread(interval: Interval) -> str:
