@@ -293,6 +293,16 @@ def test_overlap(tmp_path: Path) -> None:
     other = tmp_path / "cells" / "other"
     other.mkdir()
     (other / "stsb-validation.csv").write_text("row,label,prediction\n0,1,2\n")
+    left = {
+        "labels": "0,1,0\n1,1,1\n2,2,2\n",
+        "constant": "0,3,1\n1,1,1\n2,2,1\n",
+        "nan": "0,3,1\n1,1,nan\n2,2,1\n",
+        "words": "0,3,a\n1,1,b\n2,2,c\n",
+    }
+    for name, rest in left.items():
+        (tmp_path / "cells" / name).mkdir()
+        path = tmp_path / "cells" / name / "stsb-validation.csv"
+        path.write_text("row,label,prediction\n" + rest)
     script = str(BENCHMARKS / "overlap.py")
     command = [sys.executable, script, *map(str, (tmp_path / "cells").iterdir())]
     ran = subprocess.run(
@@ -302,4 +312,6 @@ def test_overlap(tmp_path: Path) -> None:
         ["words in common, alone", "", "-50.0", ""],
         ["a-tiny, stsb", "2", "25.0 (-50.0 - 100.0)", "25.0 (-50.0 - 100.0)"],
     ]
-    assert "predictions of other examples" in ran.stderr
+    assert ran.stderr.count("predictions of other examples") == 2
+    assert ran.stderr.count("one prediction for all") == 2
+    assert ran.stderr.count("no predictions as") == 1

@@ -96,7 +96,7 @@ def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str
     or if they share a LayerNorm and it was trained with another epsilon."""
     free = ["layer_norm_eps"]  # which has its own sentence
     if architecture_named(config.model.architecture).extendable:
-        free.append("max_position_embeddings")  # there are no weights of positions
+        free.append("max_position_embeddings")  # positions have no weights there
     odd = [
         f"{name} {theirs} there, {getattr(kept, name)} in the encoder"
         for name, theirs in vars(generator).items()

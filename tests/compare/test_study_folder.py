@@ -706,7 +706,7 @@ def test_a_cut_line_can_be_removed(small_data: Path, tmp_path: Path) -> None:
         read_results(study.out)
 
 
-def test_blank_lines_are_no_results(small_data: Path, tmp_path: Path) -> None:
+def test_blank_lines_are_skipped(small_data: Path, tmp_path: Path) -> None:
     """Whoever removes a line in an editor may leave one."""
     study = plan_study(config(small_data, tmp_path))
     study.out.mkdir()
@@ -727,7 +727,7 @@ def test_a_study_without_its_plan_says_so(small_data: Path, tmp_path: Path) -> N
         plan_study(config(small_data, tmp_path))
 
 
-def test_what_an_earlier_command_did_is_no_progress(small_data: Path, tmp_path: Path) -> None:
+def test_the_rate_leaves_out_what_an_earlier_command_did(small_data: Path, tmp_path: Path) -> None:
     """A cell that is half trained counts for the share that is done from the start on."""
     study = plan_study(config(small_data, tmp_path))
     runner = Runner(study)

@@ -110,16 +110,16 @@ def do(work: Work) -> None:
     )
     if not result.summary.finished:
         raise Unfinished("training was stopped and saved")
-    last = _last(run)
-    first = _last(run / GENERATOR_STAGE)
+    first = run / GENERATOR_STAGE
+    joules = [_last(place, "joules") for place in (first, run) if place.is_dir()]
     scores, failed = measured(work, config, result.exported)
     outcome = Outcome(
         result.summary.step,
-        float(last.get("flops", 0.0)),
-        result.summary.tokens + first.get("tokens", 0.0),
-        result.summary.seconds + first.get("seconds", 0.0),
+        _last(run, "flops") or 0.0,  # with those of the first stage
+        result.summary.tokens + (_last(first, "tokens") or 0.0),
+        result.summary.seconds + (_last(first, "seconds") or 0.0),
         read_facts(run)[0].parameters or 0,
-        last["joules"] + (first.get("joules") or 0.0) if last.get("joules") is not None else None,
+        None if None in joules else sum(x for x in joules if x is not None),
         result.summary.validation,
         scores,
         failed,
@@ -127,13 +127,13 @@ def do(work: Work) -> None:
     write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
 
 
-def _last(run: Path) -> dict[str, Any]:
-    """The last update in a run's log; empty where there is no run."""
+def _last(run: Path, name: str) -> float | None:
+    """The last number of this name in a run's log; None where there is none."""
     from ..train import log
 
-    if not (run / log.FILE).is_file():
-        return {}
-    return next((r for r in reversed(log.read(run / log.FILE)) if r["kind"] == "train"), {})
+    records = log.read(run / log.FILE) if (run / log.FILE).is_file() else []
+    found = [float(r[name]) for r in records if r.get(name) is not None]
+    return found[-1] if found else None
 
 
 def ends(line: str, task: str) -> bool:

@@ -8,8 +8,8 @@ from functools import cache
 
 from ..config.compare import UNITS, Equal
 from ..config.flops import Convention
-from ..config.pretrain import PretrainConfig, override
-from ..data.phases import Phases, phases_of
+from ..config.pretrain import PretrainConfig
+from ..data.phases import Phases, phases_of, phases_of_first_stage
 from ..flops.count import recipe_flops
 from ..text.shards import Corpus
 
@@ -58,13 +58,11 @@ def tokens_of(config: PretrainConfig) -> int:
 
 
 def stages(config: PretrainConfig) -> list[tuple[Phases, int]]:
-    """The phases and updates of a run, and of its first stage if it has one, which goes through the
-    same schedules of rows and batches in its own number of updates."""
+    """The phases and updates of a run, and of its first stage if it has one."""
     t = config.train
     found = [(phases_of(config), t.max_steps)]
     if t.generator_steps:
-        first = override(config, {"max_steps": t.generator_steps})
-        found.append((phases_of(first), t.generator_steps))
+        found.append((phases_of_first_stage(config), t.generator_steps))
     return found
 
 

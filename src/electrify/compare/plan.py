@@ -224,15 +224,15 @@ def cells(
         for budget in sorted(budgets, reverse=True):
             steps = steps_for(counted, budget, cost)
             _must_be_long_enough(entry, base, cost.shown(budget), steps)
-            _must_be_met(entry, cost, budget, cost.spent(of_length(counted, steps)), steps)
+            whole = of_length(counted, steps)
+            _must_be_met(entry, cost, budget, whole)
             same = [b for b, (config, _) in lengths.items() if config.train.max_steps == steps]
             if same:
                 raise UserError(
                     f"{entry.name}: {same[0]:g} and {budget:g} {UNITS[cost.equal]} are both "
                     f"{steps:,} updates; leave one of --budgets away"
                 )
-            flops = cost.flops(of_length(counted, steps))
-            lengths[budget] = of_length(base, steps), flops
+            lengths[budget] = of_length(base, steps), cost.flops(whole)
         for seed in seeds:
             planned_cells += _of_one_seed(entry, lengths, seed)
     return planned_cells
@@ -262,11 +262,12 @@ def _must_be_long_enough(entry: Entry, config: PretrainConfig, budget: str, step
         )
 
 
-def _must_be_met(entry: Entry, cost: Cost, budget: float, spent: float, steps: int) -> None:
+def _must_be_met(entry: Entry, cost: Cost, budget: float, config: PretrainConfig) -> None:
     """Raises UserError where a whole number of updates is far from what they may spend."""
+    spent = cost.spent(config)
     if abs(spent - budget) > MOST_OFF * budget:
         raise UserError(
             f"{entry.name}: a budget of {cost.shown(budget)} lies between two numbers of updates: "
-            f"{steps:,} of them would be {cost.shown(spent)}; give larger --budgets, or smaller "
-            "batches"
+            f"{config.train.max_steps:,} of them would be {cost.shown(spent)}; give larger "
+            "--budgets, or smaller batches"
         )

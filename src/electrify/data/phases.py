@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..config.pretrain import PretrainConfig
+from ..config.pretrain import PretrainConfig, override
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,11 @@ def phases_of(config: PretrainConfig) -> Phases:
             for first in sorted({*lengths, *batches})
         )
     )
+
+
+def phases_of_first_stage(config: PretrainConfig) -> Phases:
+    """Those of a first stage, which goes through the same schedules in its `generator_steps`."""
+    return phases_of(override(config, {"max_steps": config.train.generator_steps}))
 
 
 def _from(schedule: dict[int, float], last: int, max_steps: int) -> dict[int, int]:

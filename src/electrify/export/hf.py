@@ -285,8 +285,9 @@ def _copy_tokenizer(
     copy_tokenizer(source, folder, within=run, hashes=facts.get("tokenizer_files"))
     options = without_origin(read_settings(folder))
     positions = model.encoder.shape.max_position_embeddings
-    read = positions if model.architecture.extendable else options.get("model_max_length")
-    options["model_max_length"] = min(positions, read or positions)
+    if not model.architecture.extendable:  # whose rows end where its positions do
+        positions = min(positions, options.get("model_max_length") or positions)
+    options["model_max_length"] = positions
     if "token_type_ids" not in model.architecture.input_names:
         options["model_input_names"] = list(model.architecture.input_names)
     write_settings(folder, options)

@@ -11,8 +11,8 @@ from torch import nn
 
 from ..build import Built, Vocabulary, compose
 from ..config.flops import Convention
-from ..config.pretrain import PretrainConfig, override
-from ..data.phases import Phases, phases_of
+from ..config.pretrain import PretrainConfig
+from ..data.phases import Phases, phases_of, phases_of_first_stage
 from ..model.costs import linear_flops, paper_linear_flops
 from ..model.embeddings import DisentangledWords
 from ..model.encoder import Encoder
@@ -217,7 +217,7 @@ def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Conve
     share = config.corruption.mask_rate
     stage = generator.head.passes(generator.encoder, share, trains=True)
     steps = config.train.generator_steps
-    phases = phases_of(override(config, {"max_steps": steps}))
+    phases = phases_of_first_stage(config)
     return flops_of(phases, steps, by_length(stage, phases, convention=convention))
 
 
